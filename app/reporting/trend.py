@@ -1,7 +1,7 @@
 """The trend of a KPI: the values of the runs of agents since a time, drawn for a page or as a file."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -26,6 +26,7 @@ from app.results.kpi_trend import (
 
 # As many as a table shows beside the chart of all.
 NEWEST = 60
+A_YEAR = timedelta(days=365)
 
 
 class AgentTrend(NamedTuple):
@@ -136,17 +137,21 @@ def _series(trend: AgentTrend, unit: str | None, zone: ZoneInfo) -> TrendSeries:
 
 def _points(trend: AgentTrend, unit: str | None, zone: ZoneInfo) -> Sequence[TrendPoint]:
     if trend.buckets:
-        names = [_bucket_label(bucket, zone) for bucket in trend.buckets]
+        span = trend.buckets[-1].last_at - trend.buckets[0].first_at
+        names = [_bucket_label(bucket, zone, has_year=span > A_YEAR) for bucket in trend.buckets]
         return bucket_points(trend.buckets, names, unit)
     labels = {point.kpi.id: _day(point.kpi.recorded_at, zone) for point in trend.points}
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in trend.points}
     return trend_points(trend.points, labels, urls)
 
 
-def _bucket_label(bucket: TrendBucket, zone: ZoneInfo) -> str:
-    """The days of a bucket: "3 May", "3 May to 9 May"."""
-    days = dict.fromkeys(_day(at, zone) for at in (bucket.first_at, bucket.last_at))
-    return " to ".join(days)
+def _bucket_label(bucket: TrendBucket, zone: ZoneInfo, *, has_year: bool) -> str:
+    """The days of a bucket: "3 May", "3 May to 9 May", "3 May 2025 to 9 May 2025"."""
+    days = [_day(at, zone) for at in (bucket.first_at, bucket.last_at)]
+    if has_year:
+        ends = zip(days, (bucket.first_at, bucket.last_at), strict=True)
+        days = [f"{day} {at.astimezone(zone):%Y}" for day, at in ends]
+    return " to ".join(dict.fromkeys(days))
 
 
 def _day(at: datetime, zone: ZoneInfo) -> str:

@@ -14,6 +14,7 @@ from app.core.text import shorten
 from app.core.web.svg import (
     BAND,
     BOTTOM,
+    CHARACTER_WIDTH,
     COLORS,
     FAINT,
     HEIGHT,
@@ -42,6 +43,8 @@ MAX_BARS = 300
 LABEL_CHARS = 21
 MAX_LABELS = 6
 MAX_INTERVALS = 60
+# The text of a limit: its size, and its least distance from a point.
+LIMIT_SIZE, LIMIT_SPACE = 11, 14
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
 # The legend of a file: the pages name each verdict in words.
 LEGEND = 16
@@ -135,10 +138,15 @@ def trend_chart(
     y = build_axis(min(bounds), max(bounds), HEIGHT - BOTTOM, TOP)
     x = Axis(0, max(1, len(points) - 1), LEFT + 12, WIDTH - RIGHT - 12)
     pixels = [x.pixel(index) for index in range(len(points))]
+    drawn = [
+        (pixel, y.pixel(point.value))
+        for pixel, point in zip(pixels, points, strict=True)
+        if point.value is not None
+    ]
     body = [
         *draw_grid(y),
         *_lines(pixels, points, y),
-        *draw_limits(limits, y),
+        *draw_limits(limits, y, drawn),
         *_events(events, pixels),
         *draw_points(pixels, points, y, is_page=is_page),
         *_labels(pixels, points),
@@ -333,20 +341,46 @@ def _bands(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> It
         )
 
 
-def draw_limits(limits: Sequence[TrendLimit], y: Axis) -> Iterator[str]:
+def draw_limits(
+    limits: Sequence[TrendLimit], y: Axis, drawn: Sequence[tuple[float, float]] = ()
+) -> Iterator[str]:
+    """A dashed line for each limit, with its text where no point is `drawn`, if there is such a place."""
     for limit in limits:
         pixel = y.pixel(limit.value)
         yield (
             f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{LIMIT}" stroke-dasharray="5 4"/>'
         )
+        x, anchor, offset = _free_place(limit.text, pixel, drawn)
+        label = draw_text(x, pixel + offset, limit.text, anchor=anchor, fill=FAINT, size=LIMIT_SIZE)
         # With a border in the color of its ground, so that a line behind it does not strike it through.
-        label = draw_text(LEFT + 4, pixel - 6, limit.text, fill=FAINT, size=11)
         yield label.replace(
             'class="faint"',
             'class="faint halo" paint-order="stroke" stroke="#ffffff" stroke-width="4"',
             1,
         )
+
+
+def _free_place(
+    text: str, pixel: float, drawn: Sequence[tuple[float, float]]
+) -> tuple[float, str, int]:
+    """Where the text of a limit stands: x, the anchor, and the distance of its baseline from the line."""
+    width = len(text) * LIMIT_SIZE * CHARACTER_WIDTH
+    places = [
+        (x, anchor, offset)
+        for offset in (-6, 14)
+        for x, anchor in ((LEFT + 4.0, "start"), (WIDTH - RIGHT - 4.0, "end"))
+    ]
+    for place in places:
+        x, anchor, offset = place
+        left = x if anchor == "start" else x - width
+        if not any(
+            left - LIMIT_SPACE <= at <= left + width + LIMIT_SPACE
+            and abs(height - pixel - offset + LIMIT_SIZE / 2) <= LIMIT_SPACE
+            for at, height in drawn
+        ):
+            return place
+    return places[0]
 
 
 def _events(events: Sequence[TrendEvent], pixels: Sequence[float]) -> Iterator[str]:
@@ -369,7 +403,9 @@ def _labels(pixels: Sequence[float], points: Sequence[TrendPoint]) -> Iterator[s
     for index in labeled:
         is_last = index == labeled[-1] and len(labeled) > 1
         anchor = "start" if index == 0 else "end" if is_last else "middle"
-        yield draw_text(pixels[index], HEIGHT - 24, points[index].label, anchor=anchor, fill=FAINT)
+        # The first day of a point of several runs: two texts of whole periods would touch.
+        label = points[index].label.partition(" to ")[0]
+        yield draw_text(pixels[index], HEIGHT - 24, label, anchor=anchor, fill=FAINT)
 
 
 def _change_row(change: ChangeBar, x: Axis, y: float) -> Iterator[str]:

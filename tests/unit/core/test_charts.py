@@ -11,6 +11,7 @@ from app.core.web.charts import (
     MAX_BARS,
     ChangeBar,
     ItemChange,
+    TrendLimit,
     TrendPoint,
     changes_chart,
     items_chart,
@@ -101,3 +102,22 @@ def test_charts__any_names_and_numbers_give_valid_svg_without_script_or_style(
         allowed = ("svg", "title", "desc", "rect", "text", "line", "polyline", "polygon")
         assert tags <= {f"{SVG}{tag}" for tag in allowed}
         assert not re.search(r"\b(nan|inf)\b", re.sub(">[^<]*<", "><", chart))
+
+
+def test_trend_chart__text_of_a_limit_stands_where_no_point_is() -> None:
+    def anchor(values: list[float]) -> str:
+        points = [TrendPoint(str(n), value, None, None, None) for n, value in enumerate(values)]
+        chart = trend_chart("quality", points, limits=[TrendLimit("expected 0.9", 0.9)])
+        [anchor] = re.findall(r'text-anchor="(\w+)"[^>]*>expected 0.9', chart)
+        return anchor
+
+    # The points stand on the line at its beginning, then at its end.
+    assert anchor([0.9] * 10 + [0.5] * 10) == "end"
+    assert anchor([0.5] * 10 + [0.9] * 10) == "start"
+
+
+def test_trend_chart__axis_names_the_first_day_of_a_period() -> None:
+    points = [TrendPoint(f"{n} May to {n + 1} May", 0.5, None, None, None) for n in range(1, 8)]
+    chart = trend_chart("quality", points, is_page=True)
+    assert ">1 May</text>" in chart
+    assert "1 May to 2 May</text>" not in chart
