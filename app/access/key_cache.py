@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -18,6 +17,8 @@ from app.core.errors import Unavailable
 # A revoked key must stop working within a second; a running request may take the rest of it.
 CACHE_TTL_S = 0.8
 MAX_ENTRIES = 1024
+# As long as a query may take at most.
+MAX_WAIT_S = 10.0
 USE_INTERVAL_S = service.USE_INTERVAL.total_seconds()
 
 log = structlog.stdlib.get_logger(__name__)
@@ -34,7 +35,7 @@ class KeyCache:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._entries: dict[bytes, tuple[float, KeyIdentity]] = {}
-        self._queries: dict[bytes, Future[KeyIdentity | None]] = {}
+        self._queries: dict[bytes, threading.Event] = {}
         self._recorded_at: dict[str, float] = {}
 
     def find_key(self, token: str) -> KeyIdentity | None:
@@ -86,7 +87,7 @@ class KeyCache:
         return key
 
     def _query_once(self, token: str) -> KeyIdentity | None:
-        """Query the key, or wait for the query of another thread that has just asked for it.
+        """Query the key; first wait for the query of another thread that has just asked for it.
 
         A burst of requests with one key, such as 200 streams that reconnect, would else take every
         connection of the pool.
@@ -98,18 +99,18 @@ class KeyCache:
             cached = None if running else self.get_cached(token)
             if cached is not None:
                 return cached
-            query: Future[KeyIdentity | None] = running or Future()
-            self._queries[fingerprint] = query
-        if running is None:
-            try:
-                query.set_result(self._query_key(token, fingerprint))
-            except BaseException as error:
-                query.set_exception(error)
-                raise
-            finally:
-                with self._lock:
-                    del self._queries[fingerprint]
-        return query.result()
+            ended = running or threading.Event()
+            self._queries[fingerprint] = ended
+        if running is not None:
+            running.wait(MAX_WAIT_S)
+            # Without an answer in the cache the key does not exist, or the query failed.
+            return self.get_cached(token) or self._query_key(token, fingerprint)
+        try:
+            return self._query_key(token, fingerprint)
+        finally:
+            with self._lock:
+                del self._queries[fingerprint]
+            ended.set()
 
     def _query_key(self, token: str, fingerprint: bytes) -> KeyIdentity | None:
         # From before the query: the answer may be as old as that.

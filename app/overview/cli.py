@@ -21,9 +21,9 @@ def demo(
     remove: Annotated[bool, typer.Option("--remove", help="Delete the sample data.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
 ) -> None:
-    """Load sample data: two runs of an agent, the second one worse. Prints the page of that run.
+    """Load sample data: two runs of an agent, the second one worse.
 
-    The sample agent and benchmark say so in their names. Loading them again replaces them.
+    Prints the address of the page of that run. The sample agent and benchmark say so in their names. Loading them again replaces them.
     Requires an admin key.
     """
     from app.core.console.api_client import open_api

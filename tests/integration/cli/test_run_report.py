@@ -23,7 +23,7 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     report = mosaico.ok("runs", "report", run["id"], "--html", str(file))
     page = file.read_text()
     assert f"is written to {file}" in report.stderr
-    assert "<title>agent-001, bench-001 · MOSAICO</title>" in page
+    assert re.search("<title>.+, bench-001 · MOSAICO</title>", page)
     assert "<b>0.5 points</b>" in page
     assert "<svg" in page
     assert "quality fell by 50 % to 0.5" in page
@@ -44,7 +44,7 @@ def test_report__is_the_page_of_the_run_without_script_and_buttons(service: Serv
     service.upload([pair(1, output=hostile, url="javascript:alert(1)")])
     run = service.complete_run()
     page = service.client.get(f"/api/v1/benchmark-runs/{run['id']}/report").text
-    assert not re.search(r"<script|<img|<form|<link|javascript:|\son[a-z]+=", page)
+    assert not re.search(r"<script|<img|<form|<link|javascript:|<[a-z][^>]*\son[a-z]+=", page)
     assert "&lt;script&gt;" in page
     assert "default-src 'none'; style-src 'unsafe-inline'" in page
     assert re.findall(r'<base href="([^"]+)">', page) == [

@@ -59,6 +59,7 @@ def test_root__has_the_documented_commands() -> None:
     }
     documented |= {
         "compare",
+        "demo",
         "history",
         "doctor",
         "plugins",
