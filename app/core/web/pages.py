@@ -47,6 +47,8 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
+PAGE_LAYOUT: Final = "base.html"
+FILE_LAYOUT: Final = "file.html"
 # Of a name in a list: its own page has the whole of it.
 MAX_LISTED_CHARS: Final = 60
 # How somebody judged an alert: the words of the API, and those of the pages.
@@ -154,7 +156,7 @@ def render_page(
         .get_template(template)
         .render(
             frame=_frame(request, title=title, nav=nav, api=api, api_body=api_body, status=status),
-            **{"params": dict(request.query_params), "layout": "base.html", **context},
+            **{"params": dict(request.query_params), "layout": PAGE_LAYOUT, **context},
         )
     )
     if has_secrets:
@@ -178,7 +180,7 @@ def render_file(
         .get_template(template)
         .render(
             frame=frame._replace(role="read"),
-            layout="file.html",
+            layout=FILE_LAYOUT,
             base=public_url(request),
             address=address,
             style=Markup(read_asset("app.css").decode()),  # noqa: S704 - our own style sheet
@@ -314,6 +316,9 @@ def _curl(url: str, api_body: Mapping[str, Any] | None) -> str:
 @pass_context
 def _time_filter(context: Context, at: datetime | None) -> str | Markup:
     frame: _Frame = context["frame"]
+    # A file is read days later, when "2 h ago" is no longer true.
+    if context.get("layout") == FILE_LAYOUT and at is not None:
+        return date_element(at, frame.zone, frame.now)
     return time_element(at, frame.zone, frame.now)
 
 
