@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.core.console.service import open_api
 from app.core.console.table import JSON
 from app.core.console.terminal import CommandGroup, print_result, print_status
 from app.overview import sample_data
@@ -26,8 +27,6 @@ def demo(
     Prints the address of the page of that run. The sample agent and benchmark say so in their names. Loading them again replaces them.
     Requires an admin key.
     """
-    from app.core.console.api_client import open_api
-
     with open_api() as api:
         is_removed = _remove(api)
         if remove:
@@ -49,17 +48,17 @@ def _load(api: "ApiClient", *, quiet: bool) -> None:
             {"name": sample_data.DATASET, "runName": run_name},
         )
         body = {"benchmarkId": sample_data.BENCHMARK_ID, "agentId": sample_data.AGENT_ID}
-        run = api.post("/benchmark-runs", {**body, "runName": run_name})
-        run = watch_run_until_end(api, run["id"], quiet=quiet)
+        started = api.post("/benchmark-runs", {**body, "runName": run_name})
+        run = watch_run_until_end(api, started["id"], quiet=quiet)
         finish_watching(run, exit_status=True)
     print_status(f"delete it with `{sample_data.REMOVAL}`")
-    print_result(f"{api.pages_url}{run_page_path(run['id'])}")
+    print_result(f"{api.pages_url}{run_page_path(run.id)}")
 
 
 def _remove(api: "ApiClient") -> bool:
     """Delete all sample data; returns whether there was any."""
-    from app.core.console.api_client import quote_segment
     from app.core.errors import NotFound
+    from app.core.web.page_paths import path_of
 
     runs: list[JSON] = []
     # A filter by a benchmark that does not exist is an error.
@@ -67,10 +66,10 @@ def _remove(api: "ApiClient") -> bool:
         runs = list(api.items("/benchmark-runs", benchmarkId=sample_data.BENCHMARK_ID))
     datasets = list(api.items("/local-datasets", name=sample_data.DATASET))
     paths = [
-        *(f"/benchmark-runs/{quote_segment(run['id'])}" for run in runs),
+        *(path_of("benchmark-runs", run["id"]) for run in runs),
         f"/benchmarks/{sample_data.BENCHMARK_ID}",
         f"/agents/{sample_data.AGENT_ID}",
-        *(f"/local-datasets/{quote_segment(dataset['id'])}" for dataset in datasets),
+        *(path_of("local-datasets", dataset["id"]) for dataset in datasets),
     ]
     deleted = 0
     for path in paths:
