@@ -24,8 +24,8 @@ def demo(
 ) -> None:
     """Load sample data: two runs of an agent, the second one worse.
 
-    Prints the address of the page of that run. The sample agent and benchmark say so in their names. Loading them again replaces them.
-    Requires an admin key.
+    Prints the address of the page of that run. The sample agent and benchmark say so in their names.
+    Loading them again replaces them. Requires an admin key.
     """
     with open_api() as api:
         is_removed = _remove(api)
