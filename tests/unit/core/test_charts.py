@@ -109,7 +109,7 @@ def test_trend_chart__text_of_a_limit_stands_where_no_point_is() -> None:
         points = [TrendPoint(str(n), value, None, None, None) for n, value in enumerate(values)]
         chart = trend_chart("quality", points, limits=[TrendLimit("expected 0.9", 0.9)])
         [anchor] = re.findall(r'text-anchor="(\w+)"[^>]*>expected 0.9', chart)
-        return anchor
+        return str(anchor)
 
     # The points stand on the line at its beginning, then at its end.
     assert anchor([0.9] * 10 + [0.5] * 10) == "end"
