@@ -70,7 +70,8 @@ class Deployment:
             measures=[{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, ACCURACY.p95:0.5)"}],
         )
         self.database.execute(
-            """UPDATE benchmarks SET source = 'gated', metrics = '["ROUGE", "ACCURACY", "GATE"]'"""
+            "UPDATE benchmarks SET source = 'gated', metrics = metrics || %s::jsonb",
+            json.dumps([{"key": "GATE", "options": {}}]),
         )
 
     def add_judge_and_write_back(self) -> None:
