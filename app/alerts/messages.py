@@ -75,7 +75,7 @@ NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
 
 @dataclass(frozen=True, slots=True)
 class AlertCause:
-    """Alerts of several rules about one value; the most specific alert comes first."""
+    """Alerts of several rules about one change; the most specific alert comes first."""
 
     alerts: tuple[AlertFields, ...]
 
@@ -86,6 +86,12 @@ class AlertCause:
     @property
     def rule_names(self) -> list[str]:
         return list(dict.fromkeys(alert.name for alert in self.alerts))
+
+    @property
+    def other_value_names(self) -> list[str]:
+        """The names of further values with the same number and baseline."""
+        names = dict.fromkeys(alert.details.value_name for alert in self.alerts)
+        return [name for name in names if name and name != self.first.details.value_name]
 
 
 def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> NotificationMessage:
@@ -117,24 +123,43 @@ def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> Notificat
 
 
 def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
-    """Alerts about the same number of the same agent have one cause, whatever their rules are; so
-    have alerts without a number that say the same.
+    """Alerts about one value of one agent have one cause, whatever their rules are; so have alerts
+    without a number that say the same.
     """
-    groups: dict[object, list[AlertFields]] = {}
+    by_value: dict[object, list[AlertFields]] = {}
     for alert in sorted(alerts, key=_rank):
-        details = alert.details
-        has_value = alert.value is not None
-        cause = (
-            # Rules about a KPI and about its only metric watch the same number, under two names.
-            (alert.value, details.unit) if has_value else (alert.explanation, details.value_name)
-        )
-        key = (alert.state, alert.benchmark_id, alert.agent_id, alert.run_id, cause)
-        groups.setdefault(key, []).append(alert)
+        what = alert.value if alert.value is not None else alert.explanation
+        by_value.setdefault((*_place(alert), alert.details.value_name, what), []).append(alert)
+    groups: dict[object, list[AlertFields]] = {}
+    for key, group in by_value.items():
+        groups.setdefault(_same_change(group) or key, []).extend(group)
     return [
-        # The evidence over runs has an interval.
-        AlertCause(tuple(sorted(group, key=lambda alert: alert.details.runs is None)))
+        # The evidence over runs has an interval, and a change says more than a value.
+        AlertCause(
+            tuple(
+                sorted(
+                    group, key=lambda alert: (alert.details.runs is None, alert.baseline is None)
+                )
+            )
+        )
         for group in groups.values()
     ]
+
+
+def _place(alert: AlertFields) -> tuple[object, ...]:
+    return alert.state, alert.benchmark_id, alert.agent_id, alert.run_id
+
+
+def _same_change(alerts: Sequence[AlertFields]) -> tuple[object, ...] | None:
+    """What the alerts of a KPI and of its only metric have in common: the number and its baseline.
+
+    None without a baseline: two values can be equal by chance.
+    """
+    first = alerts[0]
+    baseline = next((alert.baseline for alert in alerts if alert.baseline is not None), None)
+    if first.value is None or baseline is None:
+        return None
+    return *_place(first), first.value, baseline, first.details.unit
 
 
 def render_rule_test(
@@ -254,6 +279,8 @@ def _render_item(cause: AlertCause, names: DisplayNames, *, with_severity: bool)
 def _sentences(cause: AlertCause) -> Iterator[str]:
     alert = cause.first
     yield _first_line(alert)
+    if cause.other_value_names:
+        yield f"The same is true of {', '.join(cause.other_value_names)}."
     if AlertEventState(alert.state) in BAD_STATES:
         yield _changes(alert.details.changes)
     if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:

@@ -16,7 +16,7 @@ from app.jobs.handlers import MAX_ATTEMPTS
 SUSPECT_AFTER = 2
 # Deaths of any kind: without proofs, only many of them make a suspect, since power losses are no fault.
 SUSPECT_AFTER_UNPROVED = MAX_ATTEMPTS
-# An innocent job that ran beside a guilty one has the shared deaths, but none of its own.
+# A harmless job that ran beside a poison one has the shared deaths, but none of its own.
 MIN_OWN_DEATHS = 3
 # Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved;
 # more than the power losses that a healthy step may go through.

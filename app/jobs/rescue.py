@@ -155,7 +155,7 @@ def _find_death(job: Row[Any]) -> WorkerDeath | None:
         instance=job.instance,
         root=_origin_of(job).root,
         rescued_at=job.rescued_at,
-        # One suspect at a time: the others are innocent until they have as many deaths.
+        # One suspect at a time: the others are harmless until they have as many deaths.
         is_own=job.job_count == 1 or job.lock == SUSPECTS_LOCK,
     )
 

@@ -120,7 +120,7 @@ def test_poison_job__does_not_fail_the_long_run_beside_it(deployment: Deployment
     worker = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="2")
     bomb = deployment.start("kill:bomb")
     until(bomb_gate.is_reached, what=worker.log)
-    innocent = deployment.start("gate:long")
+    harmless = deployment.start("gate:long")
     until(long_gate.is_reached, what=worker.log)
     bomb_gate.open()
 
@@ -135,7 +135,7 @@ def test_poison_job__does_not_fail_the_long_run_beside_it(deployment: Deployment
     assert kills == MAX_ATTEMPTS
 
     long_gate.open()
-    deployment.completed_run(innocent)
+    deployment.completed_run(harmless)
 
 
 def test_killed_pool_process__costs_no_value(deployment: Deployment) -> None:

@@ -184,9 +184,9 @@ def test_poison_job__costs_its_neighbors_only_the_shared_deaths(fleet: Fleet) ->
 
     assert fleet.status("bomb") == "failed"
     assert crashes <= MAX_ATTEMPTS + 1
-    for innocent in ("boat", "doll"):
-        assert fleet.status(innocent) == "todo"
-        assert fleet.deaths(innocent) == SUSPECT_AFTER
+    for harmless in ("boat", "doll"):
+        assert fleet.status(harmless) == "todo"
+        assert fleet.deaths(harmless) == SUSPECT_AFTER
 
 
 def test_suspects__run_one_after_another_and_later_jobs_beside_them(fleet: Fleet) -> None:
@@ -209,8 +209,8 @@ def test_first_death__delays_none_of_the_jobs(fleet: Fleet) -> None:
     assert fleet.fetch(fleet.register(HERON)) == ["boat", "doll"]
 
 
-def test_new_guilty_job__joins_the_suspects(fleet: Fleet) -> None:
-    """It ends workers beside an innocent suspect, until it is one itself."""
+def test_new_poison_job__joins_the_suspects(fleet: Fleet) -> None:
+    """It ends workers beside a harmless suspect, until it is one itself."""
     fleet.enqueue("boat", "doll")
     for _ in range(SUSPECT_AFTER):
         fleet.run_and_die(PELICAN, rescuer=PELICAN)
@@ -275,7 +275,7 @@ def test_restarted_services__never_make_a_job_poison(fleet: Fleet) -> None:
     assert fleet.status("boat") == "todo"
 
 
-def test_crashes_on_living_machines__convict_although_others_rescue(fleet: Fleet) -> None:
+def test_crashes_on_living_machines__make_a_job_poison_although_others_rescue(fleet: Fleet) -> None:
     """Every death is rescued by another machine, and each machine starts its worker again."""
     fleet.enqueue("bomb")
     crashes = 0
@@ -304,7 +304,7 @@ def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
     assert fleet.status("bomb") == "failed"
 
 
-def test_machine_that_ends_with_each_crash__convicts_in_the_end(fleet: Fleet) -> None:
+def test_machine_that_ends_with_each_crash__makes_its_job_poison_in_the_end(fleet: Fleet) -> None:
     """A virtual machine per task: nothing that was above the worker is ever seen again."""
     fleet.enqueue("bomb")
     for boot in range(MAX_UNPROVED_DEATHS):

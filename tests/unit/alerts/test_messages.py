@@ -205,6 +205,26 @@ def test_render_alerts__rules_about_one_number_are_one_item() -> None:
     ]
 
 
+def test_render_alerts__two_values_that_are_equal_by_chance_are_two_items() -> None:
+    safety = AlertDetails(value_name="safety", is_share=True, since=NOW)
+    message = render(
+        FakeAlert(value=0.0, baseline=0.9),
+        FakeAlert(id="e-2", name="safety falls", value=0.0, baseline=0.99, details=safety),
+        FakeAlert(id="e-3", name="low safety", value=0.0, baseline=None, details=safety),
+    )
+    assert [item.title for item in message.items] == [
+        "Support bot: safety 0.990 → 0.000",
+        "Support bot: answer quality 0.900 → 0.000",
+    ]
+    assert message.items[0].sentences[-1] == "Alert rules: safety falls, low safety."
+
+
+def test_render_alerts__a_kpi_and_its_only_metric_are_one_item_with_both_names() -> None:
+    metric = AlertDetails(value_name="ROUGE mean", since=NOW)
+    [item] = render(FakeAlert(), FakeAlert(id="e-2", name="metric", details=metric)).items
+    assert "The same is true of ROUGE mean." in item.sentences
+
+
 def test_render_alerts__the_line_of_a_cause_has_the_interval_of_any_of_its_rules() -> None:
     without_interval = AlertDetails(value_name="answer quality", since=NOW)
     message = render(

@@ -1,4 +1,4 @@
-"""The deaths of workers convict the job that caused them, and no other."""
+"""The deaths of workers make the job poison that caused them, and no other."""
 
 import itertools
 from collections.abc import Iterable
@@ -122,18 +122,18 @@ def simulate_fleet(origins: Iterable[str], rescuer: str) -> int:
     return 0
 
 
-def test_fleet__power_losses_never_convict_a_job() -> None:
+def test_fleet__power_losses_never_make_a_job_poison() -> None:
     boots = (f"boot-{number}" for number in range(3 * MAX_ATTEMPTS))
 
     assert simulate_fleet(boots, rescuer="another machine") == 0
 
 
-def test_fleet__crashes_on_living_machines_convict_a_job() -> None:
+def test_fleet__crashes_on_living_machines_make_a_job_poison() -> None:
     boots = itertools.islice(itertools.cycle(["boot-1", "boot-2"]), 3 * MAX_ATTEMPTS)
 
     # The last deaths are proved once their machines are seen again.
     assert simulate_fleet(boots, rescuer="another machine") == MAX_ATTEMPTS + 2
 
 
-def test_fleet__crashes_beside_the_rescuer_convict_a_job_at_once() -> None:
+def test_fleet__crashes_beside_the_rescuer_make_a_job_poison_at_once() -> None:
     assert simulate_fleet(["boot-1"] * MAX_ATTEMPTS, rescuer="boot-1") == MAX_ATTEMPTS
