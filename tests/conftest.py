@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,6 +23,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # tests that interrupt a program fail there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """SIGINT interrupts each test, whatever handler an earlier test of this process has left."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 # Modules and tests stay as long as the process: they are not searched for garbage again and again.
 gc.set_threshold(50_000, 20, 20)
