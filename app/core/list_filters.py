@@ -216,22 +216,30 @@ def plan_page(
     `searched` are conditions that no index serves.
     Reads:  at most `FEW_ROWS` entries of an index for each value of a filter.
     """
-    used = _select_in_order(keys, filters)
-    few = _find_few(session, filters) if len(used) < len(filters) else None
-    if few is not None:
-        others = [other.condition for other in filters if other is not few]
-        return PagePlan([few.condition], [*_hide(others), *searched], is_few=True)
-    others = [other.condition for other in filters if not any(other is chosen for chosen in used)]
+    ordered_filters = _select_in_order(keys, filters)
+    rare_filter = _find_few(session, filters) if len(ordered_filters) < len(filters) else None
+    if rare_filter is not None:
+        tested_conditions = [other.condition for other in filters if other is not rare_filter]
+        return PagePlan(
+            [rare_filter.condition], [*_hide(tested_conditions), *searched], is_few=True
+        )
+    tested_conditions = [
+        other.condition
+        for other in filters
+        if not any(other is ordered for ordered in ordered_filters)
+    ]
     return PagePlan(
-        selecting=[chosen.partial for chosen in used if chosen.partial is not None],
-        tested=[*_hide(others), *searched],
+        selecting=[ordered.partial for ordered in ordered_filters if ordered.partial is not None],
+        tested=[*_hide(tested_conditions), *searched],
         prefix=[
             pair
-            for chosen in used
-            for pair in zip(chosen.columns, chosen.alternatives[0], strict=True)
+            for ordered in ordered_filters
+            for pair in zip(ordered.columns, ordered.alternatives[0], strict=True)
         ],
-        period=next((chosen.period for chosen in used if chosen.period is not None), None),
-        is_exact=len(used) == len(filters) and not searched,
+        period=next(
+            (ordered.period for ordered in ordered_filters if ordered.period is not None), None
+        ),
+        is_exact=len(ordered_filters) == len(filters) and not searched,
     )
 
 
@@ -239,11 +247,11 @@ def _select_in_order(
     keys: Sequence[Column], filters: Sequence[IndexedFilter]
 ) -> list[IndexedFilter]:
     """The first filter in the order of `keys`, with the period that limits its index."""
-    in_order = [chosen for chosen in filters if chosen.is_sorted_by(keys)]
-    first = next((chosen for chosen in in_order if chosen.period is None), None)
+    in_order = [ordered for ordered in filters if ordered.is_sorted_by(keys)]
+    first = next((ordered for ordered in in_order if ordered.period is None), None)
     if first is None:
         return in_order[:1]
-    periods = [chosen for chosen in filters if chosen.period is not None]
+    periods = [ordered for ordered in filters if ordered.period is not None]
     return [first, *(period for period in periods if _is_same(period.order, first.order))]
 
 
@@ -303,7 +311,7 @@ def _contains(columns: Sequence[Column], column: Column) -> bool:
     return any(column is other for other in columns)
 
 
-def _is_same(columns: Sequence[Column], others: Sequence[Column]) -> bool:
-    return len(columns) == len(others) and all(
-        column is other for column, other in zip(columns, others, strict=True)
+def _is_same(columns: Sequence[Column], other_columns: Sequence[Column]) -> bool:
+    return len(columns) == len(other_columns) and all(
+        column is other for column, other in zip(columns, other_columns, strict=True)
     )
