@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from app.alerts.details import AlertDetails
 from app.alerts.rules import AlertEventState
+from app.alerts.silence_matchers import MatchedAlert
 from app.core.web.page_paths import run_page_path, trace_page_path
 from app.kpis.number_text import format_amount, format_number, format_value, format_values
 from app.notifications.types import (
@@ -37,23 +38,13 @@ class DisplayNames(NamedTuple):
     agent: str
 
 
-class AlertFields(Protocol):
+class AlertFields(MatchedAlert, Protocol):
     """The fields of an alert that its message shows."""
 
     @property
     def id(self) -> str: ...
     @property
     def state(self) -> str: ...
-    @property
-    def rule_id(self) -> str | None: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def severity(self) -> str: ...
-    @property
-    def benchmark_id(self) -> str: ...
-    @property
-    def agent_id(self) -> str: ...
     @property
     def run_id(self) -> str | None: ...
     @property
