@@ -1,13 +1,15 @@
 """Computes metrics of traces, and contains every failure of a provider."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from app.core.text import shorten
 from app.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
+from app.metrics.pair_overlap import forget_overlap
 from app.metrics.registry import load_metrics, providers_for
 from app.metrics.types import (
     BatchMetric,
@@ -58,11 +60,18 @@ def measure_chunk(
     # Row by row is faster when no provider gains from columns.
     if not any(isinstance(provider, BatchMetric) for provider in providers):
         return [measure(trace, providers) for trace in traces]
-    columns = [_column(traces, provider) for provider in providers]
-    return [
-        _row(trace, providers, row)
-        for trace, row in zip(traces, zip(*columns, strict=True), strict=True)
-    ]
+    batches = [[trace for trace in traces if _is_complete(trace)]]
+    columns = [_column(traces, batches, provider) for provider in providers]
+    # The texts of a chunk are not kept until the next one.
+    forget_overlap()
+    rows = zip(*columns, strict=True)
+    if all(isinstance(measurement, float) for column in columns for measurement in column):
+        values = cast("Iterable[tuple[float, ...]]", rows)
+        return [
+            TraceMeasurements(trace.trace_id, row, {})
+            for trace, row in zip(traces, values, strict=True)
+        ]
+    return [_row(trace, providers, row) for trace, row in zip(traces, rows, strict=True)]
 
 
 def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list[TraceMeasurements]:
@@ -138,23 +147,47 @@ def _row(
     return TraceMeasurements(trace.trace_id, tuple(values), missing)
 
 
-def _column(traces: Sequence[Trace], provider: MetricProvider) -> Sequence[Measurement]:
+def _column(
+    traces: Sequence[Trace], batches: list[list[Trace]], provider: MetricProvider
+) -> Sequence[Measurement]:
+    """The measurements of a metric. `batches` are the lists of traces that metrics were computed from, the
+    first one those that are complete; the same list for several metrics, which then share their counts.
+    """
     if not isinstance(provider, BatchMetric):
         return [_measure_one(trace, provider) for trace in traces]
+    complete = batches[0]
+    if len(complete) == len(traces) and not provider.spec.tags and _supports_all(traces, provider):
+        values = _batch(complete, provider.spec, provider.compute_batch)
+        return values or [_measure_one(trace, provider) for trace in traces]
     column = [measure_without_computing(trace, provider) for trace in traces]
     remaining = [
         trace for trace, measurement in zip(traces, column, strict=True) if measurement is None
     ]
+    same = (batch for batch in batches if _are_same(batch, remaining))
+    if (shared := next(same, None)) is None:
+        batches.append(remaining)
+    else:
+        remaining = shared
     # The batch gets only the traces that need computing; its values are put back at their
     # positions.
     computed = iter(_batch(remaining, provider.spec, provider.compute_batch))
     # An iterator that is exhausted (the batch failed) leaves None, which is then computed one by
     # one.
-    batch = [next(computed, None) if measurement is None else measurement for measurement in column]
+    batch_column = [
+        next(computed, None) if measurement is None else measurement for measurement in column
+    ]
     return [
         _measure_one(trace, provider) if value is None else value
-        for trace, value in zip(traces, batch, strict=True)
+        for trace, value in zip(traces, batch_column, strict=True)
     ]
+
+
+def _are_same(first: Sequence[Trace], second: Sequence[Trace]) -> bool:
+    return len(first) == len(second) and all(map(operator.is_, first, second))
+
+
+def _supports_all(traces: Sequence[Trace], provider: MetricProvider) -> bool:
+    return all(attempt(provider.supports, trace) is True for trace in traces)
 
 
 def _batch(
@@ -168,7 +201,25 @@ def _batch(
     except _PROVIDER_ERRORS:  # the caller computes trace by trace, which shows the one that fails
         return []
     # With another number of values it is unknown which belongs to which trace.
-    return [check_value(value, spec) for value in values] if len(values) == len(traces) else []
+    if len(values) != len(traces):
+        return []
+    if _are_valid(values, spec):
+        return [value + 0.0 for value in values]
+    return [check_value(value, spec) for value in values]
+
+
+def _are_valid(values: Sequence[float], spec: MetricSpec) -> bool:
+    """Return whether all values are floats in the range of the metric: `check_value` in few steps of C."""
+    low, high = spec.minimum, spec.maximum
+    return (
+        low is not None
+        and high is not None
+        and set(map(type, values)) == {float}
+        # Comparisons do not find every NaN; it makes the sum one.
+        and math.isfinite(sum(values))
+        and low <= min(values)
+        and max(values) <= high
+    )
 
 
 def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:

@@ -259,6 +259,19 @@ def rouge_counts(expected: str, output: str) -> RougeCounts:
     return count_for_rouge(_ROUGE_REFERENCES[expected], rouge_words(output))
 
 
+def common_subsequence(expected: str, output: str) -> int:
+    """The longest common subsequence of both texts by the tokens of ROUGE."""
+    length, masks, many = _ROUGE_REFERENCES[expected]
+    if many:
+        return _common_subsequence_of_many(many, rouge_words(output))
+    unmatched = full = (1 << length) - 1
+    # As in `count_for_rouge`, for the words that the reference has.
+    for mask in filter(None, map(masks.get, rouge_words(output))):
+        if met := unmatched & mask:
+            unmatched = (unmatched + met) | (unmatched - met)
+    return length - (unmatched & full).bit_count()
+
+
 @lru_cache(maxsize=1)
 def stemmed_rouge_counts(expected: str, output: str) -> RougeCounts:
     """The overlap of both texts by the stemmed tokens of ROUGE."""
@@ -286,7 +299,7 @@ def squad_overlap(expected: str, output: str) -> WordOverlap:
     return WordOverlap(common, expected_length, len(words) - articles)
 
 
-_FIRST_WORDS: Final = 3
+_COMPARED_WORDS: Final = 3
 
 
 def equal_ignoring_case(expected: str, output: str) -> bool:
@@ -294,11 +307,15 @@ def equal_ignoring_case(expected: str, output: str) -> bool:
 
     Source: Unicode 15 §3.13, D145 (canonical caseless match), after white space is collapsed.
     """
-    # Most pairs differ in their first words: compare these before the whole texts.
-    first_words = slice(_FIRST_WORDS)
-    expected_start = expected.split(maxsplit=_FIRST_WORDS)[first_words]
-    output_start = output.split(maxsplit=_FIRST_WORDS)[first_words]
+    # Most pairs differ in their first or last words: compare these before the whole texts.
+    first_words, last_words = slice(_COMPARED_WORDS), slice(-_COMPARED_WORDS, None)
+    expected_start = expected.split(maxsplit=_COMPARED_WORDS)[first_words]
+    output_start = output.split(maxsplit=_COMPARED_WORDS)[first_words]
     if _folded(expected_start) != _folded(output_start):
+        return False
+    expected_end = expected.rsplit(maxsplit=_COMPARED_WORDS)[last_words]
+    output_end = output.rsplit(maxsplit=_COMPARED_WORDS)[last_words]
+    if _folded(expected_end) != _folded(output_end):
         return False
     return _folded(expected.split()) == _folded(output.split())
 

@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 
 from app.metrics.registry import METRICS
-from app.metrics.text_metric import BOTH_TEXTS, TextMetric
-from app.metrics.text_overlap import bleu_counts
-from app.metrics.types import MetricSpec
+from app.metrics.text_metric import BOTH_TEXTS, OverlapMetric
+from app.metrics.text_overlap import GramCounts, bleu_counts
+from app.metrics.types import MetricProvider, MetricSpec
 
 
-def bleu() -> TextMetric:
+def bleu() -> MetricProvider:
     """Sentence BLEU as a ratio."""
-    return TextMetric(
+    return OverlapMetric(
         spec=MetricSpec(
             key="BLEU",
             description="Sentence BLEU: geometric mean of the precision of 1- to 4-grams",
@@ -19,17 +19,19 @@ def bleu() -> TextMetric:
             worst=0.0,
             needs=BOTH_TEXTS,
         ),
-        score=sentence_bleu,
+        count=bleu_counts,
+        count_all=lambda overlap: overlap.bleu,
+        value=sentence_bleu,
     )
 
 
-def sentence_bleu(expected: str, output: str) -> float:
+def sentence_bleu(counts: GramCounts) -> float:
     """Geometric mean of the n-gram precisions, times the brevity penalty, in [0, 1].
 
     Orders longer than the output are skipped. The first order without a match counts as half a
     match, the next one as a quarter, and so on. 0 when no word matches or a text has no words.
     """
-    expected_length, length, common = bleu_counts(expected, output)
+    expected_length, length, common = counts
     if not common[0]:
         return 0.0
     logs = _log_precisions(common[:length], length)

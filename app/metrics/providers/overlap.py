@@ -1,10 +1,12 @@
 """ACCURACY, PRECISION, RECALL and F1_SCORE: of words, or of labels with the option `labels`."""
 
+from collections.abc import Callable
+
 from app.metrics.confusion import LabelAverage, LabelStatistic
 from app.metrics.label_metric import label_metric
 from app.metrics.registry import METRICS
-from app.metrics.text_metric import BOTH_TEXTS, TextMetric
-from app.metrics.text_overlap import equal_ignoring_case, squad_overlap
+from app.metrics.text_metric import BOTH_TEXTS, OverlapMetric, TextMetric
+from app.metrics.text_overlap import WordOverlap, equal_ignoring_case, squad_overlap
 from app.metrics.types import MetricProvider, MetricSpec
 
 SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
@@ -30,9 +32,8 @@ def precision(*, labels: LabelAverage = "", positive: str = "") -> MetricProvide
     """The share of the output's words that are in the expected text."""
     if labels or positive:
         return label_metric("PRECISION", LabelStatistic.PRECISION, labels, positive)
-    return TextMetric(
-        spec=_spec("PRECISION", "Share of the output's words that are in the expected text"),
-        score=_precision,
+    return _overlap(
+        _spec("PRECISION", "Share of the output's words that are in the expected text"), _precision
     )
 
 
@@ -40,34 +41,33 @@ def recall(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
     """The share of the expected words that are in the output."""
     if labels or positive:
         return label_metric("RECALL", LabelStatistic.RECALL, labels, positive)
-    return TextMetric(
-        spec=_spec("RECALL", "Share of the expected words that are in the output"), score=_recall
-    )
+    return _overlap(_spec("RECALL", "Share of the expected words that are in the output"), _recall)
 
 
 def f1_score(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
     """Harmonic mean of precision and recall."""
     if labels or positive:
         return label_metric("F1_SCORE", LabelStatistic.F1, labels, positive)
-    return TextMetric(
-        spec=_spec("F1_SCORE", "Harmonic mean of PRECISION and RECALL of words"), score=_f1
-    )
+    return _overlap(_spec("F1_SCORE", "Harmonic mean of PRECISION and RECALL of words"), _f1)
 
 
-def _precision(expected: str, output: str) -> float:
-    overlap = squad_overlap(expected, output)
+def _precision(overlap: WordOverlap) -> float:
     return overlap.common / overlap.output if overlap.output else float(not overlap.expected)
 
 
-def _recall(expected: str, output: str) -> float:
-    overlap = squad_overlap(expected, output)
+def _recall(overlap: WordOverlap) -> float:
     return overlap.common / overlap.expected if overlap.expected else float(not overlap.output)
 
 
-def _f1(expected: str, output: str) -> float:
-    overlap = squad_overlap(expected, output)
+def _f1(overlap: WordOverlap) -> float:
     words = overlap.expected + overlap.output
     return 2 * overlap.common / words if words else 1.0
+
+
+def _overlap(spec: MetricSpec, value: Callable[[WordOverlap], float]) -> MetricProvider:
+    return OverlapMetric(
+        spec=spec, count=squad_overlap, count_all=lambda overlap: overlap.squad, value=value
+    )
 
 
 def _spec(key: str, description: str) -> MetricSpec:

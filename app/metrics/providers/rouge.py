@@ -1,55 +1,46 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L: F1 of the words that an output shares with the expected text."""
 
+from collections.abc import Callable
+
 from app.metrics.registry import METRICS, version_with
-from app.metrics.text_metric import BOTH_TEXTS, TextMetric
-from app.metrics.text_overlap import rouge_counts, stemmed_rouge_counts
-from app.metrics.types import MetricSpec
+from app.metrics.text_metric import BOTH_TEXTS, OverlapMetric, TextMetric
+from app.metrics.text_overlap import RougeCounts, rouge_counts, stemmed_rouge_counts
+from app.metrics.types import MetricProvider, MetricSpec
 
 SOURCE = (
     "Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries; equals rouge-score 0.1.2"
 )
 
 
-def rouge_l(*, use_stemmer: bool = False) -> TextMetric:
+def rouge_l(*, use_stemmer: bool = False) -> MetricProvider:
     """F1 of the longest common subsequence of words; 0 when either text has no word."""
-    count = stemmed_rouge_counts if use_stemmer else rouge_counts
-
-    def score(expected: str, output: str) -> float:
-        counts = count(expected, output)
-        return _f1(counts.subsequence, counts.expected_length + counts.output_length)
-
-    return TextMetric(
-        spec=_spec("ROUGE", "ROUGE-L: F1 of the longest common subsequence of words", use_stemmer),
-        score=score,
-    )
+    spec = _spec("ROUGE", "ROUGE-L: F1 of the longest common subsequence of words", use_stemmer)
+    return _rouge(spec, _f1_of_subsequence, use_stemmer)
 
 
-def rouge_1(*, use_stemmer: bool = False) -> TextMetric:
+def rouge_1(*, use_stemmer: bool = False) -> MetricProvider:
     """F1 of the common words, each counted at most as often as in the expected text."""
-    count = stemmed_rouge_counts if use_stemmer else rouge_counts
-
-    def score(expected: str, output: str) -> float:
-        counts = count(expected, output)
-        return _f1(counts.words, counts.expected_length + counts.output_length)
-
-    return TextMetric(
-        spec=_spec("ROUGE_1", "ROUGE-1: F1 of the common words", use_stemmer),
-        score=score,
-    )
+    spec = _spec("ROUGE_1", "ROUGE-1: F1 of the common words", use_stemmer)
+    return _rouge(spec, _f1_of_words, use_stemmer)
 
 
-def rouge_2(*, use_stemmer: bool = False) -> TextMetric:
+def rouge_2(*, use_stemmer: bool = False) -> MetricProvider:
     """F1 of the common bigrams; 0 when either text has fewer than two words."""
-    count = stemmed_rouge_counts if use_stemmer else rouge_counts
+    spec = _spec("ROUGE_2", "ROUGE-2: F1 of the common bigrams", use_stemmer)
+    return _rouge(spec, _f1_of_pairs, use_stemmer)
 
-    def score(expected: str, output: str) -> float:
-        counts = count(expected, output)
-        # Each text has one bigram less than words.
-        return _f1(counts.pairs, counts.expected_length + counts.output_length - 2)
 
-    return TextMetric(
-        spec=_spec("ROUGE_2", "ROUGE-2: F1 of the common bigrams", use_stemmer),
-        score=score,
+def _rouge(
+    spec: MetricSpec,
+    value: Callable[[RougeCounts], float],
+    use_stemmer: bool,  # noqa: FBT001
+) -> MetricProvider:
+    if use_stemmer:
+        return TextMetric(
+            spec=spec, score=lambda expected, output: value(stemmed_rouge_counts(expected, output))
+        )
+    return OverlapMetric(
+        spec=spec, count=rouge_counts, count_all=lambda overlap: overlap.rouge, value=value
     )
 
 
@@ -62,6 +53,19 @@ def _spec(key: str, description: str, use_stemmer: bool) -> MetricSpec:  # noqa:
         worst=0.0,
         needs=BOTH_TEXTS,
     )
+
+
+def _f1_of_subsequence(counts: RougeCounts) -> float:
+    return _f1(counts.subsequence, counts.expected_length + counts.output_length)
+
+
+def _f1_of_words(counts: RougeCounts) -> float:
+    return _f1(counts.words, counts.expected_length + counts.output_length)
+
+
+def _f1_of_pairs(counts: RougeCounts) -> float:
+    # Each text has one bigram less than words.
+    return _f1(counts.pairs, counts.expected_length + counts.output_length - 2)
 
 
 def _f1(common: int, total: int) -> float:

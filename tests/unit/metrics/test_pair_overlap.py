@@ -1,0 +1,186 @@
+"""Counts of many pairs at once equal those of one pair after the other."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.metrics import pair_counts, pair_overlap
+from app.metrics.engine import measure, measure_chunk
+from app.metrics.pair_counts import PairCounts
+from app.metrics.pair_overlap import PairOverlap, TextPair
+from app.metrics.registry import default_refs, load_metrics, providers_for
+from app.metrics.text_overlap import (
+    GramCounts,
+    RougeCounts,
+    WordOverlap,
+    bleu_counts,
+    rouge_counts,
+    squad_overlap,
+)
+from app.metrics.types import MetricProvider
+from app.metrics.word_ids import Vocabulary
+from app.traces.types import Trace, TraceOutcome
+from tests.unit.metrics.test_text_parity import ADVERSARIAL, texts
+
+KEYS = ("ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
+
+
+@pytest.fixture
+def providers() -> Sequence[MetricProvider]:
+    load_metrics()
+    return providers_for(default_refs(KEYS))
+
+
+@pytest.fixture
+def always_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_overlap, "_FEWEST_CHARS", 0)
+
+
+def trace(number: int, expected: str | None, output: str | None) -> Trace:
+    return Trace(
+        trace_id=f"t-{number}", item_id=f"i-{number}", expected_output=expected, output=output
+    )
+
+
+def prose(words: int, *, vocabulary: int, seed: int) -> str:
+    chance = random.Random(seed)
+    return " ".join(
+        f"w{chance.randrange(vocabulary)}{chance.choice(['', '', ',', '.'])}" for _ in range(words)
+    )
+
+
+def assert_counts_are_equal(pairs: Sequence[TextPair]) -> None:
+    overlap = PairOverlap(pairs)
+    assert overlap.rouge == [rouge_counts(*pair) for pair in pairs]
+    assert overlap.squad == [squad_overlap(*pair) for pair in pairs]
+    for together, alone in zip(overlap.bleu, (bleu_counts(*pair) for pair in pairs), strict=True):
+        assert tuple(together.common) == tuple(alone.common)
+        assert together[:2] == alone[:2]
+
+
+def test_pair_counts__examples() -> None:
+    counts = PairCounts(
+        Vocabulary(),
+        ["the cat sat on the mat", "Yes.", "a b"],
+        ["the cat the cat on a mat", "yes", ""],
+    )
+    assert counts.rouge() == [
+        # the, cat, on, mat and one more "the"; "the cat" once; the longest subsequence: the cat on mat.
+        RougeCounts(expected_length=6, output_length=7, words=5, pairs=1, subsequence=4),
+        RougeCounts(expected_length=1, output_length=1, words=1, pairs=0, subsequence=1),
+        RougeCounts(expected_length=2, output_length=0, words=0, pairs=0, subsequence=0),
+    ]
+    assert counts.squad() == [
+        WordOverlap(common=3, expected=4, output=4),
+        WordOverlap(common=1, expected=1, output=1),
+        WordOverlap(common=0, expected=1, output=0),
+    ]
+    assert counts.bleu() == [
+        GramCounts(expected_length=6, output_length=7, common=(5, 1, 0, 0)),
+        GramCounts(expected_length=2, output_length=1, common=(0, 0, 0, 0)),
+        GramCounts(expected_length=2, output_length=0, common=(0, 0, 0, 0)),
+    ]
+
+
+@pytest.mark.usefixtures("always_together")
+def test_pair_overlap__adversarial_texts_have_equal_counts() -> None:
+    assert_counts_are_equal([TextPair(a, b) for a in ADVERSARIAL for b in ADVERSARIAL])
+
+
+@pytest.mark.usefixtures("always_together")
+@given(st.lists(st.builds(TextPair, texts, texts), min_size=1, max_size=12))
+def test_pair_overlap__random_texts_have_equal_counts(pairs: list[TextPair]) -> None:
+    assert_counts_are_equal(pairs)
+
+
+@pytest.mark.parametrize("words", [1, 62, 63, 64, 65, 400])
+def test_pair_overlap__references_of_any_length_have_equal_counts(words: int) -> None:
+    assert_counts_are_equal(
+        [
+            TextPair(
+                prose(words, vocabulary=20, seed=number), prose(150, vocabulary=20, seed=-number)
+            )
+            for number in range(40)
+        ]
+    )
+
+
+def test_pair_overlap__long_texts_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = prose(9000, vocabulary=2000, seed=1)
+    pairs = [TextPair(long, long)] + [TextPair("a b", prose(50, vocabulary=9, seed=2))] * 200
+    sizes = []
+
+    class Recorded(PairCounts):
+        def __init__(self, words: Vocabulary, expected: Sequence[str], out: Sequence[str]) -> None:
+            sizes.append(sum(map(len, (*expected, *out))))
+            super().__init__(words, expected, out)
+
+    monkeypatch.setattr(pair_counts, "PairCounts", Recorded)
+    assert_counts_are_equal(pairs)
+    assert sizes
+    assert max(sizes) <= 100_000
+
+
+def test_vocabulary__full_one_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Vocabulary()
+    full.room = -1
+    monkeypatch.setattr(pair_counts, "_vocabulary", full)
+    assert pair_counts.current_vocabulary() is not full
+    assert pair_counts.current_vocabulary() is pair_counts.current_vocabulary()
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), max_size=300), st.lists(st.integers(0, 9), max_size=300))
+def test_number_grams__equal_numbers_have_one_index(grams: list[int], others: list[int]) -> None:
+    outputs = [*grams[::2], *others]
+    numbers, output_numbers = pair_counts.number_grams(
+        np.array(grams, dtype=np.int32), np.array(outputs, dtype=np.int32)
+    )
+    last = {gram: index for index, gram in enumerate(grams)}
+    index_of = dict(zip(grams, numbers.tolist(), strict=True))
+    assert set(index_of) == set(last)
+    assert all(grams[index] == gram for gram, index in index_of.items())
+    assert numbers.tolist() == [index_of[gram] for gram in grams]
+    assert output_numbers.tolist() == [index_of.get(gram, -1) for gram in outputs]
+
+
+def test_number_grams__equal_hashes_are_told_apart() -> None:
+    # 60,000 numbers: thousands of them share a place of the table with another one.
+    grams = np.random.default_rng(1).permutation(60_000).astype(np.int32)
+    numbers, output_numbers = pair_counts.number_grams(grams, np.arange(70_000, dtype=np.int32))
+    assert (numbers == np.arange(60_000)).all()
+    assert (grams[output_numbers[:60_000]] == np.arange(60_000)).all()
+    assert (output_numbers[60_000:] == -1).all()
+
+
+def test_chunk__equals_trace_by_trace(providers: Sequence[MetricProvider]) -> None:
+    traces = [
+        trace(number, prose(20, vocabulary=30, seed=number), prose(90, vocabulary=30, seed=-number))
+        for number in range(100)
+    ]
+    traces[7] = trace(7, None, "no expected text")
+    traces[8] = trace(8, "", " ")
+    traces[9] = Trace(trace_id="t-9", item_id="i-9", outcome=TraceOutcome.AGENT_ERROR)
+    assert measure_chunk(traces, providers) == [measure(one, providers) for one in traces]
+    complete = traces[10:]
+    assert measure_chunk(complete, providers) == [measure(one, providers) for one in complete]
+
+
+def test_chunk__counts_shared_texts_once(
+    providers: Sequence[MetricProvider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Recorded(PairOverlap):
+        def __init__(self, pairs: Sequence[TextPair]) -> None:
+            made.append(len(pairs))
+            super().__init__(pairs)
+
+    monkeypatch.setattr(pair_overlap, "PairOverlap", Recorded)
+    traces = [trace(number, "a b", f"a c {number}") for number in range(10)]
+    measure_chunk(traces, providers)
+    measure_chunk([*traces, trace(10, None, "x")], providers)
+    assert made == [10, 10]
