@@ -58,20 +58,31 @@ MEMORY_BYTES = 1024**2
 # The digest of a collection without traces.
 EMPTY_DIGEST = hashlib.sha256().digest()
 
+# Reads the traces of a collection once, whatever Postgres knows of them: without statistics of a collection
+# that has just been filled it expects one row, and would read all traces again for each one in a join.
+_HAS_REPEATED_TRIALS = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM collected_traces WHERE collection_id = :collection
+        GROUP BY item_id, trial HAVING count(*) > 1
+    )
+    """
+)
 _NUMBER_TRIALS = text(
     """
-    WITH repeated AS (
-        SELECT DISTINCT item_id FROM collected_traces WHERE collection_id = :collection
-        GROUP BY item_id, trial HAVING count(*) > 1
-    ), counted AS (
-        SELECT position,
+    WITH counted AS (
+        SELECT item_id, position, trial, count(*) OVER (PARTITION BY item_id, trial) AS same
+        FROM collected_traces WHERE collection_id = :collection
+    ), numbered AS (
+        SELECT position, max(same) OVER (PARTITION BY item_id) AS same,
                row_number() OVER (PARTITION BY item_id ORDER BY trial, position) - 1 AS trial
-        FROM collected_traces JOIN repeated USING (item_id) WHERE collection_id = :collection
+        FROM counted
     )
-    UPDATE collected_traces AS trace SET trial = least(counted.trial, :most)
-    FROM counted
-    WHERE trace.collection_id = :collection AND trace.position = counted.position
-      AND trace.trial <> counted.trial
+    UPDATE collected_traces AS trace SET trial = least(numbered.trial, :most)
+    FROM numbered
+    WHERE numbered.same > 1
+      AND trace.collection_id = :collection AND trace.position = numbered.position
+      AND trace.trial <> numbered.trial
     """
 )
 
@@ -187,9 +198,13 @@ def delete_positions(
 
 def _number_trials(session: Session, collection: Collection) -> None:
     """Renumber the trials of each item in which several traces have the same trial number."""
-    # One statement over the whole collection: it may exceed the limit that protects requests.
+    # Statements over the whole collection: they may exceed the limit that protects requests.
     session.execute(text("SET LOCAL statement_timeout = 0"))
+    if not session.scalar(_HAS_REPEATED_TRIALS, {"collection": collection.id}):
+        return
+    session.execute(text("SET LOCAL enable_nestloop = off"))
     session.execute(_NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
+    session.execute(text("SET LOCAL enable_nestloop = on"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

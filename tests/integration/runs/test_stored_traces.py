@@ -1,8 +1,9 @@
 """Stored traces: what a collection holds is found by the index, and read back as it was stored."""
 
 import pickle
-from typing import Any
+from typing import Any, Final
 
+import pytest
 from sqlalchemy import text
 
 from app.core.clock import utc_now
@@ -14,6 +15,10 @@ from app.traces.service import create_collection, store_page
 from app.traces.stored_traces import read_traces
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
+ROWS_READ: Final = text(
+    "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
+    " WHERE relname = 'collected_traces'"
+)
 FULL = Trace(
     trace_id="t-full",
     item_id="i-1",
@@ -76,6 +81,30 @@ def test_find_stored_trace_ids__reads_the_index_without_statistics(
     [index_scan] = [node for node in _nodes(plan[0]["Plan"]) if "Index Name" in node]
     assert index_scan["Index Name"] == "uq_collected_traces_collection_id_trace_id"
     assert "trace_id" in index_scan["Index Cond"]
+
+
+@pytest.mark.parametrize("repeated", [0, 500])
+def test_store_page__last_page_reads_a_collection_without_statistics_a_few_times(
+    migrated_database: Database, repeated: int
+) -> None:
+    """With a join for each trace, a run of 1,000,000 traces did not end."""
+    for number in range(5):
+        stored_collection(migrated_database, Trace(trace_id=f"t-{number}", item_id="i"))
+    with migrated_database.begin() as session:
+        # Now Postgres expects one trace in a collection.
+        session.execute(text("ANALYZE collected_traces"))
+    traces = [Trace(trace_id=f"t-{n}", item_id=f"i-{max(n, repeated)}") for n in range(2000)]
+    with migrated_database.begin() as session:
+        collection = create_collection(session, "local", {})
+        store_page(session, collection, TracePage(traces=traces[:1000], cursor="more"), utc_now())
+    with migrated_database.begin() as session:
+        collection = session.get_one(Collection, collection.id)
+        store_page(session, collection, TracePage(traces=traces[1000:], cursor=None), utc_now())
+        rows_read = session.scalar(ROWS_READ)
+    assert rows_read <= 10 * len(traces)
+    with migrated_database.read() as session:
+        trials = [trace.trial for trace in read_traces(session, collection.id, 0, 1999)]
+    assert trials == [*range(repeated + 1), *[0] * (1999 - repeated)]
 
 
 def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
