@@ -1,7 +1,6 @@
 """API process: the FastAPI application, its middleware and the server."""
 
 import asyncio
-import gc
 import signal
 import socket
 import sys
@@ -30,6 +29,7 @@ from app.access.service import ensure_first_admin_key
 from app.access.stream_revocation import KeyStreamOwners
 from app.core import problem_documents
 from app.core.encryption import Secret
+from app.core.garbage_collection import exclude_living_objects
 from app.core.malloc import limit_arenas
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -63,7 +63,6 @@ SHUTDOWN_GRACE_S = 2
 # Of all API processes together, and at least of each.
 API_THREADS = 40
 MIN_API_THREADS = 10
-GC_THRESHOLD = 10_000
 
 DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
 EXAMPLES = Path(__file__).parent / "api_examples.json"
@@ -170,19 +169,9 @@ def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None 
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
-    tune_garbage_collector()
+    exclude_living_objects()
     raise_descriptor_limit()
     Server(config).run(sockets=[listener] if listener else None)
-
-
-def tune_garbage_collector() -> None:
-    """Exclude the objects of the start from garbage collection, and collect less often.
-
-    They live as long as the process; scanning them again and again would slow down requests.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
 
 
 def serve_api(settings: Settings) -> None:

@@ -19,6 +19,7 @@ from app.alerts import confirmations, missing_runs
 from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from app.core.clock import utc_now
 from app.core.errors import AppError
+from app.core.garbage_collection import exclude_living_objects
 from app.core.malloc import limit_arenas
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -82,6 +83,7 @@ def run_worker(settings: Settings, queues: Collection[str] | None = None) -> Non
     pool_size = settings.worker_concurrency + 2
     with opened_resources(settings, name="mosaico-worker", pool_size=pool_size) as resources:
         pool = ProcessPool(settings.metric_processes, warm_up=load_metrics)
+        exclude_living_objects()
         try:
             asyncio.run(_work(settings, resources, pool, queues))
         finally:
