@@ -44,6 +44,7 @@ from app.agents.schemas import AgentCreate, AgentView
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.encryption import SecretBox
+from app.core.garbage_collection import exclude_living_objects
 from app.core.ids import new_id
 from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
@@ -298,7 +299,7 @@ def open_module(*command: str, url: str, log_errors: bool = True) -> Iterator[Se
 
 def service_app(url: str) -> FastAPI:
     """The whole service with all its layers."""
-    from app.main import create_app, tune_garbage_collector
+    from app.main import create_app
 
     app = create_app(
         Resources(
@@ -311,7 +312,7 @@ def service_app(url: str) -> FastAPI:
             },
         )
     )
-    tune_garbage_collector()
+    exclude_living_objects()
     return app
 
 

@@ -93,7 +93,7 @@ def test_store_page__last_page_reads_a_collection_without_statistics_a_few_times
     with migrated_database.begin() as session:
         # Now Postgres expects one trace in a collection.
         session.execute(text("ANALYZE collected_traces"))
-    traces = [Trace(trace_id=f"t-{n}", item_id=f"i-{max(n, repeated)}") for n in range(2000)]
+    traces = tuple(Trace(trace_id=f"t-{n}", item_id=f"i-{max(n, repeated)}") for n in range(2000))
     with migrated_database.begin() as session:
         collection = create_collection(session, "local", {})
         store_page(session, collection, TracePage(traces=traces[:1000], cursor="more"), utc_now())
