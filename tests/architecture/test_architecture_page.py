@@ -23,14 +23,18 @@ def is_there(name: str) -> bool:
     return any(ROOT.glob(pattern))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_page__names_only_paths_modules_and_pages_that_exist(page: Path) -> None:
+def wrong_names(page: Path) -> list[str]:
+    """The paths, modules and links of a page that lead nowhere."""
     text = page.read_text(encoding="utf-8")
     modules = [name.rstrip(".").replace(".", "/") for name in MODULE.findall(text)]
     wrong = [name for name in NAMED_PATH.findall(text) if not is_there(name)]
     wrong += [name for name in modules if not (is_there(name) or is_there(f"{name}.py"))]
-    wrong += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
-    assert wrong == []
+    return wrong + [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+
+
+def test_pages__name_only_paths_modules_and_pages_that_exist() -> None:
+    wrong = {str(page.relative_to(ROOT)): wrong_names(page) for page in PAGES}
+    assert {page: names for page, names in wrong.items() if names} == {}
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])

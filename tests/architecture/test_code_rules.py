@@ -193,9 +193,10 @@ def test_env_example__lists_every_setting() -> None:
     assert (ROOT / ".env.example").read_text() == render_env_example()
 
 
-@pytest.mark.parametrize("field", Settings.model_fields)
-def test_settings_page__lists_every_setting(field: str) -> None:
-    assert f"`{variable_name(field)}`" in (ROOT / "docs" / "settings.md").read_text()
+def test_settings_page__lists_every_setting() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    names = map(variable_name, Settings.model_fields)
+    assert [name for name in names if f"`{name}`" not in page] == []
 
 
 def test_lock_files__contain_hashes_and_no_urls() -> None:

@@ -1,10 +1,9 @@
 """Every list of the API is measured at a million rows, with each of its filters: `python -m benchmarks lists`."""
 
 import re
-import warnings
 
 from benchmarks.lists import LISTS, PAIRS, SEARCHES
-from tests.contracts.test_every_route import APP
+from tests.support.described_api import api_document
 
 # They page the list, whatever its filters.
 OF_EVERY_LIST = {"limit", "cursor"}
@@ -13,11 +12,8 @@ COMPUTED = {"/api/v1/benchmark-runs/compare/items"}
 
 
 def test_lists__each_filter_is_measured() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        paths = APP.openapi()["paths"]
     unmeasured = []
-    for path, operations in paths.items():
+    for path, operations in api_document()["paths"].items():
         parameters = operations.get("get", {}).get("parameters", [])
         names = {parameter["name"] for parameter in parameters if parameter["in"] == "query"}
         if "cursor" not in names or path in COMPUTED:

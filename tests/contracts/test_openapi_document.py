@@ -9,7 +9,7 @@ import pytest
 from app.core.web.openapi_document import iter_operations, read_texts
 from app.main import DESCRIPTIONS, EXAMPLES
 from app.overview.providers import REGISTRIES, PluginKind
-from tests.contracts.test_every_route import APP
+from tests.support.described_api import api_document
 
 JSON = dict[str, Any]
 TEXTS = read_texts(DESCRIPTIONS, EXAMPLES)
@@ -17,7 +17,7 @@ TEXTS = read_texts(DESCRIPTIONS, EXAMPLES)
 
 @pytest.fixture(scope="module")
 def document() -> JSON:
-    return APP.openapi()
+    return api_document()
 
 
 def properties(document: JSON) -> Iterator[tuple[str, str, JSON]]:

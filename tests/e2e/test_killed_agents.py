@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from app.harness.result_file import journal_of
 from tests.support.deployment import Deployment
-from tests.support.processes import children_of, lives, until
+from tests.support.processes import children_of, lives, start_command, until
 
 # The agent writes down each call. It does not answer the questions of `held` while the file exists.
 AGENT = """\
@@ -89,25 +88,22 @@ def test_killed_command__resumes_with_the_attempts_that_had_not_ended(
     folder: Path, number: signal.Signals
 ) -> None:
     words = [
-        sys.executable, "-m", "app.cli", "runs", "execute", "--dataset", str(folder / "questions.csv"),
+        "runs", "execute", "--dataset", str(folder / "questions.csv"),
         "--command", agent_command(folder), "--save", str(folder), "--concurrency", "3",
     ]  # fmt: skip
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = start_command(words, folder)
     until(lambda: calls(folder).total() == 8)
     (journal,) = folder.glob("*.partial.jsonl")
     until(lambda: count_lines(journal) == 1 + 6)
-    children = children_of(process.pid)
-    process.send_signal(number)
-    process.communicate()
-    assert process.returncode == (130 if number == signal.SIGTERM else -signal.SIGKILL)
+    children = children_of(command.pid)
+    command.send(number)
+    assert command.wait_for_exit() == (130 if number == signal.SIGTERM else -signal.SIGKILL)
     until(lambda: not any(map(lives, children)), what="the agents are killed")
     (folder / "held").unlink()
 
     result_file = journal.with_name(journal.name.removesuffix(".partial.jsonl"))
-    resumed = subprocess.run(
-        [*words, "--resume", str(result_file)], capture_output=True, text=True, check=False
-    )
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = start_command([*words, "--resume", str(result_file)], folder)
+    assert resumed.wait_for_exit() == 0, resumed.log
     assert calls(folder) == Counter(ITEMS) + Counter(["q3", "q6"])
     traces = [json.loads(line) for line in result_file.read_text().splitlines()]
     assert [trace["output"] for trace in traces] == ITEMS

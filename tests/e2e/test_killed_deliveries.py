@@ -4,13 +4,14 @@ import dataclasses
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import pytest
 
 from tests.integration.notifications.conftest import Receiver, receiving
+from tests.support.kill_points import KillPoint, blocked_at
 from tests.support.processes import Program, Programs, until
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import WAIT_FOR_LOCK, DatabaseReader, HeldLock
@@ -19,36 +20,24 @@ ROUNDS = 100
 DELIVERY = "NEW.task_name = 'notifications.deliver' AND NEW.lock = 'notifications: {host}'"
 
 
-class DeliveryKillPoint(NamedTuple):
-    """The place in which a worker is killed.
-
-    It is about to write a row inside a transaction (`write`, `condition`), or waits for the
-    response of the recipient (no write). The recipient gets `calls` requests in total.
-    """
-
-    write: str | None
-    condition: str
-    calls: int
-
-
 # In the order of the delivery of one alert. `fetching` is last: a worker that is blocked while it
 # fetches a job fetches no other job.
-POINTS: Mapping[str, DeliveryKillPoint] = {
-    "deciding": DeliveryKillPoint("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
-    "queueing": DeliveryKillPoint("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
-    "claiming": DeliveryKillPoint(
+POINTS: Mapping[str, KillPoint] = {
+    "deciding": KillPoint("INSERT ON alert_events", "NEW.rule_id = '{rule}'", 1),
+    "queueing": KillPoint("INSERT ON deliveries", "NEW.endpoint_id = '{endpoint}'", 1),
+    "claiming": KillPoint(
         "UPDATE ON endpoints",
         "NEW.id = '{endpoint}' AND OLD.secret IS NULL AND NEW.secret IS NOT NULL",
         1,
     ),
-    "sent": DeliveryKillPoint(None, "", 2),
-    "answered": DeliveryKillPoint(
+    "sent": KillPoint(None, "", 2),
+    "answered": KillPoint(
         "UPDATE ON deliveries", "NEW.endpoint_id = '{endpoint}' AND NEW.status = 'DELIVERED'", 2
     ),
-    "recorded": DeliveryKillPoint(
+    "recorded": KillPoint(
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'doing' AND OLD.id = NEW.id AND {DELIVERY}", 1
     ),
-    "fetching": DeliveryKillPoint(
+    "fetching": KillPoint(
         "UPDATE ON procrastinate_jobs", f"OLD.status = 'todo' AND NEW.status = 'doing' AND {DELIVERY}", 1
     ),
 }  # fmt: skip
@@ -124,19 +113,8 @@ def create_rule(scenario: DeliveryScenario, point: str, number: int) -> WatchedA
     return WatchedAlert(point, rule["id"], endpoint["id"], receiver)
 
 
-@contextmanager
-def block_at(rows: DatabaseReader, alert: WatchedAlert) -> Iterator[HeldLock | None]:
-    """Block the worker that reaches a kill point; None when the recipient blocks it."""
-    point = POINTS[alert.point]
-    if point.write is None:
-        yield None
-        return
-    condition = point.condition.format(rule=alert.rule, endpoint=alert.endpoint, host=alert.host)
-    with rows.blocked_write(alert.point, event=point.write, condition=condition) as lock:
-        yield lock
-
-
-def is_blocked(alert: WatchedAlert, lock: HeldLock | None) -> bool:
+def is_blocked(alert: WatchedAlert, locks: Mapping[str, HeldLock]) -> bool:
+    lock = locks.get(alert.point)
     return lock.is_awaited() if lock else bool(alert.receiver.calls)
 
 
@@ -145,14 +123,23 @@ def kill_at_every_point(
 ) -> None:
     """Kill a worker that is blocked at every point, with one run per point; another worker finishes."""
     alerts = [create_rule(scenario, point, number) for point in POINTS]
+    points = {
+        alert.point: POINTS[alert.point].of(
+            rule=alert.rule, endpoint=alert.endpoint, host=alert.host
+        )
+        for alert in alerts
+    }
     victim = scenario.worker()
-    with ExitStack() as stopped:
-        locks = [stopped.enter_context(block_at(scenario.database, alert)) for alert in alerts]
+    with blocked_at(scenario.database, points) as locks:
+
+        def are_blocked(alerts: Sequence[WatchedAlert]) -> bool:
+            return all(is_blocked(alert, locks) for alert in alerts)
+
         for alert in alerts[:-1]:
             scenario.start_run(alert)
-        until(lambda: not victim.is_running or all(map(is_blocked, alerts[:-1], locks[:-1])))
+        until(lambda: not victim.is_running or are_blocked(alerts[:-1]))
         scenario.start_run(alerts[-1])
-        until(lambda: not victim.is_running or is_blocked(alerts[-1], locks[-1]))
+        until(lambda: not victim.is_running or are_blocked(alerts[-1:]))
         assert victim.is_running, (
             f"the worker exited with {victim.process.returncode}:\n{victim.log}"
         )

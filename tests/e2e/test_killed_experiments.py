@@ -2,9 +2,8 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 import httpx
 import pytest
@@ -12,34 +11,25 @@ import pytest
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, AdjustableClock, TriggerSetup
 from tests.integration.triggers.test_langfuse_events import LangfuseSender
+from tests.support.kill_points import KillPoint, blocked_at
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.processes import Program, Programs, until
 from tests.support.service import JSON, Service
-from tests.support.stored import WAIT_FOR_LOCK, DatabaseReader, HeldLock
+from tests.support.stored import WAIT_FOR_LOCK, DatabaseReader
 
 EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
 
 
-class ExperimentKillPoint(NamedTuple):
-    """The write before which the worker is killed (None: it waits for the agent), and how many requests
-    the agent gets.
-    """
-
-    write: str | None
-    condition: str
-    calls: int
-
-
 OF_BENCHMARK = "NEW.benchmark_id = '{benchmark}'"
-POINTS: Mapping[str, ExperimentKillPoint] = {
-    "listed": ExperimentKillPoint(
+POINTS: Mapping[str, KillPoint] = {
+    "listed": KillPoint(
         "UPDATE ON awaited_runs", f"{OF_BENCHMARK} AND OLD.known_runs IS NULL AND NEW.known_runs IS NOT NULL", 1
     ),
-    "sent": ExperimentKillPoint(None, "", 2),
-    "accepted": ExperimentKillPoint(
+    "sent": KillPoint(None, "", 2),
+    "accepted": KillPoint(
         "UPDATE ON awaited_runs", f"{OF_BENCHMARK} AND OLD.forwarded_at IS NULL AND NEW.forwarded_at IS NOT NULL", 2
     ),
-    "started": ExperimentKillPoint("INSERT ON benchmark_runs", OF_BENCHMARK, 1),
+    "started": KillPoint("INSERT ON benchmark_runs", OF_BENCHMARK, 1),
 }  # fmt: skip
 
 
@@ -103,18 +93,6 @@ def scenario(service: Service, worker_programs: Programs) -> Iterator[Experiment
         yield scenario
 
 
-@contextmanager
-def blocked(database: DatabaseReader, point: str) -> Iterator[HeldLock | None]:
-    """Block the worker at a kill point; None when the agent blocks it."""
-    kill_point = POINTS[point]
-    if kill_point.write is None:
-        yield None
-        return
-    condition = kill_point.condition.format(benchmark=point)
-    with database.blocked_write(point, event=kill_point.write, condition=condition) as lock:
-        yield lock
-
-
 def send_experiment(service: Service) -> JSON:
     service.post("/langfuse-secrets", {"name": "one", "secret": LANGFUSE_SECRET})
     with httpx.Client(base_url=service.client.base_url, trust_env=False) as client:
@@ -127,12 +105,12 @@ def test_experiment__is_evaluated_once_wherever_the_worker_is_killed(
 ) -> None:
     database, receivers = scenario.database, scenario.receivers
     event = send_experiment(scenario.service)
-    with ExitStack() as stopped:
-        locks = {point: stopped.enter_context(blocked(database, point)) for point in POINTS}
+    points = {name: point.of(benchmark=name) for name, point in POINTS.items()}
+    with blocked_at(database, points) as locks:
         victim = scenario.worker()
 
         def is_reached(point: str) -> bool:
-            lock = locks[point]
+            lock = locks.get(point)
             return lock.is_awaited() if lock else bool(receivers[point].calls)
 
         until(lambda: all(map(is_reached, ("listed", "sent", "accepted"))), what=victim.log)

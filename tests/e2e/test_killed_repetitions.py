@@ -2,29 +2,30 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import timedelta
 from threading import Event
 
 import pytest
 
 from tests.support.http_agent import HttpAgent, running_http_agent
+from tests.support.kill_points import KillPoint, blocked_at
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.processes import Programs, until
 from tests.support.service import JSON, Service
-from tests.support.stored import DatabaseReader, HeldLock
+from tests.support.stored import DatabaseReader
 
 ITEMS = 12
 GOOD_RUNS = 4
 LIVENESS_S = 60
 FIRST_RUN = DEFAULT_TIME - timedelta(days=20)
-# The job whose insertion stops the worker (None: it waits for the agent), and the requests that the
-# agent gets. The agent of each kill point has its name.
-KILL_POINTS: Mapping[str, tuple[str | None, int]] = {
-    "sent": (None, 2),
-    "accepted": ("triggers.look_for_run", 2),
-    "made": ("runs.begin", 1),
+ENQUEUED = "INSERT ON procrastinate_jobs"
+# The agent of each kill point has its name.
+KILL_POINTS: Mapping[str, KillPoint] = {
+    "sent": KillPoint(None, "", 2),
+    "accepted": KillPoint(ENQUEUED, "NEW.task_name = 'triggers.look_for_run'", 2),
+    "made": KillPoint(ENQUEUED, "NEW.task_name = 'runs.begin'", 1),
 }
 WAIT_IN_REPETITION = """
     CREATE OR REPLACE FUNCTION wait_in_repetition() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -82,7 +83,7 @@ class RepetitionScenario:
         )
 
     def _maker(self, point: str) -> "RunMaker":
-        return RunMaker(self, hangs=KILL_POINTS[point][0] is None)
+        return RunMaker(self, hangs=KILL_POINTS[point].write is None)
 
     def start_runs(self, run_name: str) -> None:
         for point in self.agents:
@@ -140,34 +141,17 @@ def scenario(service: Service, worker_programs: Programs) -> Iterator[Repetition
         scenario.is_free.set()
 
 
-@contextmanager
-def blocked(database: DatabaseReader, point: str) -> Iterator[HeldLock | None]:
-    """Block the worker at a kill point; None when the agent blocks it."""
-    job, _ = KILL_POINTS[point]
-    if job is None:
-        yield None
-        return
-    with database.blocked_write(
-        point,
-        event="INSERT ON procrastinate_jobs",
-        condition=f"NEW.task_name = '{job}'",
-        function="wait_in_repetition",
-    ) as lock:
-        yield lock
-
-
 def test_repetition__is_made_and_paged_once_wherever_the_worker_is_killed(
     scenario: RepetitionScenario,
 ) -> None:
     database, agents = scenario.database, scenario.agents
     scenario.experiment("bad", GOOD_RUNS, right=3)
-    with ExitStack() as stopped:
-        locks = {point: stopped.enter_context(blocked(database, point)) for point in KILL_POINTS}
+    with blocked_at(database, KILL_POINTS, function="wait_in_repetition") as locks:
         victim = scenario.programs.worker(MOSAICO_WORKER_CONCURRENCY=str(len(KILL_POINTS) + 2))
         scenario.start_runs("bad")
 
         def is_reached(point: str) -> bool:
-            lock = locks[point]
+            lock = locks.get(point)
             # Only the job of the agent `made` is stored: it looks for the run at once.
             scenario.look_for_runs()
             return lock.is_awaited() if lock else bool(agents[point].requests)
@@ -189,11 +173,11 @@ def test_repetition__is_made_and_paged_once_wherever_the_worker_is_killed(
     until(lambda: len(scenario.service.list_items("/alerts")) == len(agents), what=rescuer.log)
     repetitions = {run["agentId"]: run for run in scenario.repetitions()}
     assert len(scenario.repetitions()) == len(repetitions) == len(agents)
-    for point, (_, request_count) in KILL_POINTS.items():
+    for point, kill_point in KILL_POINTS.items():
         requests, maker = agents[point].requests, agents[point].make
         assert isinstance(maker, RunMaker)
         assert maker.run_names == [repetitions[point]["runName"]], point
-        assert len(requests) == request_count, point
+        assert len(requests) == kill_point.calls, point
         assert {headers["webhook-id"] for headers, _ in requests} == {repetitions[point]["id"]}
         assert len({body for _, body in requests}) == 1
     alerts = scenario.service.list_items("/alerts")

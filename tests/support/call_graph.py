@@ -23,10 +23,19 @@ class _Name(NamedTuple):
     name: str
 
 
-class _Module(NamedTuple):
-    """The top-level definitions of a module, and what its names stand for: a name or a module."""
+class _Mention(NamedTuple):
+    """A name in a definition, or an attribute of a name."""
 
-    definitions: dict[str, ast.AST]
+    name: str
+    attribute: str | None
+
+
+class _Module(NamedTuple):
+    """What the top-level definitions of a module mention, and what its names stand for: a name or a
+    module. The syntax trees are not kept: every search for garbage would walk through them.
+    """
+
+    definitions: dict[str, set[_Mention]]
     meanings: dict[str, _Name | str]
 
 
@@ -48,20 +57,29 @@ def raised_errors(function: Callable[..., Any]) -> set[type[AppError]]:
     return errors
 
 
-def _references(name: _Name) -> Iterator[_Name]:
+@cache
+def _references(name: _Name) -> frozenset[_Name]:
     module = _modules()[name.module]
-    for node in ast.walk(module.definitions[name.name]):
+    meanings = (
+        _meaning(module.meanings.get(mention.name), mention.attribute)
+        for mention in module.definitions[name.name]
+    )
+    return frozenset(filter(None, map(_definition, meanings)))
+
+
+def _meaning(meaning: _Name | str | None, attribute: str | None) -> _Name | None:
+    """A name, or the name in a module."""
+    if isinstance(meaning, str):
+        return _Name(meaning, attribute) if attribute else None
+    return meaning
+
+
+def _mentions(definition: ast.AST) -> Iterator[_Mention]:
+    for node in ast.walk(definition):
         if isinstance(node, ast.Name):
-            meaning, member = module.meanings.get(node.id), None
+            yield _Mention(node.id, None)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            meaning, member = module.meanings.get(node.value.id), node.attr
-        else:
-            continue
-        if isinstance(meaning, str):
-            meaning = _Name(meaning, member) if member else None
-        definition = _definition(meaning)
-        if definition is not None:
-            yield definition
+            yield _Mention(node.value.id, node.attr)
 
 
 def _definition(name: _Name | str | None) -> _Name | None:
@@ -87,13 +105,13 @@ def _module_name(path: Path) -> str:
 
 def _read_module(module: str, path: Path, modules: Any) -> _Module:
     tree = ast.parse(path.read_text())
-    definitions: dict[str, ast.AST] = {}
+    definitions: dict[str, set[_Mention]] = {}
     for node in tree.body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                definitions[node.name] = node
+                definitions[node.name] = {*_mentions(node)}
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                definitions[name] = node
+                definitions[name] = {*_mentions(node)}
     meanings: dict[str, _Name | str] = {name: _Name(module, name) for name in definitions}
     for imported in ast.walk(tree):
         if isinstance(imported, ast.ImportFrom) and (imported.module or "").startswith("app"):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,8 +149,25 @@ class Programs:
 
 @cache
 def warm_processes() -> WarmProcesses:
-    """The process of this test process that forks workers."""
-    return WarmProcesses.launch()
+    """The process of this test run that forks commands."""
+    return WarmProcesses.connect()
+
+
+def start_command(
+    words: Sequence[str], folder: Path, *, module: str = "app.cli", **environment: str
+) -> Program:
+    """Start a command of a module in a forked process."""
+    handle, name = tempfile.mkstemp(".log", dir=folder)
+    with os.fdopen(handle) as log:
+        process = warm_processes().start(
+            words,
+            module=module,
+            folder=folder,
+            environment={**os.environ, **environment},
+            log=log.fileno(),
+        )
+    process.stdin.close()
+    return Program(process, Path(name))
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from app.jobs.handlers import HANDLERS
 from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
 from app.main import create_app
+from tests.support.described_api import api_document
 from tests.support.http import serving
 from tests.support.open_worker import OpenWorker
 
@@ -168,7 +169,9 @@ def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service
     """The API with an admin key, on a real port, until the block ends."""
     with resources.db.begin() as session:
         key = create_key(session, "tests", "admin", now=utc_now())
-    with serving(create_app(resources), lifespan=True) as client:
+    app = create_app(resources)
+    app.openapi = api_document  # type: ignore[method-assign]
+    with serving(app, lifespan=True) as client:
         client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
         with closing(OpenWorker()) as worker:
             yield Service(client=client, resources=resources, pool=pool, worker=worker)

@@ -1,8 +1,8 @@
 """Commands of the service in processes that need not import it.
 
-`WarmProcesses` is a process that has imported the service and forks a process for each command: that
-takes a twentieth of the processor time of a new interpreter, and the tests start hundreds. How a
-command starts from nothing is tested with `mosaico serve` and with the installed wheel.
+One process of a test run has imported the service and forks a process for each command: that takes a
+twentieth of the processor time of a new interpreter, and the tests start hundreds. How a command starts
+from nothing is tested with `mosaico serve` and with the installed wheel.
 """
 
 import atexit
@@ -11,7 +11,6 @@ import gc
 import json
 import multiprocessing
 import os
-import runpy
 import select
 import signal
 import socket
@@ -27,7 +26,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = ("app.worker", "app.scheduler", "app.main", "app.metrics.registry")
+IMPORTED = (
+    *("app.worker", "app.scheduler", "app.main", "app.metrics.registry"),
+    *("app.harness.bash.cli", "app.harness.mcp.cli", "app.runs.cli.execute"),
+)
 COMMANDS = frozenset({"api", "scheduler", "worker"})
 START_S = 300.0
 MAX_MESSAGE = 1 << 17
@@ -67,38 +69,52 @@ class WarmProcess:
 
 @dataclass(slots=True)
 class WarmProcesses:
-    """The process that forks, and the exit codes that it reported. It ends with this one."""
+    """A connection to the process that forks, and the exit codes that it reported.
+
+    The process serves every test process of a run, and ends with the last of them.
+    """
 
     connection: socket.socket
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | None" = None
     exit_codes: dict[int, int] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
 
     @classmethod
-    def launch(cls) -> "WarmProcesses":
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
-            cwd=ROOT,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        theirs.close()
-        launched = cls(ours, process)
-        atexit.register(launched.end)
-        return launched
-
-    def end(self) -> None:
-        self.connection.close()
-        self.process.wait(START_S)
+    def connect(cls) -> "WarmProcesses":
+        """Connect to the process of this test run; the first test process that asks starts it."""
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        # A name that belongs to no file: nobody has to remove it.
+        address = f"\0warm processes of {run}"
+        process = None
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with listener, contextlib.suppress(OSError):  # another test process has started it
+            listener.bind(address)
+            listener.listen()
+            process = _start_forking(listener)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        deadline = time.monotonic() + START_S
+        while connection.connect_ex(address):
+            assert time.monotonic() < deadline, "the process that forks does not listen"
+            time.sleep(0.01)
+        atexit.register(connection.close)
+        return cls(connection, process)
 
     def start(
-        self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: int
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        log: int,
+        module: str = "app.cli",
     ) -> WarmProcess:
-        """Start a command of the service as the leader of a session; its input ends with ours."""
-        request = {"command": command, "folder": str(folder), "environment": dict(environment)}
+        """Start a command of a module as the leader of a session; its input ends with ours."""
+        request = {
+            "module": module,
+            "command": command,
+            "folder": str(folder),
+            "environment": dict(environment),
+        }
         reading, writing = os.pipe()
         with self.lock:
             socket.send_fds(self.connection, [json.dumps(request).encode()], [reading, log])
@@ -136,49 +152,81 @@ class WarmProcesses:
         return int(report["pid"])
 
 
-def serve(connection: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request; returns the request in the new process, and None at the end."""
-    read_wakeup, write_wakeup = os.pipe()
-    os.set_blocking(write_wakeup, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(write_wakeup)
-    while True:
-        readable, _, _ = select.select([connection.fileno(), read_wakeup], [], [])
-        if read_wakeup in readable:
-            os.read(read_wakeup, 4096)
-            _report_exits(connection)
-        if connection.fileno() in readable:
-            message, files, _, _ = socket.recv_fds(connection, MAX_MESSAGE, 2)
-            if not message:
-                return None
-            ready, set_ready = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                os.setsid()
-                for unused in (connection.detach(), read_wakeup, write_wakeup, ready, set_ready):
-                    os.close(unused)
-                return {**json.loads(message), "files": files}
-            os.close(set_ready)
-            os.read(ready, 1)  # ends when the process leads its session
-            for descriptor in (*files, ready):
-                os.close(descriptor)
-            connection.send(json.dumps({"pid": pid}).encode())
+def _start_forking(listener: socket.socket) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(listener.fileno())],
+        cwd=ROOT,
+        pass_fds=[listener.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
-def _report_exits(connection: socket.socket) -> None:
-    with contextlib.suppress(ChildProcessError):
+@dataclass(slots=True)
+class ForkServer:
+    """The process that forks: its listener, the test processes, and the children of each of them."""
+
+    listener: socket.socket
+    wakeup: int
+    clients: list[socket.socket] = field(default_factory=list)
+    parents: dict[int, socket.socket] = field(default_factory=dict)
+
+    def serve(self) -> dict[str, Any] | None:
+        """Fork for each request; returns the request in the new process, and None at the end."""
         while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            report = {"pid": pid, "exit_code": os.waitstatus_to_exitcode(status)}
-            connection.send(json.dumps(report).encode())
+            sources = [self.listener, self.wakeup, *self.clients]
+            for readable in select.select(sources, [], [])[0]:
+                if readable == self.wakeup:
+                    os.read(self.wakeup, 4096)
+                    self._report_exits()
+                elif readable is self.listener:
+                    self.clients.append(self.listener.accept()[0])
+                elif request := self._answer(readable):
+                    return request
+            if not self.clients:
+                return None
+
+    def _answer(self, client: socket.socket) -> dict[str, Any] | None:
+        try:
+            message, files, _, _ = socket.recv_fds(client, MAX_MESSAGE, 2)
+        except ConnectionError:
+            message, files = b"", []
+        if not message:
+            self.clients.remove(client)
+            client.close()
+            return None
+        ready, set_ready = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            inherited = [connection.detach() for connection in (self.listener, *self.clients)]
+            for unused in (*inherited, self.wakeup, ready, set_ready):
+                os.close(unused)
+            return {**json.loads(message), "files": files}
+        os.close(set_ready)
+        os.read(ready, 1)  # ends when the process leads its session
+        for descriptor in (*files, ready):
+            os.close(descriptor)
+        self.parents[pid] = client
+        client.send(json.dumps({"pid": pid}).encode())
+        return None
+
+    def _report_exits(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                report = {"pid": pid, "exit_code": os.waitstatus_to_exitcode(status)}
+                with contextlib.suppress(OSError):  # the test process has ended
+                    self.parents.pop(pid).send(json.dumps(report).encode())
 
 
 def become(request: dict[str, Any]) -> None:
-    """Run the command as `python -m app.cli` does."""
+    """Run the command as `python -m` does: each module of commands has a `main`."""
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -191,7 +239,7 @@ def become(request: dict[str, Any]) -> None:
     sys.path[:0] = [request["folder"], *filter(None, paths)]
     sys.argv = ["mosaico", *request["command"]]
     _fork_first_pool_child()
-    runpy.run_module("app.cli", run_name="__main__", alter_sys=True)
+    import_module(request["module"]).main()
 
 
 def _fork_first_pool_child() -> None:
@@ -207,11 +255,20 @@ def _fork_first_pool_child() -> None:
     multiprocessing.get_context = choose  # type: ignore[assignment]
 
 
-if __name__ == "__main__":
+def main() -> None:
     for module in IMPORTED:
         import_module(module)
     gc.collect()
     gc.freeze()
-    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    wakeup, write_wakeup = os.pipe()
+    os.set_blocking(write_wakeup, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write_wakeup)
+    request = ForkServer(socket.socket(fileno=int(sys.argv[1])), wakeup).serve()
     if request is not None:
+        os.close(write_wakeup)
         become(request)
+
+
+if __name__ == "__main__":
+    main()

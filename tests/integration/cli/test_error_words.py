@@ -129,23 +129,24 @@ def one_per_status(problems: list[AppError]) -> list[AppError]:
     return list(by_status.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_command__shows_no_request_of_an_error(
-    name: str, stub: tuple[Shell, Answer], files: Path
+def test_every_command__shows_no_request_of_an_error(
+    stub: tuple[Shell, Answer], files: Path
 ) -> None:
     """The error of many fields, which each command translates by itself, and one of the others in turn:
     one function shows them for all commands."""
     *others, of_fields = one_per_status(all_problems())
     assert of_fields.errors
-    check_error_words(name, stub, [of_fields, others[NAMES.index(name) % len(others)]])
+    for name, other in zip(NAMES, itertools.cycle(others)):
+        check_error_words(name, stub, [of_fields, other])
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", NAMES)
-def test_command__shows_no_request_of_any_error(
-    name: str, stub: tuple[Shell, Answer], files: Path
+def test_every_command__shows_no_request_of_any_error(
+    stub: tuple[Shell, Answer], files: Path
 ) -> None:
-    check_error_words(name, stub, one_per_status(all_problems()))
+    problems = one_per_status(all_problems())
+    for name in NAMES:
+        check_error_words(name, stub, problems)
 
 
 def check_error_words(name: str, stub: tuple[Shell, Answer], problems: list[AppError]) -> None:
@@ -157,8 +158,8 @@ def check_error_words(name: str, stub: tuple[Shell, Answer], problems: list[AppE
         answer.problem[0] = problem
         answer.requests.clear()
         result = mosaico(*words)
-        assert answer.requests, result.output
-        assert result.exit_code > 1, result.output
+        assert answer.requests, f"{line}: {result.output}"
+        assert result.exit_code > 1, f"{line}: {result.output}"
         assert_plain(result)
 
 

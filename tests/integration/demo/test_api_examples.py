@@ -11,8 +11,9 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from app.core.web.openapi_document import iter_operations, read_texts
-from app.main import DESCRIPTIONS, EXAMPLES, create_app
+from app.main import DESCRIPTIONS, EXAMPLES
 from demo.tour import AGENT, BENCHMARK, DATASET, ONLY_INBOX, RULE, RUN_NAMES
+from tests.support.described_api import api_document
 from tests.support.service import JSON, Service, pair
 
 # Bodies that a sender signs; Swagger cannot.
@@ -37,7 +38,7 @@ def demo(service: Service) -> Service:
 
 
 def test_api_examples__are_accepted_as_they_stand(demo: Service) -> None:
-    document = create_app(demo.resources).openapi()
+    document = api_document()
     values = {**read_texts(DESCRIPTIONS, EXAMPLES).parameter_examples, **_ids_of_demo(demo)}
     requests = [
         (operation["operationId"], method, path, _example(operation))
@@ -77,7 +78,7 @@ def test_api_examples__pin_the_good_run(demo: Service) -> None:
 def test_api_examples__of_every_media_type_are_accepted(
     demo: Service, operation_id: str, path: str
 ) -> None:
-    for number, (media_type, example) in enumerate(_examples(demo, operation_id).items()):
+    for number, (media_type, example) in enumerate(_examples(operation_id).items()):
         content = example if isinstance(example, str) else json.dumps(example)
         url = path.replace("tried", f"tried-{number}")
         headers = {"Content-Type": media_type}
@@ -87,7 +88,7 @@ def test_api_examples__of_every_media_type_are_accepted(
 
 def test_api_examples__of_signed_bodies_are_accepted_with_their_signature(demo: Service) -> None:
     secret = demo.post(f"/benchmarks/{BENCHMARK['id']}/webhook-secrets", {})["secret"]
-    [example] = _examples(demo, "startRunsByWebhook").values()
+    [example] = _examples("startRunsByWebhook").values()
     body, now = json.dumps(example), datetime.now(UTC)
     headers = {
         "webhook-id": "call-1",
@@ -97,9 +98,9 @@ def test_api_examples__of_signed_bodies_are_accepted_with_their_signature(demo: 
     path = f"/api/v1/webhooks/benchmarks/{BENCHMARK['id']}/runs"
     assert demo.client.post(path, content=body, headers=headers).status_code == 202
 
-    [secret_body] = _examples(demo, "createLangfuseSecret").values()
+    [secret_body] = _examples("createLangfuseSecret").values()
     demo.post("/langfuse-secrets", secret_body)
-    [event] = _examples(demo, "receiveLangfuseEvent").values()
+    [event] = _examples("receiveLangfuseEvent").values()
     signed = f"{int(now.timestamp())}.{json.dumps(event)}".encode()
     digest = hmac.new(secret_body["secret"].encode(), signed, hashlib.sha256).hexdigest()
     headers = {"x-langfuse-signature": f"t={int(now.timestamp())},v1={digest}"}
@@ -108,12 +109,11 @@ def test_api_examples__of_signed_bodies_are_accepted_with_their_signature(demo: 
     assert (response.status_code, response.json()["type"]) == (202, "prompt-version")
 
 
-def _examples(demo: Service, operation_id: str) -> dict[str, Any]:
+def _examples(operation_id: str) -> dict[str, Any]:
     """The examples of an operation by media type."""
-    document = create_app(demo.resources).openapi()
     [operation] = [
         operation
-        for operation in iter_operations(document)
+        for operation in iter_operations(api_document())
         if operation["operationId"] == operation_id
     ]
     content = operation["requestBody"]["content"]

@@ -120,11 +120,3 @@ def test_pages__plugin_examples_import_the_public_package_only() -> None:
     assert [
         block for block in examples if re.search(r"^(from|import) app", block, re.MULTILINE)
     ] == []
-
-
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
-def test_pages__every_link_has_a_target(page: str) -> None:
-    text = (ROOT / page).read_text()
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    here = (ROOT / page).parent
-    assert [target for target in targets if not (here / target).exists()] == []

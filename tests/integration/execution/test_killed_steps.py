@@ -1,37 +1,17 @@
 """`mosaico runs execute` killed before and after each of its steps, and resumed: nothing is done twice."""
 
 import json
-import os
 import shlex
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.support import killed_command
+from tests.support.processes import start_command
 from tests.support.service import Service
 
-# Calls the command line with one function that ends the process at once, as SIGKILL does.
-KILLED = """\
-import importlib, os, sys
-module, path, when, *arguments = sys.argv[1:]
-owner = importlib.import_module(module)
-*parents, name = path.split(".")
-for parent in parents:
-    owner = getattr(owner, parent)
-original = getattr(owner, name)
-
-def kill(*args, **options):
-    if when == "after":
-        original(*args, **options)
-    os._exit(9)
-
-setattr(owner, name, kill)
-sys.argv[1:] = arguments
-from app.cli import main
-main()
-"""
 AGENT = """\
 import os, sys
 with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as file:
@@ -68,23 +48,20 @@ def test_killed_step__resumed_command_does_each_thing_once(
         "--save", str(tmp_path / "results"), "--concurrency", "1", "--json",
         "--benchmark", "bench-001", "--agent", "agent-001",
     ]  # fmt: skip
-    environment = os.environ | {
+    variables = {
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
     }
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, module, function, when, *command],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert killed.returncode == 9, killed.stderr
+    killed = start_command(
+        [module, function, when, *command], tmp_path, module=killed_command.__name__, **variables
+    )
+    assert killed.wait_for_exit() == killed_command.EXIT_CODE, killed.log
     [name] = {path.name.partition(".jsonl")[0] for path in (tmp_path / "results").iterdir()}
-    resumed = subprocess.run(
-        [sys.executable, "-m", "app.cli", *command, "--resume", f"{tmp_path}/results/{name}.jsonl"],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert resumed.returncode == 0, resumed.stderr
+    result_file = f"{tmp_path}/results/{name}.jsonl"
+    resumed = start_command([*command, "--resume", result_file], tmp_path, **variables)
+    assert resumed.wait_for_exit() == 0, resumed.log
     assert Counter((tmp_path / "calls").read_text().split()) == Counter("123")
     [run] = service.list_items("/benchmark-runs")
-    assert run["id"] == json.loads(resumed.stdout)["runId"]
+    assert run["id"] == json.loads(resumed.log.splitlines()[-1])["runId"]
     [upload] = service.list_items("/local-datasets")
     assert upload["traceCount"] == 3

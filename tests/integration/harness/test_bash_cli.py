@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -18,6 +16,7 @@ from app.harness.results import AttemptOutcome
 from app.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import ScriptedReply, model_server
+from tests.support.processes import start_command
 
 DEMO = Path(__file__).resolve().parents[3] / "demo" / "bash"
 TASKS, SCRIPT = DEMO / "tasks.jsonl", DEMO / "script.jsonl"
@@ -305,24 +304,14 @@ def test_run__interrupted_run_keeps_finished_attempts(tmp_path: Path, way: signa
     play.write_text(
         '{"id": "first", "turns": []}\n{"id": "second", "turns": [["sleep 300", "sleep 300"]]}'
     )
-    program = subprocess.Popen(
-        [
-            sys.executable, "-m", "app.harness.bash.cli", "run", dataset, "--provider", "scripted",
-            "--model", play, "--save", tmp_path / "saved", "--concurrency", "1",
-            "--call-seconds", "120",
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with program:
-        try:
-            assert program.stderr is not None
-            assert "2 attempts" in program.stderr.readline()
-            assert "1/2 [PASS] first" in program.stderr.readline()
-            program.send_signal(way)
-            _, stderr_text = program.communicate(timeout=120)
-        finally:
-            program.kill()
-    assert program.returncode == 130, stderr_text
+    words = [
+        "run", str(dataset), "--provider", "scripted", "--model", str(play),
+        "--save", str(tmp_path / "saved"), "--concurrency", "1", "--call-seconds", "120",
+    ]  # fmt: skip
+    program = start_command(words, tmp_path, module="app.harness.bash.cli")
+    program.wait_for_output("1/2 [PASS] first")
+    program.send(way)
+    assert program.wait_for_exit() == 130, program.log
     [file] = (tmp_path / "saved").glob("eval-*.json")
     first, second = read_report(file).results
     assert first.outcome is AttemptOutcome.SCORED

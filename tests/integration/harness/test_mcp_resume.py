@@ -2,10 +2,7 @@
 
 import asyncio
 import csv
-import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +18,6 @@ from tests.support.mcp_commands import (
     ASKING,
     DIRECT,
     LIMIT_S,
-    ROOT,
     SERVERS,
     bench_file,
     ot_bench,
@@ -29,6 +25,7 @@ from tests.support.mcp_commands import (
 from tests.support.model_server import (
     ModelServer,
 )
+from tests.support.processes import start_command
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -99,20 +96,12 @@ def test_run__signal_leaves_result_and_reports(way: signal.Signals) -> None:
     """The second call hangs in its server when the signal comes."""
     file = bench_file(DIRECT.replace("tool: echo", "tool: hang").replace("hang", "echo", 1))
     command = ["run", file, "--output", "r.yaml", "--junit", "j.xml", "--concurrency", "1"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "app.harness.mcp.cli", *map(str, command)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as program:  # fmt: skip
-        assert program.stderr is not None
-        try:
-            assert "2 attempts" in program.stderr.readline()
-            assert "1/2 [PASS]" in program.stderr.readline()
-            program.send_signal(way)
-            _, stderr_text = program.communicate(timeout=LIMIT_S)
-        finally:
-            program.kill()
-    assert program.returncode == 130, stderr_text
-    assert "Traceback" not in stderr_text
+    program = start_command([*map(str, command)], Path.cwd(), module="app.harness.mcp.cli")
+    program.wait_for_output("2 attempts")
+    program.wait_for_output("1/2 [PASS]")
+    program.send(way)
+    assert program.wait_for_exit() == 130, program.log
+    assert "Traceback" not in program.log
     recorded = read_report(Path("r.yaml"))
     assert (recorded.interrupted, len(recorded.results)) == (True, 1)
     assert len(ET.parse("j.xml").getroot().findall("testcase")) == 1

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.test_every_route import APP
 from tests.support.cached_tools import npm_programs, python_programs
+from tests.support.described_api import api_document
 from tests.support.service import Service, working
 
 pytestmark = pytest.mark.xdist_group("openapi")
@@ -104,7 +104,7 @@ BENCHMARK = {
 def description(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The OpenAPI description that the service serves."""
     file = tmp_path_factory.mktemp("description") / "openapi.json"
-    file.write_text(json.dumps(APP.openapi()))
+    file.write_text(json.dumps(api_document()))
     return file
 
 

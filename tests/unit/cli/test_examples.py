@@ -3,7 +3,7 @@
 import re
 import shlex
 
-import pytest
+from typer.exceptions import TyperException
 
 from app.core.console.examples import EXAMPLES, examples_of
 from app.core.web.pages import TEMPLATES
@@ -23,27 +23,34 @@ PAGE_LINES = sorted(
 MAX_LENGTH = 78
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_command__has_examples(name: str) -> None:
-    assert EXAMPLES.get(name), "add a line to app/core/console/examples.py"
+def test_every_command__has_examples() -> None:
+    without_example = [name for name in LEAVES if not EXAMPLES.get(name)]
+    assert without_example == [], "add lines to app/core/console/examples.py"
 
 
-@pytest.mark.parametrize(("words", "line"), LINES, ids=[line for _, line in LINES])
-def test_example__parses(words: str, line: str) -> None:
-    leaf = LEAVES[words]
+def parse(line: str, words: str) -> None:
+    """Parse a line as the command that these words call. Raises: `AssertionError` naming the line."""
     program, *arguments = shlex.split(line)
-    assert (program, arguments[: len(leaf.words)]) == ("mosaico", list(leaf.words))
-    assert len(line) <= MAX_LENGTH
-    leaf.command.make_context(words, arguments[len(leaf.words) :])
+    count = len(words.split())
+    assert [program, *arguments[:count]] == ["mosaico", *words.split()], line
+    try:
+        LEAVES[words].command.make_context(words, arguments[count:])
+    except TyperException as error:
+        raise AssertionError(f"{line}: {error}") from error
 
 
-@pytest.mark.parametrize("line", PAGE_LINES)
-def test_page__command_of_an_empty_state_parses(line: str) -> None:
-    arguments = shlex.split(line)[1:]
-    words = next(name for name in LEAVES if arguments[: len(name.split())] == name.split())
-    options = arguments[len(words.split()) :]
-    if options != ["--help"]:
-        LEAVES[words].command.make_context(words, options)
+def test_every_example__parses() -> None:
+    for words, line in LINES:
+        assert len(line) <= MAX_LENGTH, line
+        parse(line, words)
+
+
+def test_pages__commands_of_empty_states_parse() -> None:
+    for line in PAGE_LINES:
+        arguments = shlex.split(line)[1:]
+        words = next(name for name in LEAVES if arguments[: len(name.split())] == name.split())
+        if arguments[len(words.split()) :] != ["--help"]:
+            parse(line, words)
 
 
 def test_examples__of_a_harness_as_its_own_program() -> None:

@@ -74,9 +74,9 @@ def other(byte: str) -> str:
     return "B" if byte == "A" else "A"
 
 
-@pytest.mark.parametrize("at", range(len(SIGNATURE)))
-def test_find_signing_key__any_changed_signature_character_is_rejected(at: int) -> None:
-    assert not signed_by(SECRET, SIGNATURE[:at] + other(SIGNATURE[at]) + SIGNATURE[at + 1 :])
+def test_find_signing_key__any_changed_signature_character_is_rejected() -> None:
+    for at, byte in enumerate(SIGNATURE):
+        assert not signed_by(SECRET, SIGNATURE[:at] + other(byte) + SIGNATURE[at + 1 :]), at
 
 
 def test_find_signing_key__any_changed_body_bit_is_rejected() -> None:
@@ -209,10 +209,10 @@ def test_parse_langfuse_signature__accepts_langfuse_signatures(body: bytes, seco
     assert not signed_by_langfuse(header.replace(f"t={seconds}", f"t={seconds + 1}"), body)
 
 
-@pytest.mark.parametrize("at", range(len(langfuse_header(b"{}"))))
-def test_parse_langfuse_signature__any_changed_character_is_rejected(at: int) -> None:
+def test_parse_langfuse_signature__any_changed_character_is_rejected() -> None:
     header = langfuse_header(b"{}")
-    assert not signed_by_langfuse(header[:at] + other(header[at]) + header[at + 1 :], b"{}")
+    for at, byte in enumerate(header):
+        assert not signed_by_langfuse(header[:at] + other(byte) + header[at + 1 :], b"{}"), at
 
 
 @pytest.mark.parametrize(

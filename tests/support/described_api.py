@@ -1,0 +1,45 @@
+"""The API without a database, for tests that read its routes or its description: to build it takes a second."""
+
+import warnings
+from base64 import b64encode
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+
+from app.api import PREFIX
+from app.core.db import Database
+from app.core.encryption import SecretBox
+from app.core.resources import Resources
+from app.main import create_app
+
+
+@cache
+def api_without_database() -> FastAPI:
+    resources = Resources(
+        db=Database("postgresql://nobody@127.0.0.1:1/none"),
+        secrets=SecretBox.from_keys([b64encode(bytes(range(32))).decode()]),
+        data_dir=Path("/nonexistent"),
+    )
+    return create_app(resources)
+
+
+@cache
+def api_document() -> dict[str, Any]:
+    """The OpenAPI description, which is the same for each service; nobody may change it."""
+    with warnings.catch_warnings():
+        # Two operations of one name have a test of their own.
+        warnings.simplefilter("ignore", UserWarning)
+        return api_without_database().openapi()
+
+
+@cache
+def api_routes() -> tuple[RouteContext, ...]:
+    """The routes below `/api/v1`."""
+    return tuple(
+        route
+        for route in iter_route_contexts(api_without_database().routes)
+        if isinstance(route.original_route, APIRoute) and (route.path or "").startswith(PREFIX)
+    )
