@@ -12,7 +12,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.busy_loops import busy_loops
-from tests.support.scheduling import FileScheduling, name_groups, order_items
+from tests.support.scheduling import (
+    FileScheduling,
+    import_own_share_first,
+    name_groups,
+    order_items,
+)
 
 # A hundred processes of the service start during the tests: what the first one compiles, tests
 # included, the others only read.
@@ -59,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(load.close)
     if config.getoption("dist", "no") == "no":
         config.pluginmanager.import_plugin("tests.support.fixtures")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    import_own_share_first(session.config)
 
 
 @pytest.hookimpl(trylast=True)

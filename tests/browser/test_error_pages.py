@@ -78,11 +78,3 @@ def test_error_page__is_accessible_and_names_the_next_step(
 def test_error_page__is_titled_in_plain_words(site: Site) -> None:
     page = site.open("/keys/no-such-key")
     expect(page.locator("h1")).to_have_text("Unknown API key")
-
-
-@pytest.mark.parametrize("path", ["/swagger-ui.html", "/docs"])
-def test_swagger__is_accessible(path: str, site: Site) -> None:
-    """Criterion 31 for the pages of Swagger UI."""
-    page = site.open(path)
-    page.locator("#operations-agents-listAgents").wait_for()
-    assert find_violations(page) == []

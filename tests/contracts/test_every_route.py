@@ -9,7 +9,6 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute, RouteContext
 
-from app.access.deps import RoleRequirement
 from app.access.idempotency import IdempotencyKeyInFlight
 from app.agents.router import create_agent, delete_agent, list_agents
 from app.api import PREFIX
@@ -21,29 +20,19 @@ from app.core.web.problem_pages import render_errors_page
 from app.runs.router import compare_runs
 from app.traces.otel.router import TRACES_PATH
 from app.traces.router import upload_traces
-from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature
 from tests.support.call_graph import raised_errors
-from tests.support.described_api import api_document, api_routes, api_without_database
+from tests.support.described_api import (
+    api_document,
+    api_routes,
+    api_without_database,
+    is_signed,
+    roles,
+    route_id,
+)
 from tests.support.http import serving
 
 pytestmark = pytest.mark.xdist_group("routes")
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
-
-
-def route_id(route: RouteContext) -> str:
-    return f"{'|'.join(sorted(route.methods or ()))} {route.path}"
-
-
-def roles(dependant: Any) -> list[str]:
-    """The roles that a route asks for, in its own and its routers' dependencies."""
-    own_roles = [dependant.call.role] if isinstance(dependant.call, RoleRequirement) else []
-    return own_roles + [role for inner in dependant.dependencies for role in roles(inner)]
-
-
-def is_signed(dependant: Any) -> bool:
-    """Whether a route checks a signature, byte by byte, in the place of an API key."""
-    signature = dependant.call in (verify_langfuse_signature, verify_standard_signature)
-    return signature or any(is_signed(inner) for inner in dependant.dependencies)
 
 
 @pytest.fixture(scope="module")

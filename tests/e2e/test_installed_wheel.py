@@ -103,7 +103,9 @@ def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
     try:
         serve = Program(process, log_file)
         serve.wait_for_output(f"MOSAICO runs at http://127.0.0.1:{port}")
-        health = httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=LIVENESS_S)
+        health = httpx.get(
+            f"http://127.0.0.1:{port}/readyz", trust_env=False, verify=False, timeout=LIVENESS_S
+        )
         assert health.is_success
         process.send_signal(signal.SIGTERM)
         assert serve.wait_for_exit() == 0

@@ -148,6 +148,7 @@ def test_serve__second_service_shares_the_database_and_leaves_it_running(
         f"http://127.0.0.1:{port}/api/v1/agents",
         headers=deployment.service.client.headers,
         trust_env=False,
+        verify=False,
         timeout=LIVENESS_S,
     )
     assert [agent["id"] for agent in agents.json()["items"]] == ["agent-001"]

@@ -16,7 +16,7 @@ from tests.support.serve import free_port
 # Uses the processor longer than the API may be idle, then answers.
 SLOW_API = """
 import http.server, sys, time
-while time.process_time() < 2.5:
+while time.process_time() < 1.0:
     pass
 class Ready(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -52,7 +52,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], bool]:
 def test_wait_until_ready__api_that_computes_has_more_time(
     wait: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "READY_S", 2.0)
+    monkeypatch.setattr(serve, "READY_S", 0.7)
 
     assert wait(SLOW_API)
 

@@ -9,11 +9,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
+from app.access.deps import RoleRequirement
 from app.api import PREFIX
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
 from app.main import create_app
+from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature
 
 
 @cache
@@ -43,3 +45,19 @@ def api_routes() -> tuple[RouteContext, ...]:
         for route in iter_route_contexts(api_without_database().routes)
         if isinstance(route.original_route, APIRoute) and (route.path or "").startswith(PREFIX)
     )
+
+
+def route_id(route: RouteContext) -> str:
+    return f"{'|'.join(sorted(route.methods or ()))} {route.path}"
+
+
+def roles(dependant: Any) -> list[str]:
+    """The roles that a route asks for, in its own and its routers' dependencies."""
+    own_roles = [dependant.call.role] if isinstance(dependant.call, RoleRequirement) else []
+    return own_roles + [role for inner in dependant.dependencies for role in roles(inner)]
+
+
+def is_signed(dependant: Any) -> bool:
+    """Whether a route checks a signature, byte by byte, in the place of an API key."""
+    signature = dependant.call in (verify_langfuse_signature, verify_standard_signature)
+    return signature or any(is_signed(inner) for inner in dependant.dependencies)

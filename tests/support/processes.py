@@ -211,6 +211,11 @@ def children_of(pid: int) -> list[int]:
     return sorted(children)
 
 
+def descendants_of(pid: int) -> list[int]:
+    """The living children of a process, and theirs."""
+    return [pid for child in children_of(pid) for pid in (child, *descendants_of(child))]
+
+
 def child_named(pid: int, command: str) -> int:
     """The child process that runs this command of the service; 0 when there is none."""
     return next(iter(children_named(pid, command)), 0)
@@ -222,7 +227,9 @@ def children_named(pid: int, command: str) -> list[int]:
     for child in children_of(pid):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            if command.encode() in words:
+            # A forked process has the arguments of its parent, and its own name.
+            name = Path(f"/proc/{child}/comm").read_bytes().strip()
+            if command.encode() in (*words, name):
                 children.append(child)
     return children
 

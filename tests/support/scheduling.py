@@ -1,8 +1,11 @@
 """In which order, and how many at once, the processes of a test run are given the tests."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,3 +73,20 @@ def group_of(item: pytest.Item) -> str:
     """The group that a test or its file names; empty without one."""
     marker = item.get_closest_marker("xdist_group")
     return str(marker.args[0]) if marker else ""
+
+
+def import_own_share_first(config: pytest.Config) -> None:
+    """Import every test file, each process of a test run beginning at another one.
+
+    In a fresh clone each file is compiled, with its assertions rewritten, when it is imported first:
+    without this, all processes would compile every file at the same time.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    number, process_count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    paths = sorted(path for folder in config.args for path in Path(folder).rglob("test_*.py"))
+    first = len(paths) * number // process_count
+    for path in (*paths[first:], *paths[:first]):
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection reports it
+            import_module(".".join(path.with_suffix("").parts))

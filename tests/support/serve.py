@@ -25,6 +25,7 @@ from tests.support.processes import (
     Programs,
     child_named,
     children_of,
+    descendants_of,
     lives,
     processes_of,
     programs,
@@ -68,7 +69,10 @@ class ServiceProcesses:
 
     def processes(self) -> list[int]:
         """Every process that uses the data folder: database, API, worker."""
-        return [pid for pid in processes_of(str(self.data_dir)) if pid != os.getpid()]
+        # Forked processes have the environment of their parent.
+        forked = [self.serve.pid, *descendants_of(self.serve.pid)] if self.serve.is_running else []
+        pids = {*processes_of(str(self.data_dir)), *forked}
+        return sorted(pids - {os.getpid()})
 
     def is_ready(self) -> bool:
         try:
@@ -106,7 +110,11 @@ def running_processes(
         )
         headers = {"Authorization": f"Bearer {read_admin_key(folder / 'data')}"}
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
+            base_url=f"http://127.0.0.1:{port}",
+            headers=headers,
+            trust_env=False,
+            verify=False,
+            timeout=30,
         ) as client:
             service = Service(client=client, resources=resources, pool=pool)
             service_processes = ServiceProcesses(

@@ -1,8 +1,9 @@
 """Commands of the service in processes that need not import it.
 
 One process of a test run has imported the service and forks a process for each command: that takes a
-twentieth of the processor time of a new interpreter, and the tests start hundreds. How a command starts
-from nothing is tested with `mosaico serve` and with the installed wheel.
+twentieth of the processor time of a new interpreter, and the tests start hundreds. The children of a
+forked `mosaico serve` are forked, too. How they start from nothing is tested with the installed wheel and
+with moved clocks.
 """
 
 import atexit
@@ -11,6 +12,7 @@ import gc
 import json
 import multiprocessing
 import os
+import runpy
 import select
 import signal
 import socket
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +33,9 @@ IMPORTED = (
     *("app.worker", "app.scheduler", "app.main", "app.metrics.registry"),
     *("app.harness.bash.cli", "app.harness.mcp.cli", "app.runs.cli.execute"),
 )
-COMMANDS = frozenset({"api", "scheduler", "worker"})
+COMMANDS = frozenset({"api", "scheduler", "serve", "worker"})
+# The other one only waits for the end of its input.
+THREADS_WITHOUT_LOCKS = frozenset({"MainThread", "end with parent"})
 START_S = 300.0
 MAX_MESSAGE = 1 << 17
 
@@ -238,18 +243,85 @@ def become(request: dict[str, Any]) -> None:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["folder"], *filter(None, paths)]
     sys.argv = ["mosaico", *request["command"]]
+    _load_site_customization(paths)
     _fork_first_pool_child()
+    if request["command"][:1] == ["serve"]:
+        _fork_children_of_serve()
     import_module(request["module"]).main()
 
 
+def _load_site_customization(paths: Sequence[str]) -> None:
+    """Do what a new interpreter does at its start."""
+    for path in paths:
+        file = Path(path) / "sitecustomize.py"
+        if file.exists():
+            runpy.run_path(str(file))
+            return
+
+
+def _fork_children_of_serve() -> None:
+    from app import serve
+
+    serve.subprocess = SimpleNamespace(  # type: ignore[assignment]
+        Popen=ForkedChild, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
+    )
+
+
+class ForkedChild(subprocess.Popen[bytes]):
+    """A child of `mosaico serve` that is forked from it. It runs the last word of its arguments."""
+
+    def _execute_child(self, args: Sequence[str], *options: Any) -> None:
+        # The options of CPython 3.11 to 3.14, in their order.
+        pass_fds, environment, standard_input = options[3], options[5], options[9]
+        self.pid = os.fork()
+        if self.pid:
+            self._child_created = True
+            os.close(standard_input)
+            return
+        try:
+            os.setsid()
+            os.dup2(standard_input, 0)
+            close_other_files({0, 1, 2, *pass_fds})
+            run_as_new_process(args[-1], environment)
+        finally:
+            os._exit(1)
+
+
+def close_other_files(kept: set[int]) -> None:
+    for descriptor in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
+        if descriptor not in kept:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def run_as_new_process(command: str, environment: Mapping[str, str]) -> None:
+    """Run a command as if this process had just been started, and end it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["mosaico", command]
+    Path("/proc/self/comm").write_text(command)
+    code: Any = 0
+    try:
+        import_module("app.cli").main()
+    except SystemExit as end:
+        code = end.code or 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What the parent has opened stays as it is.
+    os._exit(code)
+
+
 def _fork_first_pool_child() -> None:
-    """Let a worker fork the child that computes, as long as it has no thread: a new interpreter takes a
-    second. Those that replace it are new interpreters.
+    """Let a worker fork the child that computes, as long as it has no thread that holds locks: a new
+    interpreter takes a second. Those that replace it are new interpreters.
     """
     get_context = multiprocessing.get_context
 
     def choose(method: str | None = None) -> BaseContext:
-        is_safe = method == "spawn" and threading.active_count() == 1
+        threads = {thread.name for thread in threading.enumerate()}
+        is_safe = method == "spawn" and threads <= THREADS_WITHOUT_LOCKS
         return get_context("fork" if is_safe else method)
 
     multiprocessing.get_context = choose  # type: ignore[assignment]

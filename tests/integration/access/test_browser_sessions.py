@@ -24,7 +24,9 @@ def browser(service: Service) -> Iterator[httpx.Client]:
     """A client without a key, which keeps cookies and asks for pages."""
     headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
     url = service.client.base_url
-    with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as client:
+    with httpx.Client(
+        base_url=url, headers=headers, trust_env=False, verify=False, timeout=60
+    ) as client:
         yield client
 
 
@@ -92,6 +94,7 @@ def test_key__that_is_revoked_or_expires_ends_its_streams(
             base_url=browser.base_url,
             headers={"Authorization": f"Bearer {created['token']}"},
             trust_env=False,
+            verify=False,
             timeout=60,
         ) as reader,
         reader.stream("GET", "/api/v1/notifications/events") as stream,
@@ -111,7 +114,9 @@ def test_logout__ends_the_streams_of_the_session(service: Service, browser: http
     log_in(browser, key_of(service))
     cookies, url = dict(browser.cookies), browser.base_url
     with (
-        httpx.Client(base_url=url, cookies=cookies, trust_env=False, timeout=60) as reader,
+        httpx.Client(
+            base_url=url, cookies=cookies, trust_env=False, verify=False, timeout=60
+        ) as reader,
         reader.stream("GET", "/api/v1/notifications/events") as stream,
     ):
         lines = stream.iter_lines()

@@ -88,6 +88,7 @@ def test_idempotency_key__200_concurrent_requests_start_one_run(prepared_service
             base_url=prepared_service.client.base_url,
             headers=headers,
             trust_env=False,
+            verify=False,
             timeout=60,
             limits=httpx.Limits(max_connections=None),
         ) as client,

@@ -3,12 +3,14 @@
 import re
 
 import httpx
-import pytest
 
 
-@pytest.mark.parametrize("path", ["/docs", "/swagger-ui.html"])
-def test_api_page__loads_only_files_of_this_service(path: str, client: httpx.Client) -> None:
-    page = client.get(path)
+def test_api_page__is_the_same_at_both_addresses(client: httpx.Client) -> None:
+    assert client.get("/docs").text == client.get("/swagger-ui.html").text
+
+
+def test_api_page__loads_only_files_of_this_service(client: httpx.Client) -> None:
+    page = client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     assert len(loaded) == 7

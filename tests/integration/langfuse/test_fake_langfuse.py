@@ -305,7 +305,7 @@ def test_fake__trials_are_rows_of_the_same_item(langfuse: FakeLangfuse, reader: 
 
 
 def test_fake__v3_endpoints_answer_404_before_authentication(langfuse: FakeLangfuse) -> None:
-    answer = httpx.get(f"{langfuse.url}/api/public/traces", trust_env=False)
+    answer = httpx.get(f"{langfuse.url}/api/public/traces", trust_env=False, verify=False)
 
     assert answer.status_code == 404
     assert "events_only mode" in answer.json()["message"]

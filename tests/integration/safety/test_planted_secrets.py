@@ -109,7 +109,11 @@ def scenario(restricted_url: str, tmp_path: Path) -> Iterator[SecretsScenario]:
     with (
         programs(tmp_path, **environment) as started,
         httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
+            base_url=f"http://127.0.0.1:{port}",
+            headers=headers,
+            trust_env=False,
+            verify=False,
+            timeout=30,
         ) as client,
     ):
         started.start("api")

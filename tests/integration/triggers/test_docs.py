@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tests.contracts.test_every_route import ROUTES, roles
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
+from tests.support.described_api import api_routes, roles
 from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service, pair
 
@@ -40,7 +40,7 @@ def test_triggers_page__lists_every_route_with_its_role() -> None:
     )
     needed = {
         f"{method} {route.path.removeprefix('/api/v1')}": "".join(roles(route.dependant))
-        for route in ROUTES
+        for route in api_routes()
         if route.path is not None and "triggers" in getattr(route.original_route, "tags", [])
         for method in route.methods or ()
     }
