@@ -180,15 +180,17 @@ class ForkServer:
     def serve(self) -> dict[str, Any] | None:
         """Fork for each request; returns the request in the new process, and None at the end."""
         while True:
-            sources = [self.listener, self.wakeup, *self.clients]
+            clients = {client.fileno(): client for client in self.clients}
+            sources = [self.listener.fileno(), self.wakeup, *clients]
             for readable in select.select(sources, [], [])[0]:
                 if readable == self.wakeup:
                     os.read(self.wakeup, 4096)
                     self._report_exits()
-                elif readable is self.listener:
+                elif readable in clients:
+                    if request := self._answer(clients[readable]):
+                        return request
+                else:
                     self.clients.append(self.listener.accept()[0])
-                elif request := self._answer(readable):
-                    return request
             if not self.clients:
                 return None
 
@@ -260,9 +262,8 @@ def _load_site_customization(paths: Sequence[str]) -> None:
 
 
 def _fork_children_of_serve() -> None:
-    from app import serve
-
-    serve.subprocess = SimpleNamespace(  # type: ignore[assignment]
+    serve: Any = import_module("app.serve")
+    serve.subprocess = SimpleNamespace(
         Popen=ForkedChild, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
     )
 
