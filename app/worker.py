@@ -15,7 +15,7 @@ from app.access.audit import delete_old_entries
 from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
 from app.access.sessions import delete_expired_sessions
-from app.alerts import confirmations, missing_runs
+from app.alerts import confirmations, missing_runs, publishing
 from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from app.core.clock import utc_now
 from app.core.errors import AppError
@@ -126,6 +126,7 @@ async def _work(
                 confirmations.TICK_S,
                 lambda: _settle_overdue_confirmations(resources),
             ),
+            "gathered": (publishing.TICK_S, lambda: _publish_gathered(resources)),
             "missing": (missing_runs.TICK_S, lambda: _report_missing_runs(resources)),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
             "summary": (
@@ -161,6 +162,11 @@ def _end_anyhow(*, after_s: float) -> None:
 def _settle_overdue_confirmations(resources: Resources) -> None:
     with resources.db.begin() as session:
         confirmations.settle_overdue(session, resources.clock())
+
+
+def _publish_gathered(resources: Resources) -> None:
+    with resources.db.begin() as session:
+        publishing.publish_gathered(session, resources.clock())
 
 
 def _report_missed_schedules(resources: Resources) -> None:

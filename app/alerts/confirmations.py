@@ -19,6 +19,7 @@ from app.alerts.evaluation.state_changes import advance_state
 from app.alerts.models import AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import store_and_publish
 from app.alerts.rules import AlertOutcome, AlertStatus, Assessment
+from app.alerts.stored_series import store_step
 from app.kpis.series_types import SeriesStatus
 
 TICK_S = 60.0
@@ -72,7 +73,7 @@ def record_joint_decisions(
         rule, decision = rules.get(row.rule_id), by_rule.get(row.rule_id)
         if rule is not None and decision is not None and rule.revision == decision.revision:
             events += _apply(session, rule, row, decision, now)
-    store_and_publish(session, events, rules, now)
+    store_and_publish(session, events, rules, now, after_run=run_id)
 
 
 def settle_run(session: Session, run_id: str, now: datetime) -> None:
@@ -92,9 +93,8 @@ def settle(session: Session, rule: AlertRule, row: AlertState, now: datetime) ->
     """The events of a waiting state, decided by the run alone."""
     confirmation = row.confirmation
     assert confirmation is not None, "the state waits"
-    runs = confirmation.details.runs
-    assert runs is not None, "only the evidence over runs is confirmed"
-    is_open = runs.status is SeriesStatus.FIRING
+    step = _step_alone(confirmation)
+    is_open = step.evidence.status is SeriesStatus.FIRING
     decision = AlertDecision(
         rule_id=rule.id,
         revision=rule.revision,
@@ -105,9 +105,22 @@ def settle(session: Session, rule: AlertRule, row: AlertState, now: datetime) ->
             explanation=confirmation.explanation,
             details=confirmation.details,
         ),
-        step=SeriesStep(confirmation.state, runs),
+        step=step,
     )
     return _apply(session, rule, row, decision, now)
+
+
+def store_evidence_alone(session: Session, rule: AlertRule, row: AlertState) -> None:
+    """Store the evidence of a run alone with it, when its rule stops waiting for the repetition."""
+    if row.confirmation is not None:
+        step = _step_alone(row.confirmation)
+        store_step(session, rule, row.agent_id, row.confirmation.run_seq, step)
+
+
+def _step_alone(confirmation: Confirmation) -> SeriesStep:
+    runs = confirmation.details.runs
+    assert runs is not None, "only the evidence over runs is confirmed"
+    return SeriesStep(confirmation.state, runs)
 
 
 def _apply(
@@ -123,6 +136,8 @@ def _apply(
         confirmation.fingerprint,
     )
     row.confirmation = row.confirm_until = None
+    if decision.step is not None:
+        store_step(session, rule, row.agent_id, run.run_seq, decision.step)
     return advance_state(session, rule, row, run, decision, now)
 
 
@@ -134,7 +149,7 @@ def _settle_all(session: Session, rule_ids: Sequence[str], run_id: str, now: dat
     for row in _lock_waiting(session, run_id):
         if (rule := rules.get(row.rule_id)) is not None:
             events += settle(session, rule, row, now)
-    store_and_publish(session, events, rules, now)
+    store_and_publish(session, events, rules, now, after_run=run_id)
 
 
 def _waiting(session: Session, run_id: str) -> list[AlertState]:

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from app.alerts import incident_queries, queries
 from app.alerts.details import AlertDetails
-from app.alerts.evaluation.default_series import accept_series, return_series
 from app.alerts.evaluation.incident_rules import accept_level, return_runs, with_noise
 from app.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
@@ -21,6 +20,7 @@ from app.alerts.rules import (
     IncidentResolution,
     IncidentState,
 )
+from app.alerts.stored_series import accept_series, return_series
 from app.comparison import acceptance
 from app.core.errors import Conflict
 from app.core.ids import new_id
@@ -231,8 +231,11 @@ def close(
     _end(incident, closing.resolution, last_seq + 1, run_id, now)
     if row is not None:
         _reset(row, closing.resolution)
-    event = _closing_event(incident, closing, now)
-    store_and_publish(session, [event], {rule.id: rule} if rule is not None else {}, now)
+    first_event = session.get(AlertEvent, incident.id)
+    is_share = first_event is not None and first_event.details.is_share
+    event = _closing_event(incident, closing, now, is_share=is_share)
+    rules = {rule.id: rule} if rule is not None else {}
+    store_and_publish(session, [event], rules, now, after_run=run_id)
 
 
 def _lock(
@@ -278,7 +281,9 @@ def _reset(row: AlertState, resolution: IncidentResolution) -> None:
         row.series = return_runs(row.series)
 
 
-def _closing_event(incident: Incident, closing: Closing, now: datetime) -> AlertEvent:
+def _closing_event(
+    incident: Incident, closing: Closing, now: datetime, *, is_share: bool
+) -> AlertEvent:
     return AlertEvent(
         id=new_id(),
         dedup_key=f"resolved/{incident.id}",
@@ -297,6 +302,7 @@ def _closing_event(incident: Incident, closing: Closing, now: datetime) -> Alert
         details=AlertDetails(
             value_name=incident.value_name,
             unit=incident.unit,
+            is_share=is_share,
             since=incident.started_at,
             since_run_id=incident.started_run_id,
         ),

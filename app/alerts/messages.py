@@ -1,4 +1,5 @@
-"""Notification messages of alerts: all alerts of one run for one recipient are one message.
+"""Notification messages of alerts: all alerts of one run for one recipient are one message, and so are
+those of the runs of one agent that end together.
 
 A message answers in this order: what happened to what, how much, since when, what changed, which
 items, and what to do. Alerts with one cause are told once, with the names of all their rules.
@@ -86,31 +87,44 @@ class AlertCause:
 
 
 def render_alerts(alerts: Sequence[AlertFields], names_of: NamesOf) -> NotificationMessage:
-    """Render one message for alerts of one run, or of several schedules; the most severe comes
-    first.
+    """Render one message for alerts of some runs of one agent, or of several schedules; the most severe
+    comes first.
 
     The text contains display names; the facts also contain IDs, for programs.
     """
     causes = group_causes(alerts)
     first = causes[0].first
     names = names_of(first)
-    facts = [
-        MessageFact("benchmark", _name_with_id(names.benchmark, first.benchmark_id)),
-        MessageFact("agent", _name_with_id(names.agent, first.agent_id)),
-    ]
-    if first.run_id:
-        facts.append(MessageFact("run", first.run_id))
+    with_benchmark = len({cause.first.benchmark_id for cause in causes}) > 1
     return NotificationMessage(
         topic=f"alert.{first.state.lower()}",
         title=_title(causes, names),
         severity=_severity(alerts),
-        facts=tuple(facts),
+        facts=tuple(dict.fromkeys(_origin_facts(causes, names_of))),
         items=tuple(
-            _render_item(cause, names_of(cause.first), with_severity=len(causes) > 1)
+            _render_item(
+                cause,
+                names_of(cause.first),
+                with_severity=len(causes) > 1,
+                with_benchmark=with_benchmark,
+            )
             for cause in causes
         ),
         link=_run_link(first),
     )
+
+
+def _origin_facts(causes: Sequence[AlertCause], names_of: NamesOf) -> Iterator[MessageFact]:
+    """Benchmarks, agents and runs of the alerts, each kind together."""
+    first_alerts = [cause.first for cause in causes]
+    for alert in first_alerts:
+        name = names_of(alert).benchmark
+        yield MessageFact("benchmark", _name_with_id(name, alert.benchmark_id))
+    for alert in first_alerts:
+        yield MessageFact("agent", _name_with_id(names_of(alert).agent, alert.agent_id))
+    for alert in first_alerts:
+        if alert.run_id:
+            yield MessageFact("run", alert.run_id)
 
 
 def group_causes(alerts: Sequence[AlertFields]) -> list[AlertCause]:
@@ -199,7 +213,13 @@ def _title(causes: Sequence[AlertCause], names: DisplayNames) -> str:
     if first.state == AlertEventState.SCHEDULE_MISSED and further_count:
         return f"{len(causes)} schedules did not run: {first.name} and {further_count} more"
     more = f" and {further_count} more" if further_count else ""
-    return f"{_prefix(first)}{names.agent}: {headline_of(first)}{more} ({names.benchmark})"
+    headline, place = (
+        f"{_prefix(first)}{names.agent}: {headline_of(first)}",
+        f" ({names.benchmark})",
+    )
+    # The further alerts may be of other benchmarks.
+    is_one_benchmark = len({cause.first.benchmark_id for cause in causes}) == 1
+    return f"{headline}{more}{place}" if is_one_benchmark else f"{headline}{place}{more}"
 
 
 def _prefix(alert: AlertFields) -> str:
@@ -252,13 +272,16 @@ def _value_text(alert: AlertFields, *, with_baseline: bool) -> str:
     return f"{name} {before} → {now}"
 
 
-def _render_item(cause: AlertCause, names: DisplayNames, *, with_severity: bool) -> MessageItem:
+def _render_item(
+    cause: AlertCause, names: DisplayNames, *, with_severity: bool, with_benchmark: bool
+) -> MessageItem:
     alert = cause.first
     # The title of the message has that of the worst alert; good news has none.
     has_severity = with_severity and AlertEventState(alert.state) not in GOOD_STATES
     is_bad = AlertEventState(alert.state) in BAD_STATES
     return MessageItem(
-        title=f"{names.agent}: {headline_of(alert)}",
+        title=f"{names.agent}: {headline_of(alert)}"
+        + (f" ({names.benchmark})" if with_benchmark else ""),
         sentences=tuple(_sentences(cause)),
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),

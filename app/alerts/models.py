@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, UniqueConstraint, func, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -97,7 +97,8 @@ class AlertEvent(Base):
     """An alert: a change of state of a rule, or a notice about a run or a schedule (without rule).
 
     It keeps its texts, and `rule_id`, when the rule, the run or the schedule is deleted. `silence_id` names the
-    silence that kept it from being sent. `dedup_key` makes it unique: a job that is repeated after
+    silence that kept it from being sent. Until `publish_by` at the latest, it waits for other runs of the
+    agent and then goes to `endpoint_ids`; both are NULL otherwise. `dedup_key` makes it unique: a job that is repeated after
     a crash cannot send it twice.
     """
 
@@ -112,6 +113,12 @@ class AlertEvent(Base):
         Index("ix_alert_events_name_created_at_id", "name", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
         Index("ix_alert_events_notification_id", "notification_id"),
+        Index(
+            "ix_alert_events_gathered",
+            "agent_id",
+            "id",
+            postgresql_where=text("publish_by IS NOT NULL"),
+        ),
         Index(
             "ix_alert_events_acknowledged", "rule_id", postgresql_where=text("verdict IS NOT NULL")
         ),
@@ -134,6 +141,8 @@ class AlertEvent(Base):
     details: Mapped[AlertDetails] = mapped_column(ModelJson(AlertDetails))
     silence_id: Mapped[str | None]
     notification_id: Mapped[str | None]
+    publish_by: Mapped[datetime | None]
+    endpoint_ids: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     verdict: Mapped[str | None]
     acknowledged_at: Mapped[datetime | None]
     acknowledged_by: Mapped[str | None]

@@ -1,9 +1,13 @@
-"""Publishes alerts: stores them and sends one message for each run and recipient."""
+"""Publishes alerts: stores them and sends one message for each run and recipient.
+
+While other runs of the agent are in progress, its alerts wait for theirs, so that the runs of a night are
+one message.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -18,7 +22,11 @@ from app.benchmarks.models import Benchmark
 from app.core.ids import new_id
 from app.notifications.service import publish
 from app.notifications.types import MessageSeverity
+from app.results.run_history import has_unfinished_runs
 
+TICK_S = 15.0
+# A page must not wait long for a run that takes hours.
+GATHER_LIMIT = timedelta(minutes=15)
 CRITICAL_NOTICES = frozenset({AlertEventState.RUN_FAILED, AlertEventState.SCHEDULE_MISSED})
 
 
@@ -45,12 +53,18 @@ class EventNotice:
 
 def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
     """Publish a notice about a run or a schedule to the recipients of all rules about it, once."""
-    publish_notices(session, [notice], now)
+    publish_notices(session, [notice], now, after_run=notice.run_id)
 
 
-def publish_notices(session: Session, notices: Sequence[EventNotice], now: datetime) -> None:
+def publish_notices(
+    session: Session,
+    notices: Sequence[EventNotice],
+    now: datetime,
+    *,
+    after_run: str | None = None,
+) -> None:
     """Publish notices, each once, to the recipients of all rules about its agent and benchmark. The
-    notices for one recipient are one message.
+    notices for one recipient are one message. `after_run` as in `store_and_publish`.
 
     Locks: their `dedup_key`s, because two processes may report the same event at the same time.
     """
@@ -64,7 +78,7 @@ def publish_notices(session: Session, notices: Sequence[EventNotice], now: datet
             rules = [rule for rule in rules if rule.id == notice.rule_id]
         endpoints[event.id] = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
         events.append(event)
-    store_and_publish(session, events, {}, now, notice_endpoints=endpoints)
+    store_and_publish(session, events, {}, now, after_run=after_run, notice_endpoints=endpoints)
 
 
 def _is_published(session: Session, notice: EventNotice) -> bool:
@@ -105,29 +119,65 @@ def store_and_publish(
     rules: Mapping[str, AlertRule],
     now: datetime,
     *,
+    after_run: str | None = None,
     notice_endpoints: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Store events and publish those that no silence holds back. An event goes to the endpoints of
     its rule, and a notice, which has no rule, to its `notice_endpoints`.
+
+    Events that follow from the run `after_run` are of one agent; they wait while other runs of it are in
+    progress, at most for `GATHER_LIMIT`, and are then one message with the events of those.
     """
     if not events:
         return
     silences = queries.list_active_silences(session, now)
     unpublished = _unpublished_incidents(session, events)
-    by_endpoint: dict[str, list[AlertEvent]] = defaultdict(list)
     for event in events:
         silence_id = next((s.id for s in silences if s.matchers.match(event)), None)
         # Nobody is told of the end of an incident whose beginning was silenced.
         event.silence_id = silence_id or unpublished.get(event.incident_id or "")
-        if event.silence_id is not None:
-            continue
+    audible = [event for event in events if event.silence_id is None]
+    for event in audible:
         rule = rules.get(event.rule_id or "")
-        for endpoint_id in rule.endpoints if rule else (notice_endpoints or {}).get(event.id, ()):
-            by_endpoint[endpoint_id].append(event)
-    _publish(session, [event for event in events if event.silence_id is None], by_endpoint)
+        event.endpoint_ids = list(
+            rule.endpoints if rule else (notice_endpoints or {}).get(event.id, ())
+        )
+    if audible and after_run is not None:
+        audible = _gather(session, audible, after_run, now)
+    _publish(session, audible)
     # After publishing, because the events get the id of their notification there.
     session.add_all(events)
     session.flush()
+
+
+def publish_gathered(session: Session, now: datetime) -> None:
+    """Publish the events that wait for other runs of their agent and need not wait any longer."""
+    by_agent: dict[str, list[AlertEvent]] = defaultdict(list)
+    for event in queries.lock_gathered_events(session):
+        by_agent[event.agent_id].append(event)
+    for agent_id, events in by_agent.items():
+        if _is_due(events, now) or not has_unfinished_runs(session, agent_id):
+            _publish(session, events)
+    session.flush()
+
+
+def _gather(
+    session: Session, events: list[AlertEvent], after_run: str, now: datetime
+) -> list[AlertEvent]:
+    """The events to publish now, with those that waited for them; none while other runs of the agent are
+    in progress.
+    """
+    agent_id = events[0].agent_id
+    waiting = queries.lock_gathered_events(session, agent_id)
+    if not _is_due(waiting, now) and has_unfinished_runs(session, agent_id, besides=after_run):
+        for event in events:
+            event.publish_by = now + GATHER_LIMIT
+        return []
+    return [*waiting, *events]
+
+
+def _is_due(events: Iterable[AlertEvent], now: datetime) -> bool:
+    return any(event.publish_by is not None and event.publish_by <= now for event in events)
 
 
 def _unpublished_incidents(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:
@@ -148,8 +198,10 @@ def publish_after_silence(
     incident_ids: Sequence[str],
     rules: Mapping[str, AlertRule],
     now: datetime,
+    *,
+    after_run: str,
 ) -> None:
-    """Publish incidents that began under a silence and still breach after it has ended."""
+    """Publish incidents that began under a silence and still breach in the run `after_run`."""
     silences = queries.list_active_silences(session, now)
     by_run: dict[str | None, list[AlertEvent]] = defaultdict(list)
     for event in queries.list_silenced_events(session, incident_ids):
@@ -157,19 +209,20 @@ def publish_after_silence(
             event.silence_id = None
             by_run[event.run_id].append(event)
     for events in by_run.values():
-        store_and_publish(session, events, rules, now)
+        store_and_publish(session, events, rules, now, after_run=after_run)
 
 
-def _publish(
-    session: Session,
-    events: Sequence[AlertEvent],
-    by_endpoint: Mapping[str, Sequence[AlertEvent]],
-) -> None:
+def _publish(session: Session, events: Sequence[AlertEvent]) -> None:
     """Publish one message with all events to the inbox, and to each endpoint one message with its
     own events. Endpoints with the same events share a message.
     """
     if not events:
         return
+    by_endpoint: dict[str, list[AlertEvent]] = defaultdict(list)
+    for event in events:
+        for endpoint_id in event.endpoint_ids or ():
+            by_endpoint[endpoint_id].append(event)
+        event.endpoint_ids = event.publish_by = None
     endpoints_by_events: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for endpoint_id, endpoint_events in by_endpoint.items():
         endpoints_by_events[tuple(event.id for event in endpoint_events)].append(endpoint_id)

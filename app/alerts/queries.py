@@ -330,6 +330,17 @@ def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEven
     return list(session.scalars(statement.order_by(AlertEvent.id)))
 
 
+def lock_gathered_events(session: Session, agent_id: str | None = None) -> list[AlertEvent]:
+    """The alerts that wait for other runs of their agent, oldest first, without those that another process
+    publishes at present; locked until the transaction ends.
+    """
+    statement = select(AlertEvent).where(AlertEvent.publish_by.is_not(None))
+    if agent_id is not None:
+        statement = statement.where(AlertEvent.agent_id == agent_id)
+    statement = statement.order_by(AlertEvent.id).with_for_update(skip_locked=True)
+    return list(session.scalars(statement))
+
+
 def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
     """The given alerts that a silence suppressed, oldest first."""
     if not event_ids:

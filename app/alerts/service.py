@@ -1,13 +1,16 @@
 """Writes to the states of alert rules: what a run, an edit or a person changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.alerts import confirmations, incident_queries, incidents, queries
+from app.alerts.evaluation.incident_rules import SeriesStep
 from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.evaluation.state_changes import advance_state
 from app.alerts.models import AlertEvent, AlertRule, AlertState
@@ -23,6 +26,7 @@ from app.alerts.rules import (
     AlertStatus,
     IncidentResolution,
 )
+from app.alerts.stored_series import leading_rules
 from app.core.errors import Conflict, Unavailable
 from app.results.run_result import RunResult
 
@@ -39,28 +43,36 @@ class StaleDecision(Unavailable):
     code = "stale-decision"
 
 
+class RecordedDecisions(NamedTuple):
+    """What followed from the decisions about a run: whether it is repeated before a rule pages, and by
+    series the step of the rule whose verdict is stored with the run.
+    """
+
+    is_awaited: bool = False
+    steps: Mapping[str, SeriesStep] = MappingProxyType({})
+
+
 def record_decisions(
     session: Session, result: RunResult, decisions: Sequence[AlertDecision], now: datetime
-) -> bool:
+) -> RecordedDecisions:
     """Advance the state of each rule by one run and publish what changed, as one message for each
     group of recipients with the same alerts.
 
     A decision is dropped when its rule was edited or disabled after it was evaluated, or when the
     rule has already seen a later run.
-    Returns: whether the run is to be repeated before a rule pages.
     Locks: the rules (against edits), then their states.
     Raises: `StaleDecision` when an earlier run ended after the evaluation.
     """
     if not result.is_valid:
         publish_notice(session, _invalid_run_notice(result), now)
-        return False
+        return RecordedDecisions()
     rule_ids = [decision.rule_id for decision in decisions]
     if not rule_ids:
-        return False
+        return RecordedDecisions()
     # Rules before states, both in the order of their IDs: every writer takes the locks in this order.
     rules = queries.lock_enabled_rules(session, rule_ids)
     states = _lock_states(session, sorted(rules), result.agent_id, now)
-    events, firing_incidents, is_awaited = [], [], False
+    events, firing_incidents, applied = [], [], list[AlertDecision]()
     for decision in decisions:
         rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
         # Deleted, disabled or edited since it was judged: the decision is about another rule.
@@ -77,15 +89,25 @@ def record_decisions(
         if state.confirmation is not None:
             # The next run came before the repetition: the run counts as it was.
             events += confirmations.settle(session, rule, state, now)
+        applied.append(decision)
         if decision.wants_confirmation:
             confirmations.await_confirmation(state, result, decision, now)
-            is_awaited = True
             continue
         events += advance_state(session, rule, state, result, decision, now)
     # Before the new events: a recipient learns of an incident before it learns that it has ended.
-    publish_after_silence(session, firing_incidents, rules, now)
-    store_and_publish(session, events, rules, now)
-    return is_awaited
+    publish_after_silence(session, firing_incidents, rules, now, after_run=result.run_id)
+    store_and_publish(session, events, rules, now, after_run=result.run_id)
+    is_awaited = any(decision.wants_confirmation for decision in applied)
+    return RecordedDecisions(is_awaited, _leading_steps(rules, applied))
+
+
+def _leading_steps(
+    rules: Mapping[str, AlertRule], decisions: Sequence[AlertDecision]
+) -> dict[str, SeriesStep]:
+    leading = leading_rules(rules.values())
+    step_by_rule = {decision.rule_id: decision.present_step() for decision in decisions}
+    steps = {series: step_by_rule.get(rule_id) for series, rule_id in leading.items()}
+    return {series: step for series, step in steps.items() if step is not None}
 
 
 def acknowledge(
@@ -116,6 +138,7 @@ def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) 
     states = select(AlertState).where(AlertState.rule_id == rule.id)
     # Locked in one order, like everywhere: a run that ends now waits and then finds no state.
     for state in session.scalars(states.order_by(AlertState.agent_id).with_for_update()):
+        confirmations.store_evidence_alone(session, rule, state)
         if state.incident_id is not None:
             incident = incident_queries.get_incident(session, state.incident_id, for_update=True)
             closing = incidents.Closing(IncidentResolution.RULE_CHANGED, reason)

@@ -19,6 +19,7 @@ from app.results.run_series import (
     ItemIndex,
     RunPoints,
     SeriesPoint,
+    SeriesValues,
     StoredPoint,
     kpi_series,
     metric_series,
@@ -105,6 +106,39 @@ def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
             clusters=None if clusters is None else clusters.astype("<i8").tobytes(),
         ),
     )
+
+
+def merge_runs(
+    items: ItemIndex, values: Sequence[SeriesValues], repetition: RunPoints
+) -> tuple[ItemIndex, list[SeriesValues]]:
+    """A run and its repetition as one run: the items of both, and each series of the run on them."""
+    nothing = np.full(len(repetition.items.keys) // KEY_BYTES, np.nan, "<f4").tobytes()
+    zeros = [_zeros(items), _zeros(repetition.items)]
+    joint_items = merge_points(zeros).items
+    return joint_items, [
+        _merge_series(value.with_items(items), value.series, repetition, nothing)
+        for value in values
+    ]
+
+
+def _zeros(items: ItemIndex) -> StoredPoint:
+    values = np.zeros(len(items.keys) // KEY_BYTES, "<f4").tobytes()
+    return StoredPoint(0, Scale.NUMBER, 0.0, values, items)
+
+
+def _merge_series(
+    point: StoredPoint, series: str, repetition: RunPoints, nothing: bytes
+) -> SeriesValues:
+    repeated = repetition.series.get(series)
+    level, values = (
+        (repeated.level, repeated.item_values) if repeated is not None else (point.level, nothing)
+    )
+    if point.item_values is None and repeated is None:
+        values = None
+    merged = merge_points(
+        [point, StoredPoint(point.run_seq, point.scale, level, values, repetition.items)]
+    )
+    return SeriesValues(series, point.run_seq, point.scale, merged.level, merged.item_values)
 
 
 def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:

@@ -5,7 +5,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from app.kpis.models import KpiHistory
@@ -106,6 +106,21 @@ def find_runs(session: Session, seqs: Iterable[int]) -> dict[int, PastRun]:
     )
     rows: Any = session.execute(statement)
     return {row.seq: PastRun(*row) for row in rows}
+
+
+def has_unfinished_runs(session: Session, agent_id: str, *, besides: str | None = None) -> bool:
+    """Return whether runs of an agent wait or run; `besides` is a run that does not count, and neither
+    does its repetition.
+    """
+    unfinished = exists().where(
+        BenchmarkRun.agent_id == agent_id,
+        BenchmarkRun.status.in_((RunStatus.PENDING, RunStatus.RUNNING)),
+    )
+    if besides is not None:
+        unfinished = unfinished.where(
+            BenchmarkRun.id != besides, BenchmarkRun.confirms.is_distinct_from(besides)
+        )
+    return bool(session.scalar(select(unfinished)))
 
 
 def find_repeated_run(session: Session, run_seq: int) -> PastRun | None:

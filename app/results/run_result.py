@@ -22,7 +22,8 @@ class RunResult:
     the source has, including those it did not deliver. `confirms` is the ID of the suspicious run that
     this one repeats. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
-    invalid run and for one that scores old traces again.
+    invalid run and for one that scores old traces again. Of a repetition, `series` and `items` have the
+    traces of both runs.
     """
 
     run_id: str

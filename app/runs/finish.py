@@ -1,16 +1,18 @@
 """Completing a run: its result, its alerts and COMPLETED are written in one transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from app.alerts.confirmations import record_joint_decisions
+from app.alerts.evaluation.incident_rules import SeriesStep
 from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
-from app.alerts.service import record_decisions
+from app.alerts.service import RecordedDecisions, record_decisions
 from app.comparison.acceptance import hold_regressed
 from app.comparison.verdict_text import NOT_COMPARABLE
 from app.jobs.handlers import StartNext
@@ -20,8 +22,9 @@ from app.kpis.verdict_types import BaselineSelection
 from app.results import rules
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.rules import RunStatus
+from app.results.run_history import find_repeated_run
 from app.results.run_result import RunResult
-from app.results.run_series import kpi_series, metric_series, store_points
+from app.results.run_series import kpi_series, metric_series, replace_points, store_points
 from app.runs.leases import RunLease, lock_leased_run
 from app.runs.service import end_run, start_confirmation
 from app.statistics.verdict_rules import Verdict
@@ -45,23 +48,28 @@ def finish_run(
     """
     run = lock_leased_run(session, lease)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
-    session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
     validity = result.validity
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.coverage, run.error_share = validity.coverage, validity.error_share
     if run.confirms is not None:
         # The repetition of a suspicious run is no KPI history: it only adds evidence about that run.
+        _store_metrics(session, result)
+        _store_joint_points(session, result)
         record_joint_decisions(session, run.confirms, decisions, now)
         end_run(session, run, RunStatus.COMPLETED, now)
         return
-    session.add_all(_kpi_rows(result, now))
-    if result.items is not None:
-        store_points(session, result.run_seq, result.items, result.series)
     run.verdict = result.verdicts.run
     hold_regressed(session, run, result.verdicts.run)
     # Judging old traces again is no news about the agent: it alerts nobody.
-    if run.rescore_of is None and run.source_seq in (None, run.seq):
-        if record_decisions(session, result, decisions, now):
+    is_news = run.rescore_of is None and run.source_seq in (None, run.seq)
+    recorded = record_decisions(session, result, decisions, now) if is_news else RecordedDecisions()
+    result = _with_steps(result, recorded.steps)
+    _store_metrics(session, result)
+    session.add_all(_kpi_rows(result, now))
+    if result.items is not None:
+        store_points(session, result.run_seq, result.items, result.series)
+    if is_news:
+        if recorded.is_awaited:
             start_confirmation(session, run, now)
         if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
             publish_notice(session, _not_comparable(run, result), now)
@@ -90,6 +98,34 @@ def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:
         run_seq=run.seq,
         explanation=f"This run has no verdict: {verdict.reason}. Its values are correct. {remedy}",
     )
+
+
+def _store_joint_points(session: Session, result: RunResult) -> None:
+    """Later runs are compared with all traces of a repeated run: its first ones alone are bad luck by
+    selection.
+    """
+    repeated = find_repeated_run(session, result.run_seq)
+    # Another fingerprint: the benchmark was edited in the meantime, and the traces are of other items.
+    if (
+        result.items is not None
+        and repeated is not None
+        and repeated.fingerprint == result.fingerprint
+    ):
+        replace_points(session, repeated.seq, result.items, result.series)
+
+
+def _with_steps(result: RunResult, steps: Mapping[str, SeriesStep]) -> RunResult:
+    """A result whose series have the verdicts of the rules about them."""
+    judgments = {
+        series: replace(judgment, evidence=step.evidence, state=step.state)
+        for series, step in steps.items()
+        if (judgment := result.series.get(series)) is not None
+    }
+    return replace(result, series={**result.series, **judgments})
+
+
+def _store_metrics(session: Session, result: RunResult) -> None:
+    session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
 
 
 def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:

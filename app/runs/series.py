@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple
 
 from app.alerts.evaluation.incident_rules import advance_series
 from app.alerts.evaluation.series_evidence import page_policy
@@ -22,13 +24,12 @@ from app.results.run_series import (
     StoredPoint,
     find_series_states,
     list_item_indexes,
-    list_points,
     list_series_runs,
     list_series_values,
 )
 from app.runs.leases import RunLease
 from app.statistics.sequential import RunLevel
-from app.statistics.verdict_rules import Side
+from app.statistics.verdict_rules import Scale, Side
 
 log = logging.getLogger(__name__)
 
@@ -38,29 +39,34 @@ BATCH_BYTES = 32 * 1024 * 1024
 ITEM_BYTES = 4
 
 
-def judge_series(
-    job: JobContext, lease: RunLease, points: RunPoints
-) -> Mapping[str, SeriesJudgment]:
+class JudgedSeries(NamedTuple):
+    """The series of a run, with its items. Of a repetition they are those of the run that it repeats, with
+    the traces of both.
+    """
+
+    items: ItemIndex | None = None
+    series: Mapping[str, SeriesJudgment] = MappingProxyType({})
+
+
+def judge_series(job: JobContext, lease: RunLease, points: RunPoints) -> JudgedSeries:
     """Each series of a valid run with its verdict over the runs.
 
-    Empty for a run that scores old traces again: it contains no new measurement of the agent.
+    No series for a run that scores old traces again: it contains no new measurement of the agent.
     """
     if lease.confirms is not None:
         with job.resources.db.read() as session:
             repeated = find_repeated_run(session, lease.run_seq)
         if repeated is not None:
-            return {
-                series: _judge_jointly(job, repeated.seq, series, point, points.items)
-                for series, point in points.series.items()
-            }
+            return _judge_jointly(job, repeated.seq, points)
     if not lease.is_news:
-        return {}
+        return JudgedSeries(points.items)
     history = _read_history(job, lease.run_seq)
-    return {
+    judgments = {
         series: judgment
         for batch in history.split(points.series)
         for series, judgment in _judge_batch(job, lease.run_seq, history, batch, points).items()
     }
+    return JudgedSeries(points.items, judgments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,36 +162,48 @@ def _judgment(
     return SeriesJudgment(point=point, levels=levels, evidence=step.evidence, state=step.state)
 
 
-def _judge_jointly(
-    job: JobContext, repeated_seq: int, series: str, point: SeriesPoint, items: ItemIndex
-) -> SeriesJudgment:
-    """A series in a suspicious run and its repetition together; the level is that of the former."""
+def _judge_jointly(job: JobContext, repeated_seq: int, repetition: RunPoints) -> JudgedSeries:
+    """The series of a suspicious run with its repetition."""
     job.checkpoint()
     with job.resources.db.read() as session:
         runs = {*list_series_runs(session, repeated_seq), *list_watched_runs(session, repeated_seq)}
-        earlier = list_points(session, series, runs - {repeated_seq})
-        alone = list_points(session, series, [repeated_seq])
-    repetition = StoredPoint(repeated_seq, point.scale, point.level, point.item_values, items)
+        items = list_item_indexes(session, {*runs, repeated_seq})
+        values = list_series_values(session, None, [repeated_seq])
+        earlier = list_series_values(session, list(repetition.series), runs - {repeated_seq})
     try:
-        levels = job.pool.run(
-            joint_levels_in_child, earlier, [*alone, repetition], timeout_s=TIMEOUT_S
+        items[repeated_seq], joint = job.pool.run(
+            merge_runs_in_child, items[repeated_seq], values, repetition, timeout_s=TIMEOUT_S
         )
-    except (CallLost, ArithmeticError, ValueError):
+        repeated = [value for value in joint if value.series in repetition.series]
+        levels = job.pool.run(levels_in_child, items, [*earlier, *repeated], timeout_s=TIMEOUT_S)
+    except (CallLost, KeyError, ArithmeticError, ValueError):
         job.checkpoint()
+        # The run alone decides.
         log.warning("the repetition of run %s was not judged", repeated_seq, exc_info=True)
-        levels = {}
-    return SeriesJudgment(point=point, levels=levels)
+        return JudgedSeries()
+    return JudgedSeries(
+        items[repeated_seq],
+        {value.series: _judge_value(value, repetition, levels) for value in joint},
+    )
 
 
-def joint_levels_in_child(
-    earlier: list[StoredPoint], same_run: list[StoredPoint]
-) -> dict[int, RunLevel]:
-    """The levels of earlier runs and of one run with its repetition, for a child process: only there
-    numpy is imported.
-    """
-    from app.comparison.series_levels import levels_of_points, merge_points
+def _judge_value(
+    value: SeriesValues, repetition: RunPoints, levels: Mapping[str, Mapping[int, RunLevel]]
+) -> SeriesJudgment:
+    repeated = repetition.series.get(value.series)
+    # A series that the repetition lacks is stored, and decides nothing.
+    side = repeated.side if repeated is not None else Side.BOTH
+    point = SeriesPoint(Scale(value.scale), side, value.level, value.item_values)
+    return SeriesJudgment(point=point, levels=levels.get(value.series, {}))
 
-    return levels_of_points([*earlier, merge_points(same_run)])
+
+def merge_runs_in_child(
+    items: ItemIndex, values: Sequence[SeriesValues], repetition: RunPoints
+) -> tuple[ItemIndex, list[SeriesValues]]:
+    """A run with its repetition, for a child process: only there numpy is imported."""
+    from app.comparison.series_levels import merge_runs
+
+    return merge_runs(items, values, repetition)
 
 
 def levels_in_child(

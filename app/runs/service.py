@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.agents.queries import get_agent
 from app.alerts import confirmations, incidents
-from app.alerts.evaluation.default_series import accept_series
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
+from app.alerts.stored_series import accept_series
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from app.comparison.acceptance import accept_level

@@ -894,6 +894,8 @@ def upgrade() -> None:
         sa.Column("details", JSON, nullable=False),
         sa.Column("silence_id", sa.Text(), nullable=True),
         sa.Column("notification_id", sa.Text(), nullable=True),
+        sa.Column("publish_by", TIMESTAMP, nullable=True),
+        sa.Column("endpoint_ids", postgresql.ARRAY(sa.Text()), nullable=True),
         sa.Column("verdict", sa.Text(), nullable=True),
         sa.Column("acknowledged_at", TIMESTAMP, nullable=True),
         sa.Column("acknowledged_by", sa.Text(), nullable=True),
@@ -909,6 +911,9 @@ def upgrade() -> None:
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
     op.create_index("ix_alert_events_notification_id", "alert_events", ["notification_id"])
+    op.create_index(
+        "ix_alert_events_gathered", "alert_events", ["agent_id", "id"], postgresql_where=sa.text("publish_by IS NOT NULL")
+    )
     op.create_index(
         "ix_alert_events_acknowledged", "alert_events", ["rule_id"], postgresql_where=sa.text("verdict IS NOT NULL")
     )

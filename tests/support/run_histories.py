@@ -64,7 +64,7 @@ class RunHistoryMaker:
             run.status, run.completed_at = "COMPLETED", now
             session.add(_history_row(result, value, now))
             session.flush()
-            if record_decisions(session, result, decisions, now):
+            if record_decisions(session, result, decisions, now).is_awaited:
                 start_confirmation(session, run, now)
 
     def insert_run(self, session: Session, fingerprint: str, now: datetime) -> int:

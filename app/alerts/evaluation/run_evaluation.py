@@ -22,7 +22,7 @@ from app.alerts.rules import (
 )
 from app.alerts.schemas import rule_spec
 from app.core.db import Database
-from app.kpis.series_types import SeriesState
+from app.kpis.series_types import SeriesState, SeriesStatus
 from app.results.run_history import (
     PastRun,
     find_repeated_run,
@@ -70,6 +70,14 @@ class AlertDecision:
     series_before: SeriesState | None = None
     wants_confirmation: bool = False
     is_reference_lost: bool = False
+
+    def present_step(self) -> SeriesStep | None:
+        """The step that holds at present: while the run is repeated, it is PENDING and changes nothing."""
+        if self.step is None or not self.wants_confirmation:
+            return self.step
+        update = {"status": SeriesStatus.PENDING, "event": None}
+        evidence = self.step.evidence.model_copy(update=update)
+        return SeriesStep(self.series_before or SeriesState(), evidence)
 
 
 class AlertEvaluationService:

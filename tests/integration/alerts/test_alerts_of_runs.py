@@ -67,6 +67,22 @@ def test_incident__is_notified_at_its_beginning_and_its_end(
     assert len(inbox(benchmark_service)) == 2
 
 
+@pytest.mark.parametrize("answer", ["noise", "accept"])
+def test_incident__closed_by_a_person_shows_the_value_as_a_share(
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker, answer: str
+) -> None:
+    create_rule()
+    run_with(10)
+    run_with(5)
+    [incident] = benchmark_service.list_items("/incidents")
+    benchmark_service.post(f"/incidents/{incident['id']}/{answer}", {})
+    titles = [message["title"] for message in reversed(inbox(benchmark_service))]
+    assert titles == [
+        "Pelican: quality 1.000 → 0.500 (bench-001)",
+        "Resolved after less than a minute: Pelican: quality is 0.500 (bench-001)",
+    ]
+
+
 def test_invalid_run__causes_a_notice_and_keeps_the_states(
     benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:

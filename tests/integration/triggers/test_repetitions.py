@@ -85,6 +85,11 @@ class Nights:
         [state] = self.setup.service.get("/alert-configs/rule")["states"]
         return str(state["state"])
 
+    def over_runs(self, run: JSON) -> tuple[str, str | None]:
+        """The verdict over the runs that is stored with a run: its status and event."""
+        [metric] = self.setup.service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+        return metric["overRuns"]["status"], metric["overRuns"]["event"]
+
 
 @pytest.fixture
 def nights(setup: TriggerSetup, agent: HttpAgent) -> Iterator[Nights]:
@@ -130,6 +135,7 @@ def test_repetition__agent_makes_the_run_again_and_both_page(
     [repetition] = nights.repetitions()
     assert (repetition["status"], repetition["confirms"]) == ("PENDING", bad["id"])
     assert (nights.state(), nights.alerts()) == ("PENDING", [])
+    assert nights.over_runs(bad) == ("PENDING", None)
     [(headers, body)] = agent.requests
     assert headers["webhook-id"] == repetition["id"]
     assert Webhook(nights.secret).verify(body, headers) == {
@@ -154,6 +160,7 @@ def test_repetition__agent_makes_the_run_again_and_both_page(
         2 * ITEMS,
     )
     assert (nights.state(), nights.alerts()) == ("FIRING", ["FIRING"])
+    assert nights.over_runs(bad) == ("FIRING", "OPENED")
     assert ended["repeatedBy"] is None
     assert "by the agent" in page(setup, bad["id"])
     assert f'repeats <a href="/runs/{bad["id"]}">' in page(setup, repetition["id"])
@@ -171,10 +178,15 @@ def test_repetition__that_is_fine_pages_nobody_and_is_no_night(
     agent.make = lambda request: nights.experiment(
         request["runName"], ITEMS, trials=request["trials"]
     )
-    nights.night(10)
-    assert nights.state() == "PENDING"
+    suspicious = nights.night(10)
+    assert (nights.state(), nights.over_runs(suspicious)) == ("PENDING", ("PENDING", None))
     nights.look()
     assert (nights.state(), nights.alerts()) == ("OK", [])
+    assert nights.over_runs(suspicious) == ("OK", None)
+    # Later runs are compared with all traces of the night: ten right ones of 12, and 24 of 24.
+    with setup.service.resources.db.read() as session:
+        levels = session.scalars(text("SELECT level FROM run_series ORDER BY run_seq DESC LIMIT 1"))
+        assert levels.one() == pytest.approx(34 / 36)
     [repetition] = nights.repetitions()
     assert repetition["status"] == "COMPLETED"
     # A run without a name reads the newest run, and a pattern the newest that matches: of the nights.
@@ -194,11 +206,33 @@ def test_repetition__agent_that_does_not_promise_the_name_is_not_awaited(
     nights: Nights, agent: HttpAgent
 ) -> None:
     agent.promises = False
-    nights.night(3)
+    bad = nights.night(3)
     [repetition] = nights.repetitions()
     assert (repetition["status"], repetition["errorCode"]) == ("FAILED", "NOT_REPEATED")
     assert "has no header mosaico-run-name" in repetition["errorMessage"]
     assert (nights.state(), nights.alerts()) == ("FIRING", ["FIRING"])
+    assert nights.over_runs(bad) == ("FIRING", "OPENED")
+
+
+def test_repetition__stored_verdict_does_not_wait_for_a_rule_that_was_deleted(
+    setup: TriggerSetup, nights: Nights
+) -> None:
+    bad = nights.night(3)
+    assert nights.over_runs(bad) == ("PENDING", None)
+    setup.service.delete("/alert-configs/rule")
+    assert nights.over_runs(bad) == ("FIRING", "OPENED")
+    # Without a rule the series goes on from there.
+    assert nights.over_runs(nights.night(3)) == ("FIRING", None)
+
+
+def test_repetition__stored_verdict_of_the_next_run_goes_on_from_the_run_alone(
+    nights: Nights,
+) -> None:
+    bad = nights.night(3)
+    after = nights.night(3)
+    assert nights.state() == "FIRING"
+    assert nights.over_runs(bad) == ("FIRING", "OPENED")
+    assert nights.over_runs(after) == ("FIRING", None)
 
 
 def test_repetition__agent_that_is_down_delays_no_page(

@@ -106,6 +106,58 @@ def test_over_runs__an_accepted_level_is_the_new_reference(
     assert worse["referenceLevel"] == pytest.approx(0.375)
 
 
+RULE = {
+    "name": "quality falls",
+    "benchmarkId": "bench-001",
+    "metric": "ACCURACY",
+    "condition": "REGRESSED",
+}
+
+
+def stored_status(service: Service, run: JSON) -> str:
+    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    return str(metric["overRuns"]["status"])
+
+
+def rule_status(service: Service, rule: JSON) -> str:
+    [state] = service.get(f"/alert-configs/{rule['id']}")["states"]
+    return str(state["state"])
+
+
+def test_over_runs__has_the_promise_of_the_rule_about_the_series(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    strict = service.post("/alert-configs", {**RULE, "falsePagesPerMonth": 0.001})
+    for name in ("first", "second", "third", "fourth"):
+        complete_run(name, traces(GOOD))
+    # Seven items fewer of 40 are beyond the limit of 0.25 false pages, and not of 0.001.
+    run = complete_run("fall", traces(range(12)))
+    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
+    assert (stored_status(service, run), rule_status(service, strict)) == ("OK", "OK")
+    assert kpi["overRuns"]["status"] == "FIRING"
+    # Of two rules, that which pages first.
+    service.post("/alert-configs", {**RULE, "falsePagesPerMonth": 0.33})
+    run = complete_run("again", traces(range(12)))
+    assert rule_status(service, strict) == "OK"
+    assert stored_status(service, run) == "FIRING"
+
+
+def test_over_runs__agrees_with_its_rule_whatever_is_answered(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    rule = service.post("/alert-configs", {**RULE, "keepFiringForRuns": 1})
+    statuses = {"WARMUP": "WARMUP", "OK": "OK", "FIRING": "FIRING", "RESOLVED": "OK"}
+    all_failed = range(40)
+    history = [GOOD] * 4 + [BAD] * 4 + [all_failed, all_failed, BAD, BAD, all_failed, BAD, BAD, BAD]
+    answers = {5: "accept", 9: "noise"}
+    for number, failed in enumerate(history):
+        run = complete_run(str(number), traces(failed))
+        assert stored_status(service, run) == statuses[rule_status(service, rule)]
+        if number in answers:
+            [incident] = service.list_items("/incidents", state="OPEN")
+            service.post(f"/incidents/{incident['id']}/{answers[number]}", {})
+
+
 def test_backtest__equals_the_evidence_that_the_runs_stored(
     service: Service, complete_run: CompleteRun
 ) -> None:

@@ -1,10 +1,11 @@
 """The states of a series: each can be left by data."""
 
+import math
 import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.alerts.evaluation.incident_rules import (
@@ -13,9 +14,14 @@ from app.alerts.evaluation.incident_rules import (
     return_runs,
     with_noise,
 )
-from app.alerts.evaluation.series_evidence import PagePolicy
+from app.alerts.evaluation.series_evidence import (
+    PagePolicy,
+    SeriesView,
+    mean_level,
+    variance_of_mean,
+)
 from app.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
+from app.statistics.sequential import MAX_REFERENCE, RunLevel, estimate_spread, limit_of
 
 POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
 NOISE = 0.02
@@ -245,19 +251,64 @@ LEVELS = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 ANSWERS = st.sampled_from((None, None, accept_level, return_runs))
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.lists(st.tuples(st.floats(0, 1), ANSWERS), min_size=1, max_size=60), st.integers(0, 3))
-def test_advance_series__every_state_is_left(
-    history: list[tuple[float, Callable[[SeriesState], SeriesState] | None]], keep_firing: int
-) -> None:
-    """After any history and any answers to it, good runs end in OK and then a collapse opens an
-    incident.
-    """
+Answers = Callable[[SeriesState], SeriesState] | None
+HISTORY = st.lists(st.tuples(st.floats(0, 1), ANSWERS), min_size=1, max_size=60)
+
+
+def after(history: list[tuple[float, Answers]], keep_firing: int) -> Series:
     series = Series(POLICY._replace(keep_firing_for_runs=keep_firing))
     for level, answer in history:
         series.add(level)
         if answer is not None:
             series.state = answer(series.state)
+    return series
+
+
+def reference_level(series: Series, below: float = 0.0) -> float:
+    """The mean of the reference, or so many standard errors of fourteen runs below it."""
+    view = SeriesView(series.levels, POLICY)
+    *earlier, runs = (
+        [run for run in level if run in series.levels] for level in series.state.levels
+    )
+    reference = view.of(runs)
+    spread = estimate_spread(
+        reference, prior_sd=POLICY.prior_sd, earlier=[view.of(level) for level in earlier]
+    )._replace(widening=1.0)
+    latest = [RunLevel(0, 0.0, NOISE**2 / 2)] * 14
+    error = math.sqrt(variance_of_mean(latest, spread) + variance_of_mean(reference, spread))
+    return mean_level(reference) - below * error
+
+
+ORDINARY = st.lists(st.tuples(st.floats(0.6, 1), ANSWERS), min_size=3, max_size=40)
+BAD = st.lists(st.tuples(st.floats(0, 0.7), st.none()), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=100)
+@given(ORDINARY, BAD, st.integers(0, 3), st.sampled_from((0.0, 0.9)))
+def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_margin(
+    ordinary: list[tuple[float, Answers]],
+    bad: list[tuple[float, Answers]],
+    keep_firing: int,
+    below: float,
+) -> None:
+    """Recovered runs are hardly ever better than those before the incident."""
+    series = after([*ordinary, *bad], keep_firing)
+    assume(series.is_open())
+    level = reference_level(series, below)
+    series.add(*[level] * (14 + 3 * keep_firing + 14))
+    assert SeriesEvent.RESOLVED in dict(series.events()[-3:]).values()
+    assert not series.is_open()
+
+
+@settings(deadline=None, max_examples=25)
+@given(HISTORY, st.integers(0, 3))
+def test_advance_series__every_state_is_left(
+    history: list[tuple[float, Answers]], keep_firing: int
+) -> None:
+    """After any history and any answers to it, good runs end in OK and then a collapse opens an
+    incident.
+    """
+    series = after(history, keep_firing)
     series.add_around(1.5, 60)
     assert not series.is_open()
     assert series.evidence[-1].status is SeriesStatus.OK

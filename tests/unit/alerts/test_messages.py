@@ -357,3 +357,25 @@ def test_silence_matchers__all_given_fields_must_match(
     matchers: dict[str, Any], is_match: bool
 ) -> None:
     assert SilenceMatchers.model_validate(matchers).match(FakeAlert()) is is_match
+
+
+def test_render_alerts__of_the_runs_of_two_benchmarks_names_both() -> None:
+    names = {"bench-001": NAMES, "bench-002": NAMES._replace(benchmark="nightly-billing")}
+    billing = FakeAlert(
+        id="e-2", benchmark_id="bench-002", run_id="run-2", value=0.5, severity="WARNING"
+    )
+    message = render_alerts([billing, FakeAlert()], lambda alert: names[alert.benchmark_id])
+    assert message_title(message) == (
+        "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support) and 1 more"
+    )
+    assert [item.title for item in message.items] == [
+        "Support bot: answer quality 0.900 → 0.620 (nightly-support)",
+        "Support bot: answer quality 0.900 → 0.500 (nightly-billing)",
+    ]
+    assert [tuple(fact) for fact in message.facts] == [
+        ("benchmark", "nightly-support (bench-001)"),
+        ("benchmark", "nightly-billing (bench-002)"),
+        ("agent", "Support bot (agent-001)"),
+        ("run", "run-1"),
+        ("run", "run-2"),
+    ]

@@ -14,9 +14,16 @@ from app.comparison.comparison_spec import (
 )
 from app.comparison.formulas.properties import line_of
 from app.comparison.items.matrix import ItemMatrix
-from app.comparison.series_levels import points_of_run
+from app.comparison.series_levels import merge_runs, points_of_run
 from app.formula import compile_formula
-from app.results.run_series import SeriesPoint, kpi_series, metric_series
+from app.results.run_series import (
+    ItemIndex,
+    RunPoints,
+    SeriesPoint,
+    SeriesValues,
+    kpi_series,
+    metric_series,
+)
 from app.statistics.verdict_rules import Scale, Side, VerdictRule
 from tests.support.simulated_runs import Design, draw_pair
 
@@ -67,3 +74,44 @@ def mean_of_items(point: SeriesPoint) -> float:
     """The mean of the values by item, from which the levels of several runs are fitted."""
     assert point.item_values is not None
     return float(np.frombuffer(point.item_values, dtype="<f4").mean())
+
+
+def item_index(keys: list[int], traces: int) -> ItemIndex:
+    counts = np.full(len(keys), traces, "<i4")
+    return ItemIndex(np.array(keys, "<i8").tobytes(), counts.tobytes())
+
+
+def item_values(*values: float) -> bytes:
+    return np.array(values, "<f4").tobytes()
+
+
+def test_merge_runs__each_item_has_the_mean_of_the_traces_of_both() -> None:
+    nan = math.nan
+    run = [
+        SeriesValues("metric/BOTH", 7, Scale.RATE, 0.5, item_values(1, 0, nan)),
+        SeriesValues("metric/RUN", 7, Scale.RATE, 2 / 3, item_values(0, 1, 1)),
+        SeriesValues("kpi/sum", 7, Scale.NUMBER, 0.4, None),
+        SeriesValues("kpi/run", 7, Scale.NUMBER, 0.4, None),
+    ]
+    repetition = RunPoints(
+        items=item_index([2, 3, 4], traces=2),
+        series={
+            "metric/BOTH": SeriesPoint(Scale.RATE, Side.LOW, 5 / 6, item_values(0.5, 1, 1)),
+            "kpi/sum": SeriesPoint(Scale.NUMBER, Side.LOW, 0.6),
+        },
+    )
+    items, merged = merge_runs(item_index([1, 2, 3], traces=1), run, repetition)
+    assert list(np.frombuffer(items.keys, "<i8")) == [1, 2, 3, 4]
+    assert list(np.frombuffer(items.traces, "<i4")) == [1, 3, 3, 2]
+    by_series = {value.series: value for value in merged}
+    both, alone = (by_series[f"metric/{name}"] for name in ("BOTH", "RUN"))
+    assert both.item_values is not None
+    assert np.frombuffer(both.item_values, "<f4") == pytest.approx([1, 1 / 3, 1, 1])
+    assert both.level == pytest.approx(10 / 12)
+    # The repetition has no such values: the items of the run stay in their places.
+    assert alone.item_values is not None
+    assert np.frombuffer(alone.item_values, "<f4") == pytest.approx([0, 1, 1, nan], nan_ok=True)
+    assert alone.level == pytest.approx(2 / 3)
+    without_items = [by_series[f"kpi/{name}"] for name in ("sum", "run")]
+    assert [value.level for value in without_items] == pytest.approx([0.5, 0.4])
+    assert [value.item_values for value in without_items] == [None, None]
