@@ -6,7 +6,7 @@ proof of a death may appear only later.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -18,22 +18,29 @@ SUSPECT_AFTER = 2
 SUSPECT_AFTER_UNPROVED = MAX_ATTEMPTS
 # A harmless job that ran beside a poison one has the shared deaths, but none of its own.
 MIN_OWN_DEATHS = 3
-# Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved;
-# more than the power losses that a healthy step may go through.
-MAX_UNPROVED_DEATHS = 50
+# Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved, and
+# each may as well be a power loss. So from here on such deaths only make the job wait, longer each time ...
+DELAY_AFTER_UNPROVED = 50
+FIRST_DELAY = timedelta(minutes=1)
+MAX_DELAY = timedelta(hours=1)
+# ... until nobody waits for its result: a run that never ends would block its schedule.
+GIVE_UP_AFTER = timedelta(days=7)
 
 # The lock of jobs (`enqueue`) that all suspects get instead of their own.
 SUSPECTS_LOCK = "suspects"
-# Waiting jobs of one lock run in their order: one that no worker can start would hold up the others.
+# Waiting jobs of one lock run in their order: one that no worker may start now, because of its queue or
+# its time, would hold up the others.
 UNSERVED_LOCK = "suspects of no worker"
 
 # Between the end of the last worker of a queue and its absence, its suspects hold up the others.
 _ABSENT_AFTER = "interval '15 seconds'"
+# Several rescues before its time, so that a job never starts with the other lock.
+_DUE_WITHIN = "interval '10 seconds'"
 
 # With the predicate of an index, because millions of other jobs may wait.
 PLACE_SUSPECTS = f"""
     WITH placed AS (
-        SELECT job.id, CASE WHEN EXISTS (
+        SELECT job.id, CASE WHEN (job.scheduled_at <= now() + {_DUE_WITHIN}) IS NOT FALSE AND EXISTS (
                 SELECT FROM worker_processes AS process
                 JOIN procrastinate_workers AS worker ON worker.id = process.worker_id
                 WHERE worker.last_heartbeat > now() - {_ABSENT_AFTER}
@@ -77,7 +84,8 @@ class Suspicion(Enum):
 
     NONE = "none"
     SUSPECT = "suspect"  # runs while no other suspect does
-    POISON = "poison"  # fails
+    POISON = "poison"  # fails, because it ends its workers
+    INTERRUPTED = "interrupted"  # fails, although the machines may be the reason
 
 
 def read_deaths(entries: Sequence[Mapping[str, Any]]) -> list[WorkerDeath]:
@@ -109,13 +117,30 @@ def review_deaths(
 
 
 def judge_deaths(deaths: Sequence[WorkerDeath]) -> Suspicion:
-    """Decide from the reviewed deaths whether the job is a suspect or poison."""
-    own_deaths = [death for death in deaths if death.is_own]
+    """Decide from the reviewed deaths, in their order, what becomes of the job."""
     proved_deaths = [death for death in deaths if death.is_proved]
-    own_proved_deaths = [death for death in own_deaths if death.is_proved]
+    own_proved_deaths = [death for death in proved_deaths if death.is_own]
     if len(proved_deaths) >= MAX_ATTEMPTS and len(own_proved_deaths) >= MIN_OWN_DEATHS:
         return Suspicion.POISON
-    if len(own_deaths) >= MAX_UNPROVED_DEATHS:
-        return Suspicion.POISON
+    interruptions = _own_unproved(deaths)
+    if len(interruptions) > DELAY_AFTER_UNPROVED and _duration(interruptions) >= GIVE_UP_AFTER:
+        return Suspicion.INTERRUPTED
     is_suspect = len(proved_deaths) >= SUSPECT_AFTER or len(deaths) >= SUSPECT_AFTER_UNPROVED
     return Suspicion.SUSPECT if is_suspect else Suspicion.NONE
+
+
+def delay_retry(deaths: Iterable[WorkerDeath]) -> timedelta:
+    """The time that a job waits after the last of its reviewed deaths."""
+    doublings = len(_own_unproved(deaths)) - DELAY_AFTER_UNPROVED - 1
+    if doublings < 0:
+        return timedelta()
+    # The exponent is bounded, because there may be hundreds of deaths.
+    return min(FIRST_DELAY * 2 ** min(doublings, 10), MAX_DELAY)
+
+
+def _own_unproved(deaths: Iterable[WorkerDeath]) -> list[WorkerDeath]:
+    return [death for death in deaths if death.is_own and not death.is_proved]
+
+
+def _duration(deaths: Sequence[WorkerDeath]) -> timedelta:
+    return deaths[-1].rescued_at - deaths[0].rescued_at

@@ -5,6 +5,7 @@ no longer record an outcome (see `app.jobs.outcomes`).
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from app.jobs.deaths import (
     Sighting,
     Suspicion,
     WorkerDeath,
+    delay_retry,
     judge_deaths,
     read_deaths,
     review_deaths,
@@ -30,6 +32,8 @@ from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
 from app.jobs.worker_process import ProcessOrigin
+
+log = logging.getLogger(__name__)
 
 # A killed worker's jobs run again within 10 s: one missed heartbeat, one tick of the rescue, and the
 # start.
@@ -44,6 +48,14 @@ SUSPENDED_AFTER_S = 15.0
 # time to connect again.
 RECONNECT_S = 6.0
 
+_FAILURES = {
+    Suspicion.POISON: "{deaths} workers died while running the job {job}; read their logs",
+    Suspicion.INTERRUPTED: (
+        "{deaths} workers died within a week while running the job {job}, each with its machine; read the"
+        " logs of the machines, and retry the run on another one"
+    ),
+}
+
 _RESCUE_LOCK = 0x4D4F5341  # advisory lock of the rescue; any constant that nothing else uses
 
 _SELECT_STALLED = text(
@@ -53,10 +65,10 @@ _SELECT_STALLED = text(
            now() AS rescued_at,
            (SELECT count(*) FROM procrastinate_jobs AS neighbor
             WHERE neighbor.worker_id = job.worker_id AND neighbor.status = 'doing') AS job_count,
-           pg_postmaster_start_time() > (
+           pg_postmaster_start_time() BETWEEN (
                SELECT max(event.at) FROM procrastinate_events AS event
                WHERE event.job_id = job.id AND event.type = 'started'
-           ) AS database_restarted,
+           ) AND now() AS database_restarted,
            EXISTS (SELECT FROM procrastinate_workers AS successor
                    JOIN worker_processes AS successor_process ON successor_process.worker_id = successor.id
                    WHERE successor_process.instance = process.instance AND successor.id > worker.id
@@ -65,16 +77,17 @@ _SELECT_STALLED = text(
     LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
     LEFT JOIN worker_processes AS process ON process.worker_id = job.worker_id
     WHERE job.status = 'doing'
+      -- Heartbeats and starts in the future are older: the clock of the database was set back since.
       AND (worker.id IS NULL
-           OR worker.last_heartbeat < now() - make_interval(secs => :suspended)
-           OR worker.last_heartbeat < now() - make_interval(secs => :absent)
+           OR abs(extract(epoch FROM now() - worker.last_heartbeat)) > :suspended
+           OR abs(extract(epoch FROM now() - worker.last_heartbeat)) > :absent
               AND NOT EXISTS (SELECT FROM pg_locks AS presence
                               JOIN pg_database ON pg_database.oid = presence.database
                               WHERE presence.locktype = 'advisory' AND presence.objsubid = 2
                                 AND pg_database.datname = current_database()
                                 AND presence.classid = :presence
                                 AND presence.objid::bigint = worker.id))
-      AND pg_postmaster_start_time() < now() - make_interval(secs => :reconnect)
+      AND pg_postmaster_start_time() NOT BETWEEN now() - make_interval(secs => :reconnect) AND now()
     FOR UPDATE OF job SKIP LOCKED
     """
 )
@@ -85,7 +98,7 @@ _SIGHTINGS = text(
     """
 )
 _SET_COUNTS = text("UPDATE procrastinate_jobs SET args = args || :counts ::jsonb WHERE id = :id")
-_RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now(), NULL, NULL, :lock)")
+_RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now() + :delay, NULL, NULL, :lock)")
 _DELETE_FINISHED = text(
     """
     DELETE FROM procrastinate_jobs WHERE id IN (
@@ -181,13 +194,22 @@ def _rescue_job(
     deaths = review_deaths([*read_deaths(job_call.deaths), *new_deaths], sightings)
     suspicion = judge_deaths(deaths)
     # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
-    if suspicion is Suspicion.POISON:
-        fail_job(session, claim, _fail_after_deaths(claim, len(deaths)), handlers)
+    if suspicion in _FAILURES:
+        fail_job(session, claim, _fail_after_deaths(claim, suspicion, len(deaths)), handlers)
         return
     counts = {RESCUES: job_call.rescues + 1, DEATHS: write_deaths(deaths)}
     session.execute(_SET_COUNTS, {"id": claim.id, "counts": json.dumps(counts)})
     lock = SUSPECTS_LOCK if suspicion is Suspicion.SUSPECT else None
-    session.execute(_RETRY_JOB, {"id": claim.id, "lock": lock})
+    delay = delay_retry(deaths)
+    if delay:
+        log.warning(
+            "job %s (%d) waits for %s: its worker and everything above it ended %d times while running it",
+            claim.name,
+            claim.id,
+            delay,
+            len(deaths),
+        )
+    session.execute(_RETRY_JOB, {"id": claim.id, "delay": delay, "lock": lock})
 
 
 def _origin_of(process: Row[Any]) -> ProcessOrigin:
@@ -199,9 +221,9 @@ def _origin_of(process: Row[Any]) -> ProcessOrigin:
     )
 
 
-def _fail_after_deaths(claim: JobClaim, death_count: int) -> JobFailed:
-    message = f"{death_count} workers died while running the job {claim.name}; read their logs"
-    return JobFailed(code="POISON", message=message)
+def _fail_after_deaths(claim: JobClaim, suspicion: Suspicion, death_count: int) -> JobFailed:
+    message = _FAILURES[suspicion].format(deaths=death_count, job=claim.name)
+    return JobFailed(code=suspicion.value.upper(), message=message)
 
 
 def delete_finished_jobs(session: Session, now: datetime) -> int:

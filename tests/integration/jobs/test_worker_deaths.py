@@ -1,8 +1,10 @@
 """A job that ends its workers fails with POISON; its neighbors and jobs of lost machines do not."""
 
 import itertools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 from unittest.mock import ANY
 
@@ -11,16 +13,18 @@ from sqlalchemy import text
 
 from app.core.resources import Resources
 from app.jobs.deaths import (
-    MAX_UNPROVED_DEATHS,
+    DELAY_AFTER_UNPROVED,
     PLACE_SUSPECTS,
     SUSPECT_AFTER,
     SUSPECTS_LOCK,
     UNSERVED_LOCK,
+    read_deaths,
+    write_deaths,
 )
 from app.jobs.handlers import MAX_ATTEMPTS, JobHandlers
 from app.jobs.models import WorkerProcess
 from app.jobs.outcomes import JobClaim, JobReleased, JobRetry, record_outcome
-from app.jobs.queue import enqueue, enqueue_once, split_arguments
+from app.jobs.queue import DEATHS, enqueue, enqueue_once, split_arguments
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_process import ProcessOrigin
@@ -123,6 +127,30 @@ class Fleet:
         self.lose(worker_id)
         assert self.rescue(rescuer) == len(toys)
         return toys
+
+    def wait_until_due(self) -> None:
+        self.rows.execute(
+            "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE status = 'todo'"
+        )
+
+    def let_days_pass(self, toy: str, *, days: float) -> None:
+        """Everything that happened to a job and its workers happened earlier."""
+        self.rows.execute(
+            "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat - %s",
+            timedelta(days=days),
+        )
+        [(job_id, arguments)] = self.rows.all(
+            "SELECT id, args FROM procrastinate_jobs WHERE args ->> 'toy' = %s", toy
+        )
+        deaths = [
+            replace(death, rescued_at=death.rescued_at - timedelta(days=days))
+            for death in read_deaths(split_arguments(arguments).deaths)
+        ]
+        self.rows.execute(
+            "UPDATE procrastinate_jobs SET args = args || %s::jsonb WHERE id = %s",
+            json.dumps({DEATHS: write_deaths(deaths)}),
+            job_id,
+        )
 
     def status(self, toy: str) -> str:
         query = (
@@ -258,10 +286,32 @@ def test_lost_machines__never_make_a_job_poison(fleet: Fleet, rescuer: ProcessOr
     """Power losses of a fleet whose database runs elsewhere: the machine comes back, boot by boot."""
     fleet.enqueue("boat")
 
-    for boot in range(2, 2 + 2 * MAX_ATTEMPTS):
-        fleet.run_and_die(machine("pelican", boot=boot), rescuer=rescuer)
+    for boot in range(2, 2 + DELAY_AFTER_UNPROVED + 10):
+        fleet.wait_until_due()
+        assert fleet.run_and_die(machine("pelican", boot=boot), rescuer=rescuer) == ["boat"]
 
     assert fleet.status("boat") == "todo"
+
+
+def test_lost_machines__after_fifty_the_job_waits_and_delays_no_other_suspect(fleet: Fleet) -> None:
+    fleet.enqueue("bomb")
+    for boot in range(DELAY_AFTER_UNPROVED):
+        fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+    fleet.enqueue("boat", lock=SUSPECTS_LOCK)
+    worker_id = fleet.register(HERON)
+
+    assert fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON) == ["bomb"]
+
+    assert fleet.lock("bomb") == UNSERVED_LOCK
+    assert fleet.fetch(worker_id) == ["boat"]
+
+    # Just before its time it is again one of the suspects, of which one runs at a time.
+    fleet.wait_until_due()
+    fleet.rescue(PELICAN)
+    assert fleet.lock("bomb") == SUSPECTS_LOCK
+    assert fleet.fetch(worker_id) == []
+    fleet.finish("boat")
+    assert fleet.fetch(worker_id) == ["bomb"]
 
 
 def test_restarted_services__never_make_a_job_poison(fleet: Fleet) -> None:
@@ -304,14 +354,18 @@ def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
     assert fleet.status("bomb") == "failed"
 
 
-def test_machine_that_ends_with_each_crash__makes_its_job_poison_in_the_end(fleet: Fleet) -> None:
+def test_machine_that_ends_with_each_crash__fails_its_job_after_a_week(fleet: Fleet) -> None:
     """A virtual machine per task: nothing that was above the worker is ever seen again."""
     fleet.enqueue("bomb")
-    for boot in range(MAX_UNPROVED_DEATHS):
-        assert fleet.status("bomb") == "todo"
+    for boot in range(DELAY_AFTER_UNPROVED):
         fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+    fleet.let_days_pass("bomb", days=7)
+
+    fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON)
 
     assert fleet.status("bomb") == "failed"
+    query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
+    assert fleet.rows.value(query) == {"toy": "bomb", "code": "INTERRUPTED", "message": ANY}
 
 
 def test_suspended_worker__did_not_die(fleet: Fleet) -> None:
@@ -344,6 +398,22 @@ def test_process_that_registers_again__did_not_die(fleet: Fleet, rescuer: str) -
     assert fleet.rescue(process if rescuer == "the process itself" else HERON) == 1
 
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 0)
+
+
+def test_lost_worker__its_jobs_are_rescued_although_the_clock_of_the_database_was_set_back(
+    fleet: Fleet,
+) -> None:
+    """Its last heartbeat is of a time that comes again in 60 days."""
+    fleet.enqueue("boat")
+    worker_id = fleet.register(PELICAN)
+    fleet.fetch(worker_id)
+    fleet.rows.execute(
+        "UPDATE procrastinate_workers SET last_heartbeat = now() + interval '60 days'"
+    )
+
+    assert fleet.rescue(HERON) == 1
+
+    assert fleet.status("boat") == "todo"
 
 
 def test_restart_of_the_database__is_no_death(fleet: Fleet) -> None:

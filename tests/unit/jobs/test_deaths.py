@@ -2,16 +2,19 @@
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app.jobs.deaths import (
-    MAX_UNPROVED_DEATHS,
+    DELAY_AFTER_UNPROVED,
+    GIVE_UP_AFTER,
     SUSPECT_AFTER_UNPROVED,
     Sighting,
     Suspicion,
     WorkerDeath,
+    delay_retry,
     judge_deaths,
     read_deaths,
     review_deaths,
@@ -99,12 +102,62 @@ def test_review_deaths__worker_that_was_only_suspended_did_not_die() -> None:
         (proved(*[False] * 2 * MAX_ATTEMPTS), Suspicion.SUSPECT),
         ([death() for _ in range(SUSPECT_AFTER_UNPROVED - 1)], Suspicion.NONE),
         ([death() for _ in range(SUSPECT_AFTER_UNPROVED)], Suspicion.SUSPECT),
-        ([death() for _ in range(MAX_UNPROVED_DEATHS - 1)], Suspicion.SUSPECT),
-        ([death() for _ in range(MAX_UNPROVED_DEATHS)], Suspicion.POISON),
+        ([death(minute) for minute in range(3 * DELAY_AFTER_UNPROVED)], Suspicion.SUSPECT),
     ],
 )
 def test_judge_deaths(deaths: list[WorkerDeath], suspicion: Suspicion) -> None:
     assert judge_deaths(deaths) is suspicion
+
+
+@pytest.mark.parametrize(
+    ("deaths", "minutes"),
+    [
+        ([death()] * DELAY_AFTER_UNPROVED, 0),
+        ([death()] * (DELAY_AFTER_UNPROVED + 1), 1),
+        ([death()] * (DELAY_AFTER_UNPROVED + 2), 2),
+        ([death()] * (DELAY_AFTER_UNPROVED + 6), 32),
+        ([death()] * (DELAY_AFTER_UNPROVED + 7), 60),
+        ([death()] * 10_000, 60),
+        # Beside others, and proved: the first may be no deaths of the job, the second make it poison.
+        ([death(is_own=False)] * 10_000, 0),
+        ([death(is_proved=True)] * 10_000, 0),
+    ],
+)
+def test_delay_retry__doubles_after_fifty_unproved_deaths_up_to_an_hour(
+    deaths: list[WorkerDeath], minutes: float
+) -> None:
+    assert delay_retry(deaths) == timedelta(minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("count", "days", "suspicion"),
+    [
+        (DELAY_AFTER_UNPROVED + 1, 7, Suspicion.INTERRUPTED),
+        (DELAY_AFTER_UNPROVED + 1, 6.9, Suspicion.SUSPECT),
+        # A machine that is switched off every night.
+        (DELAY_AFTER_UNPROVED, 50, Suspicion.SUSPECT),
+    ],
+)
+def test_judge_deaths__gives_up_after_a_week_of_unproved_deaths(
+    count: int, days: float, suspicion: Suspicion
+) -> None:
+    deaths = [death()] * (count - 1)
+
+    assert (
+        judge_deaths([*deaths, replace(death(), rescued_at=T0 + timedelta(days=days))]) is suspicion
+    )
+
+
+def test_judge_deaths__a_job_that_ends_each_machine_has_its_result_within_eight_days() -> None:
+    """Each attempt takes the machine along after a minute."""
+    deaths, now = [death()], timedelta()
+    while judge_deaths(deaths) is not Suspicion.INTERRUPTED:
+        now += timedelta(minutes=1) + delay_retry(deaths)
+        deaths.append(replace(death(), rescued_at=T0 + now))
+
+    assert GIVE_UP_AFTER <= now < timedelta(days=8)
+    # 50 at once, 6 while the delay doubles to an hour, then one every 61 minutes.
+    assert 200 < len(deaths) < 230
 
 
 def simulate_fleet(origins: Iterable[str], rescuer: str) -> int:
@@ -123,7 +176,7 @@ def simulate_fleet(origins: Iterable[str], rescuer: str) -> int:
 
 
 def test_fleet__power_losses_never_make_a_job_poison() -> None:
-    boots = (f"boot-{number}" for number in range(3 * MAX_ATTEMPTS))
+    boots = (f"boot-{number}" for number in range(3 * DELAY_AFTER_UNPROVED))
 
     assert simulate_fleet(boots, rescuer="another machine") == 0
 
