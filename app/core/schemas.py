@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar, cast
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +21,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from app.core.errors import Invalid
+from app.core.http.network_policy import find_host_refusal
 from app.core.http.url_syntax import find_url_flaw
 from app.core.ids import IDENTIFIER_PATTERN
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
@@ -198,6 +200,9 @@ def _require_http_url(url: str) -> str:
         raise PydanticCustomError(
             "not_an_http_url", "{flaw}; send it as https://host/path", {"flaw": flaw}
         )
+    refusal = find_host_refusal(urlsplit(url).hostname or "")
+    if refusal is not None:
+        raise PydanticCustomError("refused_address", "{refusal}", {"refusal": refusal})
     return url
 
 

@@ -5,7 +5,9 @@ servers at the web ports and the networks of MOSAICO_OUTBOUND_ALLOW at any port.
 the addresses at which clouds hand out credentials to their machines.
 """
 
+import contextlib
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -64,12 +66,29 @@ def _parse_network(text: str) -> IPNetwork:
         raise ValueError(f"{error}; write networks as 10.0.0.0/8,192.168.1.5") from None
 
 
-# Metadata services of AWS, GCP, Azure, Oracle and Alibaba with their IPv6 forms, and addresses that
-# do not belong to a single machine.
-_NEVER: Final = parse_networks(
-    "169.254.0.0/16, 168.63.129.16, 100.100.100.200, 192.0.0.0/24, 0.0.0.0/8, 192.88.99.0/24,"
-    " 224.0.0.0/3, ::/128, fe80::/10, fec0::/10, fd00:ec2::/32, fd20:ce::/32, ff00::/8"
+# Metadata services of AWS, GCP, Azure, Oracle and Alibaba ...
+_METADATA: Final = parse_networks("169.254.0.0/16, 168.63.129.16, 100.100.100.200, 192.0.0.192")
+# ... with their IPv6 forms, and addresses that do not belong to a single machine.
+_NEVER: Final = _METADATA + parse_networks(
+    "192.0.0.0/24, 0.0.0.0/8, 192.88.99.0/24, 224.0.0.0/3, ::/128, fe80::/10, fec0::/10, fd00:ec2::/32,"
+    " fd20:ce::/32, ff00::/8"
 )
+
+# The names of metadata services that only the resolvers inside of a cloud know.
+_METADATA_NAMES: Final = frozenset(
+    {
+        "metadata",
+        "metadata.google.internal",
+        "metadata.goog",
+        "instance-data",
+        "instance-data.ec2.internal",
+        "metadata.azure.internal",
+        "metadata.tencentyun.com",
+        "rancher-metadata",
+    }
+)
+# Public names such as 169.254.169.254.nip.io and 169-254-169-254.sslip.io, which resolve to the address.
+_ADDRESS_IN_NAME: Final = re.compile(r"(?<![0-9])(?=([0-9]{1,3}(?:[.-][0-9]{1,3}){3})(?![0-9]))")
 
 _NEVER_REASON: Final = (
     "an address inside the machine or cloud that this service runs on, which is never called;"
@@ -148,20 +167,46 @@ def check_url(url: RequestUrl) -> None:
         raise RefusedAddress(f"Port {HTTPS_PORT} requires encryption; use https.")
 
 
-def require_callable_host(host: str) -> None:
-    """Raise `RefusedAddress` for a host that is an address which is never called.
+def find_host_refusal(host: str) -> str | None:
+    """Return the reason why a host is never called, whatever the operator allows; None for others.
 
-    The resolver reads `2852039166` and `0xa9fea9fe` as addresses, too; names are checked at each call.
+    Knows addresses in any spelling, and names of metadata services. All other names are decided by their
+    addresses at each call.
     """
+    name = host.strip("[]").partition("%")[0].rstrip(".").lower()
+    address = _parse_address(name)
+    if address is None:
+        is_never = name in _METADATA_NAMES or _has_metadata_address(name)
+    else:
+        is_never = any(_is_in(form, _NEVER) for form in _forms(address))
+    return f"{host} is {_NEVER_REASON}" if is_never else None
+
+
+def _parse_address(name: str) -> IPAddress | None:
     try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+        return ipaddress.ip_address(name)
     except ValueError:
-        try:
-            address = ipaddress.ip_address(socket.inet_aton(host))
-        except (OSError, UnicodeError):
-            return
-    if any(_is_in(form, _NEVER) for form in _forms(address)):
-        raise RefusedAddress(f"{host} is {_NEVER_REASON}.")
+        pass
+    try:
+        # The resolver reads `2852039166` and `0xa9fea9fe` as addresses, too.
+        return ipaddress.ip_address(socket.inet_aton(name))
+    except (OSError, UnicodeError):
+        return None
+
+
+def _has_metadata_address(name: str) -> bool:
+    for digits in _ADDRESS_IN_NAME.findall(name):
+        with contextlib.suppress(ValueError):
+            if _is_in(ipaddress.IPv4Address(digits.replace("-", ".")), _METADATA):
+                return True
+    return False
+
+
+def require_callable_host(host: str) -> None:
+    """Raise `RefusedAddress` for a host that is never called; see `find_host_refusal`."""
+    refusal = find_host_refusal(host)
+    if refusal is not None:
+        raise RefusedAddress(f"{refusal}.")
 
 
 def resolve_name(host: str, port: int) -> Sequence[IPAddress]:

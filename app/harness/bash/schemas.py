@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from app.core.schemas import ShortText
+from app.core.schemas import HttpUrl, ShortText
 from app.harness.schemas import ModelPrice, ModelSettings, RunBudget
 from app.llm.conversation import Provider, unsupported_reason
 
@@ -18,7 +18,7 @@ class BashHarnessSettings(RunBudget, ModelSettings):
 
     provider: Provider
     model: ShortText
-    base_url: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=1000)] | None = None
+    base_url: Annotated[HttpUrl, Field(max_length=1000)] | None = None
     judge_model: ShortText | None = Field(
         default=None, description="Model of the same provider that scores the llm_judge checks."
     )

@@ -1,5 +1,6 @@
 """What a broken or hostile client sends is refused whole, and named."""
 
+import pytest
 from sqlalchemy import text
 
 from tests.support.service import Service, pointers
@@ -75,3 +76,19 @@ def test_agents_api__all_errors_of_a_body_are_listed(service: Service) -> None:
     )
     assert sorted(pointers(problem)) == ["/extra", "/id", "/langfuseUrl", "/name"]
     assert all(item["detail"] for item in problem["errors"])
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "0xa9fea9fe", "[fe80::1]", "metadata.google.internal", "metadata."]
+)
+@pytest.mark.parametrize("field", ["langfuseUrl", "runUrl"])
+def test_agents_api__metadata_hosts_are_refused_when_saved(
+    service: Service, field: str, host: str
+) -> None:
+    url = f"http://{host}/"
+    problem = service.expect_problem(422, "POST", "/agents", {"name": "a", field: url})
+    assert pointers(problem) == [f"/{field}"]
+    assert "never called" in problem["errors"][0]["detail"]
+
+    agent = service.create_agent()
+    service.expect_problem(422, "PATCH", f"/agents/{agent['id']}", {field: url})

@@ -127,11 +127,22 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
     [
         "169.254.169.254", "169.254.1.1", "[fe80::1]", "100.100.100.200", "2852039166",
         "0xa9fea9fe", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "0.0.0.0",
+        "metadata.google.internal", "Metadata.Google.Internal.", "metadata", "metadata.goog",
+        "instance-data.ec2.internal", "169.254.169.254.nip.io", "a-169-254-169-254.sslip.io",
+        "1.169.254.169.254.nip.io",
     ],
 )  # fmt: skip
-def test_check__metadata_and_link_local_addresses_are_refused_when_saved(host: str) -> None:
+def test_check__metadata_and_link_local_hosts_are_refused_when_saved(host: str) -> None:
     with pytest.raises(RefusedAddress, match="never called"):
         CHANNELS.get("WEBHOOK").check(f"http://{host}/latest/meta-data")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["metadata.example.com", "v0.1.2.3.example", "1169.254.169.254.example", "127.0.0.1.nip.io"],
+)
+def test_check__other_names_are_decided_by_their_addresses_at_each_call(host: str) -> None:
+    CHANNELS.get("WEBHOOK").check(f"https://{host}/hook")
 
 
 def test_check__private_address_is_decided_by_the_policy_at_each_call() -> None:
