@@ -85,7 +85,7 @@ def _undo() -> None:
     from app.runs.retention import restore_purged_runs
 
     with _opened_resources() as res:
-        restored_count = _sum_batches(res, restore_purged_runs)
+        restored_count = restore_purged_runs(res.db)
     print_status(f"{restored_count} runs are restored")
 
 

@@ -16,7 +16,7 @@ from app.access.rate_limits import delete_old_windows
 from app.access.service import delete_expired_responses
 from app.access.sessions import delete_expired_sessions
 from app.alerts import confirmations, missing_runs, publishing
-from app.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
+from app.core.batch_delete import delete_in_batches, purge_in_batches
 from app.core.clock import utc_now
 from app.core.errors import AppError
 from app.core.garbage_collection import exclude_living_objects
@@ -190,11 +190,9 @@ def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
 
     Raises: `ClocksDiffer`, before anything is deleted.
     """
-    with resources.db.begin() as session:
-        now = trusted_now(session, utc_now())
-        delete_old_windows(session, now.timestamp())
-    delete_in_batches(resources.db, purge_expired_runs, utc_now)
+    for delete_some in (delete_old_windows, purge_expired_runs):
+        delete_in_batches(resources.db, delete_some, utc_now)
     purges = dict(PURGES)
     purges["received_spans"] = partial(delete_expired_traces, keep=keep_spans)
-    for kind, delete_some in purges.items():
-        purge_in_batches(resources.db, kind, delete_some, utc_now)
+    for kind, delete_expired in purges.items():
+        purge_in_batches(resources.db, kind, delete_expired, utc_now)

@@ -27,6 +27,7 @@ from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.key_rotation import (
     count_key_usage,
+    drop_lost_secrets,
     list_encrypted_columns,
     require_known_keys,
     rotate_keys,
@@ -42,8 +43,14 @@ from app.notifications.models import Delivery
 from app.results.kpi_trend import list_kpi_points
 from app.results.queries import get_run
 from app.results.run_series import list_series_runs
-from app.runs.retention import count_runs_before, end_link_batch, purge_expired_runs
+from app.runs.retention import (
+    count_runs_before,
+    end_link_batch,
+    purge_expired_runs,
+    restore_purged_runs,
+)
 from app.schedules.firing import delete_old_fires
+from app.schedules.missed_schedules import report_missed_schedules
 from app.tables import METADATA
 from app.traces.otel.service import delete_expired_traces
 from app.worker import PURGES
@@ -60,6 +67,8 @@ BATCHES: Final = 20
 REPEATS: Final = 5
 DAY: Final = "2026-01-05"
 BOX: Final = SecretBox.from_keys([MASTER_KEY])
+# Of no text: only the search for them is measured.
+LOST_KEY: Final = "lost"
 CURRENT_CIPHERTEXT: Final = BOX.encrypt("{}", table="bench", row="bench", column="bench")
 REQUEST_TIMEOUT_S: Final = 60
 
@@ -139,6 +148,29 @@ JOB_EVENTS: Final = """
 """
 
 
+REQUESTS: Final = (
+    ("POST", "/api/v1/endpoints/endpoint-2/enable"),
+    ("DELETE", "/api/v1/endpoints/endpoint-1"),
+    # The deliveries of the deleted endpoint are still stored.
+    ("GET", "/api/v1/deliveries"),
+    ("GET", "/api/v1/deliveries?status=DELIVERED"),
+    ("GET", "/api/v1/deliveries?endpointId=endpoint-1"),
+    ("DELETE", "/api/v1/alert-configs/rule-1"),
+    ("DELETE", "/api/v1/benchmark-runs/run-7"),
+    ("DELETE", "/api/v1/benchmark-runs/run-8"),
+)
+# The batches of jobs and ticks.
+DROP_DELIVERIES: Final = "notifications.drop_deliveries"
+HOLD_OR_RESTART: Final = "notifications.hold_or_restart"
+END_LINKS: Final = "runs.end_links"
+RESTORE_PURGED: Final = "purge --undo"
+MISSED_SCHEDULES: Final = "missed schedules"
+RESCUE: Final = "rescue"
+ROTATION: Final = "rotation"
+DROP_LOST: Final = "secrets drop-lost"
+DUE_DELIVERIES: Final = "deliveries"
+
+
 class Timing(NamedTuple):
     """What was measured, and the milliseconds of its slowest statement or transaction."""
 
@@ -193,17 +225,7 @@ def _time_requests(client: httpx.Client) -> Iterator[Timing]:
     """Reads count with their fastest repetition; what changes rows is sent once."""
     for path in (f"/api/v1/daily-summary?date={DAY}", "/metrics", "/api/v1/alert-configs"):
         yield Timing(f"GET {path}", min(_time(client, "GET", path) for _ in range(REPEATS)))
-    for method, path in (
-        ("POST", "/api/v1/endpoints/endpoint-2/enable"),
-        ("DELETE", "/api/v1/endpoints/endpoint-1"),
-        # The deliveries of the deleted endpoint are still stored.
-        ("GET", "/api/v1/deliveries"),
-        ("GET", "/api/v1/deliveries?status=DELIVERED"),
-        ("GET", "/api/v1/deliveries?endpointId=endpoint-1"),
-        ("DELETE", "/api/v1/alert-configs/rule-1"),
-        ("DELETE", "/api/v1/benchmark-runs/run-7"),
-        ("DELETE", "/api/v1/benchmark-runs/run-8"),
-    ):
+    for method, path in REQUESTS:
         yield Timing(f"{method} {path}", _time(client, method, path))
 
 
@@ -217,16 +239,25 @@ def _time(client: httpx.Client, method: str, path: str) -> float:
 
 def _time_job_batches(db: Database) -> Iterator[Timing]:
     drop = partial(delete_batch, table=Delivery, condition=Delivery.endpoint_id == "endpoint-1")
-    yield _time_batches("notifications.drop_deliveries", db, drop)
+    yield _time_batches(DROP_DELIVERIES, db, drop)
     restart = partial(hold_or_restart, endpoint_id="endpoint-2", now=utc_now())
-    yield _time_batches("notifications.hold_or_restart", db, restart)
-    yield _time_batches("runs.end_links", db, partial(end_link_batch, run_id="run-8"))
+    yield _time_batches(HOLD_OR_RESTART, db, restart)
+    yield _time_batches(END_LINKS, db, partial(end_link_batch, run_id="run-8"))
+    yield _time_batches(MISSED_SCHEDULES, db, _report_missed)
     started = time.perf_counter()
     count_runs_before(db, AFTER)
     yield Timing("purge --dry-run", _milliseconds_per_window(started, ROWS))
+    started = time.perf_counter()
+    restore_purged_runs(db)
+    yield Timing(RESTORE_PURGED, _milliseconds_per_window(started, ROWS))
     with db.begin() as session:
         session.execute(text(MAKE_SUSPECTS), {"suspects": SUSPECTS})
-    yield _time_batches("rescue", db, _rescue)
+    yield _time_batches(RESCUE, db, _rescue)
+
+
+def _report_missed(session: Session) -> int:
+    report_missed_schedules(session, utc_now())
+    return 1
 
 
 def _rescue(session: Session) -> int:
@@ -276,10 +307,13 @@ def _time_rotation(db: Database) -> Iterator[Timing]:
         rows = session.scalar(select(func.count()).select_from(column.table)) or 0
     started = time.perf_counter()
     rotate_keys(db, [column], BOX)
-    yield Timing("rotation", _milliseconds_per_window(started, rows))
+    yield Timing(ROTATION, _milliseconds_per_window(started, rows))
     started = time.perf_counter()
     count_key_usage(db, [column])
     yield Timing("secrets status", _milliseconds_per_window(started, rows))
+    started = time.perf_counter()
+    drop_lost_secrets(db, [column], LOST_KEY)
+    yield Timing(DROP_LOST, _milliseconds_per_window(started, rows))
     started = time.perf_counter()
     with db.read() as session:
         require_known_keys(session, [column], BOX)
@@ -306,7 +340,7 @@ def _time_tick(db: Database) -> Timing:
         enqueue_due_deliveries(session, utc_now())
         return 1
 
-    return _time_batches("deliveries", db, tick)
+    return _time_batches(DUE_DELIVERIES, db, tick)
 
 
 def _time_history(db: Database) -> Iterator[Timing]:

@@ -5,15 +5,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
-from sqlalchemy import delete
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.access.models import RateWindow
 from app.access.rules import ceil_seconds, client_network
+from app.core.batch_delete import delete_batch
 from app.core.db import Database
 from app.core.errors import Unavailable
 
@@ -162,10 +163,10 @@ class FailureLimiter:
                 self._full_at.popitem(last=False)
 
 
-def delete_old_windows(session: Session, now: float) -> None:
-    """Delete the request counts of past minutes."""
-    oldest = int(now // MINUTE_S) - RETENTION_MINUTES
-    session.execute(delete(RateWindow).where(RateWindow.minute < oldest))
+def delete_old_windows(session: Session, now: datetime) -> int:
+    """Delete one batch of the request counts of past minutes; see `delete_batch`."""
+    oldest = int(now.timestamp() // MINUTE_S) - RETENTION_MINUTES
+    return delete_batch(session, RateWindow, RateWindow.minute < oldest)
 
 
 def _add_requests(session: Session, key_id: str, minute: int, request_count: int) -> int:

@@ -30,7 +30,7 @@ from sqlalchemy.orm import Session
 from app.benchmarks.models import Benchmark
 from app.core.db import Database
 from app.core.errors import Conflict
-from app.core.row_windows import iter_windows
+from app.core.row_windows import RowWindow, iter_windows
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.jobs.row_deletion import repeat_batches
@@ -159,13 +159,23 @@ def _purge(session: Session, run_id: str, now: datetime) -> None:
     )
 
 
-def restore_purged_runs(session: Session) -> int:
-    """Undo a batch of the purges whose traces are not deleted yet; returns its size. Call it again, in
-    a new transaction, until it returns 0.
-    """
+def restore_purged_runs(db: Database) -> int:
+    """Undo the purges whose traces are not deleted yet, in short transactions; returns how many."""
+    restored = 0
+    for window in iter_windows(db, BenchmarkRun.seq):
+        batch_size = RUNS_PER_UNDO
+        while batch_size == RUNS_PER_UNDO:
+            with db.begin() as session:
+                batch_size = restore_purged_batch(session, window)
+            restored += batch_size
+    return restored
+
+
+def restore_purged_batch(session: Session, window: RowWindow) -> int:
+    """Undo a batch of the purges in a range of runs; returns its size."""
     is_waiting = BenchmarkRun.purged_at.is_not(None) & BenchmarkRun.collection_id.is_not(None)
-    waiting = select(BenchmarkRun.seq).where(is_waiting).order_by(BenchmarkRun.seq)
-    batch = waiting.limit(RUNS_PER_UNDO).with_for_update()
+    waiting = select(BenchmarkRun.seq).where(window.contains(BenchmarkRun.seq), is_waiting)
+    batch = waiting.order_by(BenchmarkRun.seq).limit(RUNS_PER_UNDO).with_for_update()
     restored = update(BenchmarkRun).where(BenchmarkRun.seq.in_(batch)).values(purged_at=None)
     return len(session.scalars(restored.returning(BenchmarkRun.id)).all())
 

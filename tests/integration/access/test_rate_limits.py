@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from fastapi import FastAPI
@@ -115,7 +116,7 @@ def test_delete_old_windows__deletes_past_minutes(db: Database) -> None:
         limit.count_request("k")
         limit.sync("k")
     with db.begin() as session:
-        delete_old_windows(session, 10 * 60.0)
+        delete_old_windows(session, datetime.fromtimestamp(10 * 60, UTC))
         assert session.query(RateWindow.minute).order_by("minute").all() == [(5,), (10,)]
 
 

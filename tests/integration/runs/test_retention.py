@@ -192,13 +192,11 @@ def test_purge__can_be_undone_within_a_day(service: Service, runs: tuple[JSON, J
     purge_after(service, 8)
     assert service.client.get(f"/api/v1{path}/results").status_code == 410
 
-    with service.resources.db.begin() as session:
-        assert restore_purged_runs(session) == 1
+    assert restore_purged_runs(service.resources.db) == 1
     work_a_day_later(service)
 
     assert service.get(f"{path}/results") == results
-    with service.resources.db.begin() as session:
-        assert restore_purged_runs(session) == 0
+    assert restore_purged_runs(service.resources.db) == 0
 
 
 @pytest.mark.parametrize("days", [60, -60])
