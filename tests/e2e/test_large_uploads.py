@@ -6,11 +6,12 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
+from app.core.engine import IDLE_IN_TRANSACTION_TIMEOUT_MS
 from app.jobs.process_pool import ProcessPool
 from tests.support.deployment import Deployment
 from tests.support.processes import until
@@ -18,6 +19,16 @@ from tests.support.serve import ServiceProcesses, running_processes
 
 # A worker is rescued after some seconds; the uploads take minutes.
 TIMEOUT_S = 3600
+# The rescue ends sessions whose client has been silent for so long; a COPY began then is not one of them.
+OPEN_FOR_S = IDLE_IN_TRANSACTION_TIMEOUT_MS / 1000 + 1
+OPEN_COPIES = """
+    SELECT pid, query_start FROM pg_stat_activity
+    WHERE query ILIKE 'COPY%%' AND state = 'active' AND query_start < now() - make_interval(secs => %s)
+"""
+RESCUED = """
+    SELECT coalesce(max((args ->> '_rescues')::int), 0) > 0 FROM procrastinate_jobs
+    WHERE args ->> 'run_id' = %s
+"""
 MAX_GROWTH_MIB = 100
 LINES_PER_BLOCK = 200
 
@@ -68,8 +79,9 @@ def peak_mib(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def is_copying(deployment: Deployment) -> bool:
-    return bool(deployment.database.value("SELECT count(*) > 0 FROM pg_stat_progress_copy"))
+def open_copies(deployment: Deployment) -> list[tuple[Any, ...]]:
+    """The sessions in the middle of a COPY that began `OPEN_FOR_S` ago or earlier."""
+    return deployment.database.all(OPEN_COPIES, OPEN_FOR_S)
 
 
 def kill_worker_during(
@@ -81,9 +93,16 @@ def kill_worker_during(
     deployment.upload(f"gate:{name}")
     run_id = deployment.start(f"gate:{name}")
     until(gate.is_reached, what=service_processes.serve.log)
-    until(lambda: is_copying(deployment) or response.done(), within_s=TIMEOUT_S)
+    until(lambda: bool(open_copies(deployment)) or response.done(), within_s=TIMEOUT_S)
     assert not response.done(), "the upload ended before the worker was killed"
+    copies = open_copies(deployment)
+    assert len(copies) == 1
+
     os.kill(service_processes.child("worker"), signal.SIGKILL)
+    until(lambda: bool(deployment.database.value(RESCUED, run_id)))
+
+    # The same statement of the same session: it was open before the kill, and is open after the rescue.
+    assert open_copies(deployment) == copies
     gate.open()
     deployment.completed_run(run_id)
 
