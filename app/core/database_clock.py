@@ -13,8 +13,8 @@ from app.core.clock import CLOCK_JUMP_S, wall_clock_offset_s
 from app.core.db import Database
 from app.core.errors import Unavailable
 
-# Two machines drift apart by some seconds a day at most.
-READ_AGAIN_AFTER_S = 3600.0
+# The clock of the database may be set, too.
+READ_AGAIN_AFTER_S = 60.0
 
 
 class ClockReading(NamedTuple):
@@ -28,7 +28,7 @@ class ClockReading(NamedTuple):
 class DatabaseClock:
     """A `Clock` that follows the database.
 
-    It is read at the start, every hour and after each jump of the clock of this machine; in between the
+    It is read at the start, every minute and after each jump of the clock of this machine; in between the
     monotonic clock counts, which cannot be set. While the database is away the last reading counts.
     """
 

@@ -19,7 +19,7 @@ from app.core.correlation import bind_correlation
 from app.core.engine import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
+from app.jobs.clock_watch import ClockWatch, DatabaseClockWatch, PeriodicTrigger, run_jobs_now
 from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, claim_of
 from app.jobs.outcomes import (
@@ -38,7 +38,7 @@ from app.jobs.outcomes import (
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import queue_of, split_arguments
-from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, rescue_jobs
+from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RECONNECT_S, RESCUE_INTERVAL_S, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import WorkerPresence
 from app.jobs.worker_process import read_process_origin
@@ -84,6 +84,8 @@ class Worker:
         self._queues = queues
         self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
         self._silent_sessions = SilentSessions()
+        self._database_clock = DatabaseClockWatch()
+        self._rescues_from_s = 0.0
         self._origin = read_process_origin()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -325,6 +327,13 @@ class Worker:
 
     def _rescue_jobs(self) -> None:
         with self._resources.db.begin() as session:
+            jump_s = self._database_clock.find_jump(session)
+            if jump_s:
+                log.warning("the clock of the database was set by %.1f s", jump_s)
+                self._rescues_from_s = time.monotonic() + RECONNECT_S
+            # Every heartbeat is of the time before the jump: live workers would count as suspended.
+            if time.monotonic() < self._rescues_from_s:
+                return
             rescued = rescue_jobs(session, self._handlers, self._silent_sessions, self._origin)
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)

@@ -9,7 +9,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from app.core.db import Database
 from app.core.errors import Unavailable
-from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
+from app.jobs.clock_watch import ClockWatch, DatabaseClockWatch, PeriodicTrigger, run_jobs_now
 from app.schedules import firing, queries, service
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Ticker:
         self._chores = chores or {}
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._clock_watch = ClockWatch()
+        self._database_clock = DatabaseClockWatch()
         # Not set at the start: the zone data may have changed while no scheduler ran.
         self._recomputed = threading.Event()
         self._stopping = threading.Event()
@@ -88,6 +89,14 @@ class Ticker:
             log.warning("the clock was set by %.1f s", jump_s)
             self._recomputed.clear()
             run_jobs_now(self._scheduler)
+
+    def _watch_database_clock(self) -> None:
+        """If the clock of the database was set back, its schedules would wait until the old time comes."""
+        with self._db.read() as session:
+            jump_s = self._database_clock.find_jump(session)
+        if jump_s:
+            log.warning("the clock of the database was set by %.1f s", jump_s)
+            self._recomputed.clear()
 
     def _add_job(self, name: str, interval_s: float, function: Callable[[], None]) -> None:
         self._scheduler.add_job(
@@ -119,6 +128,7 @@ class Ticker:
     def _fire(self) -> float:
         """Fire what is due; returns the seconds to wait."""
         try:
+            self._watch_database_clock()
             # Here and not in `start`, so that a database that is away only delays it.
             if not self._recomputed.is_set():
                 recompute_all(self._db)

@@ -1,16 +1,23 @@
-"""Moves the clock of this Python process; loaded at its start when its folder is on PYTHONPATH.
+"""Moves the clocks of the service; loaded at the start of Python when its folder is on PYTHONPATH.
 
-The file `MOSAICO_TEST_CLOCKS/COMMAND` holds the seconds by which the clock of `mosaico COMMAND` is ahead.
+The file `MOSAICO_TEST_CLOCKS/COMMAND` holds the seconds by which the clock of `mosaico COMMAND` is ahead,
+and the file `postgres` those of the server that `mosaico serve` starts. With `MOSAICO_TEST_FAKETIME`, the
+path of libfaketime, the clocks of whole processes and of their children move; without it what Python
+reads in one process.
 """
 
 import os
+import select
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import time_machine
 
+FOLDER, LIBRARY = "MOSAICO_TEST_CLOCKS", "MOSAICO_TEST_FAKETIME"
 POLL_S = 0.02
 
 
@@ -29,6 +36,41 @@ def follow(file: Path) -> None:
         wait.wait(POLL_S)
 
 
-if "MOSAICO_TEST_CLOCKS" in os.environ and "app.cli" in sys.orig_argv:
-    command_file = Path(os.environ["MOSAICO_TEST_CLOCKS"]) / sys.orig_argv[-1]
-    threading.Thread(target=follow, args=[command_file], daemon=True).start()
+def clock_of(file: Path) -> dict[str, str]:
+    """The environment of a process whose clock libfaketime moves."""
+    return {
+        "LD_PRELOAD": os.environ[LIBRARY],
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_CACHE_DURATION": "1",
+        # Nothing can set the monotonic clock of a real machine either.
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def sleep(seconds: float) -> None:
+    """`time.sleep` by a relative time: libfaketime 0.9.10 moves absolute ones of the monotonic clock, too."""
+    select.select([], [], [], seconds)
+
+
+def move_postgres(file: Path) -> None:
+    """Start the server with a moved clock; `mosaico serve` gives its programs no environment."""
+    run = subprocess.run
+
+    def run_moved(command: Any, *, env: Any = None, **options: Any) -> Any:
+        if Path(command[0]).name == "pg_ctl":
+            env = {**env, **clock_of(file)}
+        return run(command, env=env, **options)
+
+    subprocess.run = run_moved
+
+
+if "FAKETIME_TIMESTAMP_FILE" in os.environ:
+    time.sleep = sleep
+if FOLDER in os.environ and "app.cli" in sys.orig_argv:
+    command_file = Path(os.environ[FOLDER]) / sys.orig_argv[-1]
+    if LIBRARY not in os.environ:
+        threading.Thread(target=follow, args=[command_file], daemon=True).start()
+    elif command_file.name == "serve":
+        move_postgres(command_file.with_name("postgres"))
+    elif "LD_PRELOAD" not in os.environ:
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **clock_of(command_file)})
