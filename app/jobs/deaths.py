@@ -135,7 +135,7 @@ def delay_retry(deaths: Iterable[WorkerDeath]) -> timedelta:
     if doublings < 0:
         return timedelta()
     # The exponent is bounded, because there may be hundreds of deaths.
-    return min(FIRST_DELAY * 2 ** min(doublings, 10), MAX_DELAY)
+    return min(FIRST_DELAY * (1 << min(doublings, 10)), MAX_DELAY)
 
 
 def _own_unproved(deaths: Iterable[WorkerDeath]) -> list[WorkerDeath]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,15 +93,16 @@ class MovedClocks:
             new_file.write_text(f"{offset_s:+}\n")
             new_file.replace(self.folder / command)
         for command in commands:
-            if command in CLOCKS:
-                read = CLOCKS[command]
-                until(lambda read=read: abs(read(self.deployment) - offset_s) < HOUR_S / 2)
-            else:
-                until(
-                    lambda command=command: self._notices(command) > noticed[command],
-                    what=self.service_processes.serve.log,
-                )
+            until(
+                partial(self._is_noticed, command, offset_s, noticed[command]),
+                what=self.service_processes.serve.log,
+            )
         self._wait_for_progress()
+
+    def _is_noticed(self, command: str, offset_s: float, noticed: int) -> bool:
+        if command in CLOCKS:
+            return abs(CLOCKS[command](self.deployment) - offset_s) < HOUR_S / 2
+        return self._notices(command) > noticed
 
     def _notices(self, command: str) -> int:
         logger = {"worker": "app.jobs.job_runner", "scheduler": "app.schedules.ticker"}.get(command)

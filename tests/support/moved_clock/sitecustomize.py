@@ -61,11 +61,11 @@ def move_postgres(file: Path) -> None:
             env = {**env, **clock_of(file)}
         return run(command, env=env, **options)
 
-    subprocess.run = run_moved
+    vars(subprocess)["run"] = run_moved
 
 
 if "FAKETIME_TIMESTAMP_FILE" in os.environ:
-    time.sleep = sleep
+    vars(time)["sleep"] = sleep
 if FOLDER in os.environ and "app.cli" in sys.orig_argv:
     command_file = Path(os.environ[FOLDER]) / sys.orig_argv[-1]
     if LIBRARY not in os.environ:
