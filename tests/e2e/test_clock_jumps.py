@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from app.jobs.process_pool import ProcessPool
+from tests.support import processes
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import ROOT, until
 from tests.support.serve import ServiceProcesses, running_processes
@@ -44,10 +45,10 @@ KEPT = """
     UNION ALL SELECT 'trace', trace_id, NULL FROM collected_traces AS trace
               JOIN benchmark_runs AS run ON run.collection_id = trace.collection_id
               WHERE run.run_name = 'before'
-    UNION ALL SELECT 'alert', id, state FROM alert_events
     UNION ALL SELECT 'failed', id, error_code FROM benchmark_runs WHERE status = 'FAILED'
     ORDER BY 1, 2
 """
+ALERTS = "SELECT state FROM alert_events"
 # A purge marks first, and deletes a day later: `mosaico purge --undo` takes the marks back.
 PURGED = "SELECT id FROM benchmark_runs WHERE purged_at IS NOT NULL"
 # A worker does several steps of a run with one job, so the jobs have the names of their last steps.
@@ -100,8 +101,8 @@ class MovedClocks:
         self._wait_for_progress()
 
     def _is_noticed(self, command: str, offset_s: float, noticed: int) -> bool:
-        if command in CLOCKS:
-            return abs(CLOCKS[command](self.deployment) - offset_s) < HOUR_S / 2
+        if command in OFFSETS:
+            return abs(OFFSETS[command](self.deployment) - offset_s) < HOUR_S / 2
         return self._notices(command) > noticed
 
     def _notices(self, command: str) -> int:
@@ -128,7 +129,7 @@ def _database_offset_s(deployment: Deployment) -> float:
 
 
 # The others say so in their logs.
-CLOCKS = {"api": _api_offset_s, "postgres": _database_offset_s}
+OFFSETS = {"api": _api_offset_s, "postgres": _database_offset_s}
 
 
 @contextmanager
@@ -145,11 +146,11 @@ def moved_clocks(
         settings = {
             **settings,
             "PYTHONPATH": os.pathsep.join(map(str, path)),
-            "MOSAICO_TEST_CLOCKS": name,
+            processes.CLOCKS: name,
             "MOSAICO_WORKER_CONCURRENCY": "4",
         }
-        with running_processes(tmp_path, metric_pool, **settings) as processes:
-            yield MovedClocks(processes, folder)
+        with running_processes(tmp_path, metric_pool, **settings) as service_processes:
+            yield MovedClocks(service_processes, folder)
 
 
 @pytest.fixture
@@ -213,10 +214,9 @@ def jump(
     """Move the clocks of each group of processes at once, one jump after the other, and back."""
     deployment = clocks.deployment
     prepare(deployment)
+    # It decides: by its clock runs and fires may really be missing.
     moves_database = any("postgres" in commands for commands in groups)
-    if not moves_database:
-        # By the clock of the database, which decides, the run would really be missing.
-        watch_missing_runs(deployment)
+    watch_missing_runs(deployment)
     deployment.upload("gate:clock")
     run_id = create_once(deployment)
     gate = deployment.programs.gate("clock")
@@ -239,6 +239,7 @@ def jump(
     assert deployment.database.all(SHARED_RUNS) == []
     if not moves_database:
         assert deployment.database.all(WRONG_FIRES) == []
+        assert deployment.database.all(ALERTS) == []
     # No clock is trusted alone: only where both were wrong, something old may be marked.
     if groups != (MACHINE,):
         assert deployment.database.all(PURGED) == []
