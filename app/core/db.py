@@ -283,7 +283,10 @@ def stream_rows(
     """
     driver = cast("Driver", session.connection().connection.driver_connection)
     with driver.cursor() as cursor:
-        yield from cursor.stream(compile_sql(statement), parameters, size=STREAMED_ROWS)
+        # Binary: numbers as texts take several times as long to read.
+        yield from cursor.stream(
+            compile_sql(statement), parameters, binary=True, size=STREAMED_ROWS
+        )
 
 
 def fetch_tuples(

@@ -4,6 +4,7 @@ The counts are whole numbers and equal those of `app.metrics.text_overlap`, whic
 for each word; here a word takes some steps of C.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -24,6 +25,7 @@ _FIRST_MULTIPLIER: Final = 0x9E3779B1
 _NEXT_MULTIPLIER: Final = 0x85EBCA6B
 
 _LONGEST_MASK: Final = 63  # reference words: a bit for each, and one for the carry
+_MAX_LANE_BYTES: Final = 4 * 1024**2
 _LONGEST_BLEU_GRAM: Final = 4
 
 _vocabulary = Vocabulary()
@@ -40,7 +42,7 @@ def current_vocabulary() -> Vocabulary:
 class PairCounts:
     """The counts of some pairs; each rule of tokens is counted when it is read.
 
-    The references have at most 2**15 tokens together: two of their positions make a code of 31 bits.
+    The references have at most 46,340 tokens together: two of their positions make a code of 31 bits.
     """
 
     def __init__(
@@ -48,8 +50,8 @@ class PairCounts:
     ) -> None:
         self._vocabulary = vocabulary
         self._expected, self._outputs = expected, outputs
-        self._reference_words = vocabulary.words_of_references(expected)
-        self._output_words = vocabulary.words_of_outputs(outputs)
+        self._reference_words = vocabulary.words_of(expected, are_references=True)
+        self._output_words = vocabulary.words_of(outputs, are_references=False)
 
     def rouge(self) -> list[RougeCounts]:
         matches = self._matches(self._vocabulary.rouge)
@@ -74,8 +76,15 @@ class PairCounts:
 
     def _subsequences(self, matches: "_Matches") -> list[int]:
         lengths = matches.common_subsequences()
-        for pair in np.flatnonzero(matches.references.counts > _LONGEST_MASK).tolist():
-            lengths[pair] = common_subsequence(self._expected[pair], self._outputs[pair])
+        is_long = matches.references.counts > _LONGEST_MASK
+        if is_long.any():
+            long_lengths = matches.long_subsequences(is_long)
+            for pair in np.flatnonzero(is_long).tolist():
+                lengths[pair] = (
+                    long_lengths[pair]
+                    if long_lengths is not None
+                    else common_subsequence(self._expected[pair], self._outputs[pair])
+                )
         return lengths
 
 
@@ -148,14 +157,9 @@ class _Matches:
         )
         masks = np.zeros(len(self._positions), dtype=np.int64)
         np.bitwise_or.at(masks, self.reference_numbers, bits)
-        shared = self.numbers[self._matched]
-        pairs = self._pair_of[shared]
-        is_short = counts[pairs] <= _LONGEST_MASK
-        shared, pairs = shared[is_short], pairs[is_short]
-        steps = np.bincount(pairs, minlength=len(counts))
-        step_of = np.arange(len(shared)) - np.repeat(np.cumsum(steps) - steps, steps)
-        rows = np.zeros((int(steps.max(initial=0)), len(counts)), dtype=np.uint64)
-        rows[step_of, pairs] = masks[shared]
+        numbers, pairs, steps = self._steps(counts <= _LONGEST_MASK)
+        rows = np.zeros((steps.max(initial=-1) + 1, len(counts)), dtype=np.uint64)
+        rows[steps, pairs] = masks[numbers]
         unmatched = np.full(len(counts), np.iinfo(np.uint64).max)
         matched, total = np.empty_like(unmatched), np.empty_like(unmatched)
         for row in rows:
@@ -166,6 +170,57 @@ class _Matches:
         full = np.left_shift(1, np.minimum(counts, _LONGEST_MASK)).astype(np.uint64) - np.uint64(1)
         lengths: list[int] = (counts - np.bitwise_count(unmatched & full)).tolist()
         return lengths
+
+    def long_subsequences(self, is_long: NDArray[np.bool_]) -> dict[int, int] | None:
+        """The longest common subsequence of each of these pairs; None when they are too long to be found
+        together.
+
+        As `common_subsequences`, with one long whole number of Python for all pairs: a lane of bytes for
+        each, whose last bit stops the carry.
+        """
+        counts = self.references.counts[is_long]
+        lane_of = np.cumsum(is_long) - 1
+        numbers, pairs, steps = self._steps(is_long)
+        width = int(counts.max()) // 8 + 1
+        shape = (int(steps.max(initial=-1)) + 1, len(counts), width)
+        if math.prod(shape) > _MAX_LANE_BYTES or len(self._positions) * width > _MAX_LANE_BYTES:
+            return None
+        positions = self._positions - (self._stops - self.references.counts)[self._pair_of]
+        in_lane = is_long[self._pair_of]
+        masks = np.zeros((len(self._positions), width), dtype=np.uint8)
+        cells = self.reference_numbers * width + positions // 8
+        # Each bit is added once, so that the sum is the mask.
+        np.add.at(
+            masks.reshape(-1),
+            cells[in_lane],
+            np.left_shift(1, positions % 8)[in_lane].astype(np.uint8),
+        )
+        rows = np.zeros(shape, dtype=np.uint8)
+        rows[steps, lane_of[pairs]] = masks[numbers]
+        lanes = [(1 << count) - 1 << 8 * width * lane for lane, count in enumerate(counts.tolist())]
+        unmatched = full = sum(lanes)
+        size = width * len(counts)
+        data = rows.tobytes()
+        for start in range(0, len(data), size):
+            matched = unmatched & int.from_bytes(data[start : start + size], "little")
+            unmatched = ((unmatched + matched) | (unmatched - matched)) & full
+        found = full ^ unmatched
+        return {
+            pair: (found & lane).bit_count()
+            for pair, lane in zip(np.flatnonzero(is_long).tolist(), lanes, strict=True)
+        }
+
+    def _steps(self, is_selected: NDArray[np.bool_]) -> tuple[NumberArray, IntArray, IntArray]:
+        """The matched tokens of the selected pairs, their pairs, and their places among those of a pair."""
+        numbers = self.numbers[self._matched]
+        pairs = self._pair_of[numbers]
+        numbers, pairs = numbers[is_selected[pairs]], pairs[is_selected[pairs]]
+        lengths = np.bincount(pairs, minlength=len(is_selected))
+        return (
+            numbers,
+            pairs,
+            np.arange(len(pairs)) - np.repeat(np.cumsum(lengths) - lengths, lengths),
+        )
 
     @cached_property
     def _matched(self) -> IntArray:

@@ -24,9 +24,9 @@ C = TypeVar("C")
 # Of fewer characters: numpy takes longer to begin than the steps of Python that it replaces.
 _FEWEST_CHARS: Final = 16_000
 # Of the pairs that are counted together: their arrays fit into the cache of a core, and the references have
-# fewer tokens than `PairCounts` allows, because no token is empty.
-_BATCH_CHARS: Final = 100_000
-_REFERENCE_CHARS: Final = 32_000
+# fewer tokens than `PairCounts` allows, because each token has a character that is no blank.
+_BATCH_CHARS: Final = 128_000
+_REFERENCE_CHARS: Final = 46_000
 _BATCH_PAIRS: Final = 256
 # A pair with a longer text is counted alone, which bounds the memory for any length.
 _LONGEST_TEXT: Final = 20_000
@@ -129,17 +129,18 @@ def _split(pairs: Sequence[TextPair]) -> Iterator[list[int]]:
     reference_chars = chars = 0
     for position, (expected, output) in enumerate(pairs):
         size = len(expected) + len(output)
+        reference_size = len(expected) - expected.count(" ")
         if size > _LONGEST_TEXT or _has_linked_words(expected) or _has_linked_words(output):
             continue
         if batch and (
             chars + size > _BATCH_CHARS
-            or reference_chars + len(expected) > _REFERENCE_CHARS
+            or reference_chars + reference_size > _REFERENCE_CHARS
             or len(batch) == _BATCH_PAIRS
         ):
             yield batch
             batch, reference_chars, chars = [], 0, 0
         batch.append(position)
-        reference_chars += len(expected)
+        reference_chars += reference_size
         chars += size
     if batch:
         yield batch

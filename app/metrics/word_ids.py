@@ -5,27 +5,27 @@ are those of its words, and each distinct word is tokenized once.
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.metrics.tokenizers import ARTICLES, BoundedCache, bleu_words, rouge_words, squad_words
+from app.metrics.tokenizers import ARTICLES, bleu_words, rouge_words, squad_words
 
 IntArray: TypeAlias = NDArray[np.int64]
 
 _WORD_CHARS: Final = 300_000  # a character of a word takes up to 70 bytes with its tokens
 _ENTRY_CHARS: Final = 8  # the fixed cost of a word, in characters
-_REFERENCE_CHARS: Final = 150_000
-_LONGEST_KEPT_REFERENCE: Final = 20_000
+_KEPT_CHARS: Final = 1_000  # a shorter text is read as fast as it is looked up
+_TEXT_CHARS: Final = 150_000
 
 
 class TextTokens(NamedTuple):
     """The tokens of several texts in a row, as numbers, and how many each text has."""
 
-    numbers: IntArray
+    numbers: NDArray[np.int32]
     counts: IntArray
 
 
@@ -35,9 +35,10 @@ class TokenRule:
     def __init__(self, tokenize: Callable[[str], Sequence[bytes]]) -> None:
         self._tokenize = tokenize
         self._numbers: dict[bytes, int] = {}
-        self._tokens = array("i")
+        # The first one is of no word: numpy reads no empty array.
+        self._tokens = array("i", [0])
         # The tokens of word i are at ends[i] to ends[i + 1].
-        self._ends = array("i", [0])
+        self._ends = array("i", [1])
 
     def __len__(self) -> int:
         """The number of different tokens."""
@@ -56,7 +57,8 @@ class TokenRule:
 
     def tokens_of(self, words: IntArray, counts: IntArray) -> TextTokens:
         """The tokens of texts, given by their words."""
-        tokens, ends = np.array(self._tokens, dtype=np.int64), np.array(self._ends, dtype=np.int64)
+        # Without a copy: the tables are longer than the texts. They cannot grow while they are read here.
+        tokens, ends = np.frombuffer(self._tokens, np.int32), np.frombuffer(self._ends, np.int32)
         first = ends[words]
         lengths = ends[words + 1] - first
         stops = np.cumsum(lengths)
@@ -74,9 +76,8 @@ class Vocabulary(dict[str, int]):
         super().__init__()
         self.rouge, self.bleu, self.squad = map(TokenRule, (rouge_words, bleu_words, squad_words))
         self.room = _WORD_CHARS
-        self._references: BoundedCache[str, IntArray] = BoundedCache(
-            self._words_of, chars=_REFERENCE_CHARS, longest=_LONGEST_KEPT_REFERENCE
-        )
+        self._long_references: dict[str, array[int]] = {}
+        self._text_room = _TEXT_CHARS
 
     def __missing__(self, word: str) -> int:
         self._add(word)
@@ -85,9 +86,11 @@ class Vocabulary(dict[str, int]):
         return number
 
     def _add(self, word: str) -> None:
-        # Most words are letters, with a comma or a stop or without: their tokens need no rules.
-        letters = word[:-1] if word[-1] in ",." else word
-        if not (letters.isascii() and letters.isalpha()):
+        # Most words are letters and digits, or letters with a comma or a stop: their tokens need no rules.
+        letters = word
+        if not word.isalnum():
+            letters = word[:-1] if word[-1] in ",." and word[:-1].isalpha() else ""
+        if not (letters and letters.isascii()):
             for rule in (self.rouge, self.bleu, self.squad):
                 rule.add(word)
             return
@@ -97,17 +100,29 @@ class Vocabulary(dict[str, int]):
         sign = word[len(letters) :].encode()
         self.bleu.add_tokens((letters.encode(), sign) if sign else (letters.encode(),))
 
-    def words_of_outputs(self, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
+    def words_of(self, texts: Sequence[str], *, are_references: bool) -> tuple[IntArray, IntArray]:
         """The words of all texts in a row, and how many each text has."""
-        words = [text.split() for text in texts]
-        counts = np.fromiter(map(len, words), np.int64, len(words))
-        numbers = map(self.__getitem__, chain.from_iterable(words))
-        return np.fromiter(numbers, np.int64, int(counts.sum())), counts
+        words: list[Iterable[int]] = []
+        counts = []
+        for text in texts:
+            if not are_references or len(text) < _KEPT_CHARS:
+                text_words = text.split()
+                words.append(map(self.__getitem__, text_words))
+                counts.append(len(text_words))
+            else:
+                words.append(numbers := self._words_of_long_reference(text))
+                counts.append(len(numbers))
+        numbers_of_all = chain.from_iterable(words)
+        return np.fromiter(numbers_of_all, np.int64, sum(counts)), np.array(counts, dtype=np.int64)
 
-    def words_of_references(self, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """`words_of_outputs` for texts that may come again."""
-        words = list(map(self._references.__getitem__, texts))
-        return np.concatenate(words), np.fromiter(map(len, words), np.int64, len(words))
-
-    def _words_of(self, text: str) -> IntArray:
-        return np.array(list(map(self.__getitem__, text.split())), dtype=np.int64)
+    def _words_of_long_reference(self, text: str) -> "array[int]":
+        """The words of a text that is kept: it may come again with another output."""
+        words = self._long_references.get(text)
+        if words is None:
+            words = array("i", map(self.__getitem__, text.split()))
+            if len(text) > self._text_room:
+                self._long_references.clear()
+                self._text_room = _TEXT_CHARS
+            self._long_references[text] = words
+            self._text_room -= len(text)
+        return words

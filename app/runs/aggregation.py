@@ -81,8 +81,7 @@ def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
     rows, first = _read_batch(job, lease, 0), 0
     columns = MetricColumns(lease.plan.columns, trials=_has_trials(job, lease, rows))
     while True:
-        for row in rows:
-            columns.add(row)
+        columns.extend(rows)
         # Positions have no gaps.
         if len(rows) < TRACES_PER_READ:
             return columns

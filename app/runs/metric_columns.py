@@ -3,12 +3,14 @@
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from app.formula.ast import split_filter
 from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.types import MetricFailureKind, MetricSkipReason
 from app.results.queries import ScoredTrace
 from app.results.rules import TraceTally
+from app.traces.types import TraceOutcome
 
 NOT_COLLECTED = "NOT_COLLECTED"
 
@@ -34,21 +36,38 @@ class MetricColumns:
 
     def add(self, row: ScoredTrace) -> None:
         """Add the values of one trace, with the reason for each missing one."""
-        for column, value in zip(self._values, row.values, strict=True):
-            if value is not None:
-                column.append(value)
+        self.extend([row])
+
+    def extend(self, rows: Sequence[ScoredTrace]) -> None:
+        """Add the values of some traces."""
+        for column, values in zip(
+            self._values, zip(*(row.values for row in rows), strict=True), strict=False
+        ):
+            column.extend(values if None not in values else filter(_is_value, values))
         if self._item_indexes is not None:
-            item = self._items.setdefault(row.item_id, len(self._items))
-            for indexes, value in zip(self._item_indexes, row.values, strict=True):
-                if value is not None:
-                    indexes.append(item)
+            for row in rows:
+                self._add_item(row, self._item_indexes)
+        self._total += len(rows)
+        # Most traces have a value of each metric: nothing more is counted of them.
+        for row in rows:
+            if row.notes or row.outcome is not TraceOutcome.SCORED:
+                self._add_notes(row)
+            else:
+                self._covered += 1
+
+    def _add_item(self, row: ScoredTrace, item_indexes: "Sequence[array[int]]") -> None:
+        item = self._items.setdefault(row.item_id, len(self._items))
+        for indexes, value in zip(item_indexes, row.values, strict=True):
+            if value is not None:
+                indexes.append(item)
+
+    def _add_notes(self, row: ScoredTrace) -> None:
         notes = row.notes or {}
         for name, note in notes.items():
             reason = note.get("skipped") or note.get("failed")
             # A trace outside of the filter of a metric is not one of its traces.
             if reason and reason != MetricSkipReason.NOT_SELECTED:
                 self._missing[self._index[name]][reason] += 1
-        self._total += 1
         is_lost = row.outcome.is_missing
         self._errored += is_lost
         self._failed += sum("failed" in note for note in notes.values())
@@ -100,3 +119,7 @@ class MetricColumns:
             return self._total - self._absent - self._errored
         failures = (self._missing[index][kind] for kind in MetricFailureKind)
         return len(self._values[index]) + sum(failures)
+
+
+def _is_value(value: float | None) -> TypeGuard[float]:
+    return value is not None

@@ -201,7 +201,12 @@ def _count_values(measured: Sequence[TraceMeasurements]) -> int:
 
 def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> list[bytes]:
     return [
-        encode_row(lease.run_seq, position, row.values, _notes(row) or None)
+        encode_row(
+            lease.run_seq,
+            position,
+            row.values,
+            (_notes(row) or None) if row.missing or row.reasons else None,
+        )
         for position, row in enumerate(measured, start=lease.first)
     ]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import IO
 
 from psycopg.errors import UniqueViolation
@@ -54,6 +55,10 @@ TRANSCRIPT_COLUMNS = {"collection_id": "int8", "position": "int4", "transcript":
 LOCAL_COLUMNS = ("dataset_id", "position", "trace_id", "line")
 _POSITION = struct.Struct(">i")
 MEMORY_BYTES = 1024**2
+
+# The fields that make a trace what it is: all but its transcript. The text of a tuple is made in C, that of a
+# dataclass in Python.
+_identity_of = attrgetter(*(field.name for field in dataclasses.fields(Trace) if field.compare))
 
 # The digest of a collection without traces.
 EMPTY_DIGEST = hashlib.sha256().digest()
@@ -155,7 +160,7 @@ def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
     """Extend a digest by traces one by one, so that the result does not depend on the pages."""
     for trace in traces:
         # Chained, so that it can be extended page by page and the order of the traces counts.
-        digest = hashlib.sha256(digest + repr(trace).encode()).digest()
+        digest = hashlib.sha256(digest + repr(_identity_of(trace)).encode()).digest()
     return digest
 
 

@@ -81,7 +81,7 @@ class Trace:
     tool_calls: tuple[ToolCall, ...] | None = None
     turns: int | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
-    # Not part of repr(), from which the digest of a collection is computed.
+    # No part of the identity, from which the digest of a collection is computed.
     transcript: Transcript | None = field(default=None, repr=False, compare=False)
 
     @property

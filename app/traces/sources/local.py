@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,28 +38,28 @@ class LocalSource:
     resources: Resources
 
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        start = self._resume(cursor) if cursor is not None else self.start(query)
-        dataset_id, position, total = start.dataset_id, start.position, start.total
-        while True:
-            with self.resources.db.read_statement() as session:
-                lines = queries.read_local_lines(session, dataset_id, position, PAGE_SIZE)
-            position += len(lines)
-            done = position >= total
-            if not lines and not done:
-                raise CollectionFailed(
-                    "the upload was deleted while the run was reading it; upload the traces again"
-                    " and retry the run",
-                    code="RUN_NOT_FOUND",
-                )
-            yield TracePage(
-                traces=tuple(parse_trace(json.loads(line)) for line in lines),
-                cursor=None if done else f"{position}:{total}:{dataset_id}:{start.run_name}",
-                total=total,
-                run_name=start.run_name,
-                revision=f"{dataset_id}/{PARSER_VERSION}",
+        state = self._resume(cursor) if cursor is not None else self.start(query)
+        with ThreadPoolExecutor(1, "parse lines") as parser:
+            page: Future[TracePage] | None = None
+            while state.position < state.total or page is None:
+                lines = self._read_lines(state)
+                state = state._replace(position=state.position + len(lines))
+                # A page is parsed while the caller stores the one before.
+                previous, page = page, parser.submit(_parse_page, lines, state)
+                if previous is not None:
+                    yield previous.result()
+            yield page.result()
+
+    def _read_lines(self, state: "_ReadState") -> list[str]:
+        with self.resources.db.read_statement() as session:
+            lines = queries.read_local_lines(session, state.dataset_id, state.position, PAGE_SIZE)
+        if not lines and state.position < state.total:
+            raise CollectionFailed(
+                "the upload was deleted while the run was reading it; upload the traces again"
+                " and retry the run",
+                code="RUN_NOT_FOUND",
             )
-            if done:
-                return
+        return lines
 
     def _resume(self, cursor: str) -> "_ReadState":
         # The run name comes last, because it can contain colons.
@@ -94,6 +95,24 @@ class _ReadState(NamedTuple):
     position: int
     total: int
     run_name: str
+
+    @property
+    def cursor(self) -> str | None:
+        """None when all lines are read."""
+        if self.position >= self.total:
+            return None
+        return f"{self.position}:{self.total}:{self.dataset_id}:{self.run_name}"
+
+
+def _parse_page(lines: list[str], state: _ReadState) -> TracePage:
+    """The page of some lines; `state` is that after them."""
+    return TracePage(
+        traces=tuple(parse_trace(json.loads(line)) for line in lines),
+        cursor=state.cursor,
+        total=state.total,
+        run_name=state.run_name,
+        revision=f"{state.dataset_id}/{PARSER_VERSION}",
+    )
 
 
 def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:

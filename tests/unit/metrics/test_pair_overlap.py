@@ -122,7 +122,7 @@ def test_pair_overlap__long_texts_are_counted_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pair_counts, "PairCounts", Recorded)
     assert_counts_are_equal(pairs)
     assert sizes
-    assert max(sizes) <= 100_000
+    assert max(sizes) <= 128_000
 
 
 def test_vocabulary__full_one_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
