@@ -40,9 +40,10 @@ class MetricColumns:
 
     def extend(self, rows: Sequence[ScoredTrace]) -> None:
         """Add the values of some traces."""
-        for column, values in zip(
-            self._values, zip(*(row.values for row in rows), strict=True), strict=False
-        ):
+        if not rows:
+            return
+        columns = zip(*(row.values for row in rows), strict=True)
+        for column, values in zip(self._values, columns, strict=True):
             column.extend(values if None not in values else filter(_is_value, values))
         if self._item_indexes is not None:
             for row in rows:
