@@ -3,14 +3,11 @@
 Tests are skipped where no Chromium is found; with MOSAICO_REQUIRE_BROWSER they fail instead.
 """
 
-import base64
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,14 +21,11 @@ from playwright.sync_api import (
 )
 
 from app.core.clock import utc_now
-from app.core.encryption import SecretBox
-from app.core.http.network_policy import PRIVATE_SERVERS
-from app.core.resources import Resources
+from app.core.db import Database
 from app.jobs.process_pool import ProcessPool
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
-from tests.support.recycling import Databases
 from tests.support.scheduling import group_of
-from tests.support.service import Service, running_service
+from tests.support.service import Service, new_resources, running_service
 
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
@@ -210,25 +204,16 @@ def module_clock() -> MovableClock:
 
 @pytest.fixture(scope="module")
 def module_service(
-    databases: Databases,
+    module_database: Database,
     module_clock: MovableClock,
     plugins: None,
     metric_pool: ProcessPool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     """The API on a real port with a database that the tests of a module share."""
-    name = databases.take()
-    resources = Resources(
-        db=databases.client(name),
-        secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
-        data_dir=Path(tmp_path_factory.mktemp("data")),
-        clock=module_clock,
-        outbound=PRIVATE_SERVERS,
-        options={"langfuse_default_url": "https://cloud.langfuse.com"},
-    )
+    resources = new_resources(module_database, tmp_path_factory.mktemp("data"), clock=module_clock)
     with running_service(resources, metric_pool) as service:
         yield service
-    databases.give_back(name)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Fixtures: one Postgres per test run, one migrated database per test, and the service."""
 
-import base64
 import importlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +8,6 @@ import pytest
 
 from app.comparison import stored_run_comparison
 from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from app.metrics.registry import load_metrics
@@ -19,7 +15,7 @@ from app.plugins import load_plugins
 from app.postgres.server import RunningPostgres
 from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
 from tests.support.recycling import Databases
-from tests.support.service import Service, SharedProcessPool, running_service
+from tests.support.service import Service, SharedProcessPool, new_resources, running_service
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +76,14 @@ def migrated_database(databases: Databases, fresh_database: str) -> Database:
     return databases.client(fresh_database)
 
 
+@pytest.fixture(scope="module")
+def module_database(databases: Databases) -> Iterator[Database]:
+    """A migrated database for the tests of a file that only read what one fixture has written."""
+    name = databases.take()
+    yield databases.client(name)
+    databases.give_back(name)
+
+
 @pytest.fixture(scope="session")
 def plugins() -> None:
     """Every metric and source, and the handlers of the jobs."""
@@ -89,13 +93,7 @@ def plugins() -> None:
 
 @pytest.fixture
 def service_resources(migrated_database: Database, tmp_path: Path, plugins: None) -> Resources:
-    return Resources(
-        db=migrated_database,
-        secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
-        data_dir=tmp_path,
-        outbound=PRIVATE_SERVERS,
-        options={"langfuse_default_url": "https://cloud.langfuse.com"},
-    )
+    return new_resources(migrated_database, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +109,19 @@ def metric_pool() -> Iterator[ProcessPool]:
         )
         yield pool
     pool.close()
+
+
+@pytest.fixture(scope="module")
+def module_service(
+    module_database: Database,
+    plugins: None,
+    metric_pool: ProcessPool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    """The API on `module_database`."""
+    resources = new_resources(module_database, tmp_path_factory.mktemp("data"))
+    with running_service(resources, metric_pool) as running:
+        yield running
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.processes import forked_programs
 from tests.support.service import Service
 
 
@@ -13,7 +14,7 @@ def command_environment(service: Service, folder: Path) -> dict[str, str]:
     key = service.client.headers["Authorization"].removeprefix("Bearer ")
     url = str(service.client.base_url).rstrip("/")
     return {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{forked_programs()}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "MOSAICO_URL": url,
         "MOSAICO_API_KEY": key,
         "KEY": key,

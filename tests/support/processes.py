@@ -1,8 +1,10 @@
 """Real processes of the service: start, wait, kill and find them."""
 
+import atexit
 import base64
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from app.jobs.worker_process import SUPERVISED
 from tests.support import gates
-from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses
+from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses, write_program
 
 ROOT = Path(__file__).resolve().parents[2]
 LIVENESS_S = 300.0  # generous: other test processes load the machine, too
@@ -155,6 +157,16 @@ class Programs:
 def warm_processes() -> WarmProcesses:
     """The process of this test run that forks commands."""
     return WarmProcesses.connect()
+
+
+@cache
+def forked_programs() -> str:
+    """A folder with a `mosaico` that is forked, for the PATH of scripts."""
+    folder = Path(tempfile.mkdtemp(prefix="programs-"))
+    atexit.register(shutil.rmtree, folder)
+    warm_processes()
+    write_program(folder / "mosaico")
+    return str(folder)
 
 
 def start_command(

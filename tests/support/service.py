@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import secrets
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +17,9 @@ from typer.testing import CliRunner, Result
 from app.access.service import create_key
 from app.cli import cli
 from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.encryption import SecretBox
+from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.problem_documents import MEDIA_TYPE
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS
@@ -162,6 +167,18 @@ class SharedProcessPool:
 
     def close(self) -> None:
         """Keep the process for the next comparison."""
+
+
+def new_resources(db: Database, data_dir: Path, **fields: Any) -> Resources:
+    """What a service has that may call servers of this machine, with a master key of its own."""
+    return Resources(
+        db=db,
+        secrets=SecretBox.from_keys([b64encode(secrets.token_bytes(32)).decode()]),
+        data_dir=data_dir,
+        outbound=PRIVATE_SERVERS,
+        options={"langfuse_default_url": "https://cloud.langfuse.com"},
+        **fields,
+    )
 
 
 @contextmanager

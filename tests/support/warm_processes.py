@@ -29,6 +29,8 @@ from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# The process of this test run. The name belongs to no file: nobody has to remove it.
+ADDRESS = f"\0warm processes of {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 IMPORTED = (
     *("app.worker", "app.scheduler", "app.main", "app.metrics.registry"),
     *("app.harness.bash.cli", "app.harness.mcp.cli", "app.runs.cli.execute"),
@@ -37,6 +39,18 @@ COMMANDS = frozenset({"api", "scheduler", "serve", "worker"})
 # The other one only waits for the end of its input.
 THREADS_WITHOUT_LOCKS = frozenset({"MainThread", "end with parent"})
 START_S = 300.0
+PROGRAM = """\
+#!{interpreter} -IS
+import json, os, socket, sys
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect({address!r})
+request = {{
+    "module": "app.cli", "command": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)
+}}
+socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+connection.recv(4096)
+sys.exit(json.loads(connection.recv(4096))["exit_code"])
+"""
 MAX_MESSAGE = 1 << 17
 
 
@@ -87,10 +101,7 @@ class WarmProcesses:
     @classmethod
     def connect(cls) -> "WarmProcesses":
         """Connect to the process of this test run; the first test process that asks starts it."""
-        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-        # A name that belongs to no file: nobody has to remove it.
-        address = f"\0warm processes of {run}"
-        process = None
+        address, process = ADDRESS, None
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with listener, contextlib.suppress(OSError):  # another test process has started it
             listener.bind(address)
@@ -122,7 +133,8 @@ class WarmProcesses:
         }
         reading, writing = os.pipe()
         with self.lock:
-            socket.send_fds(self.connection, [json.dumps(request).encode()], [reading, log])
+            files = [reading, log, log]
+            socket.send_fds(self.connection, [json.dumps(request).encode()], files)
             os.close(reading)
             pid = self._read_started()
             self.exit_codes.pop(pid, None)
@@ -155,6 +167,14 @@ class WarmProcesses:
             self.exit_codes[report["pid"]] = report["exit_code"]
             return 0
         return int(report["pid"])
+
+
+def write_program(file: Path) -> None:
+    """Write a program `mosaico` that has the process of this test run fork what it runs: scripts start it
+    as they start the installed one. `connect` has to be called before.
+    """
+    file.write_text(PROGRAM.format(interpreter=sys.executable, address=ADDRESS))
+    file.chmod(0o755)
 
 
 def _start_forking(listener: socket.socket) -> "subprocess.Popen[bytes]":
@@ -196,7 +216,7 @@ class ForkServer:
 
     def _answer(self, client: socket.socket) -> dict[str, Any] | None:
         try:
-            message, files, _, _ = socket.recv_fds(client, MAX_MESSAGE, 2)
+            message, files, _, _ = socket.recv_fds(client, MAX_MESSAGE, 3)
         except ConnectionError:
             message, files = b"", []
         if not message:
@@ -237,11 +257,9 @@ def become(request: dict[str, Any]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    standard_input, log = request["files"]
-    for source, target in ((standard_input, 0), (log, 1), (log, 2)):
+    for target, source in enumerate(request["files"]):
         os.dup2(source, target)
-    os.close(standard_input)
-    os.close(log)
+        os.close(source)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["folder"], *filter(None, paths)]
     sys.argv = ["mosaico", *request["command"]]

@@ -1,8 +1,6 @@
 """README.md and docs/extending.md: the examples work, and every link has a target."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -14,6 +12,7 @@ from mosaico.evaluators import CHECKS, Check
 from mosaico.importers import IMPORTERS, Importer
 from mosaico.metrics import METRICS, MetricFactory
 from mosaico.trace_sources import TRACE_SOURCES, SourceSpec
+from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,22 +61,10 @@ def matches(output: str, expected: str) -> bool:
 
 def test_readme__commands_return_the_documented_responses(service: Service, tmp_path: Path) -> None:
     (tmp_path / "demo").symlink_to(ROOT / "demo")
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
+    environment = command_environment(service, tmp_path)
     for block in blocks("README.md", "console"):
         for command, output in examples(block):
-            done = subprocess.run(
-                ["bash", "-c", command],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
+            done = run_command(command, environment, tmp_path)
             assert done.returncode == 0, done.stderr
             assert matches(done.stdout, output), f"{command}\n{done.stdout}"
         service.work()  # what takes a moment in the text

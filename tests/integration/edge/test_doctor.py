@@ -23,6 +23,7 @@ from app.core.smtp import SmtpServer
 from app.doctor import CheckFailed
 from app.jobs.worker_presence import WorkerPresence
 from app.startup import schema_remedy
+from tests.support.processes import start_command
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
 
@@ -190,10 +191,11 @@ def test_start__refuses_a_schema_of_an_earlier_version_in_development(
     rows = DatabaseReader(environment["DATABASE_URL"])
     rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
     for words in (["serve"], ["worker"]):
-        result = CliRunner().invoke(cli, words, env={"MOSAICO_PORT": str(free_port())})
-        assert result.exit_code == 75
-        assert "error: an earlier development version created the tables" in result.stderr
-        assert "hint: name an empty database in DATABASE_URL" in result.stderr
+        # In processes of their own: they handle signals until they end.
+        command = start_command(words, tmp_path, MOSAICO_PORT=str(free_port()))
+        assert command.wait_for_exit() == 75
+        assert "error: an earlier development version created the tables" in command.log
+        assert "hint: name an empty database in DATABASE_URL" in command.log
     embedded = schema_remedy(Settings(data_dir=tmp_path / "mosaico", database_url=None))
     assert f"`export MOSAICO_DATA_DIR={tmp_path}/mosaico-2`" in embedded
 

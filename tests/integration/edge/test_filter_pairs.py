@@ -93,13 +93,10 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def halves(migrated_database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
-    monkeypatch.setattr(list_filters, "FEW_ROWS", BATCH)
-    set_batch_sizes(monkeypatch, BatchSizes(BATCH, BATCH))
-    monkeypatch.setattr(keyset, "SEARCH_TIME_S", 60.0)
-    monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
-    with migrated_database.begin() as session:
+@pytest.fixture(scope="module")
+def tables_in_halves(module_database: Database) -> Database:
+    """The tables for all tests of this file: to fill them takes seconds."""
+    with module_database.begin() as session:
         for name in ("A", "B", "x"):
             insert_rows(session, "agents", {"id": f"'{name}'"})
             insert_rows(session, "benchmarks", {"id": f"'{name}'", "metrics": "'[]'"})
@@ -109,11 +106,20 @@ def halves(migrated_database: Database, monkeypatch: pytest.MonkeyPatch) -> Data
         insert_rows(session, "kpi_definitions", kpi)
         for table, columns in TABLES.items():
             insert_rows(session, table, columns, ROWS)
-    with migrated_database.engine.connect().execution_options(
+    with module_database.engine.connect().execution_options(
         isolation_level="AUTOCOMMIT"
     ) as connection:
         connection.execute(text("ANALYZE"))
-    return migrated_database
+    return module_database
+
+
+@pytest.fixture
+def halves(tables_in_halves: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    monkeypatch.setattr(list_filters, "FEW_ROWS", BATCH)
+    set_batch_sizes(monkeypatch, BatchSizes(BATCH, BATCH))
+    monkeypatch.setattr(keyset, "SEARCH_TIME_S", 60.0)
+    monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
+    return tables_in_halves
 
 
 @contextmanager

@@ -2,20 +2,15 @@
 
 import re
 import socket
-from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from app.core.encryption import SecretBox
 from app.core.keyset import encode_cursor
-from app.core.resources import Resources
 from app.core.web.allowed_hosts import HostPolicy, host_policy
-from app.jobs.process_pool import ProcessPool
-from tests.support.recycling import Databases
-from tests.support.service import JSON, Service, pair, pointers, running_service
+from tests.support.service import JSON, Service, pair, pointers
 
 INT64_MAX = 2**63 - 1
 AGENT = {"id": "agent-002", "name": "Pelican"}
@@ -35,31 +30,15 @@ PROBLEM = "application/problem+json"
 
 
 @pytest.fixture(scope="module")
-def service(
-    databases: Databases,
-    plugins: None,
-    metric_pool: ProcessPool,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Service]:
+def service(module_service: Service) -> Service:
     """The service with one completed run, shared by the tests of this file."""
-    name = databases.take()
-    resources = Resources(
-        db=databases.client(name),
-        secrets=SecretBox.from_keys([b64encode(bytes(range(32))).decode()]),
-        data_dir=tmp_path_factory.mktemp("data"),
-        options={"langfuse_default_url": "https://cloud.langfuse.com"},
-    )
-    try:
-        with running_service(resources, metric_pool) as running:
-            running.create_agent()
-            running.create_benchmark(metrics=["ROUGE"], evaluates=["agent-001"])
-            running.upload([pair(1)])
-            running.complete_run()
-            running.post("/schedule-configs", {**SCHEDULE, "id": "nightly"})
-            running.post("/alert-configs", {**RULE, "id": "rule-001", "channels": ["IN_APP"]})
-            yield running
-    finally:
-        databases.give_back(name)
+    module_service.create_agent()
+    module_service.create_benchmark(metrics=["ROUGE"], evaluates=["agent-001"])
+    module_service.upload([pair(1)])
+    module_service.complete_run()
+    module_service.post("/schedule-configs", {**SCHEDULE, "id": "nightly"})
+    module_service.post("/alert-configs", {**RULE, "id": "rule-001", "channels": ["IN_APP"]})
+    return module_service
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The examples of docs/notifications.md give the documented results."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,20 +8,14 @@ from pathlib import Path
 from app.notifications.types import DeliveryTarget
 from tests.integration.docs.test_examples import blocks, examples, matches
 from tests.integration.notifications.conftest import NotificationScenario
+from tests.support.page_commands import command_environment
 
 
 def test_the_commands_of_the_page_answer_as_shown(
     scenario: NotificationScenario, tmp_path: Path
 ) -> None:
-    key = scenario.service.client.headers["Authorization"].removeprefix("Bearer ")
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "MOSAICO_URL": str(scenario.service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": key,
-        "KEY": key,
-        "MOSAICO_DATA_DIR": str(tmp_path),
-        "HOOK": scenario.receiver.at("hook"),
-    }
+    environment = command_environment(scenario.service, tmp_path)
+    environment["HOOK"] = scenario.receiver.at("hook")
     for block in blocks("docs/notifications.md", "console"):
         for command, expected_output in examples(block):
             output = run_beside_a_worker(command, environment, scenario.work)

@@ -22,10 +22,10 @@ ROWS_READ = text(
 )
 
 
-@pytest.fixture
-def long_history(migrated_database: Database) -> Database:
+@pytest.fixture(scope="module")
+def long_history(module_database: Database) -> Database:
     """`RUNS` runs of one agent on three benchmarks; the KPI `rare` belongs to every hundredth."""
-    with migrated_database.begin() as session:
+    with module_database.begin() as session:
         insert_rows(session, "agents", {"id": "'a'"})
         insert_rows(session, "benchmarks", {"id": "'b-' || n", "metrics": "'[]'"}, BENCHMARKS)
         for kpi in ("rare", "common"):
@@ -67,7 +67,7 @@ def long_history(migrated_database: Database) -> Database:
             RUNS,
         )
         session.execute(text("ANALYZE"))
-    return migrated_database
+    return module_database
 
 
 def test_overview__reads_the_last_run_of_each_agent_only(long_history: Database) -> None:
@@ -81,11 +81,10 @@ def test_overview__reads_the_last_run_of_each_agent_only(long_history: Database)
 
 
 def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) -> None:
-    with long_history.begin() as session:
+    with Session(long_history.engine) as session:  # nothing is committed
         session.execute(text("UPDATE benchmark_runs SET status = 'RUNNING' WHERE id = 'run-3000'"))
         session.execute(text("UPDATE benchmark_runs SET confirms = 'run-1' WHERE id = 'run-2999'"))
         session.execute(text("UPDATE benchmarks SET archived = true WHERE id = 'b-2'"))
-    with long_history.read() as session:
         overview = read_overview(session, NOW, NOW)
 
     # The runs 2998, 2999 and 3000 are of the second, third and first benchmark.

@@ -28,12 +28,14 @@ def _window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(trace_list, "SEARCHED_TRACES", sizes)
 
 
-@pytest.fixture
-def month(service: Service) -> Service:
-    """Two nights of three agents; in the last one a run regressed and one is invalid."""
-    with service.resources.db.begin() as session:
+@pytest.fixture(scope="module")
+def month(module_service: Service) -> Service:
+    """Two nights of three agents; in the last one a run regressed and one is invalid. No test of this file
+    changes them.
+    """
+    with module_service.resources.db.begin() as session:
         write_month(session, nights=2, now=NOW)
-    return service
+    return module_service
 
 
 def ids(service: Service, **filters: object) -> list[str]:

@@ -5,6 +5,7 @@ it does not apply to this request.
 """
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -38,7 +39,10 @@ class Exchange:
         """Close the connection with a TCP reset."""
         transport = cast("Any", self.send).__self__.transport
         linger = struct.pack("ii", 1, 0)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        with contextlib.suppress(OSError):  # the client was faster
+            transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, linger
+            )
         transport.abort()
 
     async def wait_until_closed(self) -> None:

@@ -13,6 +13,8 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
+from tests.support.processes import forked_programs
+
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = yaml.safe_load((ROOT / "ci" / "github" / "action.yml").read_text(encoding="utf-8"))
 GITLAB = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text(encoding="utf-8"))["mosaico-gate"]
@@ -33,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run_shell(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script as both servers do: bash, which ends with the first failure."""
-    path = f"{folder / 'bin'}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    path = f"{folder / 'bin'}:{forked_programs()}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script],
         cwd=folder,
