@@ -260,6 +260,10 @@ def become(request: dict[str, Any]) -> None:
     for target, source in enumerate(request["files"]):
         os.dup2(source, target)
         os.close(source)
+    # Those of this process remember what kind of file they had.
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1, errors="backslashreplace")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["folder"], *filter(None, paths)]
     sys.argv = ["mosaico", *request["command"]]
