@@ -28,6 +28,7 @@ from app.kpis import queries as kpi_queries
 from app.notifications.inbox import READ_BATCH
 from app.postgres.server import EmbeddedPostgres
 from app.results import run_list
+from app.results.rules import RunStatus
 from app.results.run_list import RunListFilter
 from benchmarks.api import open_server
 from benchmarks.list_rows import ROWS, fill
@@ -191,7 +192,7 @@ PAIRS: Final = (
 PAGE_READS: Final[Mapping[str, Callable[[Session], object]]] = {
     "count of runs": lambda session: run_list.count_runs(session, RunListFilter()),
     "count of runs with two filters": lambda session: run_list.count_runs(
-        session, RunListFilter(agent_ids=["agent-1"], statuses=["CANCELLED"])
+        session, RunListFilter(agent_ids=["agent-1"], statuses=[RunStatus.CANCELLED])
     ),
     "count of runs with a text": lambda session: run_list.count_runs(
         session, RunListFilter(text="nothing")

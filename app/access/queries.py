@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -14,7 +15,7 @@ from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, select_page
 from app.core.list_filters import IndexedFilter, filter_period, filter_value
-from app.core.schemas import Page
+from app.core.schemas import Page, PeriodFilter
 
 CONFIGURED_KEY_ID = "admin-env"
 
@@ -78,27 +79,25 @@ def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
     return rows.to_page(ApiKeyView.model_validate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFilter:
-    """Filters of the audit log by exact value; None does not filter."""
+class AuditFilter(PeriodFilter):
+    """Filters of the audit log by exact value."""
 
-    actor_id: str | None = None
-    action: str | None = None
-    resource_type: str | None = None
-    resource_id: str | None = None
-    outcome: str | None = None
-    request_id: str | None = None
+    actor_id: str | None = Field(
+        default=None, validation_alias="actorId", description="Filter by API key ID."
+    )
+    action: str | None = Field(
+        default=None, description="Filter by action, for example `create_agent`."
+    )
+    resource_type: str | None = Field(default=None, validation_alias="resourceType")
+    resource_id: str | None = Field(default=None, validation_alias="resourceId")
+    outcome: str | None = Field(default=None, pattern="^(done|refused)$")
+    request_id: str | None = Field(default=None, validation_alias="requestId")
 
 
 def list_audit_entries(
-    session: Session,
-    query: PageQuery,
-    filters: AuditFilter,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    session: Session, query: PageQuery, filters: AuditFilter
 ) -> Page[AuditEntryView]:
-    """Audit entries, newest first; `since` is inclusive, `until` exclusive."""
+    """Audit entries, newest first."""
     newest = [AuditEntry.at, AuditEntry.seq]
     indexed = [
         *filter_value(AuditEntry.request_id, filters.request_id),
@@ -106,7 +105,7 @@ def list_audit_entries(
         *filter_value(AuditEntry.actor_id, filters.actor_id, newest),
         *filter_value(AuditEntry.action, filters.action, newest),
         *filter_value(AuditEntry.resource_type, filters.resource_type, newest),
-        *filter_period(since, until, newest),
+        *filter_period(filters.since, filters.until, newest),
     ]
     has_outcome = [] if filters.outcome is None else [AuditEntry.outcome == filters.outcome]
     if filters.outcome == "refused":

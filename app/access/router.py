@@ -11,7 +11,7 @@ from app.access.idempotency import Idempotent
 from app.access.queries import AuditFilter
 from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyView, AuditEntryView
 from app.core.problem_documents import CONFLICT
-from app.core.schemas import Instant, Page
+from app.core.schemas import Page
 from app.core.web.deps import Res
 from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
@@ -71,31 +71,8 @@ def revoke_api_key(key_id: KeyId, res: Res) -> None:
 def list_audit(
     paging: PageParams,
     res: Res,
-    actor_id: Annotated[
-        str | None, Query(alias="actorId", description="Filter by API key ID.")
-    ] = None,
-    action: Annotated[
-        str | None, Query(description="Filter by action, for example `create_agent`.")
-    ] = None,
-    resource_type: Annotated[str | None, Query(alias="resourceType")] = None,
-    resource_id: Annotated[str | None, Query(alias="resourceId")] = None,
-    outcome: Annotated[str | None, Query(pattern="^(done|refused)$")] = None,
-    request_id: Annotated[str | None, Query(alias="requestId")] = None,
-    since: Annotated[
-        Instant | None, Query(alias="from", description="Only entries at or after this time.")
-    ] = None,
-    until: Annotated[
-        Instant | None, Query(alias="to", description="Only entries before this time.")
-    ] = None,
+    filters: Annotated[AuditFilter, Query()],
 ) -> Page[AuditEntryView]:
     """List the audit log, newest first: names of changed fields, never their values."""
-    filters = AuditFilter(
-        actor_id=actor_id,
-        action=action,
-        resource_type=resource_type,
-        resource_id=resource_id,
-        outcome=outcome,
-        request_id=request_id,
-    )
     with res.db.read() as session:
-        return queries.list_audit_entries(session, paging, filters, since=since, until=until)
+        return queries.list_audit_entries(session, paging, filters)

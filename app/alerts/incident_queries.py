@@ -1,8 +1,8 @@
 """Reads of incidents, and of the runs that they keep out of a history."""
 
-from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -35,6 +35,14 @@ class IncidentNotFound(NotFound):
     """No incident has this ID; GET /api/v1/incidents lists all incidents."""
 
     code = "incident-not-found"
+
+
+class IncidentFilter(SeriesFilter):
+    """Filter of incidents."""
+
+    states: list[IncidentState] = Field(
+        default=[], validation_alias="state", description="Filter by state."
+    )
 
 
 class ValueSeries(NamedTuple):
@@ -101,16 +109,15 @@ def get_incident(session: Session, incident_id: str, *, for_update: bool = False
 def list_incidents(
     session: Session,
     query: PageQuery,
-    selected: SeriesFilter,
-    states: Sequence[IncidentState] = (),
+    incident_filter: IncidentFilter,
     sort: IncidentOrder = DEFAULT_SORT,
 ) -> PageRows[Incident]:
     """Return one page of incidents."""
     filters = [
-        *selected.indexed(Incident, Incident.opened_at),
-        *filter_any(Incident.state, states, SORT_KEYS["opened"]),
+        *incident_filter.indexed(Incident, Incident.opened_at),
+        *filter_any(Incident.state, incident_filter.states, SORT_KEYS["opened"]),
     ]
-    searched = selected.searched(Incident)
+    searched = incident_filter.searched(Incident)
     return select_sorted_page(session, select(Incident), SORT_KEYS, sort, query, filters, searched)
 
 

@@ -5,12 +5,14 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, Incident
 from app.alerts.rules import AlertEventState, AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
+from app.benchmarks.queries import OwnerFilter
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page, select_sorted_page
 from app.core.list_filters import (
@@ -22,7 +24,9 @@ from app.core.list_filters import (
     match_any,
     match_text,
 )
+from app.core.schemas import FilterValues, PeriodFilter, ShortText
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
+from app.notifications.types import MessageSeverity
 from app.results.models import BenchmarkRun
 
 # Built once: SQLAlchemy builds each column of an alias anew.
@@ -68,21 +72,24 @@ class AcknowledgedCount(NamedTuple):
     noise: int = 0
 
 
-class SeriesFilter(NamedTuple):
-    """Filter of alerts or incidents: a field matches any value of its list; an empty list matches
-    all.
+class RuleFilter(OwnerFilter):
+    """Filter of alert rules; `agent_ids` include the rules that judge every agent."""
 
-    `text` is a part of the ID, the name or the explanation; `since` and `until` limit the time of
-    the alert, or at which the incident was opened.
+    enabled: bool | None = None
+
+
+class SeriesFilter(OwnerFilter, PeriodFilter):
+    """Filter of alerts or incidents; `since` and `until` limit the time of the alert, or at which the
+    incident was opened.
     """
 
-    benchmark_ids: Sequence[str] = ()
-    agent_ids: Sequence[str] = ()
-    rule_ids: Sequence[str] = ()
-    severities: Sequence[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    text: str | None = None
+    rule_ids: FilterValues = Field(default=[], validation_alias="alertConfigId")
+    severities: list[MessageSeverity] = Field(
+        default=[], validation_alias="severity", description="Filter by severity."
+    )
+    text: ShortText | None = Field(
+        default=None, description="Filter by a part of the ID, the name or the explanation."
+    )
 
     def indexed(
         self, table: type[AlertEvent] | type[Incident], time: InstrumentedAttribute[datetime]
@@ -104,14 +111,18 @@ class SeriesFilter(NamedTuple):
         ]
 
 
-class AlertFilter(NamedTuple):
-    """Filter of alerts; an empty list and None match all."""
+class AlertFilter(SeriesFilter):
+    """Filter of alerts."""
 
-    series: SeriesFilter = SeriesFilter()
-    run_ids: Sequence[str] = ()
-    states: Sequence[str] = ()
-    is_acknowledged: bool | None = None
-    incident_id: str | None = None
+    run_ids: FilterValues = Field(default=[], validation_alias="runId")
+    states: list[AlertEventState] = Field(
+        default=[], validation_alias="state", description="Filter by state."
+    )
+    is_acknowledged: bool | None = Field(
+        default=None,
+        validation_alias="acknowledged",
+        description="Filter by acknowledgement: true lists acknowledged alerts only.",
+    )
 
 
 def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
@@ -125,22 +136,15 @@ def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> Ale
     return rule
 
 
-def list_rules(
-    session: Session,
-    query: PageQuery,
-    *,
-    benchmark_ids: Sequence[str] = (),
-    agent_ids: Sequence[str] = (),
-    enabled: bool | None = None,
-) -> PageRows[AlertRule]:
-    """Alert rules, newest first; `agent_ids` include the rules that judge every agent."""
+def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> PageRows[AlertRule]:
+    """Alert rules, newest first."""
     newest = [AlertRule.created_at, AlertRule.id]
     filters = [
-        *filter_any(AlertRule.benchmark_id, benchmark_ids, newest),
-        *filter_disabled(AlertRule.enabled, newest, enabled=enabled),
+        *filter_any(AlertRule.benchmark_id, rule_filter.benchmark_ids, newest),
+        *filter_disabled(AlertRule.enabled, newest, enabled=rule_filter.enabled),
     ]
-    if agent_ids:
-        judged = [(None,), *((agent_id,) for agent_id in agent_ids)]
+    if rule_filter.agent_ids:
+        judged = [(None,), *((agent_id,) for agent_id in rule_filter.agent_ids)]
         filters.append(
             IndexedFilter(columns=[AlertRule.agent_id], alternatives=judged, order=newest)
         )
@@ -150,7 +154,7 @@ def list_rules(
         keys=newest,
         query=query,
         filters=filters,
-        searched=[AlertRule.enabled.is_(True)] if enabled else (),
+        searched=[AlertRule.enabled.is_(True)] if rule_filter.enabled else (),
     )
 
 
@@ -303,15 +307,17 @@ def list_events(
     query: PageQuery,
     alert_filter: AlertFilter,
     sort: AlertOrder = DEFAULT_SORT,
+    *,
+    incident_id: str | None = None,
 ) -> PageRows[AlertEvent]:
     """Return one page of alerts."""
     filters = [
         *filter_any(AlertEvent.run_id, alert_filter.run_ids),
-        *filter_value(AlertEvent.incident_id, alert_filter.incident_id),
-        *alert_filter.series.indexed(AlertEvent, AlertEvent.created_at),
+        *filter_value(AlertEvent.incident_id, incident_id),
+        *alert_filter.indexed(AlertEvent, AlertEvent.created_at),
         *filter_any(AlertEvent.state, alert_filter.states, SORT_KEYS["created"]),
     ]
-    searched = alert_filter.series.searched(AlertEvent)
+    searched = alert_filter.searched(AlertEvent)
     if alert_filter.is_acknowledged is not None:
         is_open = AlertEvent.verdict.is_(None)
         searched.append(~is_open if alert_filter.is_acknowledged else is_open)

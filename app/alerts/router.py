@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -13,10 +13,10 @@ from app.alerts import incidents as incident_service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertRule
-from app.alerts.queries import AlertFilter, SeriesFilter
+from app.alerts.queries import AlertFilter, RuleFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
-from app.alerts.rules import AlertEventState, IncidentState
 from app.alerts.schemas import (
     Acknowledgement,
     AlertConfigBody,
@@ -33,12 +33,11 @@ from app.alerts.schemas import (
 from app.alerts.views import event_view, incident_view, rule_views
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Instant, Page, ShortText, all_fields, changed_fields
+from app.core.schemas import Page, all_fields, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
-from app.core.web.page_parameters import FilterValues, PageParams
+from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
-from app.notifications.types import MessageSeverity
 
 alert_configs = Router(prefix="/alert-configs", tags=["alerts"])
 alerts = Router(prefix="/alerts", tags=["alerts"])
@@ -49,19 +48,6 @@ RuleId = Annotated[str, Path(alias="alertConfigId")]
 IncidentId = Annotated[str, Path(alias="incidentId")]
 AlertId = Annotated[str, Path(alias="alertId")]
 SilenceId = Annotated[str, Path(alias="silenceId")]
-BenchmarkFilter = Annotated[FilterValues, Query(alias="benchmarkId")]
-AgentFilter = Annotated[FilterValues, Query(alias="agentId")]
-RuleFilter = Annotated[FilterValues, Query(alias="alertConfigId")]
-SeverityFilter = Annotated[list[MessageSeverity], Query(description="Filter by severity.")]
-TextFilter = Annotated[
-    ShortText | None, Query(description="Filter by a part of the ID, the name or the explanation.")
-]
-Since = Annotated[
-    Instant | None, Query(alias="from", description="Only items created at or after this time.")
-]
-Until = Annotated[
-    Instant | None, Query(alias="to", description="Only items created before this time.")
-]
 SORT = Query(description="Sort key; the prefix `-` sorts in descending order.")
 
 
@@ -78,17 +64,13 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
 def list_alert_configs(
     res: Res,
     page: PageParams,
-    benchmark_id: BenchmarkFilter = [],  # noqa: B006 - never changed
-    agent_id: AgentFilter = [],  # noqa: B006
-    enabled: Annotated[bool | None, Query()] = None,
+    rule_filter: Annotated[RuleFilter, Query()],
 ) -> Page[AlertConfigView]:
     """List alert rules with their states, newest first. A repeated filter lists those with any of
     its values.
     """
     with res.db.read() as session:
-        rows = queries.list_rules(
-            session, page, benchmark_ids=benchmark_id, agent_ids=agent_id, enabled=enabled
-        )
+        rows = queries.list_rules(session, page, rule_filter)
         return Page(items=rule_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
@@ -138,36 +120,14 @@ def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     return rule_tests.try_rule(res.db, rule_id)
 
 
-async def _series_filter(
-    benchmark_id: BenchmarkFilter = [],  # noqa: B006
-    agent_id: AgentFilter = [],  # noqa: B006
-    rule_id: RuleFilter = [],  # noqa: B006
-    severity: SeverityFilter = [],  # noqa: B006
-    text: TextFilter = None,
-    since: Since = None,
-    until: Until = None,
-) -> SeriesFilter:
-    return SeriesFilter(benchmark_id, agent_id, rule_id, severity, since, until, text)
-
-
-Selected = Annotated[SeriesFilter, Depends(_series_filter)]
-
-
 @alerts.get("", dependencies=READ)
 def list_alerts(
     res: Res,
     page: PageParams,
-    selected: Selected,
-    run_id: Annotated[FilterValues, Query(alias="runId")] = [],  # noqa: B006
-    state: Annotated[list[AlertEventState], Query(description="Filter by state.")] = [],  # noqa: B006
-    acknowledged: Annotated[
-        bool | None,
-        Query(description="Filter by acknowledgement: true lists acknowledged alerts only."),
-    ] = None,
+    alert_filter: Annotated[AlertFilter, Query()],
     sort: Annotated[queries.AlertOrder, SORT] = queries.DEFAULT_SORT,
 ) -> Page[AlertView]:
     """List alerts, newest first unless sorted. A repeated filter lists those with any of its values."""
-    alert_filter = AlertFilter(selected, run_id, state, acknowledged)
     with res.db.read() as session:
         return queries.list_events(session, page, alert_filter, sort).to_page(event_view)
 
@@ -193,13 +153,12 @@ def acknowledge_alert(
 def list_incidents(
     res: Res,
     page: PageParams,
-    selected: Selected,
-    state: Annotated[list[IncidentState], Query(description="Filter by state.")] = [],  # noqa: B006
+    incident_filter: Annotated[IncidentFilter, Query()],
     sort: Annotated[incident_queries.IncidentOrder, SORT] = incident_queries.DEFAULT_SORT,
 ) -> Page[IncidentView]:
     """List incidents, newest first unless sorted. A repeated filter lists those with any of its values."""
     with res.db.read() as session:
-        rows = incident_queries.list_incidents(session, page, selected, state, sort)
+        rows = incident_queries.list_incidents(session, page, incident_filter, sort)
         return rows.to_page(incident_view)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from pydantic import Field
 from sqlalchemy import Select, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
@@ -16,6 +17,7 @@ from app.benchmarks.models import (
 )
 from app.core.errors import NotFound
 from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
+from app.core.schemas import FilterValues, ListFilter
 from app.traces.production import ProductionTraces
 
 
@@ -31,6 +33,13 @@ class KpiNotFound(NotFound):
     """
 
     code = "kpi-not-found"
+
+
+class OwnerFilter(ListFilter):
+    """Filter of what belongs to a benchmark and an agent."""
+
+    benchmark_ids: FilterValues = Field(default=[], validation_alias="benchmarkId")
+    agent_ids: FilterValues = Field(default=[], validation_alias="agentId")
 
 
 def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = False) -> Benchmark:

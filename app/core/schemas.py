@@ -247,5 +247,28 @@ ShortText = Annotated[
 LongText = Annotated[str, Field(max_length=MAX_TEXT)]
 StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]
 Instant = Annotated[AwareDatetime, BeforeValidator(_require_iso), AfterValidator(_to_utc)]
+FilterValues = Annotated[list[str], Field(max_length=100)]
 HttpUrl = Annotated[str, Field(max_length=2048), AfterValidator(_require_http_url)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_reject_oversized_object)]
+
+
+class ListFilter(BaseModel):
+    """The filters of a list, which are query parameters of the API; without any, all rows match.
+
+    A parameter has the name of `validation_alias`. A list matches what has any of its values.
+    """
+
+    model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
+
+
+class PeriodFilter(ListFilter):
+    """A time at or after `since` and before `until`."""
+
+    since: Instant | None = Field(
+        default=None,
+        validation_alias="from",
+        description="Only items created at or after this time.",
+    )
+    until: Instant | None = Field(
+        default=None, validation_alias="to", description="Only items created before this time."
+    )

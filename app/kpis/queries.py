@@ -1,14 +1,16 @@
 """Reads of KPI values."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from pydantic import Field
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
+from app.benchmarks.queries import OwnerFilter
 from app.core.keyset import Key, PageQuery, PageRows, select_sorted_page
 from app.core.list_filters import filter_any, filter_period, intersect_filters
+from app.core.schemas import FilterValues, PeriodFilter
 from app.kpis.models import KpiHistory
 
 SORT_KEYS: Final[dict[str, Sequence[Key]]] = {
@@ -26,16 +28,12 @@ DEFAULT_SORT: Final = "-recorded"
 _PERIOD_SORT_KEYS: Final = SORT_KEYS | {"recorded": (KpiHistory.recorded_at, KpiHistory.id)}
 
 
-class KpiHistoryFilter(NamedTuple):
-    """KPI values with any value of each list, from `since` to before `until`. `kpis` are IDs or names; a
-    name that is also an ID is an ID.
-    """
+class KpiHistoryFilter(OwnerFilter, PeriodFilter):
+    """Filter of KPI values. A name of a KPI that is also an ID is an ID."""
 
-    benchmark_ids: Sequence[str] = ()
-    agent_ids: Sequence[str] = ()
-    kpis: Sequence[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
+    kpis: FilterValues = Field(
+        default=[], validation_alias="kpi", description="ID or name of a KPI."
+    )
 
 
 def list_kpi_history(
@@ -46,11 +44,12 @@ def list_kpi_history(
     sort: KpiOrder = DEFAULT_SORT,
 ) -> PageRows[KpiHistory]:
     """Return one page of KPI values."""
-    benchmark_ids, agent_ids, kpis, since, until = history_filter
+    benchmark_ids, agent_ids = history_filter.benchmark_ids, history_filter.agent_ids
+    since, until = history_filter.since, history_filter.until
     in_order, by_time = [KpiHistory.id], [KpiHistory.recorded_at, KpiHistory.id]
     in_period = since is not None or until is not None
-    ids = [kpi for kpi in kpis if _is_kpi_id(session, kpi)]
-    names = [kpi for kpi in kpis if kpi not in ids]
+    ids = [kpi for kpi in history_filter.kpis if _is_kpi_id(session, kpi)]
+    names = [kpi for kpi in history_filter.kpis if kpi not in ids]
     filters = [
         *filter_any(KpiHistory.benchmark_id, benchmark_ids, in_order),
         *filter_any(KpiHistory.agent_id, agent_ids, in_order),

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import Depends, Query
+from fastapi import Query
 
 from app.access.deps import READ
 from app.core.errors import ErrorItem, Invalid
-from app.core.schemas import Instant, Page
+from app.core.schemas import Page
 from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res
-from app.core.web.page_parameters import FilterValues, PageParams
+from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
 from app.formula import (
     by_reference,
@@ -34,19 +34,7 @@ from app.kpis.schemas import (
 router = Router(tags=["KPIs"])
 
 
-async def _history_filter(
-    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
-    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
-    kpi: Annotated[FilterValues, Query(description="ID or name of a KPI.")] = [],  # noqa: B006
-    since: Annotated[Instant | None, Query(alias="from")] = None,
-    until: Annotated[Instant | None, Query(alias="to")] = None,
-) -> queries.KpiHistoryFilter:
-    return queries.KpiHistoryFilter(
-        benchmark_ids=benchmark_id, agent_ids=agent_id, kpis=kpi, since=since, until=until
-    )
-
-
-KpiHistoryFilter = Annotated[queries.KpiHistoryFilter, Depends(_history_filter)]
+KpiHistoryFilter = Annotated[queries.KpiHistoryFilter, Query()]
 KpiSort = Annotated[
     queries.KpiOrder, Query(description="Sort key; the prefix `-` sorts in descending order.")
 ]

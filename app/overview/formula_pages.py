@@ -48,7 +48,7 @@ def show_formulas(
     """The check of a formula, its value in a run, and the functions of the language."""
     check = check_formula_text(formula)
     with res.db.read() as session:
-        completed = RunListFilter(statuses=(RunStatus.COMPLETED,))
+        completed = RunListFilter(statuses=[RunStatus.COMPLETED])
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []

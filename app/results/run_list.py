@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, Select, Text, func, literal, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
+from app.benchmarks.queries import OwnerFilter
 from app.core.keyset import (
     SEARCHED_ROWS,
     CursorValue,
@@ -33,9 +33,12 @@ from app.core.list_filters import (
     match_text,
     plan_page,
 )
+from app.core.schemas import FilterValues, PeriodFilter, ShortText
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
+from app.results.rules import RunStatus, TriggerType, Validity
 from app.results.runs_by_name import NameOrder, RunsByName, list_owners
+from app.statistics.verdict_rules import Verdict
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
 _Owner = TypeVar("_Owner", Agent, Benchmark)
@@ -74,24 +77,18 @@ MAX_OWNERS: Final = 1_000
 OWNER_TIME_S = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunListFilter:
-    """Filter of runs: a field matches any value of its list; an empty list matches all.
+class RunListFilter(OwnerFilter, PeriodFilter):
+    """Filter of runs."""
 
-    `text` is a part of an ID, an error, or the name of a run, its agent or its benchmark; `since`
-    and `until` limit the time of creation.
-    """
-
-    benchmark_ids: Sequence[str] = ()
-    agent_ids: Sequence[str] = ()
-    statuses: Sequence[str] = ()
-    triggers: Sequence[str] = ()
-    schedule_ids: Sequence[str] = ()
-    validities: Sequence[str] = ()
-    verdicts: Sequence[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    text: str | None = None
+    statuses: list[RunStatus] = Field(default=[], validation_alias="status")
+    triggers: list[TriggerType] = Field(default=[], validation_alias="triggeredBy")
+    schedule_ids: FilterValues = Field(default=[], validation_alias="scheduleId")
+    validities: list[Validity] = Field(default=[], validation_alias="validity")
+    verdicts: list[Verdict] = Field(default=[], validation_alias="verdict")
+    text: ShortText | None = Field(
+        default=None,
+        description="Filter by a part of the ID, the run name, the benchmark, the agent or the error.",
+    )
 
     @property
     def is_plain(self) -> bool:

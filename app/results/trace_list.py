@@ -1,9 +1,9 @@
 """The traces of a run as a page lists them: filtered, with the beginnings of their texts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
@@ -19,6 +19,7 @@ from app.core.keyset import (
     match_until,
     search_page,
 )
+from app.core.schemas import ListFilter
 from app.results.models import BenchmarkRun, TraceResult
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
@@ -28,17 +29,25 @@ PREVIEW_CHARS = 160
 SEARCHED_TRACES = BatchSizes(100, 2_000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceListFilter:
-    """Filter of traces. `metric` and `below` select values below a limit, `state` is one of
-    `failed` (the agent or its environment), `missing` (no value of the metric) or empty.
-    """
+class TraceListFilter(ListFilter):
+    """Filter of traces."""
 
-    metric: str | None = None
-    below: float | None = None
-    state: str = ""
-    text: str | None = None
-    item_id: str | None = None
+    item_id: str | None = Field(
+        default=None, validation_alias="itemId", description="Filter by item."
+    )
+    text: str | None = Field(
+        default=None, max_length=200, description="Filter by a part of an ID or of the output."
+    )
+    state: Literal["failed", "missing"] | None = Field(
+        default=None,
+        description="`failed`: without an answer; `missing`: without a value of `metric`.",
+    )
+    metric: str | None = Field(
+        default=None, description="The metric of the filters `below` and `missing`."
+    )
+    below: float | None = Field(
+        default=None, description="Filter by values of `metric` below this limit."
+    )
 
 
 class ListedTrace(NamedTuple):

@@ -1,8 +1,8 @@
 """HTTP routes of benchmark runs and their comparisons."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -11,15 +11,15 @@ from app.comparison import stored_run_comparison
 from app.comparison.items.compared import ItemOrder, compare_items
 from app.comparison.schemas import CategoryValues, ComparedItemView, Comparison
 from app.core.problem_documents import CONFLICT
-from app.core.schemas import Instant, Page, ShortText, explain_pattern
+from app.core.schemas import Page, explain_pattern
 from app.core.web.deps import Hub, Res
-from app.core.web.page_parameters import FilterValues, PageParams
+from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
-from app.results.rules import RunStatus, TriggerType, Validity
+from app.results.rules import RunStatus, TriggerType
 from app.results.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from app.results.trace_list import TraceListFilter
 from app.runs import estimates, retention, service
@@ -36,7 +36,6 @@ from app.runs.schemas import (
     TraceView,
 )
 from app.runs.views import run_columns_view, run_view, trace_result_view, trace_view
-from app.statistics.verdict_rules import Verdict
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
@@ -49,42 +48,7 @@ RunId = Annotated[str, Path(alias="runId")]
 TraceId = Annotated[str, Path(alias="traceId", description="ID that the source gave the trace.")]
 
 
-async def _run_filter(
-    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
-    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
-    status: Annotated[list[RunStatus], Query()] = [],  # noqa: B006
-    triggered_by: Annotated[list[TriggerType], Query(alias="triggeredBy")] = [],  # noqa: B006
-    schedule_id: Annotated[FilterValues, Query(alias="scheduleId")] = [],  # noqa: B006
-    validity: Annotated[list[Validity], Query()] = [],  # noqa: B006
-    verdict: Annotated[list[Verdict], Query()] = [],  # noqa: B006
-    text: Annotated[
-        ShortText | None,
-        Query(
-            description="Filter by a part of the ID, the run name, the benchmark, the agent or the error."
-        ),
-    ] = None,
-    since: Annotated[
-        Instant | None, Query(alias="from", description="Only items created at or after this time.")
-    ] = None,
-    until: Annotated[
-        Instant | None, Query(alias="to", description="Only items created before this time.")
-    ] = None,
-) -> RunListFilter:
-    return RunListFilter(
-        benchmark_ids=benchmark_id,
-        agent_ids=agent_id,
-        statuses=status,
-        triggers=triggered_by,
-        schedule_ids=schedule_id,
-        validities=validity,
-        verdicts=verdict,
-        since=since,
-        until=until,
-        text=text,
-    )
-
-
-RunFilter = Annotated[RunListFilter, Depends(_run_filter)]
+RunFilter = Annotated[RunListFilter, Query()]
 
 
 @router.post("", status_code=201, response_model=RunView, dependencies=RUN)
@@ -259,20 +223,7 @@ def list_run_results(
     run_id: RunId,
     res: Res,
     page: PageParams,
-    item_id: Annotated[str | None, Query(alias="itemId", description="Filter by item.")] = None,
-    text: Annotated[
-        str | None, Query(max_length=200, description="Filter by a part of an ID or of the output.")
-    ] = None,
-    state: Annotated[
-        Literal["failed", "missing"] | None,
-        Query(description="`failed`: without an answer; `missing`: without a value of `metric`."),
-    ] = None,
-    metric: Annotated[
-        str | None, Query(description="The metric of the filters `below` and `missing`.")
-    ] = None,
-    below: Annotated[
-        float | None, Query(description="Filter by values of `metric` below this limit.")
-    ] = None,
+    trace_filter: Annotated[TraceListFilter, Query()],
 ) -> Page[TraceResultView]:
     """List the traces with their values, in the order of the source.
 
@@ -281,9 +232,6 @@ def list_run_results(
     with res.db.read() as session:
         run = queries.get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
-        trace_filter = TraceListFilter(
-            metric=metric, below=below, state=state or "", text=text, item_id=item_id
-        )
         rows = queries.list_trace_results(session, run, page, trace_filter)
         return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row))
 

@@ -70,7 +70,7 @@ ScheduleId = Annotated[str, Path(alias="scheduleId")]
 def show_schedules(request: Request, res: Res, query: ListQuery) -> Response:
     """The schedules with their next and last fire."""
     with res.db.read() as session:
-        page = queries.list_schedules(session, query)
+        page = queries.list_schedules(session, query, queries.ScheduleFilter())
         targets = _target_names(session)
     return render_page(
         request,

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
+from app.benchmarks.queries import OwnerFilter
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_disabled
@@ -67,20 +68,21 @@ def get_schedule(session: Session, schedule_id: str, *, for_update: bool = False
     return schedule
 
 
+class ScheduleFilter(OwnerFilter):
+    """Filter of schedules."""
+
+    enabled: bool | None = None
+
+
 def list_schedules(
-    session: Session,
-    query: PageQuery,
-    *,
-    benchmark_ids: Sequence[str] = (),
-    agent_ids: Sequence[str] = (),
-    enabled: bool | None = None,
+    session: Session, query: PageQuery, schedule_filter: ScheduleFilter
 ) -> PageRows[ScheduleConfig]:
     """Schedules, newest first."""
     newest = [ScheduleConfig.created_at, ScheduleConfig.id]
     filters = [
-        *filter_any(ScheduleConfig.agent_id, agent_ids, newest),
-        *filter_any(ScheduleConfig.benchmark_id, benchmark_ids, newest),
-        *filter_disabled(ScheduleConfig.enabled, newest, enabled=enabled),
+        *filter_any(ScheduleConfig.agent_id, schedule_filter.agent_ids, newest),
+        *filter_any(ScheduleConfig.benchmark_id, schedule_filter.benchmark_ids, newest),
+        *filter_disabled(ScheduleConfig.enabled, newest, enabled=schedule_filter.enabled),
     ]
     return select_page(
         session,
@@ -88,7 +90,7 @@ def list_schedules(
         keys=newest,
         query=query,
         filters=filters,
-        searched=[ScheduleConfig.enabled.is_(True)] if enabled else (),
+        searched=[ScheduleConfig.enabled.is_(True)] if schedule_filter.enabled else (),
     )
 
 

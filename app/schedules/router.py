@@ -13,7 +13,7 @@ from app.core.resources import Resources
 from app.core.schemas import Page, all_fields, changed_fields, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
-from app.core.web.page_parameters import FilterValues, PageParams
+from app.core.web.page_parameters import PageParams
 from app.core.web.routes import Router
 from app.schedules import daily_summary, firing, preview, queries, service
 from app.schedules.models import ScheduleFire
@@ -50,15 +50,11 @@ def create_schedule(body: ScheduleCreate, once: Idempotent) -> Response:
 def list_schedules(
     res: Res,
     page: PageParams,
-    benchmark_id: Annotated[FilterValues, Query(alias="benchmarkId")] = [],  # noqa: B006 - never changed
-    agent_id: Annotated[FilterValues, Query(alias="agentId")] = [],  # noqa: B006
-    enabled: Annotated[bool | None, Query()] = None,
+    schedule_filter: Annotated[queries.ScheduleFilter, Query()],
 ) -> Page[ScheduleView]:
     """List schedules, newest first. A repeated filter lists those with any of its values."""
     with res.db.read() as session:
-        rows = queries.list_schedules(
-            session, page, benchmark_ids=benchmark_id, agent_ids=agent_id, enabled=enabled
-        )
+        rows = queries.list_schedules(session, page, schedule_filter)
         return rows.to_page(ScheduleView.model_validate)
 
 

@@ -8,10 +8,11 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.alerts import incident_queries, incidents, queries
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, Incident
 from app.alerts.pages.value_chart import draw_incident
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.queries import AlertFilter, SeriesFilter
+from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
 from app.core.errors import Invalid
@@ -42,10 +43,11 @@ def show_incidents(
     rule: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Incidents, newest first."""
-    selected = SeriesFilter(rule_ids=[rule] if rule else ())
-    states = [IncidentState(state)] if state else []
+    incident_filter = IncidentFilter(
+        rule_ids=[rule] if rule else [], states=[IncidentState(state)] if state else []
+    )
     with res.db.read() as session:
-        page = incident_queries.list_incidents(session, query, selected, states)
+        page = incident_queries.list_incidents(session, query, incident_filter)
         rows = [incident_row(session, incident) for incident in page.rows]
     return render_page(
         request,
@@ -67,7 +69,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         incident = incident_queries.get_incident(session, incident_id)
         row = incident_row(session, incident)
         events = queries.list_events(
-            session, PageQuery(SHOWN_ALERTS), AlertFilter(incident_id=incident_id)
+            session, PageQuery(SHOWN_ALERTS), AlertFilter(), incident_id=incident_id
         ).rows
         chart = draw_incident(session, incident, reader_zone(request))
     return render_page(

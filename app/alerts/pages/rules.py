@@ -11,6 +11,7 @@ from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agent_names
 from app.alerts import inbox_view, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.pages.backtest import (
     COMPARED,
     CONDITIONS,
@@ -24,7 +25,7 @@ from app.alerts.pages.incidents import incident_row
 from app.alerts.pages.rule_text import describe_condition, watched_name
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
-from app.alerts.queries import AlertFilter, SeriesFilter
+from app.alerts.queries import AlertFilter, RuleFilter
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.schemas import AlertConfigView
 from app.alerts.silence_matchers import SilenceMatchers
@@ -57,11 +58,8 @@ def show_rules(
 ) -> Response:
     """Alert rules with their states, newest first."""
     with res.db.read() as session:
-        page = queries.list_rules(
-            session,
-            query,
-            benchmark_ids=[benchmark] if benchmark else [],
-        )
+        rule_filter = RuleFilter(benchmark_ids=[benchmark] if benchmark else [])
+        page = queries.list_rules(session, query, rule_filter)
         rows = [_row(session, view) for view in rule_views(session, page.rows)]
         benchmarks = list(list_benchmark_names(session).items())
     return render_page(
@@ -95,10 +93,12 @@ def show_rule(
         [view] = rule_views(session, [queries.get_rule(session, rule_id)])
         row = _row(session, view)
         agents = list_agent_names(session)
-        series = SeriesFilter(rule_ids=[rule_id])
-        incidents = incident_queries.list_incidents(session, PageQuery(SHOWN_EVENTS), series).rows
+        newest = PageQuery(SHOWN_EVENTS)
+        incidents = incident_queries.list_incidents(
+            session, newest, IncidentFilter(rule_ids=[rule_id])
+        ).rows
         incident_rows = [incident_row(session, incident) for incident in incidents]
-        alerts = queries.list_events(session, PageQuery(SHOWN_EVENTS), AlertFilter(series)).rows
+        alerts = queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id])).rows
         silences = [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_rule(

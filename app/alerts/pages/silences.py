@@ -122,7 +122,8 @@ def _edit_page(silence_id: str, res: Resources) -> FormPage:
 
 
 def _choices(session: Session) -> dict[str, Choices]:
-    rules = [(row.id, row.name) for row in queries.list_rules(session, PageQuery(MAX_LIMIT)).rows]
+    listed_rules = queries.list_rules(session, PageQuery(MAX_LIMIT), queries.RuleFilter())
+    rules = [(row.id, row.name) for row in listed_rules.rows]
     anything = ("", "any")
     return {
         "matchers.alertConfigId": [anything, *rules],

@@ -6,9 +6,6 @@ from fastapi import Depends, Query
 
 from app.core.keyset import DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, PageQuery
 
-# A filter of a list; a repeated one selects what has any of its values.
-FilterValues = Annotated[list[str], Query(max_length=100)]
-
 
 async def _page_query(
     limit: Annotated[

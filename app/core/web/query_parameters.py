@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.registry import suggest_names
+from app.core.schemas import ListFilter
 
 
 async def reject_wrong_parameters(request: Request) -> None:
@@ -47,7 +48,12 @@ async def reject_wrong_parameters(request: Request) -> None:
 def _declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """Return the query parameters of a route; the value is true for a list."""
     for field in dependant.query_params:
-        yield field.alias, _is_list(field.field_info.annotation)
+        annotation = field.field_info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, ListFilter):
+            for name, info in annotation.model_fields.items():
+                yield str(info.validation_alias or name), _is_list(info.annotation)
+        else:
+            yield field.alias, _is_list(annotation)
     for inner in dependant.dependencies:
         yield from _declared_parameters(inner)
 

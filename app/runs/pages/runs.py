@@ -65,11 +65,12 @@ def show_runs(
     period: dict[str, Any] = {
         name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))
     }
-    run_filter = RunListFilter(
-        benchmark_ids=[benchmark] if benchmark else (),
-        agent_ids=[agent] if agent else (),
-        statuses=[status] if status else (),
-        verdicts=[verdict] if verdict else (),
+    # Not validated: a value that does not exist lists no run.
+    run_filter = RunListFilter.model_construct(
+        benchmark_ids=[benchmark] if benchmark else [],
+        agent_ids=[agent] if agent else [],
+        statuses=[status] if status else [],
+        verdicts=[verdict] if verdict else [],
         text=text.strip() or None,
         since=since,
         until=until,

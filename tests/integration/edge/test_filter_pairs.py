@@ -12,9 +12,9 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from app.access.queries import AuditFilter, list_audit_entries
-from app.alerts.incident_queries import list_incidents
-from app.alerts.queries import AlertFilter, AlertOrder, SeriesFilter, list_events, list_rules
-from app.alerts.rules import IncidentState
+from app.alerts.incident_queries import IncidentFilter, list_incidents
+from app.alerts.queries import AlertFilter, AlertOrder, RuleFilter, list_events, list_rules
+from app.alerts.rules import AlertEventState, IncidentState
 from app.core import keyset, list_filters
 from app.core.db import Database
 from app.core.keyset import BatchSizes, PageQuery
@@ -22,8 +22,9 @@ from app.kpis.queries import KpiHistoryFilter, list_kpi_history
 from app.notifications.queries import list_deliveries
 from app.notifications.rules import DeliveryStatus
 from app.results import run_list
+from app.results.rules import RunStatus
 from app.results.run_list import RunListFilter, count_runs, search_runs
-from app.schedules.queries import list_schedules
+from app.schedules.queries import ScheduleFilter, list_schedules
 from app.traces.queries import list_local_datasets
 from app.triggers.queries import list_events as list_trigger_events
 from app.triggers.rules import TriggerEventStatus, TriggerEventType
@@ -147,8 +148,8 @@ def rows_read(db: Database, table: str) -> Iterator[list[int]]:
         event.remove(db.engine, "after_cursor_execute", end)
 
 
-A_AND_B: Final = SeriesFilter(benchmark_ids=["A"], agent_ids=["B"])
-RUNS_OF_B: Final = RunListFilter(agent_ids=["B"], statuses=["FAILED"])
+A_AND_B: Final = AlertFilter(benchmark_ids=["A"], agent_ids=["B"])
+RUNS_OF_B: Final = RunListFilter(agent_ids=["B"], statuses=[RunStatus.FAILED])
 LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     "runs of an agent with a status": (
         "benchmark_runs",
@@ -165,7 +166,9 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
         "benchmark_runs",
         lambda session: search_runs(
             session,
-            RunListFilter(agent_ids=["B"], benchmark_ids=["A"], statuses=["FAILED", "RUNNING"]),
+            RunListFilter(
+                agent_ids=["B"], benchmark_ids=["A"], statuses=[RunStatus.FAILED, RunStatus.RUNNING]
+            ),
             "-created",
             QUERY,
         ),
@@ -174,7 +177,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
         "benchmark_runs",
         lambda session: search_runs(
             session,
-            RunListFilter(schedule_ids=["B"], statuses=["FAILED"], text="nightly"),
+            RunListFilter(schedule_ids=["B"], statuses=[RunStatus.FAILED], text="nightly"),
             "-created",
             QUERY,
         ),
@@ -182,7 +185,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     "runs with a status in a period": (
         "benchmark_runs",
         lambda session: search_runs(
-            session, RunListFilter(statuses=["FAILED"], since=SINCE), "created", QUERY
+            session, RunListFilter(statuses=[RunStatus.FAILED], since=SINCE), "created", QUERY
         ),
     ),
     "values of a KPI in a benchmark": (
@@ -205,18 +208,18 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "alerts of a benchmark and an agent": (
         "alert_events",
-        lambda session: list_events(session, QUERY, AlertFilter(A_AND_B)),
+        lambda session: list_events(session, QUERY, A_AND_B),
     ),
     "alerts of a rule and an agent by name": (
         "alert_events",
         lambda session: list_events(
-            session, QUERY, AlertFilter(SeriesFilter(rule_ids=["A"], agent_ids=["B"])), "name"
+            session, QUERY, AlertFilter(rule_ids=["A"], agent_ids=["B"]), "name"
         ),
     ),
     "alerts in a period with a state": (
         "alert_events",
         lambda session: list_events(
-            session, QUERY, AlertFilter(SeriesFilter(since=SINCE), states=["FIRING"])
+            session, QUERY, AlertFilter(since=SINCE, states=[AlertEventState.FIRING])
         ),
     ),
     "incidents of a benchmark and an agent": (
@@ -226,7 +229,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     "incidents of a rule with a state": (
         "incidents",
         lambda session: list_incidents(
-            session, QUERY, SeriesFilter(rule_ids=["B"]), [IncidentState.OPEN], "state"
+            session, QUERY, IncidentFilter(rule_ids=["B"], states=[IncidentState.OPEN]), "state"
         ),
     ),
     "audit entries of an actor with an action": (
@@ -243,7 +246,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "audit entries of an actor in a period": (
         "audit_log",
-        lambda session: list_audit_entries(session, QUERY, AuditFilter(actor_id="A"), since=SINCE),
+        lambda session: list_audit_entries(session, QUERY, AuditFilter(actor_id="A", since=SINCE)),
     ),
     "deliveries to an endpoint with a status": (
         "deliveries",
@@ -262,15 +265,21 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "schedules of a benchmark and an agent": (
         "schedule_configs",
-        lambda session: list_schedules(session, QUERY, benchmark_ids=["A"], agent_ids=["B"]),
+        lambda session: list_schedules(
+            session, QUERY, ScheduleFilter(benchmark_ids=["A"], agent_ids=["B"])
+        ),
     ),
     "disabled schedules of an agent": (
         "schedule_configs",
-        lambda session: list_schedules(session, QUERY, agent_ids=["B"], enabled=False),
+        lambda session: list_schedules(
+            session, QUERY, ScheduleFilter(agent_ids=["B"], enabled=False)
+        ),
     ),
     "rules of a benchmark and an agent": (
         "alert_rules",
-        lambda session: list_rules(session, QUERY, benchmark_ids=["A"], agent_ids=["B"]),
+        lambda session: list_rules(
+            session, QUERY, RuleFilter(benchmark_ids=["A"], agent_ids=["B"])
+        ),
     ),
     "uploads of a dataset and an agent": (
         "local_datasets",
@@ -285,11 +294,11 @@ OLDER_HALVES: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "alerts of a rule": (
         "alert_events",
-        lambda session: list_events(session, QUERY, AlertFilter(SeriesFilter(rule_ids=["A"]))),
+        lambda session: list_events(session, QUERY, AlertFilter(rule_ids=["A"])),
     ),
     "incidents with a state": (
         "incidents",
-        lambda session: list_incidents(session, QUERY, SeriesFilter(), [IncidentState.OPEN]),
+        lambda session: list_incidents(session, QUERY, IncidentFilter(states=[IncidentState.OPEN])),
     ),
     "values of a benchmark": (
         "kpi_history",
@@ -301,7 +310,7 @@ OLDER_HALVES: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "disabled schedules": (
         "schedule_configs",
-        lambda session: list_schedules(session, QUERY, enabled=False),
+        lambda session: list_schedules(session, QUERY, ScheduleFilter(enabled=False)),
     ),
     "uploads of a dataset": (
         "local_datasets",
@@ -352,7 +361,7 @@ def test_lists__pages_of_two_filters_have_each_common_row_once(
         query = PageQuery(limit=limit)
         while True:
             with halves.read() as session:
-                page = list_events(session, query, AlertFilter(A_AND_B), sort)
+                page = list_events(session, query, A_AND_B, sort)
                 ids += [alert.id for alert in page.rows]
             if page.next_cursor is None:
                 break

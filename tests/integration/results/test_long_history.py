@@ -117,7 +117,9 @@ def test_kpi_history__of_a_rare_kpi_reads_its_own_values_only(
     with long_history.read() as session:
         before = _rows_read(session, "kpi_history")
         page = list_kpi_history(
-            session, PAGE, KpiHistoryFilter(["b-1"], ["a"], ["rare"], until=until)
+            session,
+            PAGE,
+            KpiHistoryFilter(benchmark_ids=["b-1"], agent_ids=["a"], kpis=["rare"], until=until),
         )
         rows = _rows_read(session, "kpi_history") - before
 

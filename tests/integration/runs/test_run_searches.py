@@ -132,7 +132,7 @@ def read_pages(db: Database, run_filter: RunListFilter, sort: str, limit: int) -
 def random_filter(numbers: random.Random) -> RunListFilter:
     """Half of the filters select nothing."""
     since = NOW + timedelta(seconds=numbers.randint(0, 9))
-    return RunListFilter(
+    return RunListFilter.model_construct(
         agent_ids=numbers.choice([(), (), ["a-1"], ["a-2", "a-3"], ["a-4"]]),
         benchmark_ids=numbers.choice([(), (), ["b-1"], ["b-1", "b-3"]]),
         statuses=numbers.choice([(), (), ["FAILED"], ["FAILED", "COMPLETED"]]),
