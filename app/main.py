@@ -37,7 +37,6 @@ from app.core.web import (
     etag,
     health,
     openapi,
-    openapi_document,
     problem_pages,
     prometheus,
     request_body,
@@ -82,12 +81,12 @@ class Application(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = problem_documents.PROBLEM_SCHEMA
-            for operation in openapi_document.iter_operations(document):
+            for operation in openapi.iter_operations(document):
                 etag.document_conditions(operation, problem_documents.document_problem)
                 idempotency.document_conflict(operation)
                 request_body.document_problems(operation)
-            texts = openapi_document.read_texts(DESCRIPTIONS, EXAMPLES)
-            openapi_document.complete_document(document, texts)
+            texts = openapi.read_texts(DESCRIPTIONS, EXAMPLES)
+            openapi.complete_document(document, texts)
         return super().openapi()
 
 

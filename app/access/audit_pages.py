@@ -10,8 +10,8 @@ from app.access.deps import ADMIN
 from app.access.queries import AuditFilter
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
-from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 
 router = Router()

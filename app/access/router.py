@@ -13,7 +13,7 @@ from app.access.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyPatch, ApiKeyV
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page
 from app.core.web.deps import Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 
 PATH = "/keys"

@@ -13,7 +13,7 @@ from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page, changed_fields
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 
 router = Router(prefix="/agents", tags=["agents"])

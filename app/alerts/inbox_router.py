@@ -12,7 +12,7 @@ from app.alerts.schemas import InboxEntryView
 from app.alerts.views import event_view
 from app.core.schemas import Identifier, Page
 from app.core.web.deps import Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.notifications.models import Endpoint
 from app.notifications.queries import endpoints_of

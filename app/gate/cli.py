@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.core.console.output_files import write_text
+from app.core.console.files import write_text
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import (

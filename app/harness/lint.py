@@ -13,7 +13,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.harness.gate import HarnessExit
+from app.harness.results import HarnessExit
 
 
 class LintSeverity(StrEnum):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
-from app.core.console.input_files import open_input
-from app.core.console.output_files import require_folder
+from app.core.console.files import open_input, require_folder
 from app.core.errors import AppError, ErrorItem
 from app.harness.validation_words import describe_errors
 

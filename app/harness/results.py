@@ -1,9 +1,10 @@
-"""Result types and figures that both harnesses share."""
+"""Result types and figures that both harnesses share, and the exit code that a run deserves."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from app.llm.conversation import ChatMessage, MessageRole
 
@@ -114,3 +115,29 @@ def last_answer(messages: Sequence[ChatMessage]) -> str | None:
         message.text() for message in reversed(messages) if message.role is MessageRole.ASSISTANT
     )
     return next(answers, None)
+
+
+class HarnessExit(IntEnum):
+    """Exit codes of both harness programs."""
+
+    PASSED = 0
+    BELOW = 1
+    INVALID = 2
+    ERRORS = 3
+
+
+class GateFigures(NamedTuple):
+    """The figures that the gate reads; the pass rate is None when no attempt has a verdict."""
+
+    errored: int
+    missing: int
+    pass_rate: float | None
+
+
+def decide_exit(figures: GateFigures, min_pass_rate: float) -> HarnessExit:
+    """Errors and missing attempts outrank the pass rate; a run without verdicts passes."""
+    if figures.errored or figures.missing:
+        return HarnessExit.ERRORS
+    if figures.pass_rate is not None and figures.pass_rate < min_pass_rate:
+        return HarnessExit.BELOW
+    return HarnessExit.PASSED

@@ -13,8 +13,8 @@ import typer
 
 from app.core.console import terminal
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
-from app.harness.gate import GateFigures, HarnessExit, decide_exit
 from app.harness.reports.formatting import format_number
+from app.harness.results import GateFigures, HarnessExit, decide_exit
 from app.llm.conversation import ReasoningEffort, TurnSettings
 
 if TYPE_CHECKING:

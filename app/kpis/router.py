@@ -10,7 +10,7 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import Page
 from app.core.strict_json import escape_pointer_step
 from app.core.web.deps import Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.formula import (
     by_reference,

@@ -34,8 +34,7 @@ from app.llm.errors import (
     LlmQuotaExceeded,
     LlmRedirected,
 )
-from app.llm.openai_chat import ERRORS
-from app.llm.openai_client import open_openai
+from app.llm.openai_chat import ERRORS, open_openai
 from app.llm.response_reader import JSON, read_response, read_token_count, unreadable
 from app.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from app.llm.sdk import ProviderAccess, call_sdk

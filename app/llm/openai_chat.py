@@ -22,8 +22,8 @@ from app.llm.conversation import (
     Turn,
     TurnSettings,
 )
-from app.llm.openai_client import open_openai
 from app.llm.response_reader import JSON, read_arguments, read_text, read_usage, reported_error
+from app.llm.retry import ATTEMPT_TIMEOUT_S
 from app.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
 ERRORS: Final = SdkErrors(
@@ -135,3 +135,16 @@ def read_completion(response: JSON) -> Turn:
         stop=_STOPS.get(choice.get("finish_reason"), StopReason.END),
         usage=read_usage(response.get("usage"), "prompt_tokens", "completion_tokens"),
     )
+
+
+def open_openai(access: ProviderAccess, timeout_s: float = ATTEMPT_TIMEOUT_S) -> openai.AsyncOpenAI:
+    """A client without credentials of the environment, unless it calls OpenAI itself.
+
+    The SDK reads `OPENAI_ORG_ID`, `OPENAI_PROJECT_ID` and `OPENAI_ADMIN_KEY`, and would send them to
+    any base URL.
+    """
+    client = openai.AsyncOpenAI(**access.options(timeout_s))
+    if access.base_url is not None:
+        # Not as arguments: the SDK replaces None by the variable.
+        client.organization = client.project = client.admin_api_key = None
+    return client

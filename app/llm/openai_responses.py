@@ -20,8 +20,7 @@ from app.llm.conversation import (
     TurnSettings,
 )
 from app.llm.errors import LlmError
-from app.llm.openai_chat import ERRORS, arguments_text
-from app.llm.openai_client import open_openai
+from app.llm.openai_chat import ERRORS, arguments_text, open_openai
 from app.llm.response_reader import JSON, read_arguments, read_text, read_usage
 from app.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.core.console.input_files import InvalidInput, read_object
+from app.core.console.files import InvalidInput, read_object
 from app.core.errors import AppError
 
 MILLION = 1_000_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from app.core.console.input_files import InvalidInput, read_object
+from app.core.console.files import InvalidInput, read_object
 from app.core.console.terminal import WrongUsage, print_status
 
 if TYPE_CHECKING:

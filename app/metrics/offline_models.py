@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import platformdirs
 
-from app.core.console.output_files import UnwritableOutput
+from app.core.console.files import UnwritableOutput
 from app.core.errors import Invalid
 from app.core.llm_server import LlmServer, load_llm_server
 from app.llm.types import ModelAnswer, RequestUsage

@@ -16,12 +16,12 @@ from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, check_form, local_path
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
-from app.notifications.delivery_requests import describe_request
+from app.notifications.delivery_rows import describe_request
 from app.notifications.registry import CHANNELS, require_target
 from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (

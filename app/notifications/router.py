@@ -14,11 +14,11 @@ from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.notifications import endpoints, inbox, queries, service
-from app.notifications.delivery_requests import describe_request
+from app.notifications.delivery_rows import describe_request
 from app.notifications.registry import require_target
 from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (

@@ -14,9 +14,9 @@ from app.agents.schemas import AgentCheck
 from app.agents.views import agent_view
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 

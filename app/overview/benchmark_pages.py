@@ -15,9 +15,9 @@ from app.benchmarks.views import benchmark_view, benchmark_views
 from app.comparison.baselines import list_pinned_baselines
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.overview.pages import read_grid_cells
 

@@ -21,9 +21,9 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import SEE_OTHER
 from app.core.web.forms.sent_fields import check_form, errors_by_field
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
 from app.traces import queries, service

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S
-from app.core.console.output_files import write_text
+from app.core.console.files import write_text
 from app.core.console.resource import id_argument
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import format_cell

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.core.console.output_files import UnwritableOutput, require_file, write_text
+from app.core.console.files import UnwritableOutput, require_file, write_text
 from app.core.console.table import Table, format_cell, print_table
 from app.core.console.terminal import (
     EXIT_UNSUCCESSFUL,

@@ -13,7 +13,7 @@ from app.comparison.schemas import CategoryValues, ComparedItemView, Comparison
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page, explain_pattern
 from app.core.web.deps import Hub, Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventSnapshot, stream_events
 from app.kpis.queries import get_kpis_of_run

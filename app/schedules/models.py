@@ -6,7 +6,7 @@ from sqlalchemy import ForeignKey, Identity, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base, ModelJson
-from app.schedules.fire_plan import FirePlan
+from app.schedules.rules import FirePlan
 
 
 class ScheduleConfig(Base):

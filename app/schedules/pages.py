@@ -23,9 +23,9 @@ from app.core.web.forms.form_page import (
 )
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.schedules import firing, queries, service
 from app.schedules.models import ScheduleConfig

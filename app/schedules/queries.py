@@ -14,9 +14,8 @@ from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_disabled
 from app.results.models import BenchmarkRun
 from app.results.rules import FINAL, TriggerType
-from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.rules import FireStatus
+from app.schedules.rules import FirePlan, FireStatus
 
 
 class ScheduleNotFound(NotFound):

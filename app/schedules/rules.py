@@ -5,6 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from app.core.errors import ErrorItem, Invalid
 from app.schedules.cron import CronExpression, DstPolicy
@@ -240,3 +244,20 @@ def first_instant(timing: ScheduleTiming, now: datetime) -> datetime:
 def should_disable(*, failures: int, max_failures: int, auto_disable: bool) -> bool:
     """Return whether this many failures in a row disable a schedule."""
     return auto_disable and failures >= max_failures
+
+
+class FirePlan(BaseModel):
+    """The target of a schedule at the time of the claim; later edits affect later instants only.
+
+    The statement `INSERT_FIRES` writes it, so its names are those of the JSON document.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
+    )
+
+    version: Literal[1]
+    benchmark_id: str
+    agent_id: str
+    run_name_pattern: str | None
+    concurrency_policy: ConcurrencyPolicy

@@ -13,9 +13,8 @@ from app.jobs.handlers import HANDLERS, JobContext, describe_error
 from app.jobs.row_deletion import delete_rows
 from app.runs.source_runs import ListedRun, match_names, select_complete_runs
 from app.schedules import firing, queries, service
-from app.schedules.fire_plan import FirePlan
 from app.schedules.models import ScheduleFire
-from app.schedules.rules import FireSkipReason
+from app.schedules.rules import FirePlan, FireSkipReason
 from app.schedules.service import RunLister
 from app.traces.registry import TRACE_SOURCES, RunNarrower, TraceQuery
 

@@ -10,7 +10,7 @@ from app.access.deps import READ, RUN
 from app.access.idempotency import Idempotent, IdempotentCreate
 from app.core.schemas import Identifier, Page, ShortText
 from app.core.web.deps import Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from app.traces import queries, service

@@ -14,9 +14,9 @@ from app.core.web.forms.fields import InputKind
 from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, public_url, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.triggers import queries, secrets
 from app.triggers.schemas import LangfuseSecretCreate

@@ -15,7 +15,7 @@ from app.core.problem_documents import BODY_PROBLEMS, CONFLICT, PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
 from app.core.web.deps import Res
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.request_body import RawBody
 from app.core.web.routes import Router
 from app.triggers import queries, secrets, service

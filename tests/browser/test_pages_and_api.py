@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN
 from app.api import PAGES
-from app.core.web import page_parameters, pages
-from app.core.web.page_parameters import ListQuery
+from app.core.web import pages, query_parameters
+from app.core.web.query_parameters import ListQuery
 from app.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
 from tests.support.every_page import (
@@ -120,7 +120,7 @@ def one_row_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("app.") and "pages" in name and hasattr(module, "PAGE_SIZE"):
             monkeypatch.setattr(module, "PAGE_SIZE", 1)
-    for module in (page_parameters, pages):
+    for module in (query_parameters, pages):
         monkeypatch.setattr(module, "DEFAULT_LIMIT", 1)
 
 

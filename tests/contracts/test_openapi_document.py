@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.web.openapi_document import iter_operations, read_texts
+from app.core.web.openapi import iter_operations, read_texts
 from app.main import DESCRIPTIONS, EXAMPLES
 from app.overview.providers import REGISTRIES, PluginKind
 from tests.support.described_api import api_document

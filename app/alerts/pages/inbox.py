@@ -19,9 +19,9 @@ from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from app.core.web.pages import build_url, list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
 from app.notifications.inbox import announce_inbox, mark_all_read, set_read_at

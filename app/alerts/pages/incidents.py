@@ -19,9 +19,9 @@ from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm, check_form
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
 from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.number_text import format_value
 

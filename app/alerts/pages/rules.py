@@ -35,9 +35,9 @@ from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 
 router = Router()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.core.console.input_files import read_object
+from app.core.console.files import read_object
 from app.core.console.terminal import WrongUsage
 from app.core.errors import AppError
 

@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from app.core.console.output_files import replaced_file
+from app.core.console.files import replaced_file
 from app.core.console.terminal import WrongUsage
 from app.core.errors import AppError
 from app.core.spreadsheet import escape_cell

@@ -15,8 +15,8 @@ from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from app.core.console.error_words import FIELD_PREFIX
+from app.core.console.files import read_secret
 from app.core.console.generated_command import CommandParameter
-from app.core.console.input_files import read_secret
 from app.core.console.resource import FieldOption
 from app.core.console.service import complete_ids
 from app.core.console.terminal import WrongUsage

@@ -1,17 +1,42 @@
-"""Rejects unknown and repeated query parameters: a wrong filter must not return something else."""
+"""Query parameters: those of a list, and the refusal of unknown and repeated ones, since a wrong filter must not
+return something else.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from fastapi import Request
+from fastapi import Depends, Query, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from app.core.errors import ErrorItem, Invalid
+from app.core.keyset import DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, PageQuery
 from app.core.registry import suggest_names
 from app.core.schemas import ListFilter
+
+
+async def _page_query(
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")
+    ] = DEFAULT_LIMIT,
+    cursor: Annotated[
+        str | None,
+        Query(max_length=MAX_CURSOR, description="`nextCursor` of the previous page."),
+    ] = None,
+) -> PageQuery:
+    return PageQuery(limit, cursor)
+
+
+PageParams = Annotated[PageQuery, Depends(_page_query)]
+
+
+async def _list_query(cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "") -> PageQuery:
+    return PageQuery(DEFAULT_LIMIT, cursor or None)
+
+
+ListQuery = Annotated[PageQuery, Depends(_list_query)]
 
 
 async def reject_wrong_parameters(request: Request) -> None:

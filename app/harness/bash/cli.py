@@ -19,7 +19,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.harness import run_command
-from app.harness.gate import HarnessExit
+from app.harness.results import HarnessExit
 from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ def run(
     import os
     from datetime import UTC, datetime
 
-    from app.core.console.input_files import InvalidInput
-    from app.core.console.output_files import require_file
+    from app.core.console.files import InvalidInput, require_file
     from app.harness.bash.agent import AttemptLimits
     from app.harness.bash.attempt_runner import RunLimits
     from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
@@ -215,7 +214,7 @@ def report(
 
     Exit codes: 0 shown, 2 missing or invalid result file.
     """
-    from app.core.console.output_files import write_text
+    from app.core.console.files import write_text
     from app.harness.bash.report_view import render
     from app.harness.bash.result_file import read_report
 
@@ -280,7 +279,7 @@ def compare_command(
     """
     from dataclasses import asdict
 
-    from app.core.console.output_files import write_text
+    from app.core.console.files import write_text
     from app.harness.bash.compare import compare
     from app.harness.bash.comparison_report import comparison_markdown, comparison_report
     from app.harness.bash.result_file import read_report
@@ -365,7 +364,7 @@ def _replay_with(
     """Print the agreement of two runs, save the new one, and exit with 1 when a check differs."""
     from dataclasses import asdict
 
-    from app.core.console.output_files import require_folder
+    from app.core.console.files import require_folder
     from app.harness.bash.comparison_report import agreement_report
     from app.harness.bash.result_file import file_stem, read_report, write_report
 

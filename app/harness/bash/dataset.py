@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from app.core.console.input_files import InvalidInput, open_input
+from app.core.console.files import InvalidInput, open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.registry import suggest_names
 from app.core.strict_json import MalformedJson, parse_json

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from app.core.console.output_files import require_folder, write_text
+from app.core.console.files import require_folder, write_text
 from app.harness.bash.run_health import profile
 from app.harness.bash.summary import summarize
 from app.harness.bash.trial_summary import summarize_trials

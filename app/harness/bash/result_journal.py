@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from app.core.console.output_files import write_text
+from app.core.console.files import write_text
 from app.core.console.terminal import print_status
 from app.harness.bash.attempt_runner import Trial
 from app.harness.bash.report_view import render

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.core.console.output_files import require_folder
+from app.core.console.files import require_folder
 from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
 from app.harness.bash.dataset import load_dataset, open_script, select_tasks
 from app.harness.bash.judge import BashJudge

@@ -12,8 +12,7 @@ from app.harness.bash.types import (
     EvalSummary,
     Judgement,
 )
-from app.harness.gate import GateFigures
-from app.harness.results import AttemptOutcome, pass_rate, sum_of_known
+from app.harness.results import AttemptOutcome, GateFigures, pass_rate, sum_of_known
 
 
 def gate_figures(report: EvalReport) -> GateFigures:

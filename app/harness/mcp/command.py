@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from app.core.console.output_files import require_file
+from app.core.console.files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.lint import LintSeverity

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 from pydantic import Field, ValidationError
 
-from app.core.console.input_files import UnreadableInput, open_input
+from app.core.console.files import UnreadableInput, open_input
 from app.core.console.terminal import WrongUsage, escape_line, is_interactive, print_status
 from app.core.errors import AppError
 from app.harness.mcp.config import BenchmarkSection

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from app.core.console.input_files import open_input
+from app.core.console.files import open_input
 from app.core.errors import AppError, ErrorItem
 from app.core.masking import SHORTEST_SECRET, is_secret_name
 from app.core.registry import suggest_names

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from pydantic import TypeAdapter
 
-from app.core.console.output_files import require_folder, write_text
+from app.core.console.files import require_folder, write_text
 from app.harness.mcp.report_view import result_word
 from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
 from app.harness.result_file import (

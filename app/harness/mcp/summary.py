@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from app.harness.gate import GateFigures
 from app.harness.mcp.types import McpReport
-from app.harness.results import AttemptOutcome, pass_rate
+from app.harness.results import AttemptOutcome, GateFigures, pass_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

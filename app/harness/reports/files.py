@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.core.console.output_files import require_file, write_text
+from app.core.console.files import require_file, write_text
 from app.core.console.terminal import print_status
 from app.harness.reports.html import html_report
 from app.harness.reports.junit import junit_report

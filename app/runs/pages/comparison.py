@@ -21,8 +21,8 @@ from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, Fl
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.web.deps import Res
-from app.core.web.page_parameters import ListQuery
 from app.core.web.pages import build_url, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.verdict_types import ValueVerdict
 from app.results.queries import get_run

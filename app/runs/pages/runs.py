@@ -15,9 +15,9 @@ from app.comparison import baselines
 from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url, list_in_api, reader_zone, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.results import run_list
 from app.results.queries import get_run

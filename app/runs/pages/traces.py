@@ -12,9 +12,9 @@ from app.benchmarks.models import Benchmark
 from app.core.errors import Invalid
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.page_parameters import ListQuery
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep

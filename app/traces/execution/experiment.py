@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from app.core.console.output_files import require_folder
+from app.core.console.files import require_folder
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.progress import show_progress
 from app.harness.reports.formatting import format_seconds

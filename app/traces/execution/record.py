@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.core.console.output_files import require_folder, write_text
+from app.core.console.files import require_folder, write_text
 from app.core.console.terminal import print_status
 from app.core.errors import Invalid
 from app.harness.result_file import (

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from app.core.console.input_files import CHUNK_BYTES, open_input
+from app.core.console.files import CHUNK_BYTES, open_input
 from app.core.errors import Invalid
 from app.core.parameter_names import parameter_name
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
-from app.core.console.input_files import iter_chunks
+from app.core.console.files import iter_chunks
 from app.core.registry import LoadedPlugin
 from app.traces.files.import_file import (
     Container,

@@ -20,10 +20,11 @@ from app.traces.otel.export_body import (
     MAX_EXPORT_BYTES,
     PROTOBUF_TYPE,
     decode_body,
+    error_response,
     export_too_large,
+    success_response,
     unpack_body,
 )
-from app.traces.otel.export_response import error_response, success_response
 from app.traces.otel.service import encode_spans, store_spans
 from app.traces.otel.spans import UndecodableBody
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from app.core.web.openapi_document import iter_operations, read_texts
+from app.core.web.openapi import iter_operations, read_texts
 from app.main import DESCRIPTIONS, EXAMPLES
 from demo.tour import AGENT, BENCHMARK, DATASET, ONLY_INBOX, RULE, RUN_NAMES
 from tests.support.described_api import api_document

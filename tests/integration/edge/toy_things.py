@@ -20,7 +20,7 @@ from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
-from app.core.web.page_parameters import PageParams
+from app.core.web.query_parameters import PageParams
 from app.core.web.sse import EventSnapshot, stream_events
 from app.core.web.stream_owners import StreamOwner
 from app.main import create_app

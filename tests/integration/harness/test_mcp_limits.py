@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from app.harness.budget import BudgetLimits
-from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import load_evaluators
 from app.harness.mcp.plan_builder import models_without_price
 from app.harness.mcp.summary import gate_figures
 from app.harness.mcp.types import ErrorKind
-from app.harness.results import AttemptOutcome
+from app.harness.results import AttemptOutcome, HarnessExit, decide_exit
 from app.llm.conversation import Turn
 from app.llm.prices import Price
 from tests.support.mcp_bench import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.console.input_files import UnreadableInput
+from app.core.console.files import UnreadableInput
 from app.harness.bash.dataset import InvalidDataset, load_dataset, parse_dataset
 from app.harness.lint import LintSeverity
 from tests.support.bash_eval import dataset_file, task

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.console.input_files import UnreadableInput
+from app.core.console.files import UnreadableInput
 from app.harness.mcp.file_picker import (
     Favorite,
     InvalidFavorites,

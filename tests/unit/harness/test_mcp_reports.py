@@ -12,9 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.console.input_files import UnreadableInput
+from app.core.console.files import UnreadableInput
 from app.core.spreadsheet import escape_cell
-from app.harness.gate import HarnessExit, decide_exit
 from app.harness.mcp.context_cost import context_costs, context_plots, tool_usages
 from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from app.harness.mcp.result_file import (
@@ -32,7 +31,7 @@ from app.harness.reports.html import html_report
 from app.harness.reports.junit import junit_report
 from app.harness.reports.terminal import terminal_report
 from app.harness.result_file import InvalidResultFile, Journal, journal_of
-from app.harness.results import AttemptOutcome
+from app.harness.results import AttemptOutcome, HarnessExit, decide_exit
 from app.llm.conversation import user_message
 from tests.support.mcp_results import (
     FAILED,

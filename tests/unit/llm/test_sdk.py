@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.core.console.input_files import InvalidInput
+from app.core.console.files import InvalidInput
 from app.llm.conversation import Provider, TurnSettings
 from app.llm.errors import LlmError
 from app.llm.prices import Price, read_price
