@@ -177,7 +177,7 @@ def _is_held() -> ColumnElement[bool]:
 
 
 def _baseline_run(run: BenchmarkRun) -> BaselineRun:
-    return BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+    return BaselineRun(run.seq, run.id, run.begun_plan)
 
 
 def _newest_suitable_run(session: Session, benchmark_id: str) -> str:

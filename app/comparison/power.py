@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -23,6 +23,9 @@ from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, Validity
 from app.statistics.verdict_rules import Remedy, Side
+
+if TYPE_CHECKING:
+    from app.comparison.change_spread import ChangeSpread
 
 
 class MeasuredRuns(NamedTuple):
@@ -57,17 +60,13 @@ class _PowerSubject(NamedTuple):
     harm: Side
 
 
-class _PowerFacts(NamedTuple):
-    """The facts of the explanation of an estimate."""
+class _Estimate(NamedTuple):
+    """The drop that is detected, what detects the requested drop, and both in sentences."""
 
-    name: str
-    basis: VarianceBasis
-    effect: float
-    items: int
-    trials: int
-    drop: float | None
-    remedy: Remedy | None
-    clusters: int
+    explanation: str
+    effect: float | None = None
+    trials_needed: int | None = None
+    items_needed: int | None = None
 
 
 def estimate_power(
@@ -107,7 +106,7 @@ def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> l
             f"the benchmark {benchmark_id!r} has no valid run{agent} yet;"
             " start one, then estimate its power"
         )
-    newest = BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+    newest = BaselineRun(run.seq, run.id, run.begun_plan)
     return [newest, *list_baseline_runs(session, run, 1)]
 
 
@@ -152,7 +151,6 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
 def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerView:
     # numpy and scipy are imported in the child process only.
     from app.comparison.change_spread import estimate_spread
-    from app.statistics.power import items_needed, items_to_detect_any, trials_needed
 
     comparison = RunComparison(plan=runs.plan, kpis=(), baseline=None)
     spread = estimate_spread(
@@ -165,12 +163,33 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
     )
     trials = size.trials or max(1, round(len(runs.run.item_index) / max(1, len(runs.run.items))))
     items = size.items or (spread.items if spread else len(runs.run.items))
-    effect = spread.detectable(items, trials) if spread and items else math.inf
     if spread is None:
-        reason = (
-            f"The variance of {subject.name} is unknown: its items or its trials do not show one."
+        name = subject.name
+        estimate = _Estimate(
+            f"The variance of {name} is unknown: its items or its trials do not show one."
         )
-        return _unknown_power(subject, None, items, trials, reason)
+    else:
+        clusters = len({*runs.run.clusters})
+        estimate = _estimate_detectable(subject.name, spread, items, trials, size.drop, clusters)
+    return PowerView(
+        kind=subject.kind,
+        name=subject.name,
+        basis=spread.basis if spread else None,
+        items=items,
+        trials=trials,
+        min_detectable_effect=estimate.effect,
+        trials_needed=estimate.trials_needed,
+        items_needed=estimate.items_needed,
+        explanation=estimate.explanation,
+    )
+
+
+def _estimate_detectable(
+    name: str, spread: "ChangeSpread", items: int, trials: int, drop: float | None, clusters: int
+) -> _Estimate:
+    from app.statistics.power import items_needed, items_to_detect_any, trials_needed
+
+    effect = spread.detectable(items, trials) if items else math.inf
     if not math.isfinite(effect):
         needed = items_to_detect_any(spread.model, trials=trials)
         enough = (
@@ -178,65 +197,22 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
             if needed is None
             else f"At least {needed} items are required."
         )
-        reason = f"{items} items cannot reliably detect any change of {subject.name}. {enough}"
-        return _unknown_power(subject, spread.basis, items, trials, reason)
-    drop, remedy = size.drop, None
+        return _Estimate(f"{items} items cannot reliably detect any change of {name}. {enough}")
+    in_clusters = f" in {clusters} clusters" if clusters else ""
+    planned = f"{items} items{in_clusters} × {trials} trials"
+    sentences = [f"{planned} detect a drop of {name} by {effect:.3g} with 80 % power."]
     required_trials = required_items = None
     if drop is not None:
         change = spread.on_test_scale(drop)
         remedy = trials_needed(spread.model, items=items, change=change)
         required_trials = remedy.more_trials if remedy else 1
         required_items = items_needed(spread.model, trials=trials, change=change)
-    facts = _PowerFacts(
-        name=subject.name,
-        basis=spread.basis,
-        effect=effect,
-        items=items,
-        trials=trials,
-        drop=drop,
-        remedy=remedy,
-        clusters=len({*runs.run.clusters}),
-    )
-    return PowerView(
-        kind=subject.kind,
-        name=subject.name,
-        basis=spread.basis,
-        items=items,
-        trials=trials,
-        min_detectable_effect=effect,
-        trials_needed=required_trials,
-        items_needed=required_items,
-        explanation=_explain(facts),
-    )
-
-
-def _unknown_power(
-    subject: _PowerSubject, basis: VarianceBasis | None, items: int, trials: int, reason: str
-) -> PowerView:
-    return PowerView(
-        kind=subject.kind,
-        name=subject.name,
-        basis=basis,
-        items=items,
-        trials=trials,
-        min_detectable_effect=None,
-        trials_needed=None,
-        items_needed=None,
-        explanation=reason,
-    )
-
-
-def _explain(facts: _PowerFacts) -> str:
-    clusters = f" in {facts.clusters} clusters" if facts.clusters else ""
-    size = f"{facts.items} items{clusters} × {facts.trials} trials"
-    sentences = [f"{size} detect a drop of {facts.name} by {facts.effect:.3g} with 80 % power."]
-    if facts.drop is not None:
-        sentences.append(_explain_trials(facts.drop, facts.remedy))
-    if facts.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
+        sentences.append(_explain_trials(drop, remedy))
+    if spread.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
         sentences.append(
             "The estimate from one run is too large; a second run improves the estimate."
         )
-    return " ".join(sentences)
+    return _Estimate(" ".join(sentences), effect, required_trials, required_items)
 
 
 def _explain_trials(drop: float, remedy: Remedy | None) -> str:

@@ -309,7 +309,7 @@ def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide
 
 
 def _baseline_run(run: BenchmarkRun) -> BaselineRun:
-    return BaselineRun(run.seq, run.id, RunPlan.model_validate(run.plan))
+    return BaselineRun(run.seq, run.id, run.begun_plan)
 
 
 def _metric_keys(runs: Sequence[BenchmarkRun]) -> dict[int, Sequence[str]]:

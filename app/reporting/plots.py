@@ -25,7 +25,6 @@ from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.kpi_trend import list_kpi_points, trend_points
 from app.results.models import BenchmarkRun
-from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.results.run_names import read_names
 
@@ -76,7 +75,7 @@ def draw_items(res: Resources, run_id: str, baseline_id: str, metric: str) -> st
     """The chart of the change of a metric for each item of both runs."""
     with res.db.read() as session:
         runs = [get_comparable_run(session, some_id) for some_id in (baseline_id, run_id)]
-        plans = [RunPlan.model_validate(run.plan) for run in runs]
+        plans = [run.begun_plan for run in runs]
         planned = next((planned for planned in plans[1].metrics if planned.column == metric), None)
         if planned is None or metric not in plans[0].columns:
             raise Invalid(f"the metric {metric!r} is not in both runs; name one that is in both")

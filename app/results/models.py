@@ -24,6 +24,7 @@ from app.core.db import Base, ModelJson
 from app.kpis.series_types import RunsEvidence, SeriesState
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.metrics.types import MetricNote
+from app.results.plan import RunPlan
 from app.results.write_back_state import WriteBackState
 from app.traces.production import TraceWindow
 
@@ -151,7 +152,7 @@ class BenchmarkRun(Base):
     # Without a foreign key: a schedule may evaluate one source run thousands of times, and one statement
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
     rejudges: Mapped[str | None]
-    plan: Mapped[dict[str, Any] | None]
+    plan: Mapped[RunPlan | None] = mapped_column(ModelJson(RunPlan))
     repeated_by: Mapped[str | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
@@ -179,6 +180,12 @@ class BenchmarkRun(Base):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     purged_at: Mapped[datetime | None]
+
+    @property
+    def begun_plan(self) -> RunPlan:
+        """The plan of a run that has begun."""
+        assert self.plan is not None, f"the run {self.id} has not begun"
+        return self.plan
 
 
 # The position of a run in the history of its agent: a run over a source run that was judged before takes

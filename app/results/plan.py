@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -88,6 +88,7 @@ class PlanDifferences(NamedTuple):
 class RunPlan(_Frozen):
     """Everything a run will do. It holds no secrets: those are read from the agent when needed."""
 
+    version: Literal[1] = 1
     benchmark_id: str
     benchmark_revision: int
     agent_id: str
@@ -149,9 +150,6 @@ class RunPlan(_Frozen):
     def is_sample(self) -> bool:
         """Return whether the items of the run are a sample that no other run shares."""
         return self.production is not None and not self.production.is_paired
-
-    def document(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
 
     def fingerprint(self) -> str:
         """Digest of everything that gives the values their meaning: source and dataset, metric versions

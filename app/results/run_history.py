@@ -136,8 +136,7 @@ def find_repeated_run(session: Session, run_seq: int) -> PastRun | None:
 
 def read_plan(session: Session, run_seq: int) -> RunPlan | None:
     """The plan of a run; None when the run was deleted or never began."""
-    plan = session.scalar(select(BenchmarkRun.plan).where(BenchmarkRun.seq == run_seq))
-    return None if plan is None else RunPlan.model_validate(plan)
+    return session.scalar(select(BenchmarkRun.plan).where(BenchmarkRun.seq == run_seq))
 
 
 def list_valid_seqs(

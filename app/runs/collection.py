@@ -205,7 +205,7 @@ def _produced_collection_of_retried(
 def _reads_the_same(run: BenchmarkRun, plan: RunPlan) -> bool:
     if run.plan is None:
         return False
-    earlier = RunPlan.model_validate(run.plan)
+    earlier = run.plan
     return (
         run.run_name or earlier.run_name
     ) == plan.run_name and earlier.source_selection == plan.source_selection

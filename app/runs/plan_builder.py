@@ -122,7 +122,7 @@ def more_trials(trials: int) -> int:
 
 def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:
     """The plan of a rescored run: what to read comes from its origin, whose traces it scores."""
-    origin = RunPlan.model_validate(get_run(session, origin_id).plan)
+    origin = get_run(session, origin_id).begun_plan
     selection = (
         "agent_revision",
         "source",

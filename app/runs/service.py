@@ -257,7 +257,7 @@ def begin_run(
     # Frozen: edits of the benchmark during the run do not change what it measures.
     # A retry reads the same window.
     run.trace_window = plan.production.window if plan.production else None
-    run.plan, run.metric_keys = plan.document(), plan.columns
+    run.plan, run.metric_keys = plan, plan.columns
     run.repeated_by = plan.repeated_by
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of

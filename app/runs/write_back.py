@@ -85,7 +85,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     Write-backs to one source run one after the other. A rescored run writes nothing back.
     """
     run = queries.get_run(session, run_id)
-    plan = RunPlan.model_validate(run.plan)
+    plan = run.begun_plan
     # Its scores would have the ids of the original run's and replace them.
     if run.rescore_of or run.confirms or not plan.write_back.is_requested:
         return
@@ -158,7 +158,7 @@ def _acquire(session: Session, run_id: str, res: Resources) -> WriteBackLease | 
     Raises: `ScoresNotWritable` when the source does not take scores.
     """
     run = queries.get_run(session, run_id, for_update=True)
-    plan, state = RunPlan.model_validate(run.plan), run.write_back
+    plan, state = run.begun_plan, run.write_back
     # A repeated job of a write-back that has ended.
     if state is None or state.is_finished:
         return None

@@ -162,7 +162,7 @@ def _make_request(session: Session, run: BenchmarkRun, res: Resources) -> Repeti
 
 
 def _repeated_plan(session: Session, run: BenchmarkRun) -> RunPlan:
-    return RunPlan.model_validate(get_run(session, run.confirms or "").plan)
+    return get_run(session, run.confirms or "").begun_plan
 
 
 def _look_later(session: Session, run_id: str, res: Resources) -> None:

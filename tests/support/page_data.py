@@ -193,7 +193,7 @@ def _stored_run(
         validity_reasons=[] if is_valid else [LOST_TRACES],
         baseline_hold="REGRESSED" if verdict is Verdict.REGRESSED else None,
         verdict=_run_verdict(verdict, baseline_id, differences) if is_valid else None,
-        plan=_plan(agent_id, benchmark_id).document(),
+        plan=_plan(agent_id, benchmark_id),
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ class RunHistoryMaker:
         run = BenchmarkRun(
             id=f"run-{self.days}", benchmark_id="bench-001", agent_id="agent-001", status="RUNNING",
             triggered_by="MANUAL", validity="VALID", fingerprint=fingerprint, created_at=now,
-            traces_total=200_000, plan=self.plan.document(),
+            traces_total=200_000, plan=self.plan,
         )  # fmt: skip
         session.add(run)
         session.flush()
@@ -96,7 +96,7 @@ class RunHistoryMaker:
         now = START + timedelta(days=self.days)
         with db.begin() as session:
             run = session.query(BenchmarkRun).where(BenchmarkRun.confirms.is_not(None)).one()
-            run.plan, run.fingerprint = self.plan.document(), "f"
+            run.plan, run.fingerprint = self.plan, "f"
             repetition_seq, run_id, confirms = run.seq, run.id, run.confirms
         result = self.result(max(self.levels["f"]), value, "f")
         result = replace(result, run_seq=repetition_seq, run_id=run_id, confirms=confirms)

@@ -13,7 +13,6 @@ from app.core.keyset import BadCursor, PageQuery, PageRows, decode_cursor, encod
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.models import BenchmarkRun
-from app.results.plan import RunPlan
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
@@ -171,7 +170,7 @@ def _column(run: BenchmarkRun, metric: str) -> int:
 
 def less_is_better(run: BenchmarkRun, metric: str) -> bool:
     """Return whether a rise of a metric of the run is harmful."""
-    planned = RunPlan.model_validate(run.plan).metrics if run.plan else ()
+    planned = run.plan.metrics if run.plan else ()
     refs = [metric_plan.ref for metric_plan in planned if metric_plan.column == metric]
     return bool(refs) and provider_for(refs[0]).spec.direction is Direction.LOWER_IS_BETTER
 

@@ -1,7 +1,7 @@
 """`mosaico runs export` and `mosaico history`: traces and KPI values as rows for other programs."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -25,18 +25,36 @@ export = CommandGroup("export", help="Write the traces of a run as rows.")
 history = CommandGroup("history", help="Read and export the history of KPIs.")
 
 RunId = Annotated[str, id_argument("run", PATH)]
-BenchmarkFilter = Annotated[list[str] | None, id_option("benchmark", "/benchmarks")]
-AgentFilter = Annotated[list[str] | None, id_option("agent", "/agents")]
-KpiFilter = Annotated[
-    list[str] | None, typer.Option("--kpi", help=f"Filter by the ID or name of a KPI. {REPEAT}")
-]
-Since = Annotated[
-    str | None, typer.Option("--from", help="Only runs that ended at or after this time.")
-]
-Until = Annotated[str | None, typer.Option("--to", help="Only runs that ended before this time.")]
-Sort = Annotated[
-    str | None, typer.Option("--sort", help="Sort key, for example recorded or -agent.")
-]
+
+
+class HistoryFilter(NamedTuple):
+    """The options that select and sort KPI values."""
+
+    benchmark: Annotated[list[str] | None, id_option("benchmark", "/benchmarks")] = None
+    agent: Annotated[list[str] | None, id_option("agent", "/agents")] = None
+    kpi: Annotated[
+        list[str] | None, typer.Option("--kpi", help=f"Filter by the ID or name of a KPI. {REPEAT}")
+    ] = None
+    since: Annotated[
+        str | None, typer.Option("--from", help="Only runs that ended at or after this time.")
+    ] = None
+    until: Annotated[
+        str | None, typer.Option("--to", help="Only runs that ended before this time.")
+    ] = None
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="Sort key, for example recorded or -agent.")
+    ] = None
+
+    def parameters(self) -> "dict[str, QueryValue]":
+        return {
+            "benchmarkId": self.benchmark,
+            "agentId": self.agent,
+            "kpi": self.kpi,
+            "from": self.since,
+            "to": self.until,
+            "sort": self.sort,
+        }
+
 
 TRACE_COLUMNS: dict[str, type] = {
     "itemId": str, "trial": int, "traceId": str, "outcome": str, "input": str,
@@ -82,19 +100,14 @@ def export_run(run: RunId, file: ExportFile = STDOUT, export_as: ExportAs = None
 @history.command("list")
 def list_history(
     *,
-    benchmark: BenchmarkFilter = None,
-    agent: AgentFilter = None,
-    kpi: KpiFilter = None,
-    since: Since = None,
-    until: Until = None,
-    sort: Sort = None,
+    selected: HistoryFilter,
     limit: Limit = 50,
     fields: Fields = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the values of KPIs, newest first unless sorted."""
     with open_api() as api:
-        filters = _filters(benchmark, agent, kpi, since, until, sort)
+        filters = selected.parameters()
         page = api.page(HISTORY, limit=limit, **filters)
         check_filters(api, page["items"], filters, NOUN)
     print_page(page, TABLE_COLUMNS, output, fields)
@@ -104,17 +117,12 @@ def list_history(
 def export_history(
     *,
     file: ExportFile = STDOUT,
-    benchmark: BenchmarkFilter = None,
-    agent: AgentFilter = None,
-    kpi: KpiFilter = None,
-    since: Since = None,
-    until: Until = None,
-    sort: Sort = None,
+    selected: HistoryFilter,
     export_as: ExportAs = None,
 ) -> None:
     """Write the values of KPIs as rows, newest first unless sorted."""
     with open_api() as api:
-        filters = _filters(benchmark, agent, kpi, since, until, sort)
+        filters = selected.parameters()
         # Before a file is written: the newest row shows whether the filters match anything.
         newest = api.page(HISTORY, limit=1, **filters)["items"]
         check_filters(api, newest, filters, NOUN)
@@ -127,21 +135,3 @@ def _history_rows(api: "ApiClient", filters: "Mapping[str, QueryValue]") -> Iter
     for row in api.items(HISTORY, **filters):
         verdict = row["verdict"] or {}
         yield row | {"verdict": verdict.get("verdict"), "effect": verdict.get("effect")}
-
-
-def _filters(
-    benchmarks: list[str] | None,
-    agents: list[str] | None,
-    kpis: list[str] | None,
-    since: str | None,
-    until: str | None,
-    sort: str | None,
-) -> "dict[str, QueryValue]":
-    return {
-        "benchmarkId": benchmarks,
-        "agentId": agents,
-        "kpi": kpis,
-        "from": since,
-        "to": until,
-        "sort": sort,
-    }

@@ -18,7 +18,6 @@ from app.kpis.number_text import format_number
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.models import BenchmarkRun
-from app.results.plan import RunPlan
 
 MAX_FLIPS = 8
 # Reading the items of larger runs takes longer than a page may; the comparison shows theirs.
@@ -43,7 +42,7 @@ def load_flips(
         or metric not in (baseline.metric_keys or [])
     ):
         return None
-    plan = RunPlan.model_validate(run.plan)
+    plan = run.begun_plan
     planned = next(planned for planned in plan.metrics if planned.column == metric)
     spec = provider_for(planned.ref).spec
     pairing = pair_items(

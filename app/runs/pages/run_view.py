@@ -26,7 +26,6 @@ from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.notifications.delivery_rows import list_delivery_rows
 from app.results.kpi_trend import list_kpi_points, trend_events, trend_points
 from app.results.models import BenchmarkRun, RunMetricAggregate
-from app.results.plan import RunPlan
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from app.runs.llm_cache import list_llm_usage
@@ -269,7 +268,7 @@ def _trend(
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
     limits = [
         TrendLimit(f"threshold {format_number(value)}", value)
-        for planned in RunPlan.model_validate(run.plan).kpis
+        for planned in run.begun_plan.kpis
         if planned.id == kpi.kpi_id
         for value in (planned.threshold_min, planned.threshold_max)
         if value is not None

@@ -8,7 +8,6 @@ import pytest
 
 from app.core.clock import utc_now
 from app.jobs.queue import enqueue
-from app.results.plan import RunPlan
 from app.results.queries import get_run
 from app.runs import write_back
 from app.runs.plan_builder import collect_lock
@@ -81,7 +80,7 @@ def test_write_back__collections_do_not_wait_for_it(
     rows = DatabaseReader(service.resources.db.url)
     lock = rows.value("SELECT lock FROM procrastinate_jobs WHERE task_name = 'runs.write_back'")
     with service.resources.db.read() as session:
-        plan = RunPlan.model_validate(get_run(session, run_id).plan)
+        plan = get_run(session, run_id).begun_plan
         lock_of_collection = collect_lock(session, plan, service.resources)
 
     assert lock_of_collection

@@ -47,7 +47,7 @@ def test_run_plan__reads_back_as_it_was_stored() -> None:
     planned = plan(
         metrics=(metric("ROUGE", "1+useStemmer", useStemmer=True), metric("SCORE", name="é"))
     )
-    assert RunPlan.model_validate(planned.document()) == planned
+    assert RunPlan.model_validate(planned.model_dump(mode="json")) == planned
     assert planned.columns == ["ROUGE", "SCORE"]
     assert planned.refs[0].options == (("useStemmer", True),)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,8 @@ from app.traces.types import Trace
 INITIAL_CURSOR: Final = '{"v":1}'
 # A filter with more IDs can exceed the length of a URL.
 IDS_PER_REQUEST: Final = 100
+
+Cursor = TypeVar("Cursor")
 
 
 class ApiVersionMismatch(Exception):
@@ -217,14 +219,22 @@ _CURSOR: Final = TypeAdapter(CollectionCursor)
 
 
 def parse_cursor(cursor: str | None) -> CollectionCursor | None:
+    """Parse the cursor of a run; see `parse_stored_cursor`."""
+    return parse_stored_cursor(_CURSOR, cursor)
+
+
+def parse_stored_cursor(adapter: TypeAdapter[Cursor], cursor: str | None) -> Cursor | None:
     """Parse a cursor; None at the start of a collection.
 
     Raises: `CollectionFailed` for a cursor of another version of this program.
     """
+    # The service stores the initial cursor before the first page, so both values mean "nothing read
+    # yet".
     if cursor is None or cursor == INITIAL_CURSOR:
         return None
     try:
-        return _CURSOR.validate_json(cursor)
+        return adapter.validate_json(cursor)
+    # A cursor is written by this program only, so any other form comes from another version of it.
     except ValidationError:
         raise CollectionFailed(
             "the collection was started by another version of this program; retry the run"

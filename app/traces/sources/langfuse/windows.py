@@ -12,13 +12,13 @@ from datetime import datetime
 from functools import partial
 from typing import Final, Literal, Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import CancelToken
 from app.core.resources import Resources
 from app.traces.production import ProductionTraces, draw_sample, sampling_rank
-from app.traces.registry import CollectionFailed, RequestEstimate, TracePage, TraceQuery
+from app.traces.registry import RequestEstimate, TracePage, TraceQuery
 from app.traces.sources.langfuse.catalog import LISTING_POLICY, SERVER_CACHE, detect_server
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -34,10 +34,10 @@ from app.traces.sources.langfuse.failures import (
 )
 from app.traces.sources.langfuse.json_fields import JSON
 from app.traces.sources.langfuse.reader import (
-    INITIAL_CURSOR,
     TraceLink,
     WindowCount,
     make_trace_link,
+    parse_stored_cursor,
     split_ids,
 )
 from app.traces.sources.langfuse.v3_windows import V3Window
@@ -96,24 +96,6 @@ class WindowCursor:
 
 
 _CURSOR: Final = TypeAdapter(WindowCursor)
-
-
-def parse_window_cursor(text: str | None) -> WindowCursor | None:
-    """Parse a cursor; None at the start of a collection.
-
-    Raises: `CollectionFailed` for a cursor of another version of this program.
-    """
-    # The service stores the initial cursor before the first page, so both values mean "nothing read
-    # yet".
-    if text is None or text == INITIAL_CURSOR:
-        return None
-    try:
-        return _CURSOR.validate_json(text)
-    # A cursor is written by this program only, so any other form comes from another version of it.
-    except ValidationError:
-        raise CollectionFailed(
-            "the collection was started by another version of this program; retry the run"
-        ) from None
 
 
 def open_window(client: LangfuseClient, query: TraceQuery, api: str, link: TraceLink) -> WindowApi:
@@ -186,7 +168,7 @@ class WindowReader:
             ) as client,
             translate_window_errors(),
         ):
-            cursor = parse_window_cursor(text)
+            cursor = parse_stored_cursor(_CURSOR, text)
             try:
                 yield from self._read(client, cursor or self._find_start(client))
             except NotFoundError:
