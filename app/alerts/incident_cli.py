@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from app.alerts.rules import IncidentState
-from app.core.console.list_filters import choice_filter, id_filter, text_filter
+from app.core.console.filter_options import choice_filter, id_filter, text_filter
 from app.core.console.resource import Resource, note_option
 from app.core.console.table import JSON, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.list_filters import flag_filter
+from app.core.console.filter_options import flag_filter
 from app.core.console.resource import FieldOption, Resource, id_argument
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import LATEST

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.core.console.list_filters import choice_filter, flag_filter
+from app.core.console.filter_options import choice_filter, flag_filter
 from app.core.console.resource import FieldOption, Resource, print_change
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.list_filters import id_filter
+from app.core.console.filter_options import id_filter
 from app.core.console.resource import FieldOption, Limit, Resource, id_argument
 from app.core.console.service import open_api
 from app.core.console.table import JSON, field, format_cell, print_page, time_field

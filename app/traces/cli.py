@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.core.console.files import iter_chunks, open_input
-from app.core.console.list_filters import text_filter
+from app.core.console.filter_options import text_filter
 from app.core.console.resource import Resource, print_change
 from app.core.console.service import open_api
 from app.core.console.table import (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from app.core.console.filter_options import check_filters
 from app.core.console.generated_command import (
     OUTPUT,
     CommandParameter,
@@ -23,7 +24,6 @@ from app.core.console.generated_command import (
     import_object,
     indefinite,
 )
-from app.core.console.list_filters import check_filters
 from app.core.console.request_bodies import clear_fields, read_body
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import GENERATED_ID_LISTS, LATEST

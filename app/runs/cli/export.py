@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from app.core.console.list_filters import REPEAT, check_filters, id_option
+from app.core.console.filter_options import REPEAT, check_filters, id_option
 from app.core.console.resource import Fields, Limit, id_argument
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.service import open_api

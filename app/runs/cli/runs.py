@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
-from app.core.console.list_filters import choice_filter, id_filter, text_filter
+from app.core.console.filter_options import choice_filter, id_filter, text_filter
 from app.core.console.resource import Resource, id_argument, note_option, print_change
 from app.core.console.service import open_api
 from app.core.console.table import (

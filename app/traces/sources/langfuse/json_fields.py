@@ -7,7 +7,7 @@ compared by metrics: the answer of a chat, and no references to media.
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -169,6 +169,47 @@ def has_metadata(row: Mapping[str, Any], expected: Mapping[str, str]) -> bool:
         return True
     attributes = parse_metadata(get_object(row, "metadata"))
     return all(attributes.get(name) == value for name, value in expected.items())
+
+
+def text_options(column: str, operator: str, values: Sequence[str]) -> JSON:
+    """A filter on a text column that compares it with several values."""
+    return {
+        "type": "stringOptions",
+        "column": column,
+        "operator": operator,
+        "value": list(values),
+    }
+
+
+def equals(column: str, *values: str) -> JSON:
+    """A filter on a text column: equal to the value, or to one of several values."""
+    # Only the filter with `=` accepts every character: plain parameters are split at commas.
+    if len(values) == 1:
+        return {"type": "string", "column": column, "operator": "=", "value": values[0]}
+    return text_options(column, "any of", values)
+
+
+def trace_conditions(
+    filters: TraceFilters, *, name_column: str, match_any: Callable[[str, Sequence[str]], JSON]
+) -> Iterator[JSON]:
+    """The conditions on a trace that both API versions have; `match_any` is that on a text with several
+    allowed values. The condition on metadata lets similar values pass.
+    """
+    texts = {name_column: filters.name, "release": filters.release, "version": filters.version}
+    for column, text in texts.items():
+        if text is not None:
+            yield equals(column, text)
+    options = {
+        "environment": filters.environment,
+        "userId": filters.user,
+        "sessionId": filters.session,
+    }
+    for column, values in options.items():
+        if values:
+            yield match_any(column, values)
+    if filters.tags:
+        yield {**text_options("tags", "all of", filters.tags), "type": "arrayOptions"}
+    yield from metadata_conditions(filters)
 
 
 def metadata_conditions(filters: TraceFilters) -> Iterator[dict[str, str]]:

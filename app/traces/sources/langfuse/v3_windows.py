@@ -30,9 +30,10 @@ from app.traces.sources.langfuse.json_fields import (
     get_text,
     get_time_ms,
     has_metadata,
-    metadata_conditions,
     normalize_json_value,
     parse_number,
+    text_options,
+    trace_conditions,
 )
 from app.traces.sources.langfuse.mapping import (
     RunItem,
@@ -147,11 +148,8 @@ def _iter_filtered(
     client: LangfuseClient, path: str, column: str, values: Sequence[str], **more: str
 ) -> Iterator[JSON]:
     """All rows with one of the values in a column."""
-    conditions = [
-        {"type": "stringOptions", "column": column, "operator": "any of", "value": list(values)}
-    ]
     parameters: Parameters = {
-        "filter": json.dumps(conditions),
+        "filter": json.dumps([text_options(column, "any of", values)]),
         "limit": ROWS_PER_PAGE,
         **more,
     }
@@ -309,42 +307,23 @@ def to_parameter(time: datetime) -> str:
     return format_time(int(time.timestamp() * 1000))
 
 
-def v3_conditions(filters: TraceFilters) -> Iterator[dict[str, Any]]:
+def v3_conditions(filters: TraceFilters) -> Iterator[JSON]:
     """The conditions on traces; that on metadata lets similar values pass."""
-    texts = {"name": filters.name, "release": filters.release, "version": filters.version}
-    for column, text in texts.items():
-        if text is not None:
-            yield {"type": "string", "column": column, "operator": "=", "value": text}
-    options = {
-        "environment": filters.environment,
-        "userId": filters.user,
-        "sessionId": filters.session,
-    }
-    for column, values in options.items():
-        if values:
-            yield _options(column, "any of", values)
+    yield from trace_conditions(
+        filters,
+        name_column="name",
+        match_any=lambda column, values: text_options(column, "any of", values),
+    )
     if not filters.environment:
-        yield _options("environment", "none of", [EXPERIMENT_ENVIRONMENT])
-    if filters.tags:
-        yield {**_options("tags", "all of", filters.tags), "type": "arrayOptions"}
-    yield from metadata_conditions(filters)
+        yield text_options("environment", "none of", [EXPERIMENT_ENVIRONMENT])
     if filters.score is not None:
         yield from _score_conditions(filters.score)
-
-
-def _options(column: str, operator: str, values: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "stringOptions",
-        "column": column,
-        "operator": operator,
-        "value": list(values),
-    }
 
 
 def _score_conditions(score: ScoreFilter) -> Iterator[dict[str, Any]]:
     if score.label is not None:
         yield {
-            **_options("score_categories", "any of", [score.label]),
+            **text_options("score_categories", "any of", [score.label]),
             "type": "categoryOptions",
             "key": score.name,
         }

@@ -19,6 +19,7 @@ from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_m
 from app.traces.sources.langfuse.failures import BadResponse, PageTooLarge
 from app.traces.sources.langfuse.json_fields import (
     JSON,
+    equals,
     format_time,
     get_text,
     get_time_ms,
@@ -39,19 +40,6 @@ MIN_SPLIT_MS: Final = 2_000
 # Responses that wait for their turn; the texts of one page can have megabytes.
 MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
 _UNLIMITED_MS: Final = 2**62
-
-
-def equals(column: str, *values: str) -> JSON:
-    """A filter on a text column: equal to the value, or to one of several values."""
-    # Only the filter with `=` accepts every character: plain parameters are split at commas.
-    if len(values) == 1:
-        return {"type": "string", "column": column, "operator": "=", "value": values[0]}
-    return {
-        "type": "stringOptions",
-        "column": column,
-        "operator": "any of",
-        "value": list(values),
-    }
 
 
 def filter_parameter(*conditions: JSON) -> str:
@@ -168,6 +156,15 @@ class TimeWindow:
         """The rows behind a cursor."""
         return replace(self, cursor=cursor)
 
+    def parameters(self) -> Parameters:
+        """The parameters of the request for its next rows."""
+        return {
+            "fromStartTime": format_time(self.start),
+            "toStartTime": format_time(self.end),
+            "limit": self.limit,
+            "cursor": self.cursor,
+        }
+
     def to_json(self) -> list[Any]:
         return [self.start, self.end, self.limit, self.cursor]
 
@@ -185,6 +182,20 @@ class WindowRows:
     remaining: Sequence[TimeWindow]
     late_scores: Sequence[Mapping[str, Any]] = ()
     size_bytes: int = 0
+
+
+def to_window_rows(document: JSON, window: TimeWindow, request_name: str) -> WindowRows:
+    rows = get_rows(document, request_name)
+    cursor = get_text(get_meta(document), "cursor")
+    remaining = [window.after(cursor)] if cursor is not None else []
+    # The texts dominate the size; the estimate only limits how much is read ahead.
+    size_bytes = sum(
+        len(text)
+        for row in rows
+        for text in (row.get("input"), row.get("output"), row.get("expectedOutput"))
+        if isinstance(text, str)
+    )
+    return WindowRows(rows=rows, remaining=remaining, size_bytes=size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from app.core.http.throttle import MAX_IN_FLIGHT
 from app.traces.repetitions import is_repetition
-from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
+from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_rows
 from app.traces.sources.langfuse.failures import NotFoundError, PageTooLarge
-from app.traces.sources.langfuse.json_fields import JSON, format_time, get_object, get_text
+from app.traces.sources.langfuse.json_fields import JSON, equals, format_time, get_object, get_text
 from app.traces.sources.langfuse.mapping import (
     is_task_row,
     map_malformed_row,
@@ -54,7 +54,6 @@ from app.traces.sources.langfuse.v4_requests import (
     TimeWindow,
     WindowRows,
     WindowSizer,
-    equals,
     fetch_with_splitting,
     filter_parameter,
     iter_all,
@@ -62,6 +61,7 @@ from app.traces.sources.langfuse.v4_requests import (
     iter_scores,
     iter_spans,
     parse_experiment,
+    to_window_rows,
 )
 from app.traces.types import Trace
 
@@ -239,13 +239,13 @@ class V4Reader:
         document = self.client.get(
             "/experiment-items",
             {
-                **_window_parameters(window),
+                **window.parameters(),
                 "filter": filter_parameter(equals("experimentId", run.id)),
                 "fields": "core,io,metadata,itemMetadata,scores",
                 "scoreLimit": SCORES_PER_ROW,
             },
         )
-        window_rows = _to_window_rows(document, window, "GET /experiment-items")
+        window_rows = to_window_rows(document, window, "GET /experiment-items")
         if not self.late_scores or not window_rows.rows:
             return window_rows
         trace_ids = {str(row["traceId"]) for row in window_rows.rows if is_task_row(row)}
@@ -259,12 +259,12 @@ class V4Reader:
         document = self.client.get(
             "/v2/observations",
             {
-                **_window_parameters(window),
+                **window.parameters(),
                 "fields": SPAN_FIELDS,
                 "filter": filter_parameter(*conditions),
             },
         )
-        return _to_window_rows(document, window, "GET /v2/observations")
+        return to_window_rows(document, window, "GET /v2/observations")
 
     def _map_traces(self, page: RowPage, calls: CallStream) -> tuple[Trace, ...]:
         """Map the rows of a page to traces, each row once."""
@@ -368,26 +368,3 @@ class _ReadPlan(NamedTuple):
 
 def _dataset_filter(dataset: LangfuseDataset | None) -> list[JSON]:
     return [] if dataset is None else [equals("datasetId", dataset.id)]
-
-
-def _window_parameters(window: TimeWindow) -> Parameters:
-    return {
-        "fromStartTime": format_time(window.start),
-        "toStartTime": format_time(window.end),
-        "limit": window.limit,
-        "cursor": window.cursor,
-    }
-
-
-def _to_window_rows(document: JSON, window: TimeWindow, request_name: str) -> WindowRows:
-    rows = get_rows(document, request_name)
-    cursor = get_text(get_meta(document), "cursor")
-    remaining = [window.after(cursor)] if cursor is not None else []
-    # The texts dominate the size; the estimate only limits how much is read ahead.
-    size_bytes = sum(
-        len(text)
-        for row in rows
-        for text in (row.get("input"), row.get("output"), row.get("expectedOutput"))
-        if isinstance(text, str)
-    )
-    return WindowRows(rows=rows, remaining=remaining, size_bytes=size_bytes)

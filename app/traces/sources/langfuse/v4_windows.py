@@ -9,18 +9,19 @@ from typing import Any, Final
 
 from app.core.http.threads import run_in_order
 from app.traces.production import METADATA_PREFIX, ProductionTraces, ScoreFilter, TraceFilters
-from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_meta, get_rows
+from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_rows
 from app.traces.sources.langfuse.failures import BadResponse
 from app.traces.sources.langfuse.json_fields import (
     JSON,
+    equals,
     format_time,
     get_text,
     get_time_ms,
     has_metadata,
-    metadata_conditions,
     normalize_raw_text,
     parse_embedded_json,
     parse_number,
+    trace_conditions,
 )
 from app.traces.sources.langfuse.mapping import (
     is_task_row,
@@ -51,13 +52,13 @@ from app.traces.sources.langfuse.v4_requests import (
     TimeWindow,
     WindowRows,
     WindowSizer,
-    equals,
     fetch_with_splitting,
     filter_parameter,
     iter_all,
     iter_newest_first,
     iter_scores,
     iter_spans,
+    to_window_rows,
 )
 from app.traces.types import Trace
 
@@ -205,24 +206,16 @@ class V4Window:
     def _fetch_page(self, window: TimeWindow, *, fields: str) -> WindowRows:
         parameters = {
             **self._root_parameters(fields),
-            "fromStartTime": format_time(window.start),
-            "toStartTime": format_time(window.end),
-            "limit": window.limit,
-            "cursor": window.cursor,
+            **window.parameters(),
         }
         document = self.client.get("/v2/observations", parameters)
-        cursor = get_text(get_meta(document), "cursor")
-        # Without a cursor the page was the last one, whatever number of rows it has.
-        remaining = [] if cursor is None else [window.after(cursor)]
-        return WindowRows(rows=get_rows(document, "GET /v2/observations"), remaining=remaining)
+        return to_window_rows(document, window, "GET /v2/observations")
 
     def _fetch_roots(self, trace_ids: Sequence[str], fields: str) -> Iterator[JSON]:
         window = self._whole_window
         parameters = {
             **self._root_parameters(fields, equals("traceId", *trace_ids)),
-            "fromStartTime": format_time(window.start),
-            "toStartTime": format_time(window.end),
-            "limit": window.limit,
+            **window.parameters(),
         }
         return iter_all(self.client, "/v2/observations", parameters)
 
@@ -323,26 +316,11 @@ def filter_conditions(filters: TraceFilters) -> Iterator[JSON]:
     """The conditions on root observations; that on metadata lets similar values pass."""
     # Items of experiments are measured as runs of a dataset, and are no production traces.
     yield {"type": "null", "column": "experimentId", "operator": "is null", "value": ""}
-    texts = {"traceName": filters.name, "release": filters.release, "version": filters.version}
-    for column, text in texts.items():
-        if text is not None:
-            yield equals(column, text)
-    options = {
-        "environment": filters.environment,
-        "userId": filters.user,
-        "sessionId": filters.session,
-    }
-    for column, values in options.items():
-        if values:
-            yield equals(column, *values)
-    if filters.tags:
-        yield {
-            "type": "arrayOptions",
-            "column": "tags",
-            "operator": "all of",
-            "value": list(filters.tags),
-        }
-    yield from metadata_conditions(filters)
+    yield from trace_conditions(
+        filters,
+        name_column="traceName",
+        match_any=lambda column, values: equals(column, *values),
+    )
 
 
 def select_roots(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
