@@ -11,7 +11,6 @@ from app.agents.models import Agent
 from app.agents.schemas import AgentCreate, AgentPatch
 from app.agents.views import agent_view
 from app.core.resources import Resources
-from app.core.schemas import changed_fields
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import (
     SEE_OTHER,
@@ -97,7 +96,7 @@ def change_agent(request: Request, agent_id: AgentId, form: SentForm, res: Res) 
     def save(body: AgentPatch) -> str:
         with res.db.begin() as session:
             require_revision(form, queries.get_agent(session, agent_id, for_update=True).revision)
-            service.change_agent(session, agent_id, changed_fields(body), res.secrets, res.clock())
+            service.change_agent(session, agent_id, body, res.secrets, res.clock())
         return path_of("agents", agent_id)
 
     return submit_form(request, form, lambda: _edit_page(agent_id, res), save)

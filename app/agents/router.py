@@ -10,9 +10,10 @@ from app.agents import queries, service
 from app.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from app.agents.views import agent_view
 from app.core.problem_documents import CONFLICT
-from app.core.schemas import Page, changed_fields
+from app.core.resources import Resources
+from app.core.schemas import Page
 from app.core.web.deps import Res
-from app.core.web.etag import IfMatch, IfNoneMatch
+from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 
@@ -51,21 +52,13 @@ def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
 @router.patch("/{agentId}", dependencies=ADMIN)
 def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) -> AgentView:
     """Change the given fields. A new langfuseUrl requires langfuseSecretKey too."""
-    with res.db.begin() as session:
-        match(queries.get_agent(session, agent_id, for_update=True).revision)
-        agent = service.change_agent(
-            session, agent_id, changed_fields(body), res.secrets, res.clock()
-        )
-        return match.etag(agent_view(agent, res))
+    return _edit_agent(agent_id, body, res, match)
 
 
 @router.put("/{agentId}", dependencies=ADMIN)
 def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) -> AgentView:
     """Replace all fields; an omitted field gets its default, an omitted secret stays."""
-    with res.db.begin() as session:
-        match(queries.get_agent(session, agent_id, for_update=True).revision)
-        agent = service.replace_agent(session, agent_id, body, res.secrets, res.clock())
-        return match.etag(agent_view(agent, res))
+    return _edit_agent(agent_id, body, res, match)
 
 
 @router.post("/{agentId}/check", dependencies=RUN)
@@ -87,3 +80,10 @@ def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
         service.delete_agent(session, agent_id)
+
+
+def _edit_agent(agent_id: str, body: AgentBody, res: Resources, match: RevisionCheck) -> AgentView:
+    with res.db.begin() as session:
+        match(queries.get_agent(session, agent_id, for_update=True).revision)
+        agent = service.change_agent(session, agent_id, body, res.secrets, res.clock())
+        return match.etag(agent_view(agent, res))

@@ -17,7 +17,7 @@ from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.resources import Resources
-from app.core.schemas import all_fields
+from app.core.schemas import all_fields, given_fields
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
@@ -39,25 +39,18 @@ def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
         ) from None
 
 
-def replace_agent(
+def change_agent(
     session: Session, agent_id: str, body: AgentBody, box: SecretBox, now: datetime
 ) -> Agent:
-    """Replace all fields; an omitted secret stays if the URL is the same."""
-    values = all_fields(body)
-    if SECRET_COLUMN not in body.model_fields_set:
-        del values[SECRET_COLUMN]
-    return change_agent(session, agent_id, values, box, now)
-
-
-def change_agent(
-    session: Session, agent_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
-) -> Agent:
-    """Write the given fields.
+    """Write the given fields; an omitted secret stays.
 
     Raises: `Invalid` if the URL changes without a secret: a stored secret is never sent to a server
             for which it was not given.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
+    values = given_fields(body)
+    if SECRET_COLUMN not in body.model_fields_set:
+        values.pop(SECRET_COLUMN, None)
     if not values:
         return agent
     url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url

@@ -1,7 +1,6 @@
 """HTTP routes of alert rules, alerts and silences."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -33,7 +32,7 @@ from app.alerts.schemas import (
 from app.alerts.views import event_view, incident_view, rule_views
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields
+from app.core.schemas import Page
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.query_parameters import PageParams
@@ -95,7 +94,7 @@ def change_alert_config(
     rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
     """Change the given fields. A change of the condition resolves open incidents of the rule."""
-    return _update(rule_id, changed_fields(body), res, match)
+    return _update(rule_id, body, res, match)
 
 
 @alert_configs.put("/{alertConfigId}", dependencies=ADMIN)
@@ -103,7 +102,7 @@ def replace_alert_config(
     rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:
     """Replace all fields; a field that is left out gets its default."""
-    return _update(rule_id, all_fields(body), res, match)
+    return _update(rule_id, body, res, match)
 
 
 @alert_configs.delete("/{alertConfigId}", status_code=204, dependencies=ADMIN)
@@ -248,11 +247,11 @@ def _acknowledge_incident(
 
 
 def _update(
-    rule_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
+    rule_id: str, body: AlertConfigBody, res: Resources, match: RevisionCheck
 ) -> AlertConfigView:
     with res.db.begin() as session:
         match(queries.get_rule(session, rule_id, for_update=True).revision)
-        rule = update_rule(session, rule_id, values, res.secrets, res.clock())
+        rule = update_rule(session, rule_id, body, res.secrets, res.clock())
         return match.etag(_view(session, rule))
 
 

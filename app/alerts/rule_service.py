@@ -12,7 +12,7 @@ from app.agents.queries import get_agent
 from app.alerts import queries
 from app.alerts.models import AlertRule
 from app.alerts.rules import Condition
-from app.alerts.schemas import AlertConfigCreate
+from app.alerts.schemas import AlertConfigBody, AlertConfigCreate
 from app.alerts.service import reset_states
 from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, lock_against_edits
@@ -20,7 +20,7 @@ from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.registry import suggest_names
-from app.core.schemas import all_fields
+from app.core.schemas import all_fields, given_fields
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, provider_for
 from app.notifications.endpoints import decrypt_recipient, ensure_endpoints
@@ -65,7 +65,7 @@ def create_rule(session: Session, body: AlertConfigCreate, box: SecretBox) -> Al
 
 
 def update_rule(
-    session: Session, rule_id: str, values: Mapping[str, Any], box: SecretBox, now: datetime
+    session: Session, rule_id: str, body: AlertConfigBody, box: SecretBox, now: datetime
 ) -> AlertRule:
     """Write the given fields. A change of one of `STATE_FIELDS` resolves open incidents. A redacted
     recipient keeps the stored recipient.
@@ -73,6 +73,7 @@ def update_rule(
     Raises: as `create_rule`.
     """
     rule = queries.get_rule(session, rule_id, for_update=True)
+    values = given_fields(body)
     benchmark_id = values.get("benchmark_id", rule.benchmark_id)
     lock_against_edits(session, benchmark_id)
     condition = values.get("condition", rule.condition)

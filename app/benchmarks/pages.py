@@ -22,7 +22,6 @@ from app.benchmarks.schemas import (
 )
 from app.benchmarks.views import benchmark_view
 from app.core.resources import Resources
-from app.core.schemas import changed_fields
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices, InputKind
 from app.core.web.forms.form_page import (
@@ -160,7 +159,7 @@ def change_benchmark(
         with res.db.begin() as session:
             benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
             require_revision(form, benchmark.revision)
-            service.change_benchmark(session, benchmark_id, changed_fields(body), res.clock())
+            service.change_benchmark(session, benchmark_id, body, res.clock())
         return path_of("benchmarks", benchmark_id)
 
     return submit_form(request, form, lambda: _edit_page(benchmark_id, res), save)
@@ -170,8 +169,8 @@ def change_benchmark(
 def archive_benchmark(benchmark_id: BenchmarkId, form: SentForm, res: Res) -> Response:
     """Hide a benchmark from lists, or show it again."""
     with res.db.begin() as session:
-        values = {"archived": form.text("archived") == "true"}
-        service.change_benchmark(session, benchmark_id, values, res.clock())
+        patch = BenchmarkPatch.model_validate({"archived": form.text("archived") == "true"})
+        service.change_benchmark(session, benchmark_id, patch, res.clock())
     return RedirectResponse(path_of("benchmarks", benchmark_id), SEE_OTHER)
 
 
@@ -217,7 +216,7 @@ def change_kpi(
     def save(body: KpiPatch) -> str:
         with res.db.begin() as session:
             require_revision(form, queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-            service.change_kpi(session, benchmark_id, kpi_id, changed_fields(body), res.clock())
+            service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
         return path_of("benchmarks", benchmark_id)
 
     return submit_form(request, form, lambda: _kpi_page(benchmark_id, kpi_id, res), save)

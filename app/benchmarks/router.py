@@ -1,7 +1,6 @@
 """REST endpoints of benchmarks and their KPIs."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Query, Response
 
@@ -22,7 +21,7 @@ from app.benchmarks.schemas import (
 from app.benchmarks.views import benchmark_view, benchmark_views
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields
+from app.core.schemas import Page
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.query_parameters import PageParams
@@ -79,7 +78,7 @@ def change_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkPatch, res: Res, match: IfMatch
 ) -> BenchmarkView:
     """Change the given fields. Runs in progress keep the plan with which they started."""
-    return _edit_benchmark(benchmark_id, changed_fields(body), res, match)
+    return _edit_benchmark(benchmark_id, body, res, match)
 
 
 @router.put("/{benchmarkId}", dependencies=ADMIN, responses=CONFLICT)
@@ -87,7 +86,7 @@ def replace_benchmark(
     benchmark_id: BenchmarkId, body: BenchmarkBody, res: Res, match: IfMatch
 ) -> BenchmarkView:
     """Replace all fields; an omitted field gets its default."""
-    return _edit_benchmark(benchmark_id, all_fields(body), res, match)
+    return _edit_benchmark(benchmark_id, body, res, match)
 
 
 @router.delete("/{benchmarkId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
@@ -130,7 +129,7 @@ def change_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiPatch, res: Res, match: IfMatch
 ) -> KpiView:
     """Change the given fields: creates a new revision, the history keeps the old ones."""
-    return _edit_kpi(benchmark_id, kpi_id, changed_fields(body), res, match)
+    return _edit_kpi(benchmark_id, kpi_id, body, res, match)
 
 
 @router.put("/{benchmarkId}/kpis/{kpiId}", dependencies=ADMIN, responses=CONFLICT)
@@ -138,7 +137,7 @@ def replace_kpi(
     benchmark_id: BenchmarkId, kpi_id: KpiId, body: KpiBody, res: Res, match: IfMatch
 ) -> KpiView:
     """Replace all fields of a KPI: creates a new revision, the history keeps the old ones."""
-    return _edit_kpi(benchmark_id, kpi_id, all_fields(body), res, match)
+    return _edit_kpi(benchmark_id, kpi_id, body, res, match)
 
 
 @router.delete(
@@ -152,18 +151,18 @@ def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatc
 
 
 def _edit_benchmark(
-    benchmark_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
+    benchmark_id: str, body: BenchmarkBody, res: Resources, match: RevisionCheck
 ) -> BenchmarkView:
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        benchmark = service.change_benchmark(session, benchmark_id, values, res.clock())
+        benchmark = service.change_benchmark(session, benchmark_id, body, res.clock())
         return match.etag(benchmark_view(session, benchmark))
 
 
 def _edit_kpi(
-    benchmark_id: str, kpi_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
+    benchmark_id: str, kpi_id: str, body: KpiBody, res: Resources, match: RevisionCheck
 ) -> KpiView:
     with res.db.begin() as session:
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = service.change_kpi(session, benchmark_id, kpi_id, values, res.clock())
+        kpi = service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
         return match.etag(KpiView.model_validate(kpi))

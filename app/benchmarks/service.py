@@ -19,6 +19,7 @@ from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.revisions import add_revision, split_note
 from app.benchmarks.schemas import (
     MAX_KPIS,
+    BenchmarkBody,
     BenchmarkCreate,
     KpiBody,
     KpiCreate,
@@ -26,7 +27,7 @@ from app.benchmarks.schemas import (
 from app.benchmarks.source_fit import SOURCE_FIELDS, source_fit_errors
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
-from app.core.schemas import all_fields
+from app.core.schemas import all_fields, given_fields
 from app.traces.registry import TRACE_SOURCES
 
 KPI_FIELDS = (
@@ -76,11 +77,11 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
 
 
 def change_benchmark(
-    session: Session, benchmark_id: str, values: Mapping[str, Any], now: datetime
+    session: Session, benchmark_id: str, body: BenchmarkBody, now: datetime
 ) -> Benchmark:
     """Write the given fields; `measures` are matched with the stored KPIs by id or name."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
-    values, note = split_note(values)
+    values, note = split_note(given_fields(body))
     if not values:
         return benchmark
     before = {name: getattr(benchmark, name) for name in _columns(values)}
@@ -140,14 +141,14 @@ def create_kpi(
 
 
 def change_kpi(
-    session: Session, benchmark_id: str, kpi_id: str, values: Mapping[str, Any], now: datetime
+    session: Session, benchmark_id: str, kpi_id: str, edit: KpiBody, now: datetime
 ) -> KpiDefinition:
     """Create a new revision with the given fields; the current one if nothing changes."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
-    values, note = split_note(values)
+    values, note = split_note(given_fields(edit))
     current = queries.get_kpi(session, benchmark_id, kpi_id)
     stored = _stored_values(current)
-    body = KpiBody.model_validate({**_stored_values(current), **values})
+    body = KpiBody.model_validate({**stored, **values})
     _raise_if_any(rules.kpi_errors(body, pointer=""))
     revised = _revise_kpi(session, current, body, now)
     # An edit that changes nothing must not invalidate the ETag of other readers.

@@ -139,16 +139,26 @@ class Page(WireModel, Generic[T]):
     next_cursor: str | None = None
 
 
+# The schemas of which a body has only the fields that were sent.
+_PATCHES: set[type[BaseModel]] = set()
+
+
 def patch_of(schema: type[M]) -> type[M]:
     """Class decorator: make every field of a subclass optional, for the body of a PATCH.
 
     The types stay: null is valid only where it is valid in the complete body. The default is never
-    read, because `changed_fields` gives the fields that were sent.
+    read, because `given_fields` gives the fields that were sent.
     """
+    _PATCHES.add(schema)
     for field in schema.model_fields.values():
         field.default, field.default_factory = None, None
     schema.model_rebuild(force=True)
     return schema
+
+
+def given_fields(body: BaseModel) -> dict[str, Any]:
+    """The fields that an edit writes: of the body of a PATCH those that were sent, of any other all."""
+    return changed_fields(body) if type(body) in _PATCHES else all_fields(body)
 
 
 def view_of_row(view: type[M], row: object, **computed: Any) -> M:

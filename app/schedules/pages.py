@@ -12,7 +12,6 @@ from app.agents.queries import get_agent, list_agent_names
 from app.benchmarks.queries import get_benchmark, list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
-from app.core.schemas import changed_fields
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import (
     SEE_OTHER,
@@ -148,7 +147,7 @@ def change_schedule(
             schedule = queries.get_schedule(session, schedule_id, for_update=True)
             require_revision(form, schedule.revision)
             now = queries.database_now(session)
-            service.change_schedule(session, schedule_id, changed_fields(body), now)
+            service.change_schedule(session, schedule_id, body, now)
         return path_of("schedules", schedule_id)
 
     return submit_form(request, form, lambda: _form_page(request, schedule_id, res), save)
@@ -158,8 +157,8 @@ def change_schedule(
 def switch_schedule(schedule_id: ScheduleId, form: SentForm, res: Res) -> Response:
     """Turn a schedule on or off."""
     with res.db.begin() as session:
-        values = {"enabled": form.text("enabled") == "true"}
-        service.change_schedule(session, schedule_id, values, queries.database_now(session))
+        patch = SchedulePatch.model_validate({"enabled": form.text("enabled") == "true"})
+        service.change_schedule(session, schedule_id, patch, queries.database_now(session))
     return RedirectResponse(path_of("schedules", schedule_id), SEE_OTHER)
 
 

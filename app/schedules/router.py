@@ -1,8 +1,7 @@
 """REST endpoints of schedules, their fires, the cron preview and the daily summary."""
 
-from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Query, Response
 
@@ -10,7 +9,7 @@ from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Page, all_fields, changed_fields, view_of_row
+from app.core.schemas import Page, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.query_parameters import PageParams
@@ -76,7 +75,7 @@ def change_schedule(
     schedule_id: ScheduleId, body: SchedulePatch, res: Res, match: IfMatch
 ) -> ScheduleView:
     """Change the given fields. Enabling a schedule resets its failures."""
-    return _edit_schedule(schedule_id, changed_fields(body), res, match)
+    return _edit_schedule(schedule_id, body, res, match)
 
 
 @router.put("/{scheduleId}", dependencies=ADMIN, responses=CONFLICT)
@@ -84,7 +83,7 @@ def replace_schedule(
     schedule_id: ScheduleId, body: ScheduleBody, res: Res, match: IfMatch
 ) -> ScheduleView:
     """Replace all fields; an omitted field gets its default."""
-    return _edit_schedule(schedule_id, all_fields(body), res, match)
+    return _edit_schedule(schedule_id, body, res, match)
 
 
 @router.delete("/{scheduleId}", status_code=204, dependencies=ADMIN)
@@ -130,12 +129,12 @@ def get_daily_summary(
 
 
 def _edit_schedule(
-    schedule_id: str, values: Mapping[str, Any], res: Resources, match: RevisionCheck
+    schedule_id: str, body: ScheduleBody, res: Resources, match: RevisionCheck
 ) -> ScheduleView:
     with res.db.begin() as session:
         match(queries.get_schedule(session, schedule_id, for_update=True).revision)
         now = queries.database_now(session)
-        schedule = service.change_schedule(session, schedule_id, values, now)
+        schedule = service.change_schedule(session, schedule_id, body, now)
         return match.etag(ScheduleView.model_validate(schedule))
 
 

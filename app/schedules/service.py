@@ -1,8 +1,8 @@
 """Create, change and delete schedules; `firing` starts their runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
@@ -14,7 +14,7 @@ from app.benchmarks.service import source_of
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.resources import Resources
-from app.core.schemas import all_fields
+from app.core.schemas import all_fields, given_fields
 from app.jobs.queue import enqueue
 from app.runs.service import require_runnable
 from app.schedules import queries, rules
@@ -22,7 +22,7 @@ from app.schedules.cron import DstPolicy
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
 from app.schedules.rules import ScheduleTiming
-from app.schedules.schemas import ScheduleCreate
+from app.schedules.schemas import ScheduleBody, ScheduleCreate
 from app.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 
 FOREIGN_KEY_VIOLATION = "23503"
@@ -54,7 +54,7 @@ def create_schedule(session: Session, body: ScheduleCreate, now: datetime) -> Sc
 
 
 def change_schedule(
-    session: Session, schedule_id: str, values: Mapping[str, Any], now: datetime
+    session: Session, schedule_id: str, body: ScheduleBody, now: datetime
 ) -> ScheduleConfig:
     """Write the given fields; fires that are already claimed keep their plan.
 
@@ -63,6 +63,7 @@ def change_schedule(
     Raises: as `create_schedule`; `ScheduleNotFound`.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
+    values = given_fields(body)
     # An unchanged field does not count: a client that sends the whole schedule back must not move
     # `next_run_at` or reset the failures.
     changed = {name for name, value in values.items() if getattr(schedule, name) != value}

@@ -26,7 +26,6 @@ from app.alerts.schemas import AlertConfigCreate, AlertConfigPatch, AlertConfigV
 from app.alerts.views import rule_views
 from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmark_names
 from app.core.resources import Resources
-from app.core.schemas import changed_fields
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices
 from app.core.web.forms.form_page import FormPage, require_revision, show_form, submit_form
@@ -107,7 +106,7 @@ def change_alert_config(request: Request, rule_id: RuleId, form: SentForm, res: 
     def save(body: AlertConfigPatch) -> str:
         with res.db.begin() as session:
             require_revision(form, queries.get_rule(session, rule_id, for_update=True).revision)
-            update_rule(session, rule_id, changed_fields(body), res.secrets, res.clock())
+            update_rule(session, rule_id, body, res.secrets, res.clock())
         return rule_page_path(rule_id)
 
     return submit_form(request, form, lambda: _form_page(request, rule_id, res, "", form), save)

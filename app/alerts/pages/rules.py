@@ -27,7 +27,7 @@ from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
 from app.alerts.queries import AlertFilter, RuleFilter
 from app.alerts.rule_service import delete_rule, update_rule
-from app.alerts.schemas import AlertConfigView
+from app.alerts.schemas import AlertConfigPatch, AlertConfigView
 from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.views import rule_views
@@ -160,9 +160,9 @@ def silence_rule(rule_id: RuleId, form: SentForm, res: Res) -> Response:
 @router.post("/alerts/{ruleId}/enabled", dependencies=ADMIN)
 def switch_rule(rule_id: RuleId, form: SentForm, res: Res) -> Response:
     """Enable or disable a rule."""
-    values = {"enabled": form.text("enabled") == "true"}
+    patch = AlertConfigPatch.model_validate({"enabled": form.text("enabled") == "true"})
     with res.db.begin() as session:
-        update_rule(session, rule_id, values, res.secrets, res.clock())
+        update_rule(session, rule_id, patch, res.secrets, res.clock())
     return to_rule(rule_id)
 
 

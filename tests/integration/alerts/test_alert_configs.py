@@ -8,6 +8,7 @@ import pytest
 from app.agents.queries import get_agent
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.rule_service import update_rule
+from app.alerts.schemas import AlertConfigPatch
 from app.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE
 from tests.support.service import JSON, Service, pointers
@@ -100,8 +101,9 @@ def test_update_rule__an_agent_that_is_deleted_concurrently_is_not_found(
     with res.db.begin() as session:
         agent = get_agent(session, "agent-002")
         benchmark_service.delete("/agents/agent-002")
+        patch = AlertConfigPatch.model_validate({"agentId": agent.id})
         with pytest.raises(NotFound, match="deleted in the meantime"):
-            update_rule(session, "rule-1", {"agent_id": agent.id}, res.secrets, res.clock())
+            update_rule(session, "rule-1", patch, res.secrets, res.clock())
         session.rollback()
     assert benchmark_service.get("/alert-configs/rule-1")["agentId"] is None
 

@@ -7,6 +7,7 @@ import pytest
 
 from app.agents.queries import get_agent
 from app.core.errors import NotFound
+from app.schedules.schemas import SchedulePatch
 from app.schedules.service import change_schedule
 from tests.integration.schedules.conftest import NIGHTLY
 from tests.support.service import JSON, Service, pointers
@@ -128,10 +129,9 @@ def test_change_schedule__agent_deleted_concurrently_is_rejected(
     with prepared_service.resources.db.begin() as session:
         agent = get_agent(session, "agent-002")
         prepared_service.delete("/agents/agent-002")
+        patch = SchedulePatch.model_validate({"agentId": agent.id})
         with pytest.raises(NotFound, match="deleted in the meantime"):
-            change_schedule(
-                session, "s-1", {"agent_id": agent.id}, prepared_service.resources.clock()
-            )
+            change_schedule(session, "s-1", patch, prepared_service.resources.clock())
         session.rollback()
     assert prepared_service.get("/schedule-configs/s-1")["agentId"] == "agent-001"
 
