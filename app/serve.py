@@ -51,14 +51,11 @@ RESTART_S = 1.0
 class PortInUse(AppError):
     """The port of the API is in use; stop the other program, or set MOSAICO_PORT."""
 
-    code = "port-in-use"
     exit_code = 69
 
 
 class DidNotStart(Unavailable):
     """The service did not become ready; see its messages above."""
-
-    code = "did-not-start"
 
 
 class StartProgress:

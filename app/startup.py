@@ -17,7 +17,7 @@ from app.core.encryption import (
     load_secret_box,
     require_random_key,
 )
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.llm_server import configured_llm_server
@@ -201,11 +201,8 @@ _PRIVILEGED_ROLE = """
 """
 
 
-class PrivilegedDatabaseRole(AppError):
+class PrivilegedDatabaseRole(Misconfigured):
     """The database role of the service is privileged; use a role without SUPERUSER and BYPASSRLS."""
-
-    code = "privileged-database-role"
-    exit_code = 78
 
 
 def require_restricted_role(session: Session) -> None:

@@ -19,7 +19,7 @@ from app.access.sessions import delete_expired_sessions
 from app.alerts import confirmations, missing_runs, publishing
 from app.core.batch_delete import delete_in_batches, purge_in_batches
 from app.core.clock import utc_now
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 from app.core.garbage_collection import exclude_living_objects
 from app.core.malloc import limit_arenas
 from app.core.resources import Resources
@@ -67,11 +67,8 @@ PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
 TASKS = (notification_tasks, run_tasks, schedule_tasks, trace_tasks, trigger_tasks)
 
 
-class UnknownQueue(AppError):
+class UnknownQueue(Misconfigured):
     """A worker serves existing queues only; use a queue in the message."""
-
-    code = "unknown-queue"
-    exit_code = 78
 
 
 def run_worker(settings: Settings, queues: Collection[str] | None = None) -> None:

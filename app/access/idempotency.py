@@ -56,13 +56,9 @@ def document_conflict(operation: dict[str, Any]) -> None:
 class IdempotencyKeyReused(Invalid):
     """This Idempotency-Key was used for another request; send a new key for a new request."""
 
-    code = "idempotency-key-reused"
-
 
 class IdempotencyKeyInFlight(Conflict):
     """The first request with this Idempotency-Key is still running; repeat it in a second."""
-
-    code = "idempotency-key-in-flight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

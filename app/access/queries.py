@@ -23,8 +23,6 @@ CONFIGURED_KEY_ID = "admin-env"
 class UnknownApiKey(NotFound):
     """No API key has this ID; GET /api/v1/keys lists all keys."""
 
-    code = "unknown-api-key"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyIdentity:

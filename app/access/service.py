@@ -27,7 +27,7 @@ from app.core.batch_delete import delete_batch
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret
-from app.core.errors import AppError, Conflict, ErrorItem, Invalid
+from app.core.errors import Conflict, ErrorItem, Invalid, Misconfigured
 from app.core.schemas import changed_fields
 from app.core.secret_files import read_secret_file, replace_secret_file
 
@@ -39,23 +39,16 @@ USE_INTERVAL = timedelta(minutes=1)
 FIRST_KEY_LOCK = 0x6D6F73616963_6B
 
 
-class BadAdminKey(AppError):
+class BadAdminKey(Misconfigured):
     """MOSAICO_ADMIN_KEY or the admin key file has no usable key; correct or remove it."""
-
-    code = "bad-admin-key"
-    exit_code = 78
 
 
 class LastAdminKey(Conflict):
     """This is the last admin key; create another admin key first, then revoke this one with it."""
 
-    code = "last-admin-key"
-
 
 class ApiKeyRevoked(Conflict):
     """This API key is revoked and can no longer be changed; create a new key."""
-
-    code = "api-key-revoked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,6 @@ LINK_LIFETIME = timedelta(minutes=10)
 class LoginLinkUsed(Unauthorized):
     """This link has expired or was used before; log in with an API key, or start the service again."""
 
-    code = "login-link-used"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSession:

@@ -13,8 +13,6 @@ from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
 class AgentNotFound(NotFound):
     """The agent does not exist; GET /api/v1/agents lists all agents."""
 
-    code = "agent-not-found"
-
 
 def get_agent(session: Session, agent_id: str, *, for_update: bool = False) -> Agent:
     agent = session.get(Agent, agent_id, with_for_update=for_update or None)

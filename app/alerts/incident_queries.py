@@ -34,8 +34,6 @@ DEFAULT_SORT: Final = "-opened"
 class IncidentNotFound(NotFound):
     """No incident has this ID; GET /api/v1/incidents lists all incidents."""
 
-    code = "incident-not-found"
-
 
 class IncidentFilter(SeriesFilter):
     """Filter of incidents."""

@@ -33,13 +33,9 @@ NOISE = "noise"
 class IncidentClosed(Conflict):
     """The incident has ended; only the level of an open incident can be accepted."""
 
-    code = "incident-closed"
-
 
 class NoLevelToAccept(Conflict):
     """The rule compares with a fixed threshold and not with earlier runs; change its threshold."""
-
-    code = "no-level-to-accept"
 
 
 class Closing(NamedTuple):

@@ -50,19 +50,13 @@ DEFAULT_SORT: Final = "-created"
 class AlertConfigNotFound(NotFound):
     """No alert rule has this ID; GET /api/v1/alert-configs lists all alert rules."""
 
-    code = "alert-config-not-found"
-
 
 class AlertNotFound(NotFound):
     """No alert has this ID; GET /api/v1/alerts lists all alerts."""
 
-    code = "alert-not-found"
-
 
 class SilenceNotFound(NotFound):
     """No silence has this ID; GET /api/v1/silences lists all silences."""
-
-    code = "silence-not-found"
 
 
 class AcknowledgedCount(NamedTuple):

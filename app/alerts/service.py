@@ -34,13 +34,9 @@ from app.results.run_result import RunResult
 class NotAcknowledgeable(Conflict):
     """Only a FIRING alert can be acknowledged; acknowledge the first alert of the incident."""
 
-    code = "not-acknowledgeable"
-
 
 class StaleDecision(Unavailable):
     """Another run of the agent ended after the run was evaluated; the step is repeated."""
-
-    code = "stale-decision"
 
 
 class RecordedDecisions(NamedTuple):

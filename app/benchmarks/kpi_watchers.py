@@ -30,8 +30,6 @@ KPI_WATCHERS: Final[list[FindWatchers]] = []
 class KpiInUse(Conflict):
     """Alert rules watch the KPI; rename it by its ID, or change or delete the rules first."""
 
-    code = "kpi-in-use"
-
 
 def require_unwatched(
     session: Session, benchmark_id: str, names_by_id: dict[str, str], pointer: str

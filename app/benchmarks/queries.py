@@ -24,15 +24,11 @@ from app.traces.production import ProductionTraces
 class BenchmarkNotFound(NotFound):
     """The benchmark does not exist; GET /api/v1/benchmarks lists all benchmarks."""
 
-    code = "benchmark-not-found"
-
 
 class KpiNotFound(NotFound):
     """The benchmark has no KPI with this ID; GET /api/v1/benchmarks/{benchmarkId}/kpis lists its
     KPIs.
     """
-
-    code = "kpi-not-found"
 
 
 class OwnerFilter(ListFilter):

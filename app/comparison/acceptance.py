@@ -17,8 +17,6 @@ from app.statistics.verdict_rules import Verdict
 class NothingToAccept(Conflict):
     """Only a completed, valid run that is held back as a baseline can be accepted."""
 
-    code = "nothing-to-accept"
-
 
 def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> None:
     """Hold back a run that regressed, so that no later run is compared with the bad level.

@@ -59,8 +59,6 @@ _USAGE_UNITS = {"LATENCY_MS": "ms", "TOTAL_TOKENS": "tokens", "COST_USD": "USD"}
 class MetricNotCompared(Invalid):
     """The two runs have no such metric that is a mean over items; name one of their metrics."""
 
-    code = "metric-not-compared"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSide:

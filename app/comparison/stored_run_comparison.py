@@ -56,13 +56,9 @@ _CHILD_SLOT = threading.BoundedSemaphore(1)
 class RunNotComparable(Conflict):
     """The run is not completed, so it cannot be compared; wait for it, or name another run."""
 
-    code = "run-not-comparable"
-
 
 class ComparisonBusy(Unavailable):
     """Another comparison is being computed; try again in a minute."""
-
-    code = "comparison-busy"
 
 
 class ComparisonFailed(Unavailable):

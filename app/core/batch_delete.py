@@ -34,8 +34,6 @@ class ClocksDiffer(Unavailable):
     old is deleted; set both clocks, for example with NTP.
     """
 
-    code = "clocks-differ"
-
 
 def delete_batch(
     session: Session,

@@ -97,8 +97,6 @@ class ModelJson(TypeDecorator[Any]):
 class DatabaseUnavailable(Unavailable):
     """The database cannot be reached or is too busy; try again in a few seconds."""
 
-    code = "database-unavailable"
-
 
 class Database:
     """The connection pool of one process.

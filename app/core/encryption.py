@@ -20,7 +20,7 @@ from typing import ClassVar, Final, NoReturn
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.core.errors import AppError
+from app.core.errors import AppError, Misconfigured
 from app.core.secret_files import create_secret_file, read_secret_file
 
 MASTER_KEY_FILE = "master.key"
@@ -40,24 +40,16 @@ KEY_HINT = "create one with `openssl rand -base64 32`"
 ENCRYPTED: Final = {"encrypted": True}
 
 
-class BadMasterKey(AppError):
+class BadMasterKey(Misconfigured):
     """The master key is missing or invalid; set MOSAICO_MASTER_KEY to 32 random bytes in base64."""
 
-    code = "bad-master-key"
-    exit_code = 78
 
-
-class UnknownMasterKey(AppError):
+class UnknownMasterKey(Misconfigured):
     """A stored secret is encrypted with a master key that is not configured; restore that key."""
-
-    code = "unknown-master-key"
-    exit_code = 78
 
 
 class CorruptedSecret(AppError):
     """A stored secret was changed or moved and cannot be decrypted; enter the secret again."""
-
-    code = "corrupted-secret"
 
 
 class Secret:

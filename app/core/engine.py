@@ -11,7 +11,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 
 # Limits of the server, per connection: they also hold when this process hangs.
 STATEMENT_TIMEOUT_MS = 10_000
@@ -42,13 +42,10 @@ _USED_AT = "used_at"
 Driver: TypeAlias = "psycopg.Connection[Any]"
 
 
-class BadDatabaseUrl(AppError):
+class BadDatabaseUrl(Misconfigured):
     """DATABASE_URL is not the address of a Postgres server; write
     postgresql://user:password@host/name.
     """
-
-    code = "bad-database-url"
-    exit_code = 78
 
 
 def sqlalchemy_url(url: str) -> str:

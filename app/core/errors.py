@@ -10,13 +10,18 @@ document over HTTP, one line and an exit code on a terminal.
     ├── Unauthorized     401   exit 77   no valid credentials
     ├── Forbidden        403   exit 77   the role does not allow the operation
     ├── TooLarge         413   exit 65   the request exceeds a size limit
-    └── Unavailable      503   exit 75   temporary; the only kind that is retried
+    ├── Unavailable      503   exit 75   temporary; the only kind that is retried
+    ├── Misconfigured    500   exit 78   a setting of the service is missing or wrong
+    ├── BadUsage         400   exit 2    an argument of a command is missing or wrong
+    └── UnusableInput    422   exit 2    a command cannot use what its arguments name
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +38,22 @@ class ErrorItem:
 
 
 class AppError(Exception):
-    """The request failed."""
+    """The request failed.
+
+    The code of an error of the product is the name of its class: `RunNotFound` is `run-not-found`.
+    """
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 70
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A class of a plugin keeps the code of its base, which the documentation describes.
+        if "code" not in vars(cls) and cls.__module__.startswith("app."):
+            is_upper = cls.code.isupper()  # of the errors that a run records
+            words = _WORD_START.sub("_" if is_upper else "-", cls.__name__)
+            cls.code = words.upper() if is_upper else words.lower()
 
     def __init__(
         self,
@@ -68,7 +84,6 @@ def default_detail(error: type[AppError]) -> str:
 class Invalid(AppError):
     """The request is not valid; see `errors` for each field to change."""
 
-    code = "invalid"
     status = 422
     exit_code = 65
 
@@ -76,7 +91,6 @@ class Invalid(AppError):
 class NotFound(AppError):
     """The resource does not exist; list the collection to see the existing resources."""
 
-    code = "not-found"
     status = 404
     exit_code = 66
 
@@ -84,7 +98,6 @@ class NotFound(AppError):
 class Conflict(AppError):
     """The request conflicts with the current state; read the resource again, then repeat."""
 
-    code = "conflict"
     status = 409
     exit_code = 73
 
@@ -92,7 +105,6 @@ class Conflict(AppError):
 class Unauthorized(AppError):
     """No valid API key was sent; send `Authorization: Bearer <key>`."""
 
-    code = "unauthorized"
     status = 401
     exit_code = 77
 
@@ -100,7 +112,6 @@ class Unauthorized(AppError):
 class Forbidden(AppError):
     """The role of this API key does not allow that; use a key with the role in the message."""
 
-    code = "forbidden"
     status = 403
     exit_code = 77
 
@@ -108,7 +119,6 @@ class Forbidden(AppError):
 class TooLarge(AppError):
     """The request body exceeds the size limit; send less at once."""
 
-    code = "too-large"
     status = 413
     exit_code = 65
 
@@ -116,9 +126,28 @@ class TooLarge(AppError):
 class Unavailable(AppError):
     """The service is temporarily unavailable; try again in a few seconds."""
 
-    code = "unavailable"
     status = 503
     exit_code = 75
+
+
+class Misconfigured(AppError):
+    """A setting of the service is missing or wrong; correct it as described in the message."""
+
+    exit_code = 78
+
+
+class BadUsage(AppError):
+    """An argument of the command is missing or wrong; see the help of the command."""
+
+    status = 400
+    exit_code = 2
+
+
+class UnusableInput(AppError):
+    """The command cannot use the named file or run; name another, or correct it."""
+
+    status = 422
+    exit_code = 2
 
 
 # A part of a message that advises a request, or a header of one, up to the next comma or semicolon.

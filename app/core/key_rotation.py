@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey, ciphertext_prefix
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 from app.core.row_windows import RowWindow, iter_windows
 
 BATCH_ROWS: Final = 200
@@ -25,11 +25,8 @@ STARTUP_SAMPLE: Final = 10_000
 _PREFIX_CHARS: Final = 40  # covers `v1.<key id>.`
 
 
-class MissingMasterKey(AppError):
+class MissingMasterKey(Misconfigured):
     """Stored secrets are encrypted with a master key that is not configured; restore that key."""
-
-    code = "missing-master-key"
-    exit_code = 78
 
 
 class EncryptedColumn(NamedTuple):

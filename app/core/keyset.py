@@ -44,8 +44,6 @@ CursorValue: TypeAlias = str | int | datetime
 class BadCursor(Invalid):
     """The cursor does not belong to this list; start again without a cursor."""
 
-    code = "bad-cursor"
-
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:

@@ -34,8 +34,6 @@ _COLUMNS: Final = text(
 class SchemaMismatch(Unavailable):
     """The database has another schema version than this program; run `mosaico db upgrade`."""
 
-    code = "schema-mismatch"
-
 
 def build_alembic_config(url: str) -> "Config":
     """The Alembic configuration for a database."""

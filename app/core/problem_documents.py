@@ -38,7 +38,6 @@ RenderError: TypeAlias = Callable[[Request, AppError], Awaitable[Response]]
 class MethodNotAllowed(AppError):
     """This path does not support the method; use a method in the `Allow` header."""
 
-    code = "method-not-allowed"
     status = 405
     exit_code = 64
 
@@ -46,7 +45,6 @@ class MethodNotAllowed(AppError):
 class UnsupportedMediaType(AppError):
     """This path does not accept the format of the body; send `Content-Type: application/json`."""
 
-    code = "unsupported-media-type"
     status = 415
     exit_code = 65
 
@@ -54,7 +52,6 @@ class UnsupportedMediaType(AppError):
 class TooManyRequests(AppError):
     """Too many requests in a short time; wait for the time in `Retry-After`."""
 
-    code = "too-many-requests"
     status = 429
     exit_code = 75
 
@@ -62,7 +59,6 @@ class TooManyRequests(AppError):
 class SlowRequest(AppError):
     """The body did not arrive in time; send it again over a faster connection."""
 
-    code = "slow-request"
     status = 408
     exit_code = 75
 
@@ -72,7 +68,6 @@ class UnknownHost(AppError):
     service.
     """
 
-    code = "unknown-host"
     status = 421
     exit_code = 64
 
@@ -80,15 +75,12 @@ class UnknownHost(AppError):
 class MalformedRequest(AppError):
     """The request is not HTTP/1.1; send header lines without control characters and a valid length."""
 
-    code = "malformed-request"
     status = 400
     exit_code = 65
 
 
 class InternalError(AppError):
     """An unexpected error occurred; report the ID of the request to the operator."""
-
-    code = "internal-error"
 
 
 PROBLEM_SCHEMA: dict[str, Any] = {

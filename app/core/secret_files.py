@@ -5,7 +5,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 
 MAX_BYTES = 4096
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
@@ -13,13 +13,10 @@ OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 OTHER_USERS_OF_MOUNT = OTHER_USERS & ~stat.S_IRGRP
 
 
-class UnsafeSecretFile(AppError):
+class UnsafeSecretFile(Misconfigured):
     """A secret file has no key, or other users can access it; correct the file as described in the
     message.
     """
-
-    code = "unsafe-secret-file"
-    exit_code = 78
 
 
 def read_secret_file(path: Path, *, mounted: bool = False) -> str | None:

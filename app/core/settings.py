@@ -9,16 +9,13 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 from app.core.http.network_policy import parse_networks
 from app.core.smtp import parse_smtp_url
 
 
-class BadSettings(AppError):
+class BadSettings(Misconfigured):
     """A setting in the environment is wrong; change it and start again."""
-
-    code = "bad-settings"
-    exit_code = 78
 
 
 def default_data_dir() -> Path:

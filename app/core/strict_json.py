@@ -23,7 +23,6 @@ _SHOWN_TEXT = 60
 class MalformedJson(Invalid):
     """The request body is not valid JSON; send one JSON value in UTF-8."""
 
-    code = "malformed-json"
     status = 400
 
 

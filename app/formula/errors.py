@@ -39,8 +39,6 @@ class Mistake:
 class InvalidFormula(Invalid):
     """The formula is not valid; correct the parts that `errors` lists."""
 
-    code = "invalid-formula"
-
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         items = [
@@ -59,8 +57,6 @@ class DslParseException(Invalid):
 
 class UndefinedFormula(Invalid):
     """The formula has no value for these metrics; the reason names the metric to provide."""
-
-    code = "undefined-formula"
 
 
 def position(text: str, offset: int) -> TextPosition:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from app.comparison.change_text import format_limit
 from app.comparison.schemas import Comparison
 from app.comparison.verdict_text import NOT_COMPARABLE
-from app.core.errors import AppError
+from app.core.errors import UnusableInput
 from app.core.parameter_names import parameter_name
 from app.gate.reasons import (
     describe_drop,
@@ -61,12 +61,8 @@ _OUTCOMES = {
 }
 
 
-class NothingToGate(AppError):
+class NothingToGate(UnusableInput):
     """The run has no KPI or metric to check; a gate without checks never passes."""
-
-    code = "nothing-to-gate"
-    status = 422
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

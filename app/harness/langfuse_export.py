@@ -35,8 +35,6 @@ CLOUD: Final = "https://cloud.langfuse.com"
 class ExportFailed(Unavailable):
     """Langfuse did not accept the run; check address and keys, then run again with --resume."""
 
-    code = "export-failed"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangfuseProject:

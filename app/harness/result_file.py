@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from app.core.console.files import open_input, require_folder
-from app.core.errors import AppError, ErrorItem
+from app.core.errors import AppError, ErrorItem, UnusableInput
 from app.harness.validation_words import describe_errors
 
 if TYPE_CHECKING:
@@ -28,18 +28,13 @@ JOURNAL_SUFFIX: Final = ".partial.jsonl"
 Report = TypeVar("Report")
 
 
-class InvalidResultFile(AppError):
+class InvalidResultFile(UnusableInput):
     """The file is not a result; name a file that `bashkit-eval run --save` or `ot-bench run` wrote."""
-
-    code = "invalid-result-file"
-    status = 422
-    exit_code = 2
 
 
 class IncompatibleRun(AppError):
     """A run resumes only with its agent or model, items and settings; use the same ones or start a new run."""
 
-    code = "incompatible-run"
     status = 409
     exit_code = 2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.console.files import InvalidInput, read_object
-from app.core.errors import AppError
+from app.core.errors import BadUsage
 
 MILLION = 1_000_000
 
@@ -24,12 +24,8 @@ class Price:
         return (input_tokens * self.input_usd + output_tokens * self.output_usd) / MILLION
 
 
-class NoPrice(AppError):
+class NoPrice(BadUsage):
     """A limit in dollars requires a price; add the model to the table of prices."""
-
-    code = "no-price"
-    status = 400
-    exit_code = 2
 
     def __init__(self, model: str) -> None:
         entry = json.dumps({model: {"input": 1.0, "output": 5.0}})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from app.core.errors import AppError
+from app.core.errors import BadUsage
 from app.llm.conversation import Llm, Provider, TurnSettings, unsupported_reason
 
 if TYPE_CHECKING:
@@ -20,28 +20,16 @@ KEYS: Final = {
 }
 
 
-class MissingKey(AppError):
+class MissingKey(BadUsage):
     """A provider requires an API key; set the environment variable in the message."""
 
-    code = "missing-key"
-    status = 400
-    exit_code = 2
 
-
-class BadBaseUrl(AppError):
+class BadBaseUrl(BadUsage):
     """The address of a model server is not a valid URL; write it as http://host:port/path."""
 
-    code = "bad-base-url"
-    status = 400
-    exit_code = 2
 
-
-class UnsupportedSetting(AppError):
+class UnsupportedSetting(BadUsage):
     """The API of the provider does not support this setting; omit it, or use another provider."""
-
-    code = "unsupported-setting"
-    status = 400
-    exit_code = 2
 
 
 def open_llm(

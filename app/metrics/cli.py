@@ -16,7 +16,7 @@ from app.core.console.terminal import (
     print_warning,
     warn_failed_plugin,
 )
-from app.core.errors import AppError
+from app.core.errors import UnusableInput
 from app.metrics.file_options import (
     METRICS_HELP,
     Config,
@@ -36,12 +36,10 @@ STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
 cli = CommandGroup("score", help="Compute metrics of a file of results. No server is needed.")
 
 
-class EmptyTraceFile(AppError):
+class EmptyTraceFile(UnusableInput):
     """A trace file is empty; write one trace per line into it."""
 
     code = "no-traces"
-    status = 422
-    exit_code = 2
 
 
 @cli.command("score")

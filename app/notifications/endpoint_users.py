@@ -28,8 +28,6 @@ ENDPOINT_USERS: Final[list[FindUsers]] = []
 class EndpointInUse(Conflict):
     """Alert rules notify the endpoint; change or delete the rules first."""
 
-    code = "endpoint-in-use"
-
 
 def require_unused(session: Session, endpoint_id: str) -> None:
     """Raise `EndpointInUse`, with every user, if something notifies the endpoint.

@@ -30,8 +30,6 @@ DROP_DELIVERIES = "notifications.drop_deliveries"
 class EndpointNotSigned(Conflict):
     """Messages of this channel are not signed; create secrets for endpoints of WEBHOOK."""
 
-    code = "endpoint-not-signed"
-
 
 def ensure_endpoints(
     session: Session, targets: Iterable[DeliveryTarget], box: SecretBox

@@ -64,19 +64,13 @@ _NEXT_DELIVERIES: Final = text(
 class NotificationNotFound(NotFound):
     """The notification does not exist; GET /api/v1/notifications lists all notifications."""
 
-    code = "notification-not-found"
-
 
 class DeliveryNotFound(NotFound):
     """The delivery does not exist; GET /api/v1/deliveries lists all deliveries."""
 
-    code = "delivery-not-found"
-
 
 class EndpointNotFound(NotFound):
     """The endpoint does not exist; GET /api/v1/endpoints lists all endpoints."""
-
-    code = "endpoint-not-found"
 
 
 class LoadedDelivery(NamedTuple):

@@ -16,8 +16,6 @@ from app.notifications.types import DeliveryOutcome, DeliveryTarget, PublishedMe
 class InvalidRecipient(Invalid):
     """The channel does not accept the recipient; `errors` describes the expected form."""
 
-    code = "invalid-recipient"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:

@@ -51,8 +51,6 @@ ENDPOINT_DISABLED = "endpoint.disabled"
 class EndpointDisabled(Conflict):
     """The endpoint is disabled; enable it with POST /api/v1/endpoints/{id}/enable first."""
 
-    code = "endpoint-disabled"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:

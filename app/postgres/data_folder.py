@@ -23,6 +23,8 @@ RETRY_SECONDS = 0.02
 class StillLocked(DatabaseStartError):
     """Another process holds a lock of the database for too long; end that process and try again."""
 
+    code = DatabaseStartError.code
+
 
 _open_descriptors: set[int] = set()
 

@@ -13,8 +13,6 @@ from app.core.secret_files import UnsafeSecretFile
 class DatabaseNotRunning(Unavailable):
     """The embedded database is not running; start it with `mosaico db start` or `mosaico serve`."""
 
-    code = "database-not-running"
-
 
 class DatabaseStartError(Unavailable):
     """The embedded database does not start; see its log files."""
@@ -24,8 +22,6 @@ class DatabaseStartError(Unavailable):
 
 class DiskFull(DatabaseStartError):
     """The disk of the data folder is full; free some space and start again."""
-
-    code = "disk-full"
 
 
 class PostgresBinariesMissing(DatabaseStartError):
@@ -49,13 +45,10 @@ class DataVersionMismatch(Conflict):
 class WrongOwner(Forbidden):
     """The data folder belongs to another user; run as that user or choose another folder."""
 
-    code = "wrong-owner"
-
 
 class ExternalDatabase(AppError):
     """DATABASE_URL names an external server; start or stop it with its own tools."""
 
-    code = "external-database"
     status = 409
     exit_code = 64
 

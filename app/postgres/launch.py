@@ -69,9 +69,13 @@ NOT_DURABLE_SETTINGS = {
 class DatabasePortInUse(DatabaseStartError):
     """The port of the embedded database is in use."""
 
+    code = DatabaseStartError.code
+
 
 class StillRecovering(DatabaseStartError):
     """Processes of a killed server are still running; try again in a few seconds."""
+
+    code = DatabaseStartError.code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,6 @@ RUNS_BACK = 60
 class NothingToPlot(NotFound):
     """The run has no such KPI; `GET /api/v1/benchmark-runs/{runId}/kpis` lists the KPIs of the run."""
 
-    code = "nothing-to-plot"
-
 
 def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
     """The chart of a KPI of the agent up to this run; by default of the first KPI by name."""

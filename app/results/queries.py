@@ -94,15 +94,11 @@ SCORED_TRACES = """
 class RunNotFound(NotFound):
     """No run has this ID; GET /api/v1/benchmark-runs lists all runs."""
 
-    code = "run-not-found"
-
 
 class TraceNotFound(NotFound):
     """The run has no trace with this ID; GET /api/v1/benchmark-runs/{runId}/results lists its
     traces.
     """
-
-    code = "trace-not-found"
 
 
 class ShardRange(NamedTuple):

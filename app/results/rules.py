@@ -57,13 +57,10 @@ RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 class IllegalTransition(Conflict):
     """The run cannot change to that state; a final state never changes."""
 
-    code = "illegal-transition"
-
 
 class RunPurged(AppError):
     """The traces of this run and their values were purged; its aggregates and KPIs remain."""
 
-    code = "run-purged"
     status = 410
     exit_code = 66
 

@@ -31,8 +31,6 @@ LEASE_CHECK_INTERVAL_S = 0.5
 class RunEnded(Conflict):
     """The run ended, or another worker took over this step; the work of the step is dropped."""
 
-    code = "run-ended"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:

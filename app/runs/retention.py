@@ -68,8 +68,6 @@ _PURGEABLE: tuple[ColumnElement[bool], ...] = (
 class RunIsBaseline(Conflict):
     """The run is a pinned baseline; unpin it or pin another run, then delete it."""
 
-    code = "run-is-baseline"
-
 
 class PurgeCounts(NamedTuple):
     """The number of rows that a purge would remove."""

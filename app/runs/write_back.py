@@ -49,8 +49,6 @@ class ScoresNotWritable(Conflict):
 class Superseded(Conflict):
     """A later run of the benchmark writes its scores of the same traces instead."""
 
-    code = "superseded"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBackLease:

@@ -37,8 +37,6 @@ MAX_DIGITS = 10
 class InvalidCron(Invalid):
     """The cron expression is not valid; the message names the column and what to write instead."""
 
-    code = "invalid-cron"
-
     def __init__(self, message: str, remedy: str, *, start: int, end: int) -> None:
         self.column, self.message, self.remedy = start + 1, message, remedy
         detail = f"column {self.column}: {message}; {remedy}"

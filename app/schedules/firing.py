@@ -86,8 +86,6 @@ ADVANCE = text(
 class ScheduleStillRunning(Conflict):
     """An earlier run of the schedule is in progress; wait until it ends, or cancel it."""
 
-    code = "schedule-still-running"
-
 
 class NewFires(NamedTuple):
     """A due instant of some schedules, before its rows are in `schedule_fires`."""

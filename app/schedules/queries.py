@@ -21,8 +21,6 @@ from app.schedules.rules import FirePlan, FireStatus
 class ScheduleNotFound(NotFound):
     """The schedule does not exist; GET /api/v1/schedule-configs lists all schedules."""
 
-    code = "schedule-not-found"
-
 
 class Timetable(NamedTuple):
     """The columns that decide which instants of a due schedule fire."""

@@ -86,8 +86,6 @@ SKIP_DETAILS = {
 class NeverFires(Invalid):
     """The cron expression never fires: no date matches all its fields; change one of them."""
 
-    code = "never-fires"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleTiming:

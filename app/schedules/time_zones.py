@@ -18,8 +18,6 @@ STABLE_SPAN = timedelta(days=2)
 class UnknownTimeZone(Invalid):
     """The time zone is unknown; send an IANA name such as Europe/Rome, or UTC."""
 
-    code = "unknown-time-zone"
-
 
 class OffsetChange(NamedTuple):
     """The first instant (UTC, without zone) with a new offset, and the offsets around it."""

@@ -26,8 +26,6 @@ class CollectionFailed(AppError):
 class CredentialsRefused(CollectionFailed):
     """The server rejected the keys of the agent; set the keys of the correct project."""
 
-    code = "CREDENTIALS_REFUSED"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceQuery:

@@ -25,13 +25,9 @@ _TRIGGERS = type_coerce(Benchmark.triggers, JSONB)
 class WebhookSecretNotFound(NotFound):
     """The webhook secret does not exist; GET /api/v1/benchmarks/{benchmarkId}/webhook-secrets lists them."""
 
-    code = "webhook-secret-not-found"
-
 
 class TriggerEventNotFound(NotFound):
     """The trigger event does not exist; GET /api/v1/trigger-events lists the last seven days."""
-
-    code = "trigger-event-not-found"
 
 
 class SubscriptionKey(NamedTuple):

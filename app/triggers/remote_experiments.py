@@ -35,8 +35,6 @@ class NothingRunsTheAgent(Conflict):
     whose source makes the traces, or name an existing run with `runName` in the payload.
     """
 
-    code = "nothing-runs-the-agent"
-
 
 class ExperimentPlan(NamedTuple):
     """The runs to start, those to await after the request is forwarded, and why others are left out."""

@@ -18,8 +18,6 @@ from app.triggers.schemas import LangfuseSecretCreate
 class TooManySecrets(Conflict):
     """The number of secrets has reached its limit; delete the secrets that are no longer used."""
 
-    code = "too-many-secrets"
-
 
 class SigningSecret(NamedTuple):
     """The decrypted key of a webhook secret."""

@@ -54,8 +54,6 @@ REASON_NO_BENCHMARK = "no benchmark has a matching trigger any more"
 class WebhookIdReused(Conflict):
     """An earlier call with this webhook-id had another body; send a new webhook-id."""
 
-    code = "webhook-id-reused"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCall:

@@ -46,13 +46,9 @@ LANGFUSE = APIKeyHeader(
 class BadSignature(Unauthorized):
     """The signature is not valid; send a signature of the exact body bytes with a current secret."""
 
-    code = "bad-signature"
-
 
 class StaleSignature(Unauthorized):
     """The signature is too old or in the future; correct the clock, sign again and resend."""
-
-    code = "stale-signature"
 
 
 def verify_standard_signature(

@@ -71,7 +71,6 @@ _ERROR_CLASSES: Mapping[int, type[AppError]] = {
 class ServiceUnreachable(AppError):
     """The service does not respond; start it with `mosaico serve`."""
 
-    code = "service-unreachable"
     status = 503
     exit_code = 69
 
@@ -79,7 +78,6 @@ class ServiceUnreachable(AppError):
 class UnexpectedResponse(AppError):
     """The response does not come from MOSAICO; set MOSAICO_URL to the address of the service."""
 
-    code = "unexpected-response"
     status = 502
     exit_code = 69
 

@@ -10,24 +10,19 @@ from shutil import copymode
 from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO
 
-from app.core.errors import AppError
+from app.core.errors import AppError, BadUsage
 from app.core.strict_json import parse_finite_json
 
 CHUNK_BYTES = 256 * 1024
 
 
-class UnreadableInput(AppError):
+class UnreadableInput(BadUsage):
     """An input file cannot be read; name an existing file that you can read."""
-
-    code = "unreadable-input"
-    status = 400
-    exit_code = 2
 
 
 class InvalidInput(AppError):
     """An input file has unexpected content; correct the file as described in the message."""
 
-    code = "invalid-input"
     status = 400
     exit_code = 65
 
@@ -86,12 +81,8 @@ def iter_chunks(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-class UnwritableOutput(AppError):
+class UnwritableOutput(BadUsage):
     """An output file or folder cannot be written; name another path."""
-
-    code = "unwritable-output"
-    status = 400
-    exit_code = 2
 
 
 def require_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from app.core.console.files import replaced_file
 from app.core.console.terminal import WrongUsage
-from app.core.errors import AppError
+from app.core.errors import BadUsage
 from app.core.spreadsheet import escape_cell
 
 JSON = dict[str, Any]
@@ -41,12 +41,8 @@ ExportAs = Annotated[
 ]
 
 
-class MissingPyarrow(AppError):
+class MissingPyarrow(BadUsage):
     """Parquet files need pyarrow; install it with `pip install pyarrow`."""
-
-    code = "missing-pyarrow"
-    status = 400
-    exit_code = 2
 
 
 def export_rows(

@@ -6,18 +6,15 @@ from typing import NamedTuple
 
 import httpx
 
-from app.core.errors import AppError
+from app.core.errors import Misconfigured
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings, load_settings
 
 ADMIN_KEY_FILE = "admin.key"
 
 
-class InvalidServiceUrl(AppError):
+class InvalidServiceUrl(Misconfigured):
     """MOSAICO_URL is not a valid HTTP address; write it as http://127.0.0.1:8080."""
-
-    code = "invalid-service-url"
-    exit_code = 78
 
 
 class ServiceAddress(NamedTuple):

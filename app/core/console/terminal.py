@@ -20,7 +20,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from app.core.console.help_lines import format_whole_names
 from app.core.console.option_groups import expand_option_groups
-from app.core.errors import AppError
+from app.core.errors import AppError, BadUsage
 
 if TYPE_CHECKING:
     from app.core.registry import LoadedPlugin
@@ -47,12 +47,8 @@ _REQUIRED_ARGUMENT = re.compile(r"^\{([^{}]+)\}")
 _TYPE_NAMES = {"str": "text", "int": "integer", "float": "number", "Path": "path"}
 
 
-class WrongUsage(AppError):
+class WrongUsage(BadUsage):
     """The arguments or options of a command do not fit together; see its `--help`."""
-
-    code = "wrong-usage"
-    status = 400
-    exit_code = 2
 
 
 class OutputFormat(StrEnum):

@@ -31,8 +31,6 @@ class RefusedAddress(Invalid):
     the address.
     """
 
-    code = "refused-address"
-
 
 class UnresolvedName(OSError):
     """The host name has no address."""

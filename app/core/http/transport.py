@@ -18,8 +18,6 @@ _SHOWN_CHARS: Final = 40
 class OversizedResponse(Invalid):
     """The response of the server exceeds the size limit; request less at once."""
 
-    code = "oversized-response"
-
 
 class SizeCounter:
     """Counts the bytes of a response body against its limit."""

@@ -14,8 +14,6 @@ from app.core.web.deps import SAFE_METHODS
 class CrossSiteRequest(Forbidden):
     """The request comes from another web site; open the page of this service and repeat it there."""
 
-    code = "cross-site-request"
-
 
 def require_same_origin(request: Request) -> None:
     """Raise `CrossSiteRequest` for a change that a page of another origin sends.

@@ -64,14 +64,12 @@ class _EntityTag(NamedTuple):
 class PreconditionFailed(Conflict):
     """The resource has changed since you read it; read it again, and send the new ETag as If-Match."""
 
-    code = "precondition-failed"
     status = 412
 
 
 class PreconditionRequired(AppError):
     """This service requires If-Match for edits; read the resource, and send its ETag as If-Match."""
 
-    code = "precondition-required"
     status = 428
     exit_code = 65
 

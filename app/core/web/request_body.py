@@ -40,7 +40,6 @@ THREAD_PARSE_BYTES = 16 * 1024
 class InvalidPath(Invalid):
     """The URL contains bytes that are not UTF-8, or NUL; encode it as UTF-8 without NUL."""
 
-    code = "invalid-path"
     status = 400
 
 

@@ -56,8 +56,6 @@ _RETRY_LATER = {"Retry-After": "10"}
 class TooManyStreams(TooManyRequests):
     """Too many open event streams; close one, or read the resource instead."""
 
-    code = "too-many-streams"
-
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class EventSubscription:

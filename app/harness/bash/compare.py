@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 
-from app.core.errors import AppError
+from app.core.errors import UnusableInput
 from app.harness.bash.summary import summarize
 from app.harness.bash.types import CategorySummary, EvalReport, EvalResult, EvalSummary
 from app.harness.results import mean_if_known
@@ -20,12 +20,8 @@ LONGEST_ERROR = 200  # characters
 AttemptsByTask = Mapping[str, list[EvalResult]]
 
 
-class NoCommonTask(AppError):
+class NoCommonTask(UnusableInput):
     """The runs have no task with the same content in common; compare runs of one dataset."""
-
-    code = "no-common-task"
-    status = 422
-    exit_code = 2
 
 
 class TaskDiagnosis(StrEnum):

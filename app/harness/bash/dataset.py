@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from app.core.console.files import InvalidInput, open_input
-from app.core.errors import AppError, ErrorItem
+from app.core.errors import AppError, BadUsage, ErrorItem, UnusableInput
 from app.core.registry import suggest_names
 from app.core.strict_json import MalformedJson, parse_json
 from app.harness.bash.check_registry import CHECKS, split_check
@@ -33,20 +33,12 @@ MAX_LINE: Final = 16 * 1024 * 1024  # bytes
 SHOWN: Final = 20  # errors or names in one message
 
 
-class InvalidDataset(AppError):
+class InvalidDataset(UnusableInput):
     """The dataset has errors; correct the listed lines."""
 
-    code = "invalid-dataset"
-    status = 422
-    exit_code = 2
 
-
-class UnknownTask(AppError):
+class UnknownTask(BadUsage):
     """The dataset has no such task or category; use a name from the message."""
-
-    code = "unknown-task"
-    status = 400
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from app.core.console.files import UnreadableInput, open_input
 from app.core.console.terminal import WrongUsage, escape_line, is_interactive, print_status
-from app.core.errors import AppError
+from app.core.errors import AppError, UnusableInput
 from app.harness.mcp.config import BenchmarkSection
 from app.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, parse_yaml
 
@@ -21,18 +21,15 @@ DEFAULT_CONFIG: Final = Path("config/ot-bench.yaml")
 SUFFIXES: Final = (".yaml", ".yml")
 
 
-class InvalidFavorites(AppError):
+class InvalidFavorites(UnusableInput):
     """The favorites file is invalid; write `favorites:` as a list of `name` and `path`."""
 
     code = "bad-favorites"
-    status = 422
-    exit_code = 2
 
 
 class NoFavorites(AppError):
     """No favorites are configured; name benchmark files, or add favorites to the configuration."""
 
-    code = "no-favorites"
     status = 404
     exit_code = 2
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.core.console.files import open_input
-from app.core.errors import AppError, ErrorItem
+from app.core.errors import ErrorItem, UnusableInput
 from app.core.masking import SHORTEST_SECRET, is_secret_name
 from app.core.registry import suggest_names
 from app.harness.lint import LintSeverity, LocatedFinding
@@ -50,12 +50,10 @@ _RULES: Final = {
 }
 
 
-class InvalidBenchmarkFile(AppError):
+class InvalidBenchmarkFile(UnusableInput):
     """A benchmark file is invalid; correct the listed errors."""
 
     code = "bad-benchmark-file"
-    status = 422
-    exit_code = 2
 
 
 class TaskIndex(NamedTuple):

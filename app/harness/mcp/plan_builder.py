@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
-from app.core.errors import AppError
+from app.core.errors import BadUsage
 from app.harness.budget import BudgetLimits
 from app.harness.mcp.config import (
     DEFAULT_MAX_TURNS,
@@ -33,12 +33,10 @@ OPENROUTER_URL: Final = "https://openrouter.ai/api/v1"
 _OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
 
 
-class NoTaskSelected(AppError):
+class NoTaskSelected(BadUsage):
     """No task matches the selection; widen --scenario, --task or --tags."""
 
     code = "nothing-selected"
-    status = 400
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

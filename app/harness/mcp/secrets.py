@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from app.core.errors import AppError
+from app.core.errors import UnusableInput
 from app.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, parse_yaml
 
 SECRETS_FILE: Final = "bench-secrets.yaml"
@@ -14,12 +14,10 @@ SECRETS_FILE: Final = "bench-secrets.yaml"
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{[^}]*\}?")
 
 
-class InvalidSecretsFile(AppError):
+class InvalidSecretsFile(UnusableInput):
     """The secrets file is invalid; write one `NAME: value` per line."""
 
     code = "bad-secrets-file"
-    status = 422
-    exit_code = 2
 
 
 class UndefinedVariable(Exception):

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final, NamedTuple
 
-from app.core.errors import AppError
+from app.core.errors import AppError, UnusableInput
 from app.harness.mcp.servers.process_reaper import REAPER
 from app.harness.transcript import TranscriptToolCall
 from app.traces.execution.answers import AgentAnswer, AnswerFormat, parse_answer
@@ -29,12 +29,8 @@ FIRST_POLL_S: Final = 0.002
 SLOWEST_POLL_S: Final = 0.05
 
 
-class InvalidAgentCommand(AppError):
+class InvalidAgentCommand(UnusableInput):
     """The command cannot be run; name a program that exists, with its arguments."""
-
-    code = "invalid-agent-command"
-    status = 422
-    exit_code = 2
 
 
 class _ProgramOutput(NamedTuple):

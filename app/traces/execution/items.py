@@ -22,7 +22,6 @@ FINISHED_OUTCOMES: Final = frozenset(
 class UnusableDataset(Invalid):
     """The dataset has no items to run; name a dataset whose items have an ID and an input."""
 
-    code = "unusable-dataset"
     exit_code = 2
 
 

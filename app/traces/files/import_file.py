@@ -38,13 +38,10 @@ ROW_MEMBERS: Final = ("rows", "items", "data", "results", "traces", "examples", 
 class InvalidImport(Invalid):
     """The file cannot be imported; correct it at the line in the message."""
 
-    code = "invalid-import"
-
 
 class EmptyImport(InvalidImport):
     """The file contains no results; name a file with results."""
 
-    code = "empty-import"
     exit_code = 2
 
 

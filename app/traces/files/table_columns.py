@@ -72,7 +72,6 @@ _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 class InvalidMapping(Invalid):
     """The named columns do not fit the file; write FIELD=COLUMN with a column of the file."""
 
-    code = "invalid-mapping"
     exit_code = 2
 
 

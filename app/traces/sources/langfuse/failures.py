@@ -41,8 +41,6 @@ class DatasetNotFound(CollectionFailed):
     the agent's keys to those of the project that holds the dataset.
     """
 
-    code = "DATASET_NOT_FOUND"
-
 
 class SourceRunNotFound(CollectionFailed):
     """The dataset has no run with this name; correct `runName`, or omit it to read the newest run."""
@@ -55,15 +53,11 @@ class LangfuseRateLimited(CollectionFailed):
     rate limit of the Langfuse project.
     """
 
-    code = "LANGFUSE_RATE_LIMITED"
-
 
 class LangfuseUnavailable(CollectionFailed):
     """Langfuse did not respond in any attempt; check that the server runs and that its address is
     correct, then retry the run.
     """
-
-    code = "LANGFUSE_UNAVAILABLE"
 
 
 class BadResponse(CollectionFailed):
@@ -71,21 +65,15 @@ class BadResponse(CollectionFailed):
     of version 3 or newer.
     """
 
-    code = "BAD_RESPONSE"
-
 
 class ResponseTooLarge(CollectionFailed):
     """A response of Langfuse exceeds the size limit; shorten the inputs and outputs of the traces."""
-
-    code = "RESPONSE_TOO_LARGE"
 
 
 class RedirectRefused(CollectionFailed):
     """Langfuse returned a redirect. Redirects are not followed, because the keys would be sent to the
     new address; set `langfuseUrl` to the current address of the server.
     """
-
-    code = "REDIRECT_REFUSED"
 
 
 class SourceRunEmpty(CollectionFailed):
