@@ -59,10 +59,7 @@ def list_key_identities(session: Session, key_ids: AbstractSet[str]) -> list[Key
 
 def get_key_row(session: Session, key_id: str) -> ApiKey:
     """The row of a key, for services of this domain. Raises `UnknownApiKey`."""
-    row = session.get(ApiKey, key_id)
-    if row is None:
-        raise UnknownApiKey
-    return row
+    return UnknownApiKey.unless(session.get(ApiKey, key_id))
 
 
 def get_key(session: Session, key_id: str) -> ApiKeyView:

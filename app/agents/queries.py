@@ -16,11 +16,10 @@ class AgentNotFound(NotFound):
 
 def get_agent(session: Session, agent_id: str, *, for_update: bool = False) -> Agent:
     agent = session.get(Agent, agent_id, with_for_update=for_update or None)
-    if agent is None:
-        raise AgentNotFound(
-            f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents"
-        )
-    return agent
+    return AgentNotFound.unless(
+        agent,
+        f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents",
+    )
 
 
 def lock_existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]:

@@ -96,12 +96,11 @@ def _incident_spans(session: Session, series: ValueSeries) -> list[RunSpan]:
 
 
 def get_incident(session: Session, incident_id: str, *, for_update: bool = False) -> Incident:
-    incident = session.get(
-        Incident, incident_id, with_for_update=for_update or None, populate_existing=True
+    return IncidentNotFound.unless(
+        session.get(
+            Incident, incident_id, with_for_update=for_update or None, populate_existing=True
+        )
     )
-    if incident is None:
-        raise IncidentNotFound
-    return incident
 
 
 def list_incidents(

@@ -123,11 +123,10 @@ def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> Ale
     rule = session.get(
         AlertRule, rule_id, with_for_update=for_update or None, populate_existing=True
     )
-    if rule is None:
-        raise AlertConfigNotFound(
-            f"no alert rule has the ID {rule_id!r}; GET /api/v1/alert-configs lists them"
-        )
-    return rule
+    return AlertConfigNotFound.unless(
+        rule,
+        f"no alert rule has the ID {rule_id!r}; GET /api/v1/alert-configs lists them",
+    )
 
 
 def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> PageRows[AlertRule]:
@@ -290,10 +289,9 @@ def get_state(session: Session, rule_id: str, agent_id: str) -> AlertState | Non
 
 
 def get_event(session: Session, event_id: str, *, for_update: bool = False) -> AlertEvent:
-    event = session.get(AlertEvent, event_id, with_for_update=for_update or None)
-    if event is None:
-        raise AlertNotFound
-    return event
+    return AlertNotFound.unless(
+        session.get(AlertEvent, event_id, with_for_update=for_update or None)
+    )
 
 
 def list_events(
@@ -352,10 +350,7 @@ def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[Ale
 
 
 def get_silence(session: Session, silence_id: str, *, for_update: bool = False) -> AlertSilence:
-    silence = session.get(AlertSilence, silence_id, with_for_update=for_update)
-    if silence is None:
-        raise SilenceNotFound
-    return silence
+    return SilenceNotFound.unless(session.get(AlertSilence, silence_id, with_for_update=for_update))
 
 
 def list_silences(

@@ -40,11 +40,10 @@ class OwnerFilter(ListFilter):
 
 def get_benchmark(session: Session, benchmark_id: str, *, for_update: bool = False) -> Benchmark:
     benchmark = session.get(Benchmark, benchmark_id, with_for_update=for_update or None)
-    if benchmark is None:
-        raise BenchmarkNotFound(
-            f"the benchmark {benchmark_id!r} does not exist; GET /api/v1/benchmarks lists all benchmarks"
-        )
-    return benchmark
+    return BenchmarkNotFound.unless(
+        benchmark,
+        f"the benchmark {benchmark_id!r} does not exist; GET /api/v1/benchmarks lists all benchmarks",
+    )
 
 
 def find_production(session: Session, benchmark_id: str) -> ProductionTraces | None:
@@ -134,12 +133,11 @@ def get_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:
         KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id
     )
     kpi = session.scalars(statement).one_or_none()
-    if kpi is None:
-        raise KpiNotFound(
-            f"the benchmark {benchmark_id!r} has no KPI {kpi_id!r};"
-            f" GET /api/v1/benchmarks/{benchmark_id}/kpis lists its KPIs"
-        )
-    return kpi
+    return KpiNotFound.unless(
+        kpi,
+        f"the benchmark {benchmark_id!r} has no KPI {kpi_id!r};"
+        f" GET /api/v1/benchmarks/{benchmark_id}/kpis lists its KPIs",
+    )
 
 
 def lock_kpi(session: Session, benchmark_id: str, kpi_id: str) -> KpiDefinition:

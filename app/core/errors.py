@@ -19,7 +19,9 @@ document over HTTP, one line and an exit code on a terminal.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+Found = TypeVar("Found")
 
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -93,6 +95,13 @@ class NotFound(AppError):
 
     status = 404
     exit_code = 66
+
+    @classmethod
+    def unless(cls, found: Found | None, detail: str | None = None) -> Found:
+        """What was found. Raises: this error, with `detail`, if nothing was."""
+        if found is None:
+            raise cls(detail)
+        return found
 
 
 class Conflict(AppError):

@@ -84,12 +84,9 @@ class LoadedDelivery(NamedTuple):
 def get_notification(
     session: Session, notification_id: str, *, for_update: bool = False
 ) -> Notification:
-    notification = session.get(
-        Notification, notification_id, with_for_update=ROW_LOCK if for_update else None
+    return NotificationNotFound.unless(
+        session.get(Notification, notification_id, with_for_update=ROW_LOCK if for_update else None)
     )
-    if notification is None:
-        raise NotificationNotFound
-    return notification
 
 
 def list_notifications(
@@ -126,10 +123,9 @@ def count_inbox(resources: Resources) -> int:
 
 
 def get_endpoint(session: Session, endpoint_id: str, *, for_update: bool = False) -> Endpoint:
-    endpoint = session.get(Endpoint, endpoint_id, with_for_update=ROW_LOCK if for_update else None)
-    if endpoint is None:
-        raise EndpointNotFound
-    return endpoint
+    return EndpointNotFound.unless(
+        session.get(Endpoint, endpoint_id, with_for_update=ROW_LOCK if for_update else None)
+    )
 
 
 def list_endpoints(

@@ -57,12 +57,11 @@ def get_schedule(session: Session, schedule_id: str, *, for_update: bool = False
     schedule = session.get(
         ScheduleConfig, schedule_id, with_for_update=for_update or None, populate_existing=True
     )
-    if schedule is None:
-        raise ScheduleNotFound(
-            f"the schedule {schedule_id!r} does not exist;"
-            " GET /api/v1/schedule-configs lists all schedules"
-        )
-    return schedule
+    return ScheduleNotFound.unless(
+        schedule,
+        f"the schedule {schedule_id!r} does not exist;"
+        " GET /api/v1/schedule-configs lists all schedules",
+    )
 
 
 class ScheduleFilter(OwnerFilter):

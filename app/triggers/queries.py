@@ -58,17 +58,13 @@ def get_secret(session: Session, benchmark_id: str | None, secret_id: str) -> We
     statement = select(WebhookSecret).where(
         _belongs_to(benchmark_id), WebhookSecret.id == secret_id
     )
-    secret = session.scalars(statement).one_or_none()
-    if secret is None:
-        raise WebhookSecretNotFound
-    return secret
+    return WebhookSecretNotFound.unless(session.scalars(statement).one_or_none())
 
 
 def get_event(session: Session, event_id: str, *, for_update: bool = False) -> TriggerEvent:
-    event = session.get(TriggerEvent, event_id, with_for_update=for_update or None)
-    if event is None:
-        raise TriggerEventNotFound
-    return event
+    return TriggerEventNotFound.unless(
+        session.get(TriggerEvent, event_id, with_for_update=for_update or None)
+    )
 
 
 def list_events(
