@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.access import queries, service
 from app.access.deps import ADMIN
@@ -13,11 +12,11 @@ from app.access.schemas import ApiKeyCreate, ApiKeyPatch
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, build_url, list_in_api, render_page
+from app.core.web.pages import Crumb, build_url, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 
@@ -131,7 +130,7 @@ def revoke_api_key(key_id: KeyId, res: Res) -> Response:
     """Revoke a key; its sessions end, too."""
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 def _new_page() -> FormPage:

@@ -6,20 +6,18 @@ A page that answered the form itself would show the secret again, or make anothe
 from typing import Final
 
 from fastapi import Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.core.encryption import SecretBox
 from app.core.errors import AppError
-from app.core.web.pages import public_url
+from app.core.web.pages import public_url, see_other
 
 COOKIE: Final = "mosaico_shown_once"
 MAX_AGE_S: Final = 60
-SEE_OTHER = 303
 
 
 def redirect_with_secret(request: Request, path: str, secret: str, box: SecretBox) -> Response:
     """A redirect to a page, which shows the secret with `take_secret`."""
-    response = RedirectResponse(path, SEE_OTHER)
+    response = see_other(path)
     response.set_cookie(
         COOKIE,
         box.encrypt(secret, table=COOKIE, row=path, column="secret"),

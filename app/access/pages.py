@@ -6,7 +6,6 @@ from zoneinfo import available_timezones
 
 from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access import sessions
@@ -19,13 +18,12 @@ from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
 from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
-from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page
+from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
 from app.core.web.routes import Router
 
 router = Router()
 
 A_YEAR_S = 365 * 24 * 3600
-SEE_OTHER = 303
 MAX_DRAFT_CHARS = 64 * 1024
 # Values that a page must never show again.
 SECRET_FIELDS = ("secret", "key", "password", "token")
@@ -92,7 +90,7 @@ def log_out(request: Request, res: Res) -> Response:
     if token is not None:
         with res.db.begin() as session:
             sessions.log_out(session, token)
-    response = RedirectResponse("/login", SEE_OTHER)
+    response = see_other("/login")
     response.delete_cookie(COOKIE, path="/")
     return response
 
@@ -111,7 +109,7 @@ def show_time_zone(request: Request, next_path: NextPath = "/") -> Response:
 async def choose_time_zone(request: Request, form: SentForm) -> Response:
     """Keep the zone in a cookie, which the script of the pages reads, too."""
     require_same_origin(request)
-    response = RedirectResponse(local_path(form.text("next", "/")), SEE_OTHER)
+    response = see_other(local_path(form.text("next", "/")))
     zone = find_zone(form.text("zone"))
     if zone is not None:
         response.set_cookie(ZONE_COOKIE, zone.key, max_age=A_YEAR_S, samesite="lax")
@@ -125,7 +123,7 @@ async def render_error(request: Request, error: AppError) -> Response:
         return await run_in_threadpool(pages.render_error, request, error)
     if request.method in SAFE_METHODS:
         query = f"?{request.url.query}" if request.url.query else ""
-        return RedirectResponse(build_url("/login", next=request.url.path + query), SEE_OTHER)
+        return see_other(build_url("/login", next=request.url.path + query))
     # What the user typed survives: it is sent after the login.
     body = (await request.body()).decode("utf-8", "replace") if _is_small_form(request) else ""
     return _login_page(
@@ -145,7 +143,7 @@ def _login_page(
 
 
 def _logged_in(request: Request, new_session: NewSession, target: str) -> Response:
-    return _with_cookie(request, RedirectResponse(target, SEE_OTHER), new_session)
+    return _with_cookie(request, see_other(target), new_session)
 
 
 def _with_cookie(request: Request, response: Response, new_session: NewSession) -> Response:

@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN
 from app.agents import queries, service
@@ -13,7 +12,6 @@ from app.agents.views import agent_view
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import (
-    SEE_OTHER,
     FormPage,
     require_revision,
     show_form,
@@ -22,7 +20,7 @@ from app.core.web.forms.form_page import (
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb
+from app.core.web.pages import Crumb, see_other
 from app.core.web.routes import Router
 
 router = Router()
@@ -107,7 +105,7 @@ def delete_agent(agent_id: AgentId, res: Res) -> Response:
     """Delete an agent without runs, benchmarks and schedules."""
     with res.db.begin() as session:
         service.delete_agent(session, agent_id)
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 def _new_page() -> FormPage:

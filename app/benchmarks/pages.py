@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN
@@ -25,7 +24,6 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices, InputKind
 from app.core.web.forms.form_page import (
-    SEE_OTHER,
     FormPage,
     require_revision,
     show_form,
@@ -34,7 +32,7 @@ from app.core.web.forms.form_page import (
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb
+from app.core.web.pages import Crumb, see_other
 from app.core.web.routes import Router
 from app.traces.registry import TRACE_SOURCES
 
@@ -171,7 +169,7 @@ def archive_benchmark(benchmark_id: BenchmarkId, form: SentForm, res: Res) -> Re
     with res.db.begin() as session:
         patch = BenchmarkPatch.model_validate({"archived": form.text("archived") == "true"})
         service.change_benchmark(session, benchmark_id, patch, res.clock())
-    return RedirectResponse(path_of("benchmarks", benchmark_id), SEE_OTHER)
+    return see_other(path_of("benchmarks", benchmark_id))
 
 
 @router.post("/benchmarks/{benchmarkId}/delete", dependencies=ADMIN)
@@ -179,7 +177,7 @@ def delete_benchmark(benchmark_id: BenchmarkId, res: Res) -> Response:
     """Delete a benchmark without runs and schedules."""
     with res.db.begin() as session:
         service.delete_benchmark(session, benchmark_id)
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 @router.get("/benchmarks/{benchmarkId}/new-kpi", dependencies=ADMIN)
@@ -227,7 +225,7 @@ def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res) -> Response:
     """Remove a KPI from later runs."""
     with res.db.begin() as session:
         service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
-    return RedirectResponse(path_of("benchmarks", benchmark_id), SEE_OTHER)
+    return see_other(path_of("benchmarks", benchmark_id))
 
 
 def _new_page(res: Resources) -> FormPage:

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
@@ -13,11 +12,11 @@ from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, check_form, local_path
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, list_in_api, render_page
+from app.core.web.pages import Crumb, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
@@ -156,7 +155,7 @@ def delete_endpoint(endpoint_id: EndpointId, res: Res) -> Response:
     """Delete an endpoint that no alert rule notifies."""
     with res.db.begin() as session:
         endpoints.delete_endpoint(session, endpoint_id)
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 @router.post("/endpoints/{endpointId}/secret", dependencies=ADMIN)
@@ -219,7 +218,7 @@ def redeliver_message(
     with res.db.begin() as session:
         endpoint_id = service.redeliver(session, delivery_id, res.clock()).endpoint_id
     address = form.text("next") or path_of("endpoints", endpoint_id)
-    return RedirectResponse(local_path(address), SEE_OTHER)
+    return see_other(local_path(address))
 
 
 def _new_page() -> FormPage:
@@ -232,4 +231,4 @@ def _new_page() -> FormPage:
 
 
 def _back(endpoint_id: str) -> Response:
-    return RedirectResponse(path_of("endpoints", endpoint_id), SEE_OTHER)
+    return see_other(path_of("endpoints", endpoint_id))

@@ -9,7 +9,6 @@ from typing import IO, Annotated, Final
 from fastapi import Path as PathParameter
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData, UploadFile
 
 from app.access.deps import READ, RUN
@@ -19,10 +18,9 @@ from app.core.keyset import PageQuery
 from app.core.parameter_names import UserInterface, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.forms.form_page import SEE_OTHER
 from app.core.web.forms.sent_fields import check_form, errors_by_field
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, list_in_api, render_page
+from app.core.web.pages import Crumb, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
@@ -89,7 +87,7 @@ def delete_local_dataset(dataset_id: DatasetId, res: Res) -> Response:
     """Delete an upload; runs keep their copies."""
     with res.db.begin() as session:
         service.delete_local_dataset(session, dataset_id)
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 def _upload(request: Request, res: Resources, form: FormData) -> Response:
@@ -127,7 +125,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
     except (Invalid, Conflict, TooLarge) as error:
         errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
         return _render(request, res, FIRST_PAGE, typed=typed, errors=errors, status=error.status)
-    return RedirectResponse(path_of("datasets", dataset_id), SEE_OTHER)
+    return see_other(path_of("datasets", dataset_id))
 
 
 def _store(

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
@@ -14,7 +13,6 @@ from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import (
-    SEE_OTHER,
     FormPage,
     require_revision,
     show_form,
@@ -23,7 +21,7 @@ from app.core.web.forms.form_page import (
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page
+from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.schedules import firing, queries, service
@@ -159,7 +157,7 @@ def switch_schedule(schedule_id: ScheduleId, form: SentForm, res: Res) -> Respon
     with res.db.begin() as session:
         patch = SchedulePatch.model_validate({"enabled": form.text("enabled") == "true"})
         service.change_schedule(session, schedule_id, patch, queries.database_now(session))
-    return RedirectResponse(path_of("schedules", schedule_id), SEE_OTHER)
+    return see_other(path_of("schedules", schedule_id))
 
 
 @router.post("/schedules/{scheduleId}/trigger", dependencies=RUN)
@@ -169,7 +167,7 @@ def trigger_schedule(schedule_id: ScheduleId, res: Res) -> Response:
         fire = firing.trigger_now(session, schedule_id, queries.database_now(session))
         run_id = fire.run_id
     target = path_of("runs", run_id) if run_id else path_of("schedules", schedule_id)
-    return RedirectResponse(target, SEE_OTHER)
+    return see_other(target)
 
 
 @router.post("/schedules/{scheduleId}/delete", dependencies=ADMIN)
@@ -177,7 +175,7 @@ def delete_schedule(schedule_id: ScheduleId, res: Res) -> Response:
     """Delete a schedule and its history; its runs stay."""
     with res.db.begin() as session:
         service.delete_schedule(session, schedule_id)
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 def _form_page(request: Request, schedule_id: str | None, res: Resources) -> FormPage:

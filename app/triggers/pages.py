@@ -3,7 +3,6 @@
 from typing import Annotated, Final
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ
 from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
@@ -11,11 +10,11 @@ from app.benchmarks.queries import get_benchmark
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.fields import InputKind
-from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, list_in_api, public_url, render_page
+from app.core.web.pages import Crumb, list_in_api, public_url, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.triggers import queries, secrets
@@ -88,7 +87,7 @@ def delete_langfuse_secret(secret_id: SecretId, res: Res) -> Response:
     """Delete a secret; it is invalid at once."""
     with res.db.begin() as session:
         secrets.delete_secret(session, None, secret_id)
-    return RedirectResponse(NAV, SEE_OTHER)
+    return see_other(NAV)
 
 
 @router.get("/benchmarks/{benchmarkId}/webhook", dependencies=ADMIN)
@@ -129,7 +128,7 @@ def delete_webhook_secret(benchmark_id: BenchmarkId, secret_id: SecretId, res: R
     """Delete a secret; it is invalid at once."""
     with res.db.begin() as session:
         secrets.delete_secret(session, benchmark_id, secret_id)
-    return RedirectResponse(path_of("benchmarks", benchmark_id, "webhook"), SEE_OTHER)
+    return see_other(path_of("benchmarks", benchmark_id, "webhook"))
 
 
 def _new_page() -> FormPage:

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
@@ -20,14 +19,13 @@ from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, reader_zone, render_page
+from app.core.web.pages import Crumb, reader_zone, render_page, see_other
 from app.core.web.routes import Router
 from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.delivery_rows import list_delivery_rows
 
 router = Router()
 
-SEE_OTHER = 303
 AlertId = Annotated[str, Path(alias="alertId")]
 
 
@@ -62,7 +60,7 @@ def acknowledge_alert(alert_id: AlertId, request: Request, form: SentForm, res: 
         raise Invalid("an alert is acknowledged as `true` or as `noise`")
     with res.db.begin() as session:
         service.acknowledge(session, alert_id, verdict, by, res.clock())
-    return RedirectResponse(alert_page_path(alert_id), SEE_OTHER)
+    return see_other(alert_page_path(alert_id))
 
 
 def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:

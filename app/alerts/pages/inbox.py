@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
@@ -20,7 +19,7 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
-from app.core.web.pages import build_url, list_in_api, render_page
+from app.core.web.pages import build_url, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
@@ -30,7 +29,6 @@ from app.notifications.types import MessageSeverity
 
 router = Router()
 
-SEE_OTHER = 303
 INBOX = "/inbox"
 PAGE_SIZE = 25
 SILENCE_HOURS = ((1, "1 h"), (8, "8 h"), (24, "1 day"), (168, "7 days"))
@@ -129,7 +127,7 @@ def create_silence(notification_id: NotificationId, form: SentForm, res: Res) ->
     hours = silence_hours(form)
     with res.db.begin() as session:
         inbox_view.silence_message(session, notification_id, hours, res.clock())
-    return RedirectResponse("/inbox?tab=silenced", SEE_OTHER)
+    return see_other("/inbox?tab=silenced")
 
 
 @router.post("/inbox/{notificationId}/unread", dependencies=RUN)
@@ -147,7 +145,7 @@ def read_all_notifications(request: Request, res: Res) -> Response:
     mark_all_read(request.app.state.resources.db, res.clock())
     with res.db.begin() as session:
         announce_inbox(session)
-    return RedirectResponse(INBOX, SEE_OTHER)
+    return see_other(INBOX)
 
 
 def silence_hours(form: FormFields) -> int:
@@ -178,7 +176,7 @@ def _acknowledge(
 
 def _back(form: FormFields) -> Response:
     """The page that sent the form, with its filters."""
-    return RedirectResponse(local_path(form.text("next", INBOX)), SEE_OTHER)
+    return see_other(local_path(form.text("next", INBOX)))
 
 
 def _entry(session: Session, entry: inbox_view.InboxEntry) -> dict[str, Any]:

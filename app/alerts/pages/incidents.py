@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -20,14 +19,13 @@ from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm, check_form
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page
+from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.number_text import format_value
 
 router = Router()
 
-SEE_OTHER = 303
 SHOWN_ALERTS = 50
 TABS = (("", "All"), (IncidentState.OPEN, "Open"), (IncidentState.RESOLVED, "Ended"))
 
@@ -140,4 +138,4 @@ def _alert_row(event: AlertEvent) -> dict[str, Any]:
 
 
 def _to_incident(incident_id: str) -> Response:
-    return RedirectResponse(incident_page_path(incident_id), SEE_OTHER)
+    return see_other(incident_page_path(incident_id))

@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
@@ -36,13 +35,12 @@ from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page
+from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 
 router = Router()
 
-SEE_OTHER = 303
 SHOWN_EVENTS = 10
 BACKTEST_DAYS = 90
 
@@ -143,7 +141,7 @@ def show_rule(
 def test_rule(rule_id: RuleId, res: Res) -> Response:
     """Send a test message to the recipients of a rule, and show it in the inbox."""
     rule_tests.try_rule(res.db, rule_id)
-    return RedirectResponse("/inbox", SEE_OTHER)
+    return see_other("/inbox")
 
 
 @router.post("/alerts/{ruleId}/silence", dependencies=RUN)
@@ -171,11 +169,11 @@ def delete_alert_rule(rule_id: RuleId, res: Res) -> Response:
     """Delete a rule; its alerts stay."""
     with res.db.begin() as session:
         delete_rule(session, rule_id, res.clock())
-    return RedirectResponse("/alerts", SEE_OTHER)
+    return see_other("/alerts")
 
 
 def to_rule(rule_id: str) -> Response:
-    return RedirectResponse(rule_page_path(rule_id), SEE_OTHER)
+    return see_other(rule_page_path(rule_id))
 
 
 def _row(session: Session, rule: AlertConfigView) -> dict[str, Any]:

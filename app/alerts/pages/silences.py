@@ -5,7 +5,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Request, Response
-from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import RUN
@@ -18,11 +17,11 @@ from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices
-from app.core.web.forms.form_page import SEE_OTHER, FormPage, show_form, submit_form
+from app.core.web.forms.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb
+from app.core.web.pages import Crumb, see_other
 from app.core.web.routes import Router
 
 router = Router()
@@ -97,7 +96,7 @@ def delete_silence(silence_id: SilenceId, res: Res) -> Response:
     """End a silence now."""
     with res.db.begin() as session:
         silences.delete_silence(session, silence_id)
-    return RedirectResponse(SILENCES, SEE_OTHER)
+    return see_other(SILENCES)
 
 
 def _new_page(res: Resources) -> FormPage:

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
@@ -211,6 +211,11 @@ def _section(request: Request) -> NavItem | None:
     """The entry of the navigation that a page belongs to by its address; None for Morning and others."""
     path = "/" + request.url.path.split("/")[1]
     return next((item for item in NAVIGATION[1:] if item.url == path), None)
+
+
+def see_other(address: str) -> RedirectResponse:
+    """The answer to a sent form: the browser shows the page at `address`."""
+    return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
 
 def build_url(path: str, parameters: Mapping[str, Any] | None = None, **changes: Any) -> str:

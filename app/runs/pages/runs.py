@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.agents.queries import list_agent_names
@@ -16,7 +15,7 @@ from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
 from app.core.web.page_paths import path_of
-from app.core.web.pages import build_url, list_in_api, reader_zone, render_page
+from app.core.web.pages import build_url, list_in_api, reader_zone, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.results import run_list
@@ -33,7 +32,6 @@ from app.traces.production import TraceWindow
 
 router = Router()
 
-SEE_OTHER = 303
 # What the parameters of the list are called in the API.
 IN_API = {
     "benchmark": "benchmarkId", "agent": "agentId", "status": "status", "verdict": "verdict",
@@ -195,7 +193,7 @@ def delete_run(run_id: RunId, res: Res) -> Response:
     """Delete a run that has ended, with its values and its KPI history."""
     with res.db.begin() as session:
         retention.delete_run(session, run_id)
-    return RedirectResponse("/runs", SEE_OTHER)
+    return see_other("/runs")
 
 
 def _window(form: FormFields) -> TraceWindow | None:
@@ -210,7 +208,7 @@ def _window(form: FormFields) -> TraceWindow | None:
 
 
 def _to_run(run_id: str) -> Response:
-    return RedirectResponse(path_of("runs", run_id), SEE_OTHER)
+    return see_other(path_of("runs", run_id))
 
 
 def _period(

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from fastapi import Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.core.errors import Conflict, Invalid, NotFound, without_request
 from app.core.web.etag import PreconditionFailed
@@ -22,9 +21,8 @@ from app.core.web.forms.rendering import (
     place_errors,
 )
 from app.core.web.forms.sent_fields import FormFields, check_form, errors_by_field
-from app.core.web.pages import Crumb, render_page
+from app.core.web.pages import Crumb, render_page, see_other
 
-SEE_OTHER = 303
 # The button that shows what a form means without saving it, and its name.
 CHECK = "check"
 
@@ -121,7 +119,7 @@ def submit_form(
             status=HTTPStatus.UNPROCESSABLE_ENTITY,
         )  # fmt: skip
     try:
-        return RedirectResponse(save(checked.body), SEE_OTHER)
+        return see_other(save(checked.body))
     except PreconditionFailed:
         # Read again: the stored version is newer than the one that this request has read.
         return show_form(
