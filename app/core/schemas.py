@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -269,6 +269,11 @@ class ListFilter(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    @classmethod
+    def unchecked(cls, **values: Any) -> Self:
+        """The filter of a page: a value that does not exist is no error and matches nothing."""
+        return cast("Self", cls.model_construct(**values))
 
 
 class PeriodFilter(ListFilter):

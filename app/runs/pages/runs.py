@@ -63,8 +63,7 @@ def show_runs(
     period: dict[str, Any] = {
         name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))
     }
-    # Not validated: a value that does not exist lists no run.
-    run_filter = RunListFilter.model_construct(
+    run_filter = RunListFilter.unchecked(
         benchmark_ids=[benchmark] if benchmark else [],
         agent_ids=[agent] if agent else [],
         statuses=[status] if status else [],

@@ -64,7 +64,7 @@ def show_traces(
         rules.require_traces(run.id, run.purged_at)
         columns = run.metric_keys or []
         metric_shown = metric or (columns[0] if columns and (below or state == "missing") else "")
-        trace_filter = TraceListFilter.model_construct(
+        trace_filter = TraceListFilter.unchecked(
             metric=metric_shown or None, below=_limit(below), state=state, text=text.strip() or None
         )
         page = trace_list.search_traces(session, run, trace_filter, query)

@@ -224,7 +224,9 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "incidents of a benchmark and an agent": (
         "incidents",
-        lambda session: list_incidents(session, QUERY, A_AND_B),
+        lambda session: list_incidents(
+            session, QUERY, IncidentFilter(benchmark_ids=["A"], agent_ids=["B"])
+        ),
     ),
     "incidents of a rule with a state": (
         "incidents",

@@ -132,14 +132,14 @@ def read_pages(db: Database, run_filter: RunListFilter, sort: str, limit: int) -
 def random_filter(numbers: random.Random) -> RunListFilter:
     """Half of the filters select nothing."""
     since = NOW + timedelta(seconds=numbers.randint(0, 9))
-    return RunListFilter.model_construct(
-        agent_ids=numbers.choice([(), (), ["a-1"], ["a-2", "a-3"], ["a-4"]]),
-        benchmark_ids=numbers.choice([(), (), ["b-1"], ["b-1", "b-3"]]),
-        statuses=numbers.choice([(), (), ["FAILED"], ["FAILED", "COMPLETED"]]),
-        schedule_ids=numbers.choice([(), (), (), ["s-1"]]),
-        triggers=numbers.choice([(), (), ["WEBHOOK"], ["MANUAL", "WEBHOOK"]]),
-        validities=numbers.choice([(), (), ["INVALID"]]),
-        verdicts=numbers.choice([(), (), (), ["INVALID"]]),
+    return RunListFilter.unchecked(
+        agent_ids=numbers.choice([[], [], ["a-1"], ["a-2", "a-3"], ["a-4"]]),
+        benchmark_ids=numbers.choice([[], [], ["b-1"], ["b-1", "b-3"]]),
+        statuses=numbers.choice([[], [], ["FAILED"], ["FAILED", "COMPLETED"]]),
+        schedule_ids=numbers.choice([[], [], [], ["s-1"]]),
+        triggers=numbers.choice([[], [], ["WEBHOOK"], ["MANUAL", "WEBHOOK"]]),
+        validities=numbers.choice([[], [], ["INVALID"]]),
+        verdicts=numbers.choice([[], [], [], ["INVALID"]]),
         since=numbers.choice([None, None, since]),
         until=numbers.choice([None, None, NOW + timedelta(seconds=9)]),
         text=numbers.choice([None, None, "bot", "ant", "run-3", "b-", "nothing"]),
