@@ -187,6 +187,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
 def _estimate_detectable(
     name: str, spread: "ChangeSpread", items: int, trials: int, drop: float | None, clusters: int
 ) -> _Estimate:
+    # As in `_estimate`: only the child process imports scipy.
     from app.statistics.power import items_needed, items_to_detect_any, trials_needed
 
     effect = spread.detectable(items, trials) if items else math.inf
