@@ -70,23 +70,24 @@ class Base(DeclarativeBase):
 class ModelJson(TypeDecorator[Any]):
     """Pydantic models in a `jsonb` column: an ORM attribute is the model, not a dictionary.
 
-    `model` is a model, or another type that pydantic validates, such as a list of models.
+    `model` is a model, or another type that pydantic validates, such as a list of models. The document
+    has no empty fields, which reading fills in again, unless it is `complete`.
     """
 
     impl = JSONB
     cache_ok = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, complete: bool = False) -> None:
         super().__init__(none_as_null=True)
         self.model = model
+        self.complete = complete
         self._adapter: TypeAdapter[Any] = TypeAdapter(model)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """The document without its empty fields, which reading fills in again."""
         del dialect
         if value is None:
             return None
-        return self._adapter.dump_python(value, mode="json", exclude_none=True)
+        return self._adapter.dump_python(value, mode="json", exclude_none=not self.complete)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """Raises: `ValidationError` for a document of another layout."""

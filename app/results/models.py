@@ -152,7 +152,7 @@ class BenchmarkRun(Base):
     # Without a foreign key: a schedule may evaluate one source run thousands of times, and one statement
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
     rejudges: Mapped[str | None]
-    plan: Mapped[RunPlan | None] = mapped_column(ModelJson(RunPlan))
+    plan: Mapped[RunPlan | None] = mapped_column(ModelJson(RunPlan, complete=True))
     repeated_by: Mapped[str | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
