@@ -14,7 +14,7 @@ from typing import IO
 
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
-from sqlalchemy import delete, text
+from sqlalchemy import delete, or_, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -109,21 +109,37 @@ def store_page(
              it and cannot be deleted before the transaction ends.
     Locks:   the caller holds the lock of the run, so no other process appends.
     """
+    fresh = _new_traces(session, collection, page)
+    # None stays None: a digest with a gap must not equal that of another collection.
+    digest = collection.digest and _extend_digest(collection.digest, fresh)
+    run_id = page.run_id or collection.source_run_id
+    same_traces = []
     # On the first page only: afterwards traces of this collection are stored already.
     if page.revision is not None and collection.trace_count == 0:
-        same_revision = Collection.revision == page.revision
-        earlier = queries.lock_completed(session, collection.source, same_revision)
+        same_traces.append(Collection.revision == page.revision)
+    is_complete = page.cursor is None
+    if is_complete and digest is not None and (fresh or collection.trace_count):
+        same_run = Collection.source_run_id.is_not_distinct_from(run_id)
+        same_traces.append((Collection.digest == digest) & same_run)
+    # In one statement: most collections have one page, the first and the last one.
+    if same_traces:
+        earlier = queries.lock_completed(session, collection.source, or_(*same_traces))
         if earlier is not None:
             return earlier
-    appended = _append_traces(session, collection, page)
-    if page.cursor is not None:
-        session.flush()
-        return collection
-    return _complete_collection(session, collection, appended, now)
+    _append_traces(session, collection, page, fresh)
+    collection.digest, collection.source_run_id = digest, run_id
+    if is_complete:
+        # Only now may later runs take it over.
+        collection.completed_at = now
+        # A collection of one page, as most are, is known here without a statement.
+        if len(fresh) < collection.trace_count or _has_repeated_trials(fresh):
+            _number_trials(session, collection)
+    session.flush()
+    return collection
 
 
-def _append_traces(session: Session, collection: Collection, page: TracePage) -> list[Trace]:
-    """Append the traces of a page that are new, and return them."""
+def _new_traces(session: Session, collection: Collection, page: TracePage) -> list[Trace]:
+    """The traces of a page that the collection does not hold."""
     # Sources repeat rows within a page and across pages, also after a resume; the first one counts.
     unique: dict[str, Trace] = {}
     for trace in page.traces:
@@ -131,7 +147,13 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     stored_ids: set[str] = set()
     if collection.trace_count:
         stored_ids = queries.find_stored_trace_ids(session, collection.id, list(unique))
-    fresh = [trace for trace_id, trace in unique.items() if trace_id not in stored_ids]
+    return [trace for trace_id, trace in unique.items() if trace_id not in stored_ids]
+
+
+def _append_traces(
+    session: Session, collection: Collection, page: TracePage, fresh: Sequence[Trace]
+) -> None:
+    """Append the new traces of a page."""
     positioned = list(enumerate(fresh, start=collection.trace_count))
     rows = (_collected_row(collection.id, position, trace) for position, trace in positioned)
     copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
@@ -143,17 +165,13 @@ def _append_traces(session: Session, collection: Collection, page: TracePage) ->
     if transcripts:
         copy_rows(session, "trace_transcripts", TRANSCRIPT_COLUMNS, transcripts)
     collection.trace_count += len(fresh)
-    # None stays None: a digest with a gap must not equal that of another collection.
-    collection.digest = collection.digest and _extend_digest(collection.digest, fresh)
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total
     collection.dataset_items = page.dataset_items or collection.dataset_items
     collection.as_of = page.as_of or collection.as_of
-    collection.source_run_id = page.run_id or collection.source_run_id
     collection.source_run_at = page.run_at or collection.source_run_at
     collection.source_warning = page.warning or collection.source_warning
     collection.revision = page.revision
-    return fresh
 
 
 def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
@@ -162,26 +180,6 @@ def _extend_digest(digest: bytes, traces: Iterable[Trace]) -> bytes:
         # Chained, so that it can be extended page by page and the order of the traces counts.
         digest = hashlib.sha256(digest + repr(_identity_of(trace)).encode()).digest()
     return digest
-
-
-def _complete_collection(
-    session: Session, collection: Collection, last_page: Sequence[Trace], now: datetime
-) -> Collection:
-    """Complete a collection; returns an earlier complete collection with the same traces instead."""
-    if collection.trace_count and collection.digest is not None:
-        same_traces = (Collection.digest == collection.digest) & (
-            Collection.source_run_id.is_not_distinct_from(collection.source_run_id)
-        )
-        earlier = queries.lock_completed(session, collection.source, same_traces)
-        if earlier is not None:
-            return earlier
-    # Only now may later runs take it over.
-    collection.completed_at = now
-    # A collection of one page, as most are, is known here without a statement.
-    if len(last_page) < collection.trace_count or _has_repeated_trials(last_page):
-        _number_trials(session, collection)
-    session.flush()
-    return collection
 
 
 def _has_repeated_trials(traces: Sequence[Trace]) -> bool:
