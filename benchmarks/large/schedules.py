@@ -53,12 +53,12 @@ class Night:
 class StatementCount(NamedTuple):
     """The statements of some seconds, of all processes."""
 
-    count: int
+    statements: int
     seconds: float
 
     def per_run(self, idle_per_second: float) -> float:
         """The statements of one of the counted runs beside those that idle processes send by the second."""
-        return (self.count - idle_per_second * self.seconds) / COUNTED_RUNS
+        return (self.statements - idle_per_second * self.seconds) / COUNTED_RUNS
 
 
 def measure() -> Iterator[BenchRow]:
@@ -76,7 +76,7 @@ def measure() -> Iterator[BenchRow]:
             _upload(service.client, f"counted-{number}", "second")
         requested = _count_statements(service, _request_counted)
         idle = _count_statements(service, lambda _: time.sleep(IDLE_S))
-        idle_per_second = idle.count / idle.seconds
+        idle_per_second = idle.statements / idle.seconds
         per_run = requested.per_run(idle_per_second)
         yield BenchRow(
             "statements",
