@@ -1,7 +1,7 @@
 """Request and response bodies of alert rules, alerts and silences."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,9 @@ from app.core.schemas import (
 )
 from app.notifications.schemas import DeliveryView, NotificationView
 from app.notifications.types import MessageSeverity
+
+if TYPE_CHECKING:
+    from app.alerts.models import AlertRule
 
 A_YEAR_HOURS = 366 * 24
 A_YEAR_MINUTES = A_YEAR_HOURS * 60
@@ -101,30 +104,7 @@ HoursWithoutRun = Annotated[
 ]
 
 
-class RuleFields(Protocol):
-    """The condition fields of a rule, stored or as a draft."""
-
-    @property
-    def condition(self) -> str: ...
-    @property
-    def threshold(self) -> float | None: ...
-    @property
-    def for_runs(self) -> int: ...
-    @property
-    def keep_firing_for_runs(self) -> int: ...
-    @property
-    def cooldown_minutes(self) -> int: ...
-    @property
-    def no_data(self) -> str: ...
-    @property
-    def baseline_runs(self) -> int: ...
-    @property
-    def minimum_effect(self) -> float | None: ...
-    @property
-    def false_pages_per_month(self) -> float | None: ...
-
-
-def rule_spec(rule: RuleFields) -> RuleSpec:
+def rule_spec(rule: "AlertRule") -> RuleSpec:
     """The condition of a rule with its parameters, without its name and recipients."""
     return RuleSpec(
         condition=Condition(rule.condition),

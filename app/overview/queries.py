@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts.queries import list_open_events
 from app.benchmarks.queries import get_kpis_by_benchmark
+from app.core.schemas import view_of_row
 from app.kpis.models import KpiHistory
 from app.overview import rules
 from app.overview.schemas import (
@@ -147,17 +148,7 @@ def _read_headline_kpis(session: Session, runs: Sequence[BenchmarkRun]) -> dict[
     )
     histories = _read_histories(session, kpi_of)
     return {
-        row.run_seq: HeadlineKpi(
-            kpi_id=row.kpi_id,
-            name=row.name,
-            value=row.value,
-            undefined_reason=row.undefined_reason,
-            unit=row.unit,
-            interval_low=row.interval_low,
-            interval_high=row.interval_high,
-            verdict=row.verdict,
-            history=histories[row.run_seq],
-        )
+        row.run_seq: view_of_row(HeadlineKpi, row, history=histories[row.run_seq])
         for row in session.scalars(statement)
         if kpi_of[row.run_seq] == row.kpi_id
     }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from app.core.schemas import view_of_row
 from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import TraceDetail, TraceWithResult
 from app.results.write_back_state import WriteBackState
@@ -40,13 +41,10 @@ def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultVi
 
 def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
     trace = row.trace
-    return TraceView(
+    return view_of_row(
+        TraceView,
+        trace,
         **_measured_trace(columns, trace, row.result),
-        input_tokens=trace.input_tokens,
-        output_tokens=trace.output_tokens,
-        cost_usd=trace.cost_usd,
-        latency_ms=trace.latency_ms,
-        turns=trace.turns,
         tool_calls=None
         if trace.tool_calls is None
         else [ToolCallView.model_validate(call) for call in trace.tool_calls],
