@@ -1,36 +1,12 @@
 """The numbers of a change as text: one format in the terminal, reports, messages and plots; pure."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from app.kpis import number_text
 from app.kpis.verdict_types import ValueVerdict
-from app.statistics.verdict_rules import Scale
+from app.statistics.verdict_rules import ChangeVerdict, Scale
 
 _SMALLEST_P = 0.001
-
-
-class ChangeNumbers(Protocol):
-    """The numbers of a change, as `ValueVerdict` and `ChangeVerdict` hold them."""
-
-    @property
-    def baseline_value(self) -> float | None: ...
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def effect(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def low_adjusted(self) -> float | None: ...
-    @property
-    def high_adjusted(self) -> float | None: ...
-    @property
-    def p(self) -> float | None: ...
-    @property
-    def p_adjusted(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +39,7 @@ class ChangeText:
 
 
 def describe_change(
-    change: ChangeNumbers, scale: Scale | None, unit: str | None = None
+    change: ChangeVerdict | ValueVerdict, scale: Scale | None, unit: str | None = None
 ) -> ChangeText | None:
     """The texts of a change; None when nothing was compared. `unit` is that of the KPI or metric."""
     if change.effect is None:
