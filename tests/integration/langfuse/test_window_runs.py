@@ -133,7 +133,7 @@ ESTIMATED = {"benchmarkId": "bench-001", "agentId": "agent-001"}
 SCORES = {"Tone": 0.5, "Depth": 0.25, "Topic": "refund"}
 
 
-@pytest.mark.parametrize("count", [0, 350])
+@pytest.mark.parametrize("count", [0, 230])
 @pytest.mark.parametrize("metrics", [[SCORE, "LATENCY"], ["LATENCY"]], ids=["scores", "no scores"])
 @pytest.mark.parametrize(
     "production",
