@@ -155,17 +155,17 @@ def test_source__chat_messages_are_compared_by_their_last_answer(langfuse: FakeL
     assert trace.output == trace.expected_output == "Rome"
 
 
-def test_source__failed_task_is_an_agent_error(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=2, errors={1})
-    failed = collect_all(langfuse).by_item["dataset-1-1"]
+def test_source__failed_task_is_an_agent_error(server: FakeLangfuse) -> None:
+    server.experiment(items=2, errors={1})
+    failed = collect_all(server).by_item["dataset-1-1"]
     assert failed.outcome is TraceOutcome.AGENT_ERROR
     assert (failed.output, failed.error) == (None, "the agent gave up")
 
 
-def test_source__error_of_a_model_provider_is_none_of_the_agent(langfuse: FakeLangfuse) -> None:
+def test_source__error_of_a_model_provider_is_none_of_the_agent(server: FakeLangfuse) -> None:
     message = "Error code: 429 - rate limit reached"
-    langfuse.experiment(items=2, errors={1}, failure=message)
-    failed = collect_all(langfuse).by_item["dataset-1-1"]
+    server.experiment(items=2, errors={1}, failure=message)
+    failed = collect_all(server).by_item["dataset-1-1"]
     assert failed.outcome is TraceOutcome.INFRA_ERROR
     assert (failed.output, failed.error) == (None, message)
 

@@ -87,21 +87,6 @@ def test_v3__finds_a_run_by_id_and_the_newest_without_a_name(langfuse_v3: FakeLa
     assert len(collect_all(langfuse_v3).traces) == 3
 
 
-def test_v3__failed_task_is_an_agent_error(langfuse_v3: FakeLangfuse) -> None:
-    langfuse_v3.experiment(items=2, errors={1})
-    failed = collect_all(langfuse_v3).by_item["dataset-1-1"]
-    assert failed.outcome is TraceOutcome.AGENT_ERROR
-    assert (failed.output, failed.error) == (None, "the agent gave up")
-
-
-def test_v3__error_of_a_model_provider_is_none_of_the_agent(langfuse_v3: FakeLangfuse) -> None:
-    message = "Error code: 429 - rate limit reached"
-    langfuse_v3.experiment(items=2, errors={1}, failure=message)
-    failed = collect_all(langfuse_v3).by_item["dataset-1-1"]
-    assert failed.outcome is TraceOutcome.INFRA_ERROR
-    assert (failed.output, failed.error) == (None, message)
-
-
 def test_v3__item_deleted_after_the_run_keeps_its_expected_output(
     langfuse_v3: FakeLangfuse,
 ) -> None:
