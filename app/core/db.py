@@ -38,9 +38,9 @@ from app.core.errors import Unavailable
 
 STREAMED_ROWS = 2_000
 
-# Serialization failure, deadlock, lock timeout, statement timeout: nothing was written, and the
-# same request may succeed later.
-TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014"})
+# Serialization failure, deadlock, lock timeout, statement timeout, and a server that is read-only, for
+# example a standby before its promotion: nothing was written, and the same request may succeed later.
+TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "25006"})
 
 Row: TypeAlias = dict[str, Any]
 
@@ -321,7 +321,7 @@ def database_errors() -> Iterator[None]:
     """Translate driver errors of an unavailable server into `DatabaseUnavailable`."""
     try:
         yield
-    except (*CONNECTION_ERRORS, PoolTimeout) as error:
+    except (*CONNECTION_ERRORS, PoolTimeout, psycopg.errors.ReadOnlySqlTransaction) as error:
         raise DatabaseUnavailable from error
     except DBAPIError as error:
         # All other errors are defects, and must not look like an outage.

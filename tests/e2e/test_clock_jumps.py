@@ -234,10 +234,12 @@ def jump(
 
     results = deployment.database.stored_run(run_id).results
     assert len({row[0] for row in results}) == len(results) == TRACES
-    # No worker was taken for dead: each job was started once.
-    assert deployment.database.value(MOST_STARTS, run_id) == 1
+    # No worker was taken for dead.
+    assert "jobs of dead workers" not in clocks.service_processes.serve.log
     assert deployment.database.all(SHARED_RUNS) == []
     if not moves_database:
+        # Postgres measures its time limits with its clock: a statement may be ended, and repeated.
+        assert deployment.database.value(MOST_STARTS, run_id) == 1
         assert deployment.database.all(WRONG_FIRES) == []
         assert deployment.database.all(ALERTS) == []
     # No clock is trusted alone: only where both were wrong, something old may be marked.

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,9 +81,30 @@ def peak_mib(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def open_copies(deployment: Deployment) -> list[tuple[Any, ...]]:
-    """The sessions in the middle of a COPY that began `OPEN_FOR_S` ago or earlier."""
-    return deployment.database.all(OPEN_COPIES, OPEN_FOR_S)
+def open_copies(deployment: Deployment, open_for_s: float = 0) -> list[tuple[Any, ...]]:
+    """The sessions in the middle of a COPY that began so many seconds ago or earlier."""
+    return deployment.database.all(OPEN_COPIES, open_for_s)
+
+
+@contextmanager
+def slowed(pid: int) -> Iterator[None]:
+    """Let a process run a fifth of the time, as on a busy machine."""
+    ended = threading.Event()
+
+    def run_at_times() -> None:
+        while not ended.is_set():
+            for number, seconds in ((signal.SIGSTOP, 0.4), (signal.SIGCONT, 0.1)):
+                os.kill(pid, number)
+                ended.wait(seconds)
+        os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=run_at_times)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def kill_worker_during(
@@ -95,14 +118,17 @@ def kill_worker_during(
     until(gate.is_reached, what=service_processes.serve.log)
     until(lambda: bool(open_copies(deployment)) or response.done(), within_s=TIMEOUT_S)
     assert not response.done(), "the upload ended before the worker was killed"
-    copies = open_copies(deployment)
-    assert len(copies) == 1
+    # The COPY of a fast machine would end before the rescue.
+    with slowed(service_processes.child("api")):
+        until(lambda: bool(open_copies(deployment, OPEN_FOR_S)) or response.done())
+        copies = open_copies(deployment, OPEN_FOR_S)
+        assert len(copies) == 1, "the upload ended before the worker was killed"
 
-    os.kill(service_processes.child("worker"), signal.SIGKILL)
-    until(lambda: bool(deployment.database.value(RESCUED, run_id)))
+        os.kill(service_processes.child("worker"), signal.SIGKILL)
+        until(lambda: bool(deployment.database.value(RESCUED, run_id)))
 
-    # The same statement of the same session: it was open before the kill, and is open after the rescue.
-    assert open_copies(deployment) == copies
+        # The same statement of the same session: open before the kill, and still after the rescue.
+        assert open_copies(deployment, OPEN_FOR_S) == copies
     gate.open()
     deployment.completed_run(run_id)
 

@@ -146,12 +146,25 @@ class HttpProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop_header_deadline()
+        if self._has_two_lengths():
+            # RFC 9112, section 6.1: a proxy that reads the other length sees another request in the rest.
+            self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the text of uvicorn
         """Send the problem document and close the connection."""
         self._stop_header_deadline()
         self.refusals.record("malformed request", self._address)
+        if self.cycle is not None:
+            # The request whose body is malformed still runs: its answer must not follow this one.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self._send_problem(MalformedRequest())
+
+    def _has_two_lengths(self) -> bool:
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        names = {name for name, _ in self.cycle.scope["headers"]}
+        return {b"content-length", b"transfer-encoding"} <= names
 
     def _start_header_deadline(self) -> None:
         self._header_deadline = self.loop.call_later(HEADER_DEADLINE_S, self._end_slow_request)

@@ -51,6 +51,26 @@ def test_malformed_request__is_answered_with_a_problem_document(
     assert json.loads(body)["type"] == "/problems/malformed-request"
 
 
+def test_malformed_body__has_one_answer_and_no_traceback(client: httpx.Client) -> None:
+    """The request has begun when its second chunk turns out to be malformed."""
+    head = b"POST /things HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    request = head + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nnot a length\r\n"
+    with capture_logs() as logs:
+        answer = b"".join(exchange(client, request))
+
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == []
+
+
+def test_two_lengths__end_the_connection_after_the_answer(client: httpx.Client) -> None:
+    """What follows is another request for a server that reads the other length."""
+    head = b"POST /things HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+    request = head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden
+
+    assert b"".join(exchange(client, request)).count(b"HTTP/1.1 ") == 1
+
+
 @pytest.mark.parametrize("part", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b"], ids=repr)
 def test_slow_headers__end_the_connection_with_408(client: httpx.Client, part: bytes) -> None:
     head, body = exchange(client, part)

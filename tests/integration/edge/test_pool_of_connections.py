@@ -127,3 +127,10 @@ def test_insert_row__writes_in_the_transaction_of_the_session(db: Database) -> N
     keep(db, "second")
     with db.begin() as session:
         assert session.scalars(select(Kept.word)).all() == ["second"]
+
+
+def test_begin__read_only_server_is_unavailable(db: Database) -> None:
+    """A standby, or a server that its operator has switched to read-only."""
+    read_only_write = text("SET TRANSACTION READ ONLY; CREATE TABLE toys ()")
+    with pytest.raises(DatabaseUnavailable), db.begin() as session:
+        session.execute(read_only_write)
