@@ -88,12 +88,12 @@ def open_copies(deployment: Deployment, open_for_s: float = 0) -> list[tuple[Any
 
 @contextmanager
 def slowed(pid: int) -> Iterator[None]:
-    """Let a process run a fifth of the time, as on a busy machine."""
+    """Let a process run a twenty-fifth of the time, as on a very busy machine."""
     ended = threading.Event()
 
     def run_at_times() -> None:
         while not ended.is_set():
-            for number, seconds in ((signal.SIGSTOP, 0.4), (signal.SIGCONT, 0.1)):
+            for number, seconds in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0.02)):
                 os.kill(pid, number)
                 ended.wait(seconds)
         os.kill(pid, signal.SIGCONT)
