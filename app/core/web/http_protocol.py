@@ -146,9 +146,8 @@ class HttpProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop_header_deadline()
-        if self._has_two_lengths():
-            # RFC 9112, section 6.1: a proxy that reads the other length sees another request in the rest.
-            self.cycle.keep_alive = False
+        if self.cycle is not None:
+            self._end_after_two_lengths()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the text of uvicorn
         """Send the problem document and close the connection."""
@@ -160,11 +159,11 @@ class HttpProtocol(H11Protocol):
             self.cycle.message_event.set()
         self._send_problem(MalformedRequest())
 
-    def _has_two_lengths(self) -> bool:
-        if self.cycle is None or self.cycle.response_complete:
-            return False
+    def _end_after_two_lengths(self) -> None:
         names = {name for name, _ in self.cycle.scope["headers"]}
-        return {b"content-length", b"transfer-encoding"} <= names
+        if {b"content-length", b"transfer-encoding"} <= names:
+            # RFC 9112, section 6.1: a proxy that reads the other length sees another request in the rest.
+            self.cycle.keep_alive = False
 
     def _start_header_deadline(self) -> None:
         self._header_deadline = self.loop.call_later(HEADER_DEADLINE_S, self._end_slow_request)
