@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.comparison.change_text import describe_change, format_amount, format_value
-from app.core.web.charts import sparkline
 from app.core.web.deps import Res
 from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
+from app.core.web.sparklines import sparkline
 from app.kpis.verdict_types import ValueVerdict
 from app.overview import queries, rules
 from app.overview.router import DAY_HOURS, Hours, Since, period_start

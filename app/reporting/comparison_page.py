@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from app.comparison.change_text import describe_change, format_change, format_headline, format_value
 from app.comparison.schemas import Comparison, FlippedItem, MetricComparison
 from app.core.text import html_page, html_table, html_text, shorten
-from app.core.web.charts import ChangeBar, ItemChange, changes_chart, items_chart
+from app.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import Scale, Verdict
 

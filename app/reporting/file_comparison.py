@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.comparison.pair_comparison import compare, paired_means
 from app.comparison.schemas import Comparison
-from app.core.web.charts import ItemChange
+from app.core.web.change_charts import ItemChange
 from app.gate.offline_gate import pair_files
 from app.gate.offline_metrics import OfflineMetrics, add_scores, select_metrics
 from app.gate.rules import NothingToGate

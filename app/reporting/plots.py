@@ -12,13 +12,8 @@ from app.comparison.items.queries import read_items
 from app.comparison.stored_run_comparison import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
-from app.core.web.charts import (
-    ChangeBar,
-    ItemChange,
-    changes_chart,
-    items_chart,
-    trend_chart,
-)
+from app.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
+from app.core.web.trend_chart import trend_chart
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import ValueVerdict
 from app.metrics.registry import provider_for

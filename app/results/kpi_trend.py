@@ -9,7 +9,7 @@ from sqlalchemy import select, text, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from app.core.web.charts import TrendEvent, TrendPoint
+from app.core.web.trend_chart import TrendEvent, TrendPoint
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_value, format_values
 from app.results.models import BenchmarkRun

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.core.web.charts import TrendPoint, trend_chart
+from app.core.web.trend_chart import TrendPoint, trend_chart
 
 
 def write_growth_plot(file: Path, title: str, unit: str, values: Mapping[int, float]) -> None:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from app.core.text import shorten
-from app.core.web.charts import TrendLimit, TrendPoint, draw_limits, draw_points, split_lines
 from app.core.web.svg import (
     BOTTOM,
     FAINT,
@@ -23,6 +22,7 @@ from app.core.web.svg import (
     draw_grid,
     draw_text,
 )
+from app.core.web.trend_chart import TrendLimit, TrendPoint, draw_limits, draw_points, split_lines
 
 # Told apart without colors: a color belongs to a verdict.
 DASHES: Final = ("", "9 4", "2 3", "12 3 2 3")

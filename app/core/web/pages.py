@@ -29,7 +29,6 @@ from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.text import shorten
-from app.core.web import charts
 from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
     break_at_underscores,
@@ -108,7 +107,6 @@ def environment() -> Environment:
     )
     env.globals |= {
         "asset": asset_url,
-        "charts": charts,
         "url": build_url,
         "verdict_words": VERDICT_WORDS,
     }

@@ -15,10 +15,12 @@ from app.benchmarks.models import Benchmark
 from app.comparison.baselines import list_pinned_baselines
 from app.comparison.change_text import describe_change, format_amount, format_pair
 from app.core.keyset import PageQuery
-from app.core.web.charts import ChangeBar, PageChart, TrendLimit, interval_bar, trend_chart
+from app.core.web.change_charts import ChangeBar
 from app.core.web.page_paths import alert_page_path, path_of
 from app.core.web.page_text import format_duration
 from app.core.web.pages import Crumb, build_url, reader_zone
+from app.core.web.sparklines import interval_bar
+from app.core.web.trend_chart import PageChart, TrendLimit, trend_chart
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import format_number
 from app.kpis.queries import get_kpis_of_run

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.web.charts import (
-    MAX_BARS,
-    ChangeBar,
-    ItemChange,
-    TrendLimit,
-    TrendPoint,
-    changes_chart,
-    items_chart,
-    trend_chart,
-)
+from app.core.web.change_charts import MAX_BARS, ChangeBar, ItemChange, changes_chart, items_chart
+from app.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
 from tests.support.statistics_pictures import FOLDER, charts
 
 SVG = "{http://www.w3.org/2000/svg}"

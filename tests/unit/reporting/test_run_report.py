@@ -1,7 +1,7 @@
 """What the report of a run adds to its page: the worst traces first, repeated trials, and categories."""
 
 from app.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
-from app.core.web.charts import sparkline
+from app.core.web.sparklines import sparkline
 from app.kpis.verdict_types import RepeatedTrials, ValueVerdict
 from app.metrics.types import Direction
 from app.reporting.report_sections import tabulate_categories, tabulate_repeats, worst_results

@@ -1,16 +1,14 @@
-"""SVG charts: a value over time, changes with their intervals, changes by item, sparklines; pure.
+"""An SVG chart of a value over time; pure.
 
-No style sheet, script or external resource, so that a strict content security policy shows them.
+No style sheet, script or external resource, so that a strict content security policy shows it.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from app.core.text import shorten
 from app.core.web.svg import (
     BAND,
     BOTTOM,
@@ -18,7 +16,6 @@ from app.core.web.svg import (
     COLORS,
     FAINT,
     HEIGHT,
-    INK,
     LEFT,
     LIMIT,
     LINE,
@@ -34,18 +31,13 @@ from app.core.web.svg import (
     draw_mark,
     draw_text,
     escape,
-    list_ticks,
     mark_class,
 )
 
-ROW = 40
-MAX_BARS = 300
-LABEL_CHARS = 21
 MAX_LABELS = 6
 MAX_INTERVALS = 60
 # The text of a limit: its size, and its least distance from a point.
 LIMIT_SIZE, LIMIT_SPACE = 11, 14
-SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
 # The legend of a file: the pages name each verdict in words.
 LEGEND = 16
 INVALID = "INVALID"
@@ -92,27 +84,6 @@ class TrendEvent(NamedTuple):
     verdict: str | None = None
 
 
-class ChangeBar(NamedTuple):
-    """A change with its 95 % interval; changes within `margin` do not count. `text` describes the
-    change with its numbers.
-    """
-
-    name: str
-    text: str
-    effect: float
-    low: float
-    high: float
-    margin: float
-    verdict: str
-
-
-class ItemChange(NamedTuple):
-    """The change of one item."""
-
-    item: str
-    change: float
-
-
 def trend_chart(
     name: str,
     points: Sequence[TrendPoint],
@@ -155,107 +126,6 @@ def trend_chart(
     if is_page:
         return draw_frame(title, _describe(points), body, height=HEIGHT - LEGEND, role="group")
     return draw_chart(title, _describe(points), body, legend=True)
-
-
-def changes_chart(title: str, changes: Sequence[ChangeBar]) -> str:
-    """A row per change: its interval, the zero line, and the shaded margin."""
-    if not changes:
-        return draw_empty_chart(title)
-    height = TOP + ROW * len(changes) + BOTTOM
-    bounds = [
-        bound
-        for change in changes
-        for bound in (change.low, change.high, change.margin, -change.margin)
-    ]
-    x = build_axis(min(bounds), max(bounds), LEFT + 96, WIDTH - RIGHT - 8)
-    rows = [
-        element
-        for index, change in enumerate(changes)
-        for element in _change_row(change, x, TOP + ROW * (index + 0.5))
-    ]
-    zero = (
-        f'<line class="axis" x1="{x.pixel(0):.1f}" x2="{x.pixel(0):.1f}" y1="{TOP}"'
-        f' y2="{height - BOTTOM}" stroke="{INK}"/>'
-    )
-    ticks = [
-        draw_text(x.pixel(tick), height - BOTTOM + 16, f"{tick:+.3g}", anchor="middle", fill=FAINT)
-        for tick in list_ticks(x.low, x.high)
-    ]
-    description = "; ".join(f"{change.name}: {change.text}, {change.verdict}" for change in changes)
-    return draw_chart(title, description, [*rows, zero, *ticks], height=height, legend=True)
-
-
-def items_chart(title: str, changes: Iterable[ItemChange], *, less_is_better: bool = False) -> str:
-    """The change of every item, worst first; of many items an evenly spaced selection."""
-    sign = -1 if less_is_better else 1
-    ordered = sorted(changes, key=lambda change: (sign * change.change, change.item))
-    if not ordered:
-        return draw_empty_chart(title)
-    worse = sum(sign * change.change < 0 for change in ordered)
-    better = sum(sign * change.change > 0 for change in ordered)
-    # Divided first: the sum of large changes could overflow.
-    mean = math.fsum(change.change / len(ordered) for change in ordered)
-    bars = _select_evenly(ordered)
-    values = [bar.change for bar in bars]
-    y = build_axis(min(0.0, *values), max(0.0, *values), HEIGHT - BOTTOM, TOP)
-    description = f"{len(ordered)} items: {worse} worse, {better} better, mean {mean:+.3g}"
-    return draw_chart(
-        title,
-        description,
-        [
-            *draw_grid(y),
-            *_item_bars(bars, y, sign),
-            (
-                f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y.pixel(mean):.1f}"'
-                f' y2="{y.pixel(mean):.1f}" stroke="{INK}" stroke-dasharray="6 4"/>'
-            ),
-            draw_text(LEFT, HEIGHT - 14, description, fill=FAINT),
-        ],
-    )
-
-
-def sparkline(values: Sequence[float], verdict: str | None = None) -> str:
-    """A small line chart whose last value is marked; empty for fewer than two values."""
-    if len(values) < 2:  # noqa: PLR2004 - a line has two ends
-        return ""
-    low, high = min(values), max(values)
-    step = (SPARK_WIDTH - 2 * SPARK_MARGIN) / (len(values) - 1)
-    scale = (SPARK_HEIGHT - 2 * SPARK_MARGIN) / (high - low) if high > low else 0.0
-    points = [
-        f"{SPARK_MARGIN + index * step:.1f},{SPARK_HEIGHT - SPARK_MARGIN - (value - low) * scale:.1f}"
-        for index, value in enumerate(values)
-    ]
-    x, y = points[-1].split(",")
-    label = f"{len(values)} runs, from {low:.4g} to {high:.4g}, the last {values[-1]:.4g}"
-    mark = mark_class("m", verdict) if verdict in COLORS else "faint"
-    return (
-        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img"'
-        f' aria-label="{label}"><title>{label}</title>'
-        f'<polyline points="{" ".join(points)}" fill="none" stroke="currentColor"/>'
-        f'<circle class="{mark}" cx="{x}" cy="{y}" r="3" fill="currentColor"/></svg>'
-    )
-
-
-def interval_bar(change: ChangeBar, limit: float) -> str:
-    """A change with its interval between -`limit` and `limit`; the shaded part does not count."""
-    x = Axis(-limit, limit, 4, SPARK_WIDTH - 4)
-    left, right = (
-        x.pixel(max(-limit, min(limit, edge))) for edge in (-change.margin, change.margin)
-    )
-    low, high, effect = (
-        x.pixel(max(-limit, min(limit, value)))
-        for value in (change.low, change.high, change.effect)
-    )
-    color = COLORS.get(change.verdict, INK)
-    return (
-        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img"'
-        f' aria-label="{escape(change.text)}"><title>{escape(change.text)}</title>'
-        f'<rect class="band" x="{left:.1f}" y="5" width="{right - left:.1f}" height="16" fill="{BAND}"/>'
-        f'<line class="axis" x1="{x.pixel(0):.1f}" x2="{x.pixel(0):.1f}" y1="3" y2="23" stroke="{FAINT}"/>'
-        f'<line class="{mark_class("l", change.verdict)}" x1="{low:.1f}" x2="{high:.1f}" y1="13" y2="13"'
-        f' stroke="{color}" stroke-width="2.5"/>'
-        f'<circle class="{mark_class("m", change.verdict)}" cx="{effect:.1f}" cy="13" r="4" fill="{color}"/></svg>'
-    )
 
 
 def _describe(points: Sequence[TrendPoint]) -> str:
@@ -406,43 +276,3 @@ def _labels(pixels: Sequence[float], points: Sequence[TrendPoint]) -> Iterator[s
         # The first day of a point of several runs: two texts of whole periods would touch.
         label = points[index].label.partition(" to ")[0]
         yield draw_text(pixels[index], HEIGHT - 24, label, anchor=anchor, fill=FAINT)
-
-
-def _change_row(change: ChangeBar, x: Axis, y: float) -> Iterator[str]:
-    left, right = x.pixel(-change.margin), x.pixel(change.margin)
-    yield (
-        f'<rect class="band" x="{left:.1f}" y="{y - ROW / 2 + 2:.1f}" width="{right - left:.1f}"'
-        f' height="{ROW - 4}" fill="{BAND}"/>'
-    )
-    yield draw_text(8, y + 4, shorten(change.name, LABEL_CHARS))
-    yield (
-        f'<line class="{mark_class("l", change.verdict)}" x1="{x.pixel(change.low):.1f}"'
-        f' x2="{x.pixel(change.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"'
-        f' stroke="{COLORS.get(change.verdict, INK)}" stroke-width="3"/>'
-    )
-    yield draw_mark(
-        x.pixel(change.effect), y, change.verdict, f"{change.name}: {change.text}, {change.verdict}"
-    )
-
-
-def _item_bars(bars: Sequence[ItemChange], y: Axis, sign: int) -> Iterator[str]:
-    width = (WIDTH - LEFT - RIGHT) / len(bars)
-    for index, bar in enumerate(bars):
-        top, bottom = sorted((y.pixel(0.0), y.pixel(bar.change)))
-        verdict = "REGRESSED" if sign * bar.change < 0 else "IMPROVED"
-        color, name = (
-            (COLORS[verdict], mark_class("m", verdict)) if bar.change else (FAINT, "faint")
-        )
-        yield (
-            f'<rect class="{name}" x="{LEFT + index * width:.1f}" y="{top:.1f}"'
-            f' width="{max(width - 1, 0.5):.1f}" height="{max(bottom - top, 1):.1f}"'
-            f' fill="{color}"><title>{escape(bar.item)}: {bar.change:+.3g}</title></rect>'
-        )
-
-
-def _select_evenly(ordered: Sequence[ItemChange]) -> Sequence[ItemChange]:
-    """At most `MAX_BARS` items, with the first and the last."""
-    if len(ordered) <= MAX_BARS:
-        return ordered
-    last = len(ordered) - 1
-    return [ordered[round(index * last / (MAX_BARS - 1))] for index in range(MAX_BARS)]
