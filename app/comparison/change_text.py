@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.core.text import format_decimal
 from app.kpis import number_text
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import ChangeVerdict, Scale
@@ -14,9 +15,9 @@ class ChangeText:
     """The texts of a change; a part that is unknown is empty.
 
     `before` and `after` are the values of the runs with their unit, `delta` the change with its
-    sign, `interval` and `p` are named: "95 % CI -0.450 to -0.150", "adjusted p 0.012". Where several
+    sign, `interval` and `p` are named: "95 % CI −0.450 to −0.150", "adjusted p 0.012". Where several
     changes are judged together, `interval` has the adjusted interval, too. `bounds` and
-    `adjusted_bounds` are the intervals alone: "-0.450 to -0.150".
+    `adjusted_bounds` are the intervals alone: "−0.450 to −0.150".
     """
 
     before: str
@@ -33,7 +34,7 @@ class ChangeText:
 
     @property
     def change(self) -> str:
-        """The change with its interval and p: "-0.300 (95 % CI -0.450 to -0.150, p 0.012)"."""
+        """The change with its interval and p: "−0.300 (95 % CI −0.450 to −0.150, p 0.012)"."""
         evidence = ", ".join(filter(None, (self.interval, self.p)))
         return f"{self.delta} ({evidence})" if evidence else self.delta
 
@@ -62,7 +63,7 @@ def describe_change(
 
 
 def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
-    """A change in one line: "0.925 → 0.625, -0.300 (95 % CI -0.450 to -0.150, p 0.001)"; empty when
+    """A change in one line: "0.925 → 0.625, −0.300 (95 % CI −0.450 to −0.150, p 0.001)"; empty when
     nothing was compared.
     """
     text = describe_change(verdict, verdict.scale, unit)
@@ -70,16 +71,20 @@ def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
 
 
 def format_headline(verdict: ValueVerdict) -> str:
-    """A change at a glance: a share with two decimals, "0.60 → 0.42 (-0.18, 95 % CI -0.22 to
-    -0.14)", another value as `format_change` has it; empty when nothing was compared.
+    """A change at a glance: a share with two decimals, "0.60 → 0.42 (−0.18, 95 % CI −0.22 to
+    −0.14)", another value as `format_change` has it; empty when nothing was compared.
     """
     before, after, effect = verdict.baseline_value, verdict.value, verdict.effect
     if verdict.scale is not Scale.RATE or before is None or after is None or effect is None:
         return format_change(verdict)
     low, high = verdict.low, verdict.high
-    has_interval = low is not None and high is not None
-    interval = f", 95 % CI {low:.2f} to {high:.2f}" if has_interval else ""
-    return f"{before:.2f} → {after:.2f} ({effect:+.2f}{interval})"
+    interval = (
+        f", 95 % CI {_hundredths(low)} to {_hundredths(high)}"
+        if low is not None and high is not None
+        else ""
+    )
+    change = format_decimal(effect, "+.2f")
+    return f"{_hundredths(before)} → {_hundredths(after)} ({change}{interval})"
 
 
 def format_value(value: float | None, scale: Scale | None = None, unit: str | None = None) -> str:
@@ -111,7 +116,15 @@ def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False)
 
 def format_limit(limit: float, scale: Scale | None) -> str:
     """A configured limit, without trailing zeros."""
-    return f"{limit * 100:g} %" if scale is Scale.RATIO else number_text.format_number(limit)
+    return (
+        f"{format_decimal(limit * 100, 'g')} %"
+        if scale is Scale.RATIO
+        else number_text.format_number(limit)
+    )
+
+
+def _hundredths(share: float) -> str:
+    return format_decimal(share, ".2f")
 
 
 def _interval_text(low: float | None, high: float | None, scale: Scale | None) -> str:

@@ -24,8 +24,25 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding
 # Characters outside of XML 1.0: an escape does not make them legal either.
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+_NEGATIVE: Final = re.compile("\N{MINUS SIGN}(?=[0-9.])")
 # They make a text read in another order than it is stored. Source: CVE-2021-42574.
 _DIRECTION_CONTROL: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+MINUS: Final = "\N{MINUS SIGN}"
+
+
+def format_decimal(value: float, spec: str) -> str:
+    """A number in one of Python's formats, for readers: a minus sign is as wide as a digit, and no line
+    breaks after it, as it may after a hyphen.
+    """
+    text = f"{value:{spec}}"
+    return MINUS + text[1:] if text.startswith("-") else text
+
+
+def use_hyphens(text: str) -> str:
+    """A text that programs read: a hyphen before negative numbers."""
+    return _NEGATIVE.sub("-", text) if MINUS in text else text
 
 
 def show_direction_controls(text: str) -> str:

@@ -1,6 +1,11 @@
-"""Numbers with their units as people read them, the same in messages, alerts and verdicts; pure."""
+"""Numbers with their units as people read them, the same in pages, messages, alerts and verdicts; pure.
+
+Negative numbers have a minus sign; tab-separated tables have hyphens (`app.core.console.table`).
+"""
 
 from collections.abc import Sequence
+
+from app.core.text import MINUS, format_decimal
 
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
@@ -14,17 +19,19 @@ _SMALLEST_SHARE = 0.0005
 def format_number(value: float) -> str:
     """A number with four significant digits, without an exponent from 10^-9 to 10^15."""
     if abs(value) >= 1e15:  # noqa: PLR2004 - no reader counts so many digits
-        return f"{value:.4g}"
+        return format_decimal(value, ".4g")
     if abs(value) >= _LARGE:
-        return f"{value:,.0f}"
-    text = f"{value:.4g}"
+        return format_decimal(value, ",.0f")
+    text = format_decimal(value, ".4g")
     # Costs of one request are such numbers: 0.0000123 USD.
-    return f"{value:.12f}".rstrip("0") if "e" in text and abs(value) >= _SMALL else text
+    return (
+        format_decimal(value, ".12f").rstrip("0") if "e" in text and abs(value) >= _SMALL else text
+    )
 
 
 def format_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:
     """A value with its unit; a share always has three decimals."""
-    number = f"{value:.{_SHARE_DIGITS}f}" if is_share else format_number(value)
+    number = format_decimal(value, f".{_SHARE_DIGITS}f") if is_share else format_number(value)
     return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
 
 
@@ -45,9 +52,9 @@ def format_compared(
 
 
 def _pad_decimals(text: str, decimals: int) -> str:
-    if not decimals or "," in text or not text.strip("-").replace(".", "").isdecimal():
+    if not decimals or "," in text or not text.strip(MINUS).replace(".", "").isdecimal():
         return text
-    digits = len(text.strip("-").replace(".", "").lstrip("0"))
+    digits = len(text.strip(MINUS).replace(".", "").lstrip("0"))
     zeros = min(decimals - len(text.partition(".")[2]), _SIGNIFICANT - digits)
     if zeros <= 0:
         return text
@@ -71,8 +78,8 @@ def format_amount(
     """
     sign = "+" if has_sign and amount > 0 else ""
     if is_relative:
-        return f"{sign}{amount * 100:.1f} %"
+        return f"{sign}{format_decimal(amount * 100, '.1f')} %"
     if is_share and (abs(amount) >= _SMALLEST_SHARE or amount == 0):
         # Without the negative zero of a rounding.
-        return f"{sign}{amount + 0.0:.{_SHARE_DIGITS}f}"
+        return f"{sign}{format_decimal(amount + 0.0, f'.{_SHARE_DIGITS}f')}"
     return f"{sign}{format_number(amount)}"

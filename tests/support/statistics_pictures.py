@@ -41,10 +41,10 @@ def _points() -> list[TrendPoint]:
 
 def _changes() -> list[ChangeBar]:
     return [
-        ChangeBar("worse", "-0.160", -0.16, -0.24, -0.08, 0.05, "REGRESSED"),
+        ChangeBar("worse", "−0.160", -0.16, -0.24, -0.08, 0.05, "REGRESSED"),
         ChangeBar("better", "+0.140", 0.14, 0.06, 0.22, 0.05, "IMPROVED"),
         ChangeBar("unchanged", "+0.005", 0.005, -0.03, 0.04, 0.05, "NO_EVIDENCE"),
-        ChangeBar("unknown", "-0.080", -0.08, -0.22, 0.06, 0.05, "INCONCLUSIVE"),
+        ChangeBar("unknown", "−0.080", -0.08, -0.22, 0.06, 0.05, "INCONCLUSIVE"),
     ]
 
 

@@ -16,6 +16,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.text import use_hyphens
 
 JSON = dict[str, Any]
 
@@ -164,7 +165,7 @@ def _format_duration(seconds: float) -> str:
 
 def _print_tab_separated(lines: Sequence[Sequence[str]]) -> None:
     for line in lines:
-        print_result("\t".join(line))
+        print_result(use_hyphens("\t".join(line)))
 
 
 def fit_columns(table: Table, width: int) -> Table:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from app.core.text import shorten
+from app.core.text import format_decimal, shorten
 from app.core.web.svg import (
     BAND,
     BOTTOM,
@@ -24,6 +24,7 @@ from app.core.web.svg import (
     draw_mark,
     draw_text,
     escape,
+    label_ticks,
     list_ticks,
     mark_class,
 )
@@ -74,9 +75,10 @@ def changes_chart(title: str, changes: Sequence[ChangeBar]) -> str:
         f'<line class="axis" x1="{x.pixel(0):.1f}" x2="{x.pixel(0):.1f}" y1="{TOP}"'
         f' y2="{height - BOTTOM}" stroke="{INK}"/>'
     )
+    values = list_ticks(x.low, x.high)
     ticks = [
-        draw_text(x.pixel(tick), height - BOTTOM + 16, f"{tick:+.3g}", anchor="middle", fill=FAINT)
-        for tick in list_ticks(x.low, x.high)
+        draw_text(x.pixel(value), height - BOTTOM + 16, label, anchor="middle", fill=FAINT)
+        for value, label in zip(values, label_ticks(values, "+"), strict=True)
     ]
     description = "; ".join(f"{change.name}: {change.text}, {change.verdict}" for change in changes)
     return draw_chart(title, description, [*rows, zero, *ticks], height=height, legend=True)
@@ -95,7 +97,9 @@ def items_chart(title: str, changes: Iterable[ItemChange], *, less_is_better: bo
     bars = _select_evenly(ordered)
     values = [bar.change for bar in bars]
     y = build_axis(min(0.0, *values), max(0.0, *values), HEIGHT - BOTTOM, TOP)
-    description = f"{len(ordered)} items: {worse} worse, {better} better, mean {mean:+.3g}"
+    description = (
+        f"{len(ordered)} items: {worse} worse, {better} better, mean {format_decimal(mean, '+.3g')}"
+    )
     return draw_chart(
         title,
         description,
@@ -139,7 +143,7 @@ def _item_bars(bars: Sequence[ItemChange], y: Axis, sign: int) -> Iterator[str]:
         yield (
             f'<rect class="{name}" x="{LEFT + index * width:.1f}" y="{top:.1f}"'
             f' width="{max(width - 1, 0.5):.1f}" height="{max(bottom - top, 1):.1f}"'
-            f' fill="{color}"><title>{escape(bar.item)}: {bar.change:+.3g}</title></rect>'
+            f' fill="{color}"><title>{escape(bar.item)}: {format_decimal(bar.change, "+.3g")}</title></rect>'
         )
 
 

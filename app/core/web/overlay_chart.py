@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from app.core.text import shorten
+from app.core.text import format_decimal, shorten
 from app.core.web.svg import (
     BOTTOM,
     FAINT,
@@ -74,7 +74,7 @@ def overlay_chart(
 
 def _describe(series: TrendSeries) -> str:
     last = next((p.value for p in reversed(series.points) if p.value is not None), None)
-    value = "no value" if last is None else f"the last at {last:.4g}"
+    value = "no value" if last is None else f"the last at {format_decimal(last, '.4g')}"
     return f"{series.name}: {len(series.points)} points, {value}"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from app.core.text import format_decimal
 from app.core.web.change_charts import ChangeBar
 from app.core.web.svg import BAND, COLORS, FAINT, INK, Axis, escape, mark_class
 
@@ -20,7 +21,8 @@ def sparkline(values: Sequence[float], verdict: str | None = None) -> str:
         for index, value in enumerate(values)
     ]
     x, y = points[-1].split(",")
-    label = f"{len(values)} runs, from {low:.4g} to {high:.4g}, the last {values[-1]:.4g}"
+    lowest, highest, last = (format_decimal(value, ".4g") for value in (low, high, values[-1]))
+    label = f"{len(values)} runs, from {lowest} to {highest}, the last {last}"
     mark = mark_class("m", verdict) if verdict in COLORS else "faint"
     return (
         f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img"'

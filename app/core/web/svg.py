@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from app.core.text import html_text, xml_text
+from app.core.text import format_decimal, html_text, xml_text
 
 WIDTH, HEIGHT = 640, 280
 LEFT_MARGIN = 8
@@ -18,6 +18,8 @@ TITLE_SIZE = 14
 CHARACTER_WIDTH = 0.6
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 44
 MAX_TICKS = 8
+# Other ticks are written with an exponent.
+SMALLEST_TICK, LARGEST_TICK = 1e-9, 1e9
 # Beyond, the difference of two values may overflow.
 LARGEST = 1e300
 
@@ -70,15 +72,26 @@ def list_ticks(low: float, high: float) -> list[float]:
     return [round(index * step, 12) for index in range(first, math.floor(high / step) + 1)]
 
 
+def label_ticks(ticks: Sequence[float], sign: str = "") -> list[str]:
+    """The texts of ticks, all with the same number of decimals: 0.90 beside 0.85; `sign` is that of the
+    format of Python.
+    """
+    if any(tick and not SMALLEST_TICK <= abs(tick) < LARGEST_TICK for tick in ticks):
+        return [format_decimal(tick, f"{sign}.4g") for tick in ticks]
+    decimals = max((len(f"{tick:.12f}".rstrip("0").partition(".")[2]) for tick in ticks), default=0)
+    return [format_decimal(tick, f"{sign},.{decimals}f") for tick in ticks]
+
+
 def draw_grid(y: Axis) -> Iterator[str]:
     """A line and a label for each tick of the vertical axis."""
-    for tick in list_ticks(y.low, y.high):
+    ticks = list_ticks(y.low, y.high)
+    for tick, label in zip(ticks, label_ticks(ticks), strict=True):
         pixel = y.pixel(tick)
         yield (
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{GRID}"/>'
         )
-        yield draw_text(LEFT - 8, pixel + 4, f"{tick:.4g}", anchor="end", fill=FAINT)
+        yield draw_text(LEFT - 8, pixel + 4, label, anchor="end", fill=FAINT)
 
 
 def draw_mark(x: float, y: float, verdict: str | None, label: str = "") -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from app.core.text import format_decimal
 from app.core.web.svg import (
     BAND,
     BOTTOM,
@@ -130,7 +131,7 @@ def trend_chart(
 
 def _describe(points: Sequence[TrendPoint]) -> str:
     last = points[-1]
-    value = "no value" if last.value is None else f"{last.value:.4g}"
+    value = "no value" if last.value is None else format_decimal(last.value, ".4g")
     return f"runs: {len(points)}, the last at {value}, {last.verdict or 'not compared'}"
 
 
@@ -140,7 +141,7 @@ def draw_points(
     """A mark for each point, on a page with a link to its run."""
     for x, point in zip(pixels, points, strict=True):
         # A run without a value keeps its place, at the foot of the chart.
-        value = "no value" if point.value is None else f"{point.value:.4g}"
+        value = "no value" if point.value is None else format_decimal(point.value, ".4g")
         verdict = INVALID if point.value is None else point.verdict
         height = HEIGHT - BOTTOM - 4 if point.value is None else y.pixel(point.value)
         if not is_page:

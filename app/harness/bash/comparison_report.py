@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from app.core.console.terminal import escape_line
+from app.core.text import format_decimal
 from app.harness.bash.compare import (
     ComparedCategory,
     ComparedEval,
@@ -173,13 +174,18 @@ def _pair_row(pair: ComparedPair) -> tuple[str, ...]:
     paired = pair.result
     return (
         f"{run_letter(pair.second)} - {run_letter(pair.first)}",
-        f"{100 * paired.difference:+.1f}",
-        f"{100 * paired.interval.low:+.1f} to {100 * paired.interval.high:+.1f}",
+        _points(paired.difference),
+        f"{_points(paired.interval.low)} to {_points(paired.interval.high)}",
         str(paired.only_first),
         str(paired.only_second),
         f"{paired.p:.3f}",
         f"{pair.p_adjusted:.3f}",
     )
+
+
+def _points(difference: float) -> str:
+    """A difference of two rates in percentage points."""
+    return format_decimal(100 * difference, "+.1f")
 
 
 def _category_row(category: ComparedCategory) -> tuple[str, ...]:

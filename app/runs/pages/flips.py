@@ -12,6 +12,7 @@ from app.comparison.items.flipped import find_flips, item_means
 from app.comparison.items.matrix import pair_items
 from app.comparison.items.queries import read_items
 from app.comparison.schemas import ComparedItemView
+from app.core.text import format_decimal
 from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url
 from app.kpis.number_text import format_number
@@ -95,10 +96,10 @@ def case_row(
         "item": case,
         "before": _trials(case.baseline_trials, case.baseline, has_marks=has_marks),
         "now": _trials(case.candidate_trials, case.candidate, has_marks=has_marks),
-        "change": None if case.change is None else f"{case.change:+.4g}",
+        "change": None if case.change is None else format_decimal(case.change, "+.4g"),
         "verdict": None if not harm else "REGRESSED" if harm > 0 else "IMPROVED",
         "others": [
-            (other.metric, f"{other.change:+.4g}")
+            (other.metric, format_decimal(other.change, "+.4g"))
             for other in case.metrics
             if other.metric != case.metric and other.change
         ],

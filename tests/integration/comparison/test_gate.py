@@ -260,7 +260,7 @@ def test_gate__writes_junit_and_markdown(files: Path) -> None:
     kpi = ("--kpi", "quality=ACCURACY", "--junit", str(junit))
     result = gate(*words, *kpi, "--format", "markdown")
     # 37 of 40 pass, then 25.
-    assert "| ❌ REGRESSION | quality | 0.925 | 0.625 | **-0.300** | -0.4" in result.stdout
+    assert "| ❌ REGRESSION | quality | 0.925 | 0.625 | **−0.300** | −0.4" in result.stdout
     suite = ET.fromstring(junit.read_text())
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
     [document] = map(json.loads, gate(*words, *kpi, "--json").stdout.splitlines())
@@ -363,7 +363,7 @@ def test_compare_command__prints_the_comparison(
     words = ["runs", "compare", first["id"], worse["id"]]
     completed = CliRunner().invoke(cli, words, env=env)
     assert completed.exit_code == 0, completed.output
-    assert "quality fell from 0.975 to 0.750: -0.225 (95 % CI" in completed.stdout
+    assert "quality fell from 0.975 to 0.750: −0.225 (95 % CI" in completed.stdout
     assert "ACCURACY: 10 items regressed, 1 improved." in completed.stdout
     assert "https://langfuse.example/t/0" in completed.stdout
     assert "tag:kind:sum\t10 of 10\t0 of 30" in completed.stdout

@@ -33,9 +33,9 @@ def test_plot__draws_trend_changes_and_items(service: Service, two_runs: list[JS
     first = service.send("GET", f"/benchmark-runs/{base}/plot")
     assert "runs: 1, the last at 0.975, not compared" in first.text
     changes = service.send("GET", path, params={"against": base})
-    assert "quality: 0.975 → 0.750, -0.225 (95 % CI" in changes.text
+    assert "quality: 0.975 → 0.750, −0.225 (95 % CI" in changes.text
     items = service.send("GET", path, params={"against": base, "metric": "ACCURACY"})
-    assert "40 items: 10 worse, 1 better, mean -0.225" in items.text
+    assert "40 items: 10 worse, 1 better, mean −0.225" in items.text
 
 
 def test_plot__missing_data_is_refused(service: Service, two_runs: list[JSON]) -> None:

@@ -61,8 +61,8 @@ DETAILS = AlertDetails(
 
 
 CHANGE_LINE = (
-    "answer quality is 0.620, was 0.900 in the 25 runs before (change -0.280, 95 % CI -0.410 to"
-    " -0.120); since 2026-11-22 02:00 UTC."
+    "answer quality is 0.620, was 0.900 in the 25 runs before (change −0.280, 95 % CI −0.410 to"
+    " −0.120); since 2026-11-22 02:00 UTC."
 )
 
 

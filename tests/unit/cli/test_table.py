@@ -33,6 +33,14 @@ def test_print_page__pipe_gets_tabs_and_nothing_truncated(
     assert printed.err == ""
 
 
+def test_print_page__pipe_gets_hyphens_before_negative_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = {"items": [{"id": "a − b", "name": "−0.23 to −.5", "n": -1}], "nextCursor": None}
+    print_page(page, COLUMNS, OutputFormat.TABLE)
+    assert capsys.readouterr().out == "id\ttitle\tdouble\na − b\t-0.23 to -.5\t-2\n"
+
+
 def test_print_page__empty_list_is_its_titles(capsys: pytest.CaptureFixture[str]) -> None:
     print_page({"items": [], "nextCursor": None}, COLUMNS, OutputFormat.TABLE)
     assert capsys.readouterr().out == "id\ttitle\tdouble\n"

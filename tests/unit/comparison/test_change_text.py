@@ -25,7 +25,7 @@ FALL = verdict(
 
 
 def test_format_change__has_values_change_interval_and_p() -> None:
-    expected = "0.925 → 0.625, -0.300 (95 % CI -0.449 to -0.145, p < 0.001)"
+    expected = "0.925 → 0.625, −0.300 (95 % CI −0.449 to −0.145, p < 0.001)"
     assert format_change(FALL) == expected
     # A share has no unit beside it.
     assert format_change(FALL, "ratio") == expected
@@ -36,7 +36,7 @@ def test_format_change__names_what_is_adjusted() -> None:
     text = describe_change(FALL.model_copy(update=update), Scale.RATE)
     assert text is not None
     assert text.change == (
-        "-0.300 (95 % CI -0.449 to -0.145, adjusted CI -0.500 to -0.050, adjusted p 0.03)"
+        "−0.300 (95 % CI −0.449 to −0.145, adjusted CI −0.500 to −0.050, adjusted p 0.03)"
     )
 
 
@@ -60,7 +60,7 @@ def test_format_change__not_compared_is_empty() -> None:
         (0.0000123, "USD", "0.0000123 USD"),
         (35412.7, "tokens", "35,413 tokens"),
         (1234567.0, None, "1,234,567"),
-        (-2.5, None, "-2.5"),
+        (-2.5, None, "−2.5"),
     ],
 )
 def test_format_value__has_no_exponent(value: float | None, unit: str | None, text: str) -> None:

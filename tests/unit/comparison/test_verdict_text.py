@@ -62,4 +62,4 @@ def test_explain__few_items_are_the_reason() -> None:
 def test_explain__a_p_value_is_labelled_as_adjusted() -> None:
     text = explain("quality", replace(CHANGE, p=0.02, p_adjusted=0.05), Scale.RATE)
     assert "adjusted p 0.05" in text
-    assert "quality fell from 0.950 to 0.700: -0.250 (95 % CI -0.500 to 0.000" in text
+    assert "quality fell from 0.950 to 0.700: −0.250 (95 % CI −0.500 to 0.000" in text

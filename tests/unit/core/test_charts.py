@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.web.change_charts import MAX_BARS, ChangeBar, ItemChange, changes_chart, items_chart
+from app.core.web.svg import label_ticks
 from app.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
 from tests.support.statistics_pictures import FOLDER, charts
 
@@ -64,7 +65,7 @@ def test_changes_chart__positive_change_is_right_of_zero() -> None:
 def test_items_chart__counts_all_items_and_draws_a_selection() -> None:
     changes = [ItemChange(f"i-{n}", -1.0 if n < 500 else 0.0) for n in range(5000)]
     chart = items_chart("items", changes)
-    assert "5000 items: 500 worse, 0 better, mean -0.1" in text_of(chart)
+    assert "5000 items: 500 worse, 0 better, mean −0.1" in text_of(chart)
     bars = [rect for rect in ET.fromstring(chart).iter(f"{SVG}rect") if len(rect)]
     assert len(bars) == MAX_BARS
     assert "500 worse" not in text_of(items_chart("items", changes, less_is_better=True))
@@ -113,3 +114,19 @@ def test_trend_chart__axis_names_the_first_day_of_a_period() -> None:
     chart = trend_chart("quality", points, is_page=True)
     assert ">1 May</text>" in chart
     assert "1 May to 2 May</text>" not in chart
+
+
+@pytest.mark.parametrize(
+    ("ticks", "sign", "labels"),
+    [
+        ([0.8, 0.85, 0.9], "", ["0.80", "0.85", "0.90"]),
+        ([-0.2, 0.0, 0.2], "+", ["−0.2", "+0.0", "+0.2"]),
+        ([0.0, 10_000.0, 20_000.0], "", ["0", "10,000", "20,000"]),
+        ([0.0, 5e-12], "", ["0", "5e-12"]),
+        ([], "", []),
+    ],
+)
+def test_label_ticks__have_the_same_decimals(
+    ticks: list[float], sign: str, labels: list[str]
+) -> None:
+    assert label_ticks(ticks, sign) == labels

@@ -349,8 +349,8 @@ def test_gate_reports__agree_on_outcome_and_numbers() -> None:
     assert (document["outcome"], document["exitCode"]) == ("REGRESSION", 1)
     [quality, _] = document["checks"]
     assert (quality["effect"], quality["low"], quality["high"]) == pytest.approx((-0.2, -0.3, -0.1))
-    numbers = "-0.200 (95 % CI -0.300 to -0.100, p 0.001)"
-    row = "| ❌ REGRESSION | quality | 0.900 | 0.700 | **-0.200** | -0.300 to -0.100 | worse by at most 0.02 |"
+    numbers = "−0.200 (95 % CI −0.300 to −0.100, p 0.001)"
+    row = "| ❌ REGRESSION | quality | 0.900 | 0.700 | **−0.200** | −0.300 to −0.100 | worse by at most 0.02 |"
     lines = gate_markdown(result).splitlines()
     assert row in lines
     assert [line for line in lines if line.startswith(f"- quality: 0.900 → 0.700, {numbers}; ")]

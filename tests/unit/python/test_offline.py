@@ -135,7 +135,7 @@ def test_compare__verdict_interval_and_flipped_items(form: Callable[[list[Row]],
     result = mosaico.compare(form(BASE), form(CANDIDATE))
     assert result.verdict is Verdict.REGRESSED
     assert result.metric == "ACCURACY"
-    assert result.headline.startswith("REGRESSED: ACCURACY 0.95 → 0.65 (-0.30, 95 % CI -0.4")
+    assert result.headline.startswith("REGRESSED: ACCURACY 0.95 → 0.65 (−0.30, 95 % CI −0.4")
     assert {flip.item_id for flip in result.flipped_items} == {f"q{n}" for n in range(2, 14)}
 
 

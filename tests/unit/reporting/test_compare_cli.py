@@ -43,7 +43,7 @@ def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) ->
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     # 38 of 40 were right, and 26 are: the difference is exact, the interval is not repeated here.
-    assert lines[0].startswith("REGRESSED: ACCURACY 0.95 → 0.65 (-0.30, 95 % CI -0.4")
+    assert lines[0].startswith("REGRESSED: ACCURACY 0.95 → 0.65 (−0.30, 95 % CI −0.4")
     counts = (
         "12 of 40 items are worse and 0 are better; 12 are worse and 0 are better by half or more."
     )
