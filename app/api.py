@@ -40,6 +40,7 @@ from app.overview.dataset_pages import router as dataset_pages
 from app.overview.formula_pages import router as formula_page
 from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
+from app.overview.search_page import router as search_page
 from app.overview.system_pages import router as system_pages
 from app.reporting.pages import router as trend_page
 from app.reporting.router import history_router as kpi_files
@@ -132,6 +133,7 @@ PAGES: tuple[Router, ...] = (
     key_pages,
     audit_page,
     formula_page,
+    search_page,
     system_pages,
     dataset_pages,
     trigger_pages,

@@ -1,5 +1,6 @@
 """HTTP routes of alert rules, alerts and silences."""
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
@@ -55,7 +56,7 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
     """Create an alert rule. It evaluates every run that completes from now on."""
     return once(
         body,
-        lambda session: _view(session, create_rule(session, body, res.secrets)),
+        lambda session: _view(session, create_rule(session, body, res.secrets), res.clock()),
     )
 
 
@@ -70,7 +71,7 @@ def list_alert_configs(
     """
     with res.db.read() as session:
         rows = queries.list_rules(session, page, rule_filter)
-        return Page(items=rule_views(session, rows.rows), next_cursor=rows.next_cursor)
+        return Page(items=rule_views(session, rows.rows, res.clock()), next_cursor=rows.next_cursor)
 
 
 @alert_configs.post("/backtest", dependencies=READ)
@@ -86,7 +87,7 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
 @alert_configs.get("/{alertConfigId}", dependencies=READ)
 def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
-        return tagged(_view(session, queries.get_rule(session, rule_id)))
+        return tagged(_view(session, queries.get_rule(session, rule_id), res.clock()))
 
 
 @alert_configs.patch("/{alertConfigId}", dependencies=ADMIN)
@@ -252,9 +253,9 @@ def _update(
     with res.db.begin() as session:
         match(queries.get_rule(session, rule_id, for_update=True).revision)
         rule = update_rule(session, rule_id, body, res.secrets, res.clock())
-        return match.etag(_view(session, rule))
+        return match.etag(_view(session, rule, res.clock()))
 
 
-def _view(session: Session, rule: AlertRule) -> AlertConfigView:
-    [view] = rule_views(session, [rule])
+def _view(session: Session, rule: AlertRule, now: datetime) -> AlertConfigView:
+    [view] = rule_views(session, [rule], now)
     return view

@@ -188,6 +188,17 @@ class AlertPrecisionView(WireModel):
     review: bool
 
 
+class AlertRecordView(WireModel):
+    """How often a rule fired in the last `days`, and how many of these alerts were acknowledged as
+    true and as noise.
+    """
+
+    days: int
+    fired: int
+    true: int
+    noise: int
+
+
 class AlertConfigView(WireModel):
     """An alert rule with its states; `kpi` is an ID."""
 
@@ -213,6 +224,7 @@ class AlertConfigView(WireModel):
     confirm_runs: bool
     max_hours_without_run: int | None
     states: list[AlertStateView]
+    record: AlertRecordView
     precision: AlertPrecisionView
     revision: int
     created_at: datetime

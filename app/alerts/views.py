@@ -1,13 +1,21 @@
 """Alert rules, alerts and incidents as the API returns them."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.queries import AcknowledgedCount
-from app.alerts.schemas import AlertConfigView, AlertPrecisionView, AlertView, IncidentView
+from app.alerts.rule_records import RECORD_DAYS, RuleRecord, read_records
+from app.alerts.schemas import (
+    AlertConfigView,
+    AlertPrecisionView,
+    AlertRecordView,
+    AlertView,
+    IncidentView,
+)
 from app.core.schemas import view_of_row
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
@@ -17,12 +25,15 @@ REVIEW_PRECISION = 0.5
 MIN_ACKNOWLEDGED = 5
 
 
-def rule_views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfigView]:
-    """Rules with their states, redacted recipients and the precision of their alerts."""
+def rule_views(
+    session: Session, rules: Iterable[AlertRule], now: datetime
+) -> list[AlertConfigView]:
+    """Rules with their states, redacted recipients, and the record and precision of their alerts."""
     rules = list(rules)
     rule_ids = [rule.id for rule in rules]
     states = queries.states_by_rule(session, rule_ids)
     counts = queries.count_acknowledged(session, rule_ids)
+    records = read_records(session, rule_ids, now)
     endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
     endpoints = get_endpoints_by_id(session, endpoint_ids)
     return [
@@ -31,6 +42,7 @@ def rule_views(session: Session, rules: Iterable[AlertRule]) -> list[AlertConfig
             rule,
             recipients=_recipients(rule, endpoints),
             states=states[rule.id],
+            record=_record(records.get(rule.id, RuleRecord())),
             precision=_precision(counts.get(rule.id, AcknowledgedCount())),
         )
         for rule in rules
@@ -61,6 +73,12 @@ def _recipients(rule: AlertRule, endpoints: Mapping[str, Endpoint]) -> list[str]
     """The recipients of a rule, redacted."""
     recipients = [endpoints[id_].recipient for id_ in rule.endpoints if id_ in endpoints]
     return list(dict.fromkeys(recipients))
+
+
+def _record(record: RuleRecord) -> AlertRecordView:
+    return AlertRecordView(
+        days=RECORD_DAYS, fired=record.fired, true=record.true, noise=record.noise
+    )
 
 
 def _precision(count: AcknowledgedCount) -> AlertPrecisionView:

@@ -27,11 +27,12 @@ _NEWS = (Verdict.REGRESSED, rules.FAILED, Verdict.INVALID, Verdict.IMPROVED)
 
 
 class NewsCard(NamedTuple):
-    """A cell that deserves a sentence."""
+    """A cell that deserves a sentence: what changed, the values before and now, and the change."""
 
     cell: OverviewCell
     outcome: str
-    headline: str
+    subject: str
+    values: str
     change: str
 
 
@@ -132,10 +133,10 @@ def _card(cell: OverviewCell) -> NewsCard:
     text = describe_change(change, change.scale, cell.kpi.unit) if change and cell.kpi else None
     if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:
         words = {rules.FAILED: "the run failed", Verdict.INVALID: "not comparable"}
-        return NewsCard(cell, outcome, words.get(outcome, ""), "")
+        return NewsCard(cell, outcome, words.get(outcome, cell.benchmark_name), "", "")
     # The page of the run has the adjusted interval and p.
     interval = f", 95 % CI {text.bounds}" if text.bounds else ""
-    return NewsCard(cell, outcome, f"{cell.kpi.name} {text.values}", f"{text.delta}{interval}")
+    return NewsCard(cell, outcome, cell.kpi.name, text.values, f"{text.delta}{interval}")
 
 
 def _change_of(kpi: HeadlineKpi | None) -> ValueVerdict | None:

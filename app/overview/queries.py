@@ -12,9 +12,11 @@ from app.alerts.queries import list_open_events
 from app.benchmarks.queries import get_kpis_by_benchmark
 from app.core.schemas import view_of_row
 from app.kpis.models import KpiHistory
+from app.notifications.queries import count_unread
 from app.overview import rules
 from app.overview.schemas import (
     ActiveRun,
+    Activity,
     HeadlineKpi,
     NextSchedule,
     OpenAlert,
@@ -94,6 +96,15 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         active_runs=[_active_run(run, names) for run in active],
         next_schedule=_next_schedule(session),
         missed_fires=_count_missed(session, max(since, now - timedelta(days=30)), now),
+    )
+
+
+def read_activity(session: Session) -> Activity:
+    """The runs in progress, and the number of open messages."""
+    runs = list(session.scalars(_select_active()))
+    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in runs])
+    return Activity(
+        active_runs=[_active_run(run, names) for run in runs], unread=count_unread(session)
     )
 
 

@@ -1,16 +1,19 @@
-"""HTTP route of the overview."""
+"""HTTP routes of the overview."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Request
+from fastapi.responses import StreamingResponse
 
 from app.access.deps import READ
 from app.core.schemas import Instant
-from app.core.web.deps import Res
+from app.core.web.deps import Hub, Res
 from app.core.web.routes import Router
+from app.core.web.sse import EVERY_KEY, EventSnapshot, stream_events
 from app.overview import queries
-from app.overview.schemas import Overview
+from app.overview.schemas import Overview, SearchResult
+from app.overview.search import search_names
 from app.overview.system import SystemView, read_system
 
 router = Router(prefix="/overview", tags=["overview"])
@@ -39,6 +42,29 @@ def get_overview(res: Res, hours: Hours = DAY_HOURS, since: Since = None) -> Ove
 def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:
     """The start of the requested period, at most `MAX_HOURS` ago."""
     return max(since or now - timedelta(hours=hours), now - timedelta(hours=MAX_HOURS))
+
+
+@router.get("/events", response_class=StreamingResponse, dependencies=READ)
+def follow_activity(request: Request, res: Res, hub: Hub) -> StreamingResponse:
+    """Follow the runs in progress and the inbox as server-sent events: one event for each change."""
+
+    def snapshot() -> EventSnapshot:
+        with res.db.read() as session:
+            return EventSnapshot(event="activity", data=queries.read_activity(session))
+
+    return stream_events(request, hub, EVERY_KEY, snapshot)
+
+
+@router.get("/search", dependencies=READ)
+def search(
+    res: Res,
+    text: Annotated[
+        str, Query(min_length=1, max_length=200, description="A part of a name or an ID.")
+    ],
+) -> SearchResult:
+    """Search agents, benchmarks, KPIs, alert rules, schedules and runs by a part of a name or an ID."""
+    with res.db.read() as session:
+        return search_names(session, text.strip())
 
 
 @router.get("/system", dependencies=READ)

@@ -1,6 +1,7 @@
 """Response bodies of the overview."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -67,12 +68,55 @@ class ActiveRun(WireModel):
     traces_total: int | None
 
 
+class Activity(WireModel):
+    """The runs in progress, at most 20, and the number of open messages of the inbox."""
+
+    active_runs: list[ActiveRun]
+    unread: int
+
+
 class NextSchedule(WireModel):
     """The schedule that is due next."""
 
     schedule_id: str
     name: StoredText
     due_at: datetime
+
+
+class SearchKind(StrEnum):
+    """The kind of a match of the search."""
+
+    AGENT = "AGENT"
+    BENCHMARK = "BENCHMARK"
+    KPI = "KPI"
+    ALERT_RULE = "ALERT_RULE"
+    SCHEDULE = "SCHEDULE"
+    RUN = "RUN"
+
+
+class SearchMatch(WireModel):
+    """A match of the search: `name` of a run is that of its agent."""
+
+    id: str
+    name: StoredText
+    benchmark_id: str | None = None
+    benchmark_name: StoredText | None = None
+    created_at: datetime | None = None
+    status: RunStatus | None = None
+
+
+class SearchGroup(WireModel):
+    """The first matches of one kind; `hasMore` is whether there are more."""
+
+    kind: SearchKind
+    matches: list[SearchMatch]
+    has_more: bool
+
+
+class SearchResult(WireModel):
+    """The matches of a search by kind; a kind without a match is missing."""
+
+    groups: list[SearchGroup]
 
 
 class Overview(WireModel):

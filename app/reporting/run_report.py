@@ -43,7 +43,7 @@ def render_report(request: Request, res: Resources, run_id: str) -> str:
     """
     with res.db.read() as session:
         run = get_run(session, run_id)
-        view = load_run_page(session, run_id, zone_of=request)
+        view = load_run_page(session, run_id, res, zone_of=request)
         rows = list_run_metrics(session, run.seq)
         metrics = list(map(MetricAggregateView.model_validate, rows))
         results = _results(session, run)

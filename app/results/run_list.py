@@ -46,7 +46,7 @@ _RUNS: Final = BenchmarkRun.__table__.c
 _AGENTS: Final = Agent.__table__.c
 _BENCHMARKS: Final = Benchmark.__table__.c
 
-_BENCHMARK_NAME: Final = func.coalesce(
+BENCHMARK_NAME: Final = func.coalesce(
     func.nullif(func.trim(func.jsonb_extract_path_text(Benchmark.metadata_, "name")), ""),
     Benchmark.id,
 )
@@ -57,7 +57,7 @@ _BENCHMARK_NAME: Final = func.coalesce(
 SORT_KEYS: Final[Mapping[str, ColumnElement[Any] | NameOrder]] = {
     "created": _RUNS.seq,
     "completed": COMPLETED_KEY,
-    "benchmark": NameOrder(func.lower(_BENCHMARK_NAME), _BENCHMARKS.id, _RUNS.benchmark_id),
+    "benchmark": NameOrder(func.lower(BENCHMARK_NAME), _BENCHMARKS.id, _RUNS.benchmark_id),
     "agent": NameOrder(func.lower(_AGENTS.name), _AGENTS.id, _RUNS.agent_id),
     "status": _RUNS.status,
     "verdict": VERDICT_KEY,
@@ -232,7 +232,7 @@ def _searched_conditions(session: Session, run_filter: RunListFilter) -> list[Co
         conditions.append(
             or_(
                 _match_owner(session, Agent, _RUNS.agent_id, Agent.name, text),
-                _match_owner(session, Benchmark, _RUNS.benchmark_id, _BENCHMARK_NAME, text),
+                _match_owner(session, Benchmark, _RUNS.benchmark_id, BENCHMARK_NAME, text),
                 *match_text(text, _RUNS.id, _RUNS.run_name, _RUNS.error_message),
             )
         )

@@ -4,16 +4,19 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
 from app.alerts import inbox_view, queries, service
 from app.alerts.details import AlertDetails
+from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
 from app.alerts.pages.inbox import silence_row
 from app.alerts.pages.value_chart import draw_alert
 from app.alerts.publishing import DisplayNameReader
+from app.alerts.rule_records import read_promises
 from app.alerts.rules import AlertEventState
 from app.core.errors import Invalid
 from app.core.web.deps import Res
@@ -23,6 +26,7 @@ from app.core.web.pages import Crumb, reader_zone, render_page, see_other
 from app.core.web.routes import Router
 from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.delivery_rows import list_delivery_rows
+from app.results.models import BenchmarkRun
 
 router = Router()
 
@@ -36,6 +40,9 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         event = queries.get_event(session, alert_id)
         view = _view(session, event, res.clock())
         deliveries = list_delivery_rows(session, event.notification_id)
+        promise = read_promises(
+            session, [event.rule_id], res.clock(), read_budget(res.options)
+        ).get(event.rule_id or "")
         chart = draw_alert(session, event, reader_zone(request))
     return render_page(
         request,
@@ -47,6 +54,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         event=event,
         deliveries=deliveries,
         chart=chart,
+        promise=promise,
         can_acknowledge=event.state == AlertEventState.FIRING,
         **view,
     )
@@ -65,11 +73,13 @@ def acknowledge_alert(alert_id: AlertId, request: Request, form: SentForm, res: 
 
 def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
     names = DisplayNameReader(session)(event)
+    run = session.scalar(select(BenchmarkRun).where(BenchmarkRun.id == event.run_id))
     details = event.details
     return {
         "title": f"{names.agent}: {headline_of(event)}",
         "benchmark": names.benchmark,
-        "run_url": path_of("runs", event.run_id) if event.run_id else None,
+        "run": run,
+        "run_url": path_of("runs", run.id) if run else None,
         "rule_url": rule_page_path(event.rule_id) if event.rule_id else None,
         "incident_url": incident_page_path(event.incident_id) if event.incident_id else None,
         "value": None

@@ -1,6 +1,6 @@
 """The page Inbox: open messages, their deliveries, and silences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request, Response
@@ -9,8 +9,10 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ, RUN, get_caller
 from app.agents.queries import list_agent_names
 from app.alerts import inbox_view
+from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
+from app.alerts.rule_records import RulePromise, read_promises
 from app.alerts.schemas import Acknowledgement
 from app.benchmarks.queries import list_benchmark_names
 from app.core.errors import Invalid
@@ -58,7 +60,9 @@ def show_inbox(
     )
     with res.db.read() as session:
         page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
-        entries = [_entry(session, entry) for entry in page.rows]
+        rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
+        promises = read_promises(session, rule_ids, res.clock(), read_budget(res.options))
+        entries = [_entry(session, entry, promises) for entry in page.rows]
         active = [
             silence_row(session, silence)
             for silence in inbox_view.list_current_silences(session, res.clock())
@@ -179,7 +183,9 @@ def _back(form: FormFields) -> Response:
     return see_other(local_path(form.text("next", INBOX)))
 
 
-def _entry(session: Session, entry: inbox_view.InboxEntry) -> dict[str, Any]:
+def _entry(
+    session: Session, entry: inbox_view.InboxEntry, promises: Mapping[str, RulePromise]
+) -> dict[str, Any]:
     message = entry.notification.message
     endpoints = endpoints_of(session, entry.deliveries)
     runs = list(dict.fromkeys(event.run_id for event in entry.events if event.run_id))
@@ -196,6 +202,11 @@ def _entry(session: Session, entry: inbox_view.InboxEntry) -> dict[str, Any]:
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
         "run_url": path_of("runs", runs[0]) if runs else None,
         "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events][:3],
+        "rules": [
+            promises[rule_id]
+            for rule_id in dict.fromkeys(event.rule_id for event in entry.events)
+            if rule_id in promises
+        ],
         "deliveries": delivery_rows(entry.deliveries, endpoints),
     }
 

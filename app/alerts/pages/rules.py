@@ -11,6 +11,7 @@ from app.agents.queries import list_agent_names
 from app.alerts import inbox_view, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest
 from app.alerts.incident_queries import IncidentFilter
+from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.pages.backtest import (
     COMPARED,
     CONDITIONS,
@@ -25,6 +26,7 @@ from app.alerts.pages.rule_text import describe_condition, watched_name
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
 from app.alerts.queries import AlertFilter, RuleFilter
+from app.alerts.rule_records import read_promises
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.schemas import AlertConfigPatch, AlertConfigView
 from app.alerts.silence_matchers import SilenceMatchers
@@ -58,7 +60,7 @@ def show_rules(
     with res.db.read() as session:
         rule_filter = RuleFilter(benchmark_ids=[benchmark] if benchmark else [])
         page = queries.list_rules(session, query, rule_filter)
-        rows = [_row(session, view) for view in rule_views(session, page.rows)]
+        rows = [_row(session, view) for view in rule_views(session, page.rows, res.clock())]
         benchmarks = list(list_benchmark_names(session).items())
     return render_page(
         request,
@@ -88,7 +90,8 @@ def show_rule(
     """
     now = res.clock()
     with res.db.read() as session:
-        [view] = rule_views(session, [queries.get_rule(session, rule_id)])
+        [view] = rule_views(session, [queries.get_rule(session, rule_id)], now)
+        promise = read_promises(session, [rule_id], now, read_budget(res.options))[rule_id]
         row = _row(session, view)
         agents = list_agent_names(session)
         newest = PageQuery(SHOWN_EVENTS)
@@ -121,6 +124,7 @@ def show_rule(
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
         row=row,
+        promise=promise,
         agents=agents,
         incidents=incident_rows,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts],

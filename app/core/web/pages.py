@@ -116,6 +116,7 @@ def environment() -> Environment:
         "exact": _exact_filter,
         "local": _local_filter,
         "duration": format_duration,
+        "grouped": lambda number: f"{number:,}",
         "breakable": break_at_underscores,
         "brief": lambda name: shorten(name, MAX_LISTED_CHARS),
         "words": lambda name: words_of(re.sub(r"[._]", " ", name)),

@@ -25,8 +25,8 @@ def sparkline(values: Sequence[float], verdict: str | None = None) -> str:
     label = f"{len(values)} runs, from {lowest} to {highest}, the last {last}"
     mark = mark_class("m", verdict) if verdict in COLORS else "faint"
     return (
-        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img"'
-        f' aria-label="{label}"><title>{label}</title>'
+        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img">'
+        f"<title>{label}</title>"
         f'<polyline points="{" ".join(points)}" fill="none" stroke="currentColor"/>'
         f'<circle class="{mark}" cx="{x}" cy="{y}" r="3" fill="currentColor"/></svg>'
     )
@@ -44,8 +44,8 @@ def interval_bar(change: ChangeBar, limit: float) -> str:
     )
     color = COLORS.get(change.verdict, INK)
     return (
-        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img"'
-        f' aria-label="{escape(change.text)}"><title>{escape(change.text)}</title>'
+        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img">'
+        f"<title>{escape(change.text)}</title>"
         f'<rect class="band" x="{left:.1f}" y="5" width="{right - left:.1f}" height="16" fill="{BAND}"/>'
         f'<line class="axis" x1="{x.pixel(0):.1f}" x2="{x.pixel(0):.1f}" y1="3" y2="23" stroke="{FAINT}"/>'
         f'<line class="{mark_class("l", change.verdict)}" x1="{low:.1f}" x2="{high:.1f}" y1="13" y2="13"'

@@ -50,6 +50,8 @@ STREAMS_PER_PROCESS = 1000
 # It has a connection while it reads. One, so that 200 streams need as many connections as one stream: a
 # snapshot is a lookup by key, and a second thread would wait for the same table.
 SNAPSHOT_THREADS = 1
+# The key of streams that every notification wakes.
+EVERY_KEY = "*"
 _RETRY_LATER = {"Retry-After": "10"}
 
 
@@ -126,7 +128,7 @@ class EventHub:
 
     @contextmanager
     def subscribe(self, key: str, owner: StreamOwner) -> Iterator[EventSubscription]:
-        """An open stream of the key. Raises `TooManyStreams`."""
+        """An open stream of the key, or of `EVERY_KEY`. Raises `TooManyStreams`."""
         self._require_free_place(owner)
         subscription = EventSubscription(owner=owner)
         self._subscribers.setdefault(key, set()).add(subscription)
@@ -140,9 +142,10 @@ class EventHub:
                 del self._subscribers[key]
 
     def wake(self, key: str) -> None:
-        """Wake the streams of a key."""
-        for subscription in self._subscribers.get(key, ()):
-            subscription.wakeup.set()
+        """Wake the streams of a key, and those of every key."""
+        for woken in {key, EVERY_KEY}:
+            for subscription in self._subscribers.get(woken, ()):
+                subscription.wakeup.set()
 
     def wake_all(self) -> None:
         """Wake every stream."""

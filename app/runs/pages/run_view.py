@@ -9,12 +9,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
+from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertEvent
 from app.alerts.queries import AlertFilter, list_events
+from app.alerts.rule_records import RulePromise, read_promises
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import list_pinned_baselines
 from app.comparison.change_text import describe_change, format_amount, format_pair
 from app.core.keyset import PageQuery
+from app.core.resources import Resources
 from app.core.web.change_charts import ChangeBar
 from app.core.web.page_paths import alert_page_path, path_of
 from app.core.web.page_text import format_duration
@@ -54,7 +57,9 @@ def outcome_of(validity: str | None, verdict: RunVerdict | None) -> str | None:
     return verdict.verdict if verdict else None
 
 
-def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, Any]:
+def load_run_page(
+    session: Session, run_id: str, res: Resources, zone_of: Request
+) -> dict[str, Any]:
     """The values of the template `run.html`."""
     run = get_run(session, run_id)
     kpis = get_kpis_of_run(session, run.seq)
@@ -98,7 +103,7 @@ def load_run_page(session: Session, run_id: str, zone_of: Request) -> dict[str, 
         ),
         "kpis": _kpi_rows(kpis),
         "metrics": [_metric_row(metric) for metric in list_run_metrics(session, run.seq)],
-        "alerts": _alerts(session, run.id),
+        "alerts": _alerts(session, run.id, res),
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
@@ -125,9 +130,9 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
         RunStage("Created", "", waits, run.created_at),
         RunStage("Started", "" if run.started_at else "waits for a worker",
                  "done" if run.started_at else "", run.started_at),
-        RunStage("Collected", f"{collected} traces" if collected else "",
+        RunStage("Collected", f"{collected:,} traces" if collected else "",
                  "done" if is_done or is_collected else "now" if is_running else ""),
-        RunStage("Scored", f"{run.metrics_computed + run.metrics_reused} values"
+        RunStage("Scored", f"{run.metrics_computed + run.metrics_reused:,} values"
                  if run.traces_processed else "",
                  "done" if is_done else "now" if is_running and is_collected else ""),
         RunStage(status.capitalize() if status.is_final else "Completed", took,
@@ -221,14 +226,18 @@ def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
     }
 
 
-def _alerts(session: Session, run_id: str) -> list[dict[str, Any]]:
-    page = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
-    return [_alert(session, event) for event in page.rows]
+def _alerts(session: Session, run_id: str, res: Resources) -> list[dict[str, Any]]:
+    """The alerts of a run, each with its deliveries and what its rule promises."""
+    events = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id])).rows
+    promises = read_promises(
+        session, [event.rule_id for event in events], res.clock(), read_budget(res.options)
+    )
+    return [_alert(session, event, promises.get(event.rule_id or "")) for event in events]
 
 
-def _alert(session: Session, event: AlertEvent) -> dict[str, Any]:
-    """An alert and its deliveries."""
+def _alert(session: Session, event: AlertEvent, promise: RulePromise | None) -> dict[str, Any]:
     return {
+        "promise": promise,
         "name": event.name,
         "state": event.state,
         "severity": event.severity,

@@ -125,7 +125,7 @@ def show_run(request: Request, run_id: RunId, res: Res) -> Response:
     progress.
     """
     with res.db.read() as session:
-        view = run_view.load_run_page(session, run_id, zone_of=request)
+        view = run_view.load_run_page(session, run_id, res, zone_of=request)
     return render_page(
         request,
         "run.html",
@@ -253,7 +253,9 @@ def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str])
         "agent": agent,
         "benchmark": benchmark,
         "run_name": run.run_name,
-        "traces": f"{run.traces_processed} of {total}" if total else f"{run.traces_collected}",
+        "traces": f"{run.traces_processed:,} of {total:,}"
+        if total
+        else f"{run.traces_collected:,}",
         "created_at": run.created_at,
         "completed_at": completed,
         "took": completed - started if started and completed else None,

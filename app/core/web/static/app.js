@@ -37,6 +37,29 @@ function showTimes(name) {
   if (label) label.textContent = name;
 }
 
+// Numbers as the browser's language writes them; the server writes them as English does. Each text once: "0,745" is
+// another number in English.
+const locale = navigator.language;
+const isEnglish = (12345.6).toLocaleString(locale) === "12,345.6";
+const shown = new WeakSet();
+const localize = (text) => isEnglish ? text : text.replace(/(?<![\w.,-])(\d{1,3}(,\d{3})+(\.\d+)?|\d+\.\d+)(?![\w-]|[.,]\d)/g, (number) => {
+  const digits = number.split(".")[1]?.length ?? 0;
+  const format = { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: number.includes(",") };
+  return new Intl.NumberFormat(locale, format).format(number.replaceAll(",", ""));
+});
+function showNumbers(part) {
+  if (isEnglish) return;
+  for (const element of part.parentNode.querySelectorAll(".num, .line, [data-numbers], svg")) {
+    const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      if (shown.has(texts.currentNode)) continue;
+      shown.add(texts.currentNode);
+      texts.currentNode.data = localize(texts.currentNode.data);
+    }
+  }
+}
+showNumbers(document.body);
+
 // Copy: `navigator.clipboard` is missing on plain HTTP.
 async function copy(text, button) {
   try {
@@ -89,6 +112,7 @@ async function refresh(url, { remember, ...request } = {}) {
     if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => setTimeout(refresh, 1000, location.href);
     else if (fresh) {
       old.replaceWith(fresh);
+      showNumbers(fresh);
       if (active) [...fresh.querySelectorAll("a, button, [tabindex]")].find((part) => part.textContent === active.textContent)?.focus();
     }
   }
@@ -149,16 +173,20 @@ function stop() {
   clearTimeout(poll);
   source = poll = undefined;
 }
+function showProgress(part, { tracesTotal: total, tracesProcessed: done, tracesCollected: collected }) {
+  const bar = part?.querySelector("progress");
+  if (!bar) return;
+  if (total) { bar.max = total; bar.value = Math.max(bar.value, Math.min(done, total)); }
+  const count = (number) => number.toLocaleString(locale);
+  part.querySelector("[data-progress-text]").textContent = total ? `${count(bar.value)} of ${count(total)} traces` : `${count(collected)} traces collected`;
+}
+let ended = 0;
 function show(state) {
   const element = followed();
   if (!element) return;
-  const bar = element.querySelector("progress");
-  if (bar) {
-    const { tracesTotal: total, tracesProcessed: done, tracesCollected } = state;
-    if (total) { bar.max = total; bar.value = Math.max(bar.value, Math.min(done, total)); }
-    element.querySelector("[data-progress-text]").textContent = total ? `${bar.value} of ${total} traces` : `${tracesCollected} traces collected`;
-  }
-  const now = `${state.status ?? state.unread}`;
+  const runs = state.activeRuns;
+  for (const run of runs ?? [state]) showProgress(runs ? element.querySelector(`[data-run="${CSS.escape(run.runId)}"]`) : element, run);
+  const now = runs ? [state.unread, ...runs.map((run) => `${run.runId} ${run.status} ${run.tracesTotal ?? ""}`)].join() : `${state.status ?? state.unread}`;
   if (now === element.dataset.state) return;
   element.dataset.state = now;
   if (element.id === "inbox-count") {
@@ -168,6 +196,14 @@ function show(state) {
     return;
   }
   stop();
+  // What has ended changes the order of the page: a link offers it.
+  const link = document.getElementById("new-rows");
+  if (runs && link) {
+    const ids = new Set(runs.map((run) => run.runId));
+    ended += [...element.querySelectorAll("[data-run]")].filter((part) => !ids.has(part.dataset.run)).length;
+    link.hidden = !ended;
+    link.textContent = `${ended} ended – show`;
+  }
   if (state.status) say(`Run ${state.status.toLowerCase()}`);
   refresh(location.href).catch(() => {});
 }

@@ -1,0 +1,76 @@
+"""The page Search: what contains a text in its name or its ID."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.access.deps import READ
+from app.core.web.deps import Res
+from app.core.web.page_paths import path_of, rule_page_path, run_page_path, schedule_page_path
+from app.core.web.pages import build_url, render_page
+from app.core.web.routes import Router
+from app.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
+from app.overview.search import search_names
+
+router = Router()
+
+SEE_OTHER: Final = 303
+TITLES: Final = {
+    SearchKind.AGENT: "Agents",
+    SearchKind.BENCHMARK: "Benchmarks",
+    SearchKind.KPI: "KPIs",
+    SearchKind.ALERT_RULE: "Alert rules",
+    SearchKind.SCHEDULE: "Schedules",
+    SearchKind.RUN: "Runs",
+}
+
+
+@router.get("/search", dependencies=READ)
+def search(
+    request: Request, res: Res, text: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
+    """Show what a text is found in; an only match is opened."""
+    text = text.strip()
+    result = SearchResult(groups=[])
+    if text:
+        with res.db.read() as session:
+            result = search_names(session, text)
+    matches = [(group.kind, match) for group in result.groups for match in group.matches]
+    if len(matches) == 1 and not any(group.has_more for group in result.groups):
+        return RedirectResponse(_page_of(*matches[0]), SEE_OTHER)
+    return render_page(
+        request,
+        "search.html",
+        title=f"Search for {text}" if text else "Search",
+        api=build_url("/overview/search", text=text) if text else None,
+        text=text,
+        groups=[_shown(group) for group in result.groups],
+        all_runs=build_url("/runs", text=text),
+    )
+
+
+def _shown(group: SearchGroup) -> dict[str, Any]:
+    return {
+        "kind": group.kind,
+        "title": TITLES[group.kind],
+        "rows": [(found, _page_of(group.kind, found)) for found in group.matches],
+        "has_more": group.has_more,
+    }
+
+
+def _page_of(kind: SearchKind, found: SearchMatch) -> str:
+    """The address of the page of a match."""
+    match kind:
+        case SearchKind.AGENT:
+            return path_of("agents", found.id)
+        case SearchKind.BENCHMARK:
+            return path_of("benchmarks", found.id)
+        case SearchKind.KPI:
+            return path_of("benchmarks", found.benchmark_id or "", "kpis", found.id)
+        case SearchKind.ALERT_RULE:
+            return rule_page_path(found.id)
+        case SearchKind.SCHEDULE:
+            return schedule_page_path(found.id)
+        case SearchKind.RUN:
+            return run_page_path(found.id)
