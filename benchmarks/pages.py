@@ -11,21 +11,20 @@ import statistics
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from app.core.web.pages import TEMPLATES
-from app.core.web.static_files import FOLDER, read_asset
+from app.core.web.static_files import read_asset
 from app.results.kpi_trend import list_kpi_points
 from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.many_runs import write_many_runs
 from tests.support.page_pictures import served
+from tests.support.page_wheel import measure_pages_in_wheel
 from tests.support.service import Service
 
 TRACES_OF_RUN: Final = int(os.environ.get("MOSAICO_BENCH_PAGE_TRACES", "100"))
@@ -38,7 +37,6 @@ PATHS: Final = (
     "/agents", "/benchmarks", "/schedules",
 )  # fmt: skip
 LIST_PAGE: Final = "/runs"
-UI_MODULES: Final = frozenset({"charts", "svg", "forms", "text_diff", "static_files"})
 PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 METRICS: Final = """() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
@@ -269,19 +267,11 @@ def _trend_row(service: Service) -> BenchRow:
 
 def _wheel_row() -> BenchRow:
     """What the pages add to the wheel: templates, static files, and the modules that only they need."""
-    app = TEMPLATES.parents[2]
-    files = [*TEMPLATES.iterdir(), *FOLDER.iterdir()]
-    files += [
-        file
-        for file in app.rglob("*.py")
-        if "pages" in str(file) or {file.stem, file.parent.name} & UI_MODULES
-    ]
-    compressed = (
-        sum(len(zlib.compress(file.read_bytes())) for file in files if file.is_file()) / 1000
-    )
+    sizes = measure_pages_in_wheel()
+    compressed = sum(sizes.values()) / 1000
     return BenchRow(
         "P14 wheel", "≤ 150 kB", compressed / 150, compressed <= 150,
-        f"{compressed:.0f} kB compressed in {len(files)} files",
+        f"{compressed:.0f} kB compressed in {len(sizes)} files",
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agent_names
 from app.alerts import inbox_view, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest
-from app.alerts.incident_queries import IncidentFilter
 from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.incident_queries import IncidentFilter
 from app.alerts.pages.backtest import (
     COMPARED,
     CONDITIONS,

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -43,6 +43,8 @@ from app.core.web.page_text import (
 from app.core.web.static_files import asset_url, read_asset
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
+# In an installed wheel, all templates by name (`hatch_build.py`).
+BUNDLE: Final = TEMPLATES.with_suffix(".json")
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
@@ -97,7 +99,9 @@ InboxCount = Callable[[Resources], int]
 def environment() -> Environment:
     """The environment of all pages."""
     env = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=DictLoader(json.loads(BUNDLE.read_bytes()))
+        if BUNDLE.exists()
+        else FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=show_text,
