@@ -312,6 +312,54 @@ def test_run__shows_its_shards_and_fingerprint(month: Site, site: Site) -> None:
     expect(facts).to_contain_text(fingerprint[:12])
 
 
+def test_numbers__are_those_of_the_browsers_language(month: Site, site: Site) -> None:
+    """6.7: numbers through `Intl`, with the text of the server without a script."""
+    words = {
+        "en-US": ("0.745", "−0.150", "0.80", "0.745"),
+        "de-DE": ("0,745", "−0,150", "0,80", "0,745"),
+        "server": ("0.745", "−0.150", "0.80", "0.745"),
+    }
+    for language, (value, change, tick, sentence) in words.items():
+        is_server = language == "server"
+        context = site.context(
+            locale="de-DE" if is_server else language, java_script_enabled=not is_server
+        )
+        page = site.open("/runs/run-billing-support-0", context=context)
+        row = page.get_by_role("row").filter(has_text="pass rate").first
+        expect(row).to_contain_text(value)
+        expect(row).to_contain_text(change)
+        expect(page.locator("svg.chart").first).to_contain_text(tick)
+        expect(page.locator(".facts [data-numbers]").first).to_contain_text(sentence)
+        # A name keeps its numbers, and so does what is copied.
+        expect(page.locator("h1")).to_contain_text("Billing bot")
+
+
+def test_search__finds_every_kind_and_opens_the_only_match(month: Site, site: Site) -> None:
+    page = site.open("/")
+    page.keyboard.press("/")
+    page.keyboard.type("support")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Results for “support”")
+    assert page.locator("main h2").all_inner_texts() == [
+        "BENCHMARKS", "KPIS", "RUNS",
+    ]  # fmt: skip
+    page.locator("#search").fill("pass rate regressed")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/alerts/rule-1$"))
+    page.goto(f"{site.url}/search?text=nothing-has-this")
+    expect(page.locator(".empty")).to_contain_text("Nothing has this text")
+
+
+@pytest.mark.parametrize(
+    "path", ["/inbox", "/alerts/rule-1", "/alerts/events/alert-0", "/runs/run-billing-support-0"]
+)
+def test_rule__record_and_promise_are_beside_its_alert(path: str, month: Site, site: Site) -> None:
+    page = site.open(path)
+    expect(page.locator("main")).to_contain_text("fired 1× in 90 days")
+    if path != "/inbox":
+        expect(page.locator("main")).to_contain_text("at most 0.25 in 30 runs")
+
+
 # Last, because it renames an agent of all tests.
 def test_page__is_not_wider_than_a_narrow_screen_with_a_long_name(month: Site, site: Site) -> None:
     """Criterion 34 with a name of one long word: the choice of an agent must not widen the page."""

@@ -43,6 +43,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
         "/alerts/{ruleId}": "days=90&agent=billing",
         "/new/alert-rule": "benchmark=support",
         "/benchmarks/{benchmarkId}/power": "drop=0.05",
+        "/search": "text=support",
         "/formulas": f"formula=AVERAGE(EXACT_MATCH,ROUGE)&run={RUN}",
     }
 )

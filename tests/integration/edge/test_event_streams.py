@@ -18,7 +18,7 @@ from app.core.db import Database, DatabaseUnavailable
 from app.core.errors import NotFound
 from app.core.postgres_notify import notify_streams
 from app.core.web import sse
-from app.core.web.sse import EventHub, EventSnapshot
+from app.core.web.sse import EVERY_KEY, EventHub, EventSnapshot
 from app.core.web.stream_owners import StreamOwner
 from app.main import Server
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOwners, toy_app
@@ -119,6 +119,17 @@ def test_event_stream__commit_wakes_only_streams_of_its_key(service: StreamServi
         service.announce("run-1")
         assert events.next()["id"] == "2"
         assert service.thing_store.taken == snapshot_count + 1
+
+
+def test_event_stream__of_every_key_is_woken_by_each(service: StreamService) -> None:
+    service.thing_store.snapshots = [progress(1)]
+    with service.client.stream("GET", f"{THINGS}/{EVERY_KEY}/events") as response:
+        events = Events(response)
+        assert events.next()["id"] == "1"
+        for number, key in enumerate(("run-1", "inbox"), 2):
+            service.thing_store.snapshots = [progress(number)]
+            service.announce(key)
+            assert events.next()["id"] == str(number)
 
 
 def test_event_stream__only_the_streams_of_an_unusable_owner_end(service: StreamService) -> None:
