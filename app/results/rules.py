@@ -123,6 +123,10 @@ class ValidityVerdict:
     error_share: float
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
 def assess_validity(
     tally: TraceTally, *, min_coverage: float, max_error_share: float, absence: str | None = None
 ) -> ValidityVerdict:
@@ -144,11 +148,13 @@ def assess_validity(
     reasons = []
     if coverage < min_coverage:
         cause = f": {absence}" if absence else ""
-        reasons.append(f"coverage is {coverage:.1%}, below the required {min_coverage:.1%}{cause}")
+        reasons.append(
+            f"coverage is {_percent(coverage)}, below the required {_percent(min_coverage)}{cause}"
+        )
     if error_share > max_error_share:
         reasons.append(
-            f"{error_share:.1%} of the values are missing because of infrastructure, judge or "
-            f"metric errors, above the allowed {max_error_share:.1%}"
+            f"{_percent(error_share)} of the values are missing because of infrastructure, judge or "
+            f"metric errors, above the allowed {_percent(max_error_share)}"
         )
     return ValidityVerdict(
         validity=Validity.INVALID if reasons else Validity.VALID,

@@ -215,8 +215,8 @@ def test_compare__pair_that_is_not_comparable_says_why_first(month: Site, site: 
     """Criterion 18: the reason stands above any number."""
     page = site.open("/compare?base=run-triage-tickets-1&run=run-triage-tickets-0")
     reason = page.locator(".card.invalid")
-    expect(reason).to_contain_text("31.0% of the values are missing")
-    expect(page.locator("p, td.wide", has_text="31.0% of the values are missing")).to_have_count(1)
+    expect(reason).to_contain_text("31.0 % of the values are missing")
+    expect(page.locator("p, td.wide", has_text="31.0 % of the values are missing")).to_have_count(1)
     top, table = reason.bounding_box(), page.locator("table").first.bounding_box()
     assert top is not None
     assert table is not None

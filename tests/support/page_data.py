@@ -46,8 +46,8 @@ NIGHTS = 30
 ITEMS, TRIALS = 58, 3
 METRIC = "EXACT_MATCH"
 LOST_TRACES = (
-    "31.0% of the values are missing because of infrastructure, judge or metric errors, above the"
-    " allowed 5.0%"
+    "31.0 % of the values are missing because of infrastructure, judge or metric errors, above the"
+    " allowed 5.0 %"
 )
 FALL = "pass rate fell from 0.895 to 0.745: −0.150 (95 % CI −0.230 to −0.070, p 0.002)."
 HOSTILE = "<script>alert(1)</script>\u202e gnp.exe " + "W" * 120

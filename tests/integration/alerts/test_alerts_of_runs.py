@@ -94,7 +94,7 @@ def test_invalid_run__causes_a_notice_and_keeps_the_states(
     assert inbox(benchmark_service)[0]["title"] == "Pelican: run invalid (bench-001)"
     assert state(benchmark_service) == "OK"
     [alert] = benchmark_service.list_items("/alerts")
-    assert "coverage is 50.0%" in alert["explanation"]
+    assert "coverage is 50.0 %" in alert["explanation"]
 
 
 def test_failed_run__causes_a_notice_and_no_drop_to_zero(

@@ -80,7 +80,7 @@ def test_start_wait__exits_3_for_any_other_outcome(
     invalid = mosaico(*wait, "--run-name", "half-lost")
     assert invalid.exit_code == 3
     assert "COMPLETED INVALID" in invalid.stderr
-    assert "coverage is 50.0%" in invalid.stderr
+    assert "coverage is 50.0 %" in invalid.stderr
 
     assert mosaico(*wait, "--run-name", "half-lost", "--no-exit-status").exit_code == 0
     without_wait = mosaico("runs", "start", "bench-001", "agent-001", "--exit-status")

@@ -221,7 +221,7 @@ def test_gate__files_are_judged_by_metrics_of_the_whole_run(
 def test_gate__lost_texts_are_invalid_and_absent_ones_are_not_needed(files: Path) -> None:
     words = ("--run", files / "silent.jsonl", "--baseline", files / "good.jsonl")
     textless = gate(*words)
-    assert (textless.exit_code, "coverage is 0.0%" in textless.stdout) == (3, True)
+    assert (textless.exit_code, "coverage is 0.0 %" in textless.stdout) == (3, True)
     # Traces with scores and without any text: no metric of texts applies.
     scored = [
         {"traceId": f"t-{item}", "itemId": f"i-{item}", "scores": {"TASK_PASSED": item % 3 / 2}}

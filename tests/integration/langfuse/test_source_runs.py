@@ -178,7 +178,7 @@ def test_run__part_of_a_dataset_is_invalid_unless_it_is_expected(
     run = service.complete_run()
     assert (run["validity"], run["coverage"]) == ("INVALID", pytest.approx(2 / 3))
     assert run["validityReasons"] == [
-        "coverage is 66.7%, below the required 90.0%: the run of the source has 40 of 60 items"
+        "coverage is 66.7 %, below the required 90.0 %: the run of the source has 40 of 60 items"
     ]
     for expected in (40, "any"):
         service.patch("/benchmarks/bench-001", {"expectItems": expected})

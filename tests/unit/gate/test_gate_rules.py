@@ -319,7 +319,7 @@ def test_non_inferiority__unchanged_items_prove_it_when_there_are_many(
 
 
 def test_gate__invalid_run_never_passes() -> None:
-    reason = "the candidate is invalid: coverage is 10.0%"
+    reason = "the candidate is invalid: coverage is 10.0 %"
     verdict = RunVerdict(verdict=Verdict.INVALID, reason=reason, explanation="")
     result = decide(compared({"quality": SAME}, verdict=verdict), NO_TERMS)
     assert (result.outcome, result.reason) == (GateOutcome.INVALID, reason)
