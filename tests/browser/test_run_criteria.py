@@ -72,7 +72,7 @@ def test_run__retry_makes_a_second_attempt(month: Site, site: Site) -> None:
     assert not page.url.endswith(FAILED_RUN)
     page.goto(f"{site.url}/runs/{FAILED_RUN}")
     expect(page.locator("#state")).to_contain_text("FAILED")
-    expect(page.locator("#body")).to_contain_text("retried as")
+    expect(page.locator("#body")).to_contain_text("the next attempt")
 
 
 def test_run__failed_shows_its_cause_and_an_error_to_copy(month: Site, site: Site) -> None:

@@ -1,5 +1,6 @@
 """The flipped items of a run, and rows of items of two runs: their trials as marks, and what failed."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -68,16 +69,36 @@ def load_flips(
         session, (baseline, run), metric, [flip.item_id for flip in listed_flips]
     )
     fell = sum(flip.harm > 0 for flip in flips)
+    fallen = [cases[flip.item_id] for flip in listed_flips if flip.harm > 0]
     return {
         "metric": metric,
         "fell": fell,
         "rose": len(flips) - fell,
         "more": len(flips) > MAX_FLIPS,
+        "shared": find_shared_error([case.errors for case in fallen]),
         "rows": [
             case_row(cases[flip.item_id], (baseline.id, run.id), has_marks=not less_is_better)
             for flip in listed_flips
         ],
     }
+
+
+class SharedError(NamedTuple):
+    """What failed in `count` of `of` items."""
+
+    error: str
+    count: int
+    of: int
+
+
+def find_shared_error(errors_by_item: Sequence[Sequence[str]]) -> SharedError | None:
+    """What failed in most items, and in at least half of them and two; None without such an error."""
+    counts = Counter(error for errors in errors_by_item for error in set(errors))
+    if not counts:
+        return None
+    error, count = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    of = len(errors_by_item)
+    return SharedError(error, count, of) if count > 1 and 2 * count >= of else None
 
 
 class TrialText(NamedTuple):
