@@ -204,7 +204,7 @@ def _entry(
         "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events][:3],
         "rules": [
             promises[rule_id]
-            for rule_id in dict.fromkeys(event.rule_id for event in entry.events)
+            for rule_id in dict.fromkeys(event.rule_id or "" for event in entry.events)
             if rule_id in promises
         ],
         "deliveries": delivery_rows(entry.deliveries, endpoints),

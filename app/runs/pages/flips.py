@@ -84,10 +84,10 @@ def load_flips(
 
 
 class SharedError(NamedTuple):
-    """What failed in `count` of `of` items."""
+    """What failed in `item_count` of `of` items."""
 
     error: str
-    count: int
+    item_count: int
     of: int
 
 
