@@ -303,3 +303,8 @@ def test_swagger__is_accessible_and_executes_under_the_policy(month: Site, site:
         "200"
     )
     assert site.key not in page.evaluate("JSON.stringify(localStorage)")
+    # Opened: a form with a response, and the colors of each method.
+    for name in ("agents-createAgent", "agents-replaceAgent", "agents-deleteAgent"):
+        page.locator(f"#operations-{name} .opblock-summary-control").click()
+        page.locator(f"#operations-{name} .responses-inner").wait_for()
+    assert find_violations(page) == []

@@ -7,6 +7,21 @@ function showTheme() {
 showTheme();
 prefersDark.addEventListener("change", showTheme);
 
+// What opened operations lack: names, and a way to scroll their examples by keyboard.
+function nameParts() {
+  const operationOf = (part) => part.closest(".opblock")?.querySelector(".opblock-summary-path")?.textContent ?? "";
+  const names = {
+    ".parameters select": (choice) => choice.closest("tr")?.dataset.paramName ?? "Value",
+    "textarea.body-param__text": () => "Request body",
+    ".copy-to-clipboard button": () => "Copy",
+    "table[role=region]": (table) => `Responses of ${operationOf(table)} ${table.id}`,
+  };
+  for (const [selector, name] of Object.entries(names)) {
+    for (const part of document.querySelectorAll(`${selector}:not([aria-label])`)) part.setAttribute("aria-label", name(part));
+  }
+  for (const text of document.querySelectorAll(".swagger-ui pre:not([tabindex])")) text.tabIndex = 0;
+}
+
 // Keys stay in the memory of the page: persistAuthorization would leave them in localStorage.
 window.addEventListener("load", () => {
   window.ui = SwaggerUIBundle({
@@ -24,6 +39,7 @@ window.addEventListener("load", () => {
     validatorUrl: null,
     onComplete: () => {
       document.querySelector("#servers")?.setAttribute("aria-label", "Server");
+      new MutationObserver(nameParts).observe(document.querySelector("#swagger-ui"), { childList: true, subtree: true });
       // Below the title of the page, above the groups of operations, which are of level 3.
       document.querySelector(".info .title")?.setAttribute("aria-level", "2");
     },
