@@ -76,14 +76,10 @@ def show_trend(
         csv=build_url("/api/v1/kpi-history.csv", period),
         svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
         steps=[
-            Crumb("Runs", build_url("/runs", benchmark=benchmark_id)),
+            Crumb("Benchmarks", "/benchmarks"),
             Crumb(
                 name,
-                build_url(
-                    "/runs",
-                    benchmark=benchmark_id,
-                    agent=agent_ids if len(agent_ids) == 1 else None,
-                ),
+                path_of("benchmarks", benchmark_id),
             ),
         ],
         kpi=kpi,

@@ -77,10 +77,12 @@ def format_exact(at: datetime, zone: ZoneInfo) -> str:
 
 
 def format_age(at: datetime, now: datetime) -> str | None:
-    """The distance from now, "12 min ago" or "in 3 h"; None from a day on."""
+    """The distance from now, "12 min ago", "just now" or "in 3 h"; None from a day on."""
     seconds = (now - at).total_seconds()
     if abs(seconds) >= DAY_S:
         return None
+    if 0 <= seconds < MINUTE_S:
+        return "just now"
     distance = format_duration(timedelta(seconds=abs(seconds)))
     return f"{distance} ago" if seconds >= 0 else f"in {distance}"
 

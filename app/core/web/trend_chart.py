@@ -4,7 +4,7 @@ No style sheet, script or external resource, so that a strict content security p
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -39,6 +39,8 @@ MAX_LABELS = 6
 MAX_INTERVALS = 60
 # The text of a limit: its size, and its least distance from a point.
 LIMIT_SIZE, LIMIT_SPACE = 11, 14
+# Above the line, below it, and farther below and above.
+LIMIT_OFFSETS = (-6, 14, 30, -22, 46)
 # The legend of a file: the pages name each verdict in words.
 LEGEND = 16
 INVALID = "INVALID"
@@ -117,7 +119,7 @@ def trend_chart(
     ]
     body = [
         *draw_grid(y),
-        *_lines(pixels, points, y),
+        *_lines(pixels, points, y, has_ends=not is_page),
         *draw_limits(limits, y, drawn),
         *_events(events, pixels),
         *draw_points(pixels, points, y, is_page=is_page),
@@ -148,7 +150,7 @@ def draw_points(
             yield draw_mark(x, height, verdict, point.text or f"{point.label}: {value}")
         elif point.verdict in {None, "NO_EVIDENCE"} and point.value is not None:
             # Ordinary runs stay quiet, so that the eye finds the others.
-            dot = f'<circle class="dot" cx="{x:.1f}" cy="{height:.1f}" r="3" fill="{LINE}"/>'
+            dot = f'<circle class="dot" cx="{x:.1f}" cy="{height:.1f}" r="2.2" fill="{LINE}"/>'
             yield _linked(point, dot, x, height)
         else:
             yield _linked(point, draw_mark(x, height, verdict), x, height)
@@ -177,11 +179,15 @@ def split_lines(
             yield series
 
 
-def _lines(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> Iterator[str]:
-    """The band and the line of each series of comparable runs."""
+def _lines(
+    pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis, *, has_ends: bool
+) -> Iterator[str]:
+    """The band and the line of each series of comparable runs; with `has_ends`, each interval, too."""
     for series in split_lines(pixels, points):
         coordinates = " ".join(f"{x:.1f},{y.pixel(value):.1f}" for x, value, _ in series)
-        yield from _bands([x for x, _, _ in series], [point for _, _, point in series], y)
+        yield from _bands(
+            [x for x, _, _ in series], [point for _, _, point in series], y, has_ends=has_ends
+        )
         yield (
             f'<polyline class="line" points="{coordinates}" fill="none" stroke="{LINE}"'
             ' stroke-width="2"/>'
@@ -193,8 +199,10 @@ def _series_of(point: TrendPoint) -> tuple[str | None] | None:
     return None if point.verdict == INVALID or point.value is None else (point.fingerprint,)
 
 
-def _bands(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> Iterator[str]:
-    """The intervals as one area, and each as a vertical line."""
+def _bands(
+    pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis, *, has_ends: bool
+) -> Iterator[str]:
+    """The intervals as one area, and each as a vertical line if that is asked for or the only one."""
     intervals = [
         (x, y.pixel(point.low), y.pixel(point.high))
         for x, point in zip(pixels, points, strict=True)
@@ -205,7 +213,10 @@ def _bands(pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis) -> It
         lower = " ".join(f"{x:.1f},{low:.1f}" for x, low, _ in reversed(intervals))
         yield f'<polygon class="band" points="{upper} {lower}" fill="{BAND}"/>'
     # Of many runs the area says enough.
-    for x, low, high in intervals if len(intervals) <= MAX_INTERVALS else ():
+    is_alone = len(intervals) == 1
+    for x, low, high in (
+        intervals if is_alone or (has_ends and len(intervals) <= MAX_INTERVALS) else ()
+    ):
         yield (
             f'<line class="line" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
             f' stroke="{LINE}" stroke-opacity="0.4"/>'
@@ -235,23 +246,39 @@ def draw_limits(
 def _free_place(
     text: str, pixel: float, drawn: Sequence[tuple[float, float]]
 ) -> tuple[float, str, int]:
-    """Where the text of a limit stands: x, the anchor, and the distance of its baseline from the line."""
+    """Where the text of a limit stands: x, the anchor, and the distance of its baseline from the line.
+
+    The first place that neither a point nor the line between two covers; otherwise the first of all.
+    """
     width = len(text) * LIMIT_SIZE * CHARACTER_WIDTH
+    last = WIDTH - RIGHT - 4.0
+    starts = [LEFT + 4.0, *(LEFT + 4.0 + n * (last - LEFT) / 8 for n in range(1, 8))]
     places = [
         (x, anchor, offset)
-        for offset in (-6, 14)
-        for x, anchor in ((LEFT + 4.0, "start"), (WIDTH - RIGHT - 4.0, "end"))
+        for offset in LIMIT_OFFSETS
+        for x, anchor in ((starts[0], "start"), (last, "end"), *((x, "start") for x in starts[1:]))
+        if x + width <= last or anchor == "end"
     ]
+    covered = [*drawn, *_between(drawn)]
     for place in places:
         x, anchor, offset = place
         left = x if anchor == "start" else x - width
+        middle = pixel + offset - LIMIT_SIZE / 2
         if not any(
             left - LIMIT_SPACE <= at <= left + width + LIMIT_SPACE
-            and abs(height - pixel - offset + LIMIT_SIZE / 2) <= LIMIT_SPACE
-            for at, height in drawn
+            and abs(height - middle) <= LIMIT_SPACE
+            for at, height in covered
         ):
             return place
     return places[0]
+
+
+def _between(drawn: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Places on the line between each two points, close enough that no text fits between them."""
+    for (x, y), (next_x, next_y) in pairwise(drawn):
+        steps = int(max(abs(next_x - x), abs(next_y - y)) / LIMIT_SPACE) + 1
+        for step in range(1, steps):
+            yield x + (next_x - x) * step / steps, y + (next_y - y) * step / steps
 
 
 def _events(events: Sequence[TrendEvent], pixels: Sequence[float]) -> Iterator[str]:
