@@ -60,7 +60,7 @@ def test_compare__by_case_shows_each_item_with_its_trials_and_changes(
     expect(first).to_contain_text("case-000")
     expect(first).to_contain_text("✓✓✓")
     expect(first).to_contain_text("0 of 3 pass")
-    expect(first).to_contain_text("▼ -1")
+    expect(first).to_contain_text("▼ −1")
     expect(first).to_contain_text("tool refund.lookup failed")
     expect(rows.nth(10)).not_to_contain_text("▼")
     names = [str(item["itemId"]) for item in read_json(site, CASES, page.content())]
