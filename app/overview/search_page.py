@@ -3,19 +3,17 @@
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.access.deps import READ
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of, rule_page_path, run_page_path, schedule_page_path
-from app.core.web.pages import build_url, render_page
+from app.core.web.pages import build_url, render_page, see_other
 from app.core.web.routes import Router
 from app.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
 from app.overview.search import search_names
 
 router = Router()
 
-SEE_OTHER: Final = 303
 TITLES: Final = {
     SearchKind.AGENT: "Agents",
     SearchKind.BENCHMARK: "Benchmarks",
@@ -38,7 +36,7 @@ def search(
             result = search_names(session, text)
     matches = [(group.kind, match) for group in result.groups for match in group.matches]
     if len(matches) == 1 and not any(group.has_more for group in result.groups):
-        return RedirectResponse(_page_of(*matches[0]), SEE_OTHER)
+        return see_other(_page_of(*matches[0]))
     return render_page(
         request,
         "search.html",
