@@ -56,15 +56,18 @@ def follow_activity(request: Request, res: Res, hub: Hub) -> StreamingResponse:
 
 
 @router.get("/search", dependencies=READ)
-def search(
+def search_by_name(
     res: Res,
     text: Annotated[
-        str, Query(min_length=1, max_length=200, description="A part of a name or an ID.")
-    ],
+        str,
+        Query(
+            max_length=200, description="A part of a name or an ID; nothing matches an empty one."
+        ),
+    ] = "",
 ) -> SearchResult:
     """Search agents, benchmarks, KPIs, alert rules, schedules and runs by a part of a name or an ID."""
     with res.db.read() as session:
-        return search_names(session, text.strip())
+        return search_names(session, text)
 
 
 @router.get("/system", dependencies=READ)

@@ -25,6 +25,9 @@ def search_names(session: Session, text: str) -> SearchResult:
     """What contains the text in its name or its ID, at most `MAX_MATCHES` of each kind: the newest
     runs, all others by name. Archived agents and benchmarks are left out; so are kinds without a match.
     """
+    text = text.strip()
+    if not text:
+        return SearchResult(groups=[])
     benchmark = Benchmark.id == KpiDefinition.benchmark_id
     groups = [
         _find(session, text, SearchKind.AGENT, Agent.id, Agent.name, ~Agent.archived),

@@ -9,7 +9,7 @@ from app.core.web.deps import Res
 from app.core.web.page_paths import path_of, rule_page_path, run_page_path, schedule_page_path
 from app.core.web.pages import build_url, render_page, see_other
 from app.core.web.routes import Router
-from app.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
+from app.overview.schemas import SearchGroup, SearchKind, SearchMatch
 from app.overview.search import search_names
 
 router = Router()
@@ -25,15 +25,13 @@ TITLES: Final = {
 
 
 @router.get("/search", dependencies=READ)
-def search(
+def search_by_name(
     request: Request, res: Res, text: Annotated[str, Query(max_length=200)] = ""
 ) -> Response:
     """Show what a text is found in; an only match is opened."""
     text = text.strip()
-    result = SearchResult(groups=[])
-    if text:
-        with res.db.read() as session:
-            result = search_names(session, text)
+    with res.db.read() as session:
+        result = search_names(session, text)
     matches = [(group.kind, match) for group in result.groups for match in group.matches]
     if len(matches) == 1 and not any(group.has_more for group in result.groups):
         return see_other(_page_of(*matches[0]))
@@ -41,7 +39,7 @@ def search(
         request,
         "search.html",
         title=f"Search for {text}" if text else "Search",
-        api=build_url("/overview/search", text=text) if text else None,
+        api=build_url("/overview/search", text=text),
         text=text,
         groups=[_shown(group) for group in result.groups],
         all_runs=build_url("/runs", text=text),
