@@ -18,6 +18,7 @@ from app.traces.models import Collection
 from app.traces.producers import bash_traces, mcp_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from app.traces.service import create_collection, store_page
+from app.traces.sources import local
 from app.traces.storable_traces import collect
 from app.traces.stored_traces import read_traces
 from app.traces.types import Trace, TraceOutcome
@@ -190,8 +191,10 @@ def test_trace_source__long_lines_give_short_pages(
 
 
 def test_upload_source__replaced_upload_is_detected_while_reading(
-    service_resources: Resources,
+    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The lines of the second page are read before the first page is returned.
+    monkeypatch.setattr(local, "PAGE_SIZE", 100)
     query = fill_local(service_resources, CASES["local"].lines())
     pages = TRACE_SOURCES.get("local").open(service_resources).pages(query, None)
     next(pages)
