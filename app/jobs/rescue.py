@@ -77,9 +77,10 @@ _SELECT_STALLED = text(
     LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
     LEFT JOIN worker_processes AS process ON process.worker_id = job.worker_id
     WHERE job.status = 'doing'
-      -- Heartbeats and starts in the future are older: the clock of the database was set back since.
+      -- Heartbeats and starts in the future are older: the clock of the database was set back since. Not
+      -- for a worker with its presence: it may have sent one just now, with a clock that is ahead.
       AND (worker.id IS NULL
-           OR abs(extract(epoch FROM now() - worker.last_heartbeat)) > :suspended
+           OR worker.last_heartbeat < now() - make_interval(secs => :suspended)
            OR abs(extract(epoch FROM now() - worker.last_heartbeat)) > :absent
               AND NOT EXISTS (SELECT FROM pg_locks AS presence
                               JOIN pg_database ON pg_database.oid = presence.database
