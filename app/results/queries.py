@@ -70,7 +70,7 @@ SHARD_RANGES = text(
     WITH sized AS (
         SELECT position,
                sum(coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
-                   + coalesce(octet_length(output), 0)) OVER (ORDER BY position) AS bytes
+                   + coalesce(octet_length(output), 0)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS bytes
         FROM collected_traces
         WHERE collection_id = (SELECT collection_id FROM benchmark_runs WHERE id = :run)
     )

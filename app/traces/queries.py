@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, exists, func, select, text
+from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
+from app.core.db import fetch_tuples
 from app.core.errors import NotFound
 from app.core.keyset import (
     BadCursor,
@@ -20,7 +21,6 @@ from app.traces.models import (
     CollectedTrace,
     Collection,
     LocalDataset,
-    LocalTrace,
     TraceTranscript,
 )
 from app.traces.repetitions import PREFIX
@@ -37,6 +37,19 @@ STORED_TRACE_IDS = text(
     ) AS stored
     """
 )
+# By rows: positions are unique, and a range would look for equal ones.
+LOCAL_LINES = """
+    SELECT line FROM (
+        SELECT position, line,
+               sum(octet_length(line)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING)
+               - octet_length(line) AS bytes_before
+        FROM local_traces
+        WHERE dataset_id = %(dataset_id)s AND position BETWEEN %(first)s AND %(last)s
+    ) AS lines
+    WHERE bytes_before < %(max_bytes)s
+      AND EXISTS (SELECT FROM local_datasets WHERE id = %(dataset_id)s)
+    ORDER BY position
+"""
 
 
 def find_same_upload(
@@ -122,27 +135,13 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
 
     None of an upload that was deleted, while some of its lines still exist.
     """
-    size = func.octet_length(LocalTrace.line)
-    total = func.sum(size).over(order_by=LocalTrace.position)
-    lines = (
-        select(LocalTrace.position, (total - size).label("bytes_before"))
-        .where(
-            LocalTrace.dataset_id == dataset_id,
-            LocalTrace.position.between(start, start + limit - 1),
-        )
-        .subquery()
-    )
-    statement = (
-        select(LocalTrace.line)
-        .join(lines, LocalTrace.position == lines.c.position)
-        .where(
-            LocalTrace.dataset_id == dataset_id,
-            lines.c.bytes_before < MAX_PAGE_BYTES,
-            exists().where(LocalDataset.id == dataset_id),
-        )
-        .order_by(LocalTrace.position)
-    )
-    return list(session.scalars(statement))
+    parameters = {
+        "dataset_id": dataset_id,
+        "first": start,
+        "last": start + limit - 1,
+        "max_bytes": MAX_PAGE_BYTES,
+    }
+    return [line for (line,) in fetch_tuples(session, LOCAL_LINES, parameters)]
 
 
 def list_local_items(session: Session, dataset_id: str, query: PageQuery) -> PageRows[str]:
