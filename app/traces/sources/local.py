@@ -48,18 +48,23 @@ class LocalSource:
                 previous, page = page, parser.submit(_parse_page, lines, state)
                 if previous is not None:
                     yield previous.result()
+                    # The last page has been read before the one before was stored: without a further
+                    # page nothing else would show that the upload was replaced meanwhile.
+                    if state.cursor is None:
+                        self._require_upload(state)
             yield page.result()
 
     def _read_lines(self, state: "_ReadState") -> list[str]:
         with self.resources.db.read_statement() as session:
             lines = queries.read_local_lines(session, state.dataset_id, state.position, PAGE_SIZE)
         if not lines and state.position < state.total:
-            raise CollectionFailed(
-                "the upload was deleted while the run was reading it; upload the traces again"
-                " and retry the run",
-                code="RUN_NOT_FOUND",
-            )
+            raise _upload_deleted()
         return lines
+
+    def _require_upload(self, state: "_ReadState") -> None:
+        with self.resources.db.read_statement() as session:
+            if not queries.read_local_lines(session, state.dataset_id, state.total - 1, 1):
+                raise _upload_deleted()
 
     def _resume(self, cursor: str) -> "_ReadState":
         # The run name comes last, because it can contain colons.
@@ -112,6 +117,14 @@ def _parse_page(lines: list[str], state: _ReadState) -> TracePage:
         total=state.total,
         run_name=state.run_name,
         revision=f"{state.dataset_id}/{PARSER_VERSION}",
+    )
+
+
+def _upload_deleted() -> CollectionFailed:
+    return CollectionFailed(
+        "the upload was deleted while the run was reading it; upload the traces again"
+        " and retry the run",
+        code="RUN_NOT_FOUND",
     )
 
 

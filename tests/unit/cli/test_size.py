@@ -19,10 +19,10 @@ LOAD = SizingLoad(traces=36_000_000, runs=100, metrics=("ROUGE",), retention_day
 def test_size__by_hand() -> None:
     size = size_installation(LOAD)
 
-    # ROUGE takes 36 µs: 1,000 a second keep 0.036 cores busy.
-    assert size.metric_cores == pytest.approx(0.036)
-    # 210 µs beside it, and 156 ms for each of 100 runs in 36,000 s.
-    assert size.cores == pytest.approx(0.036 + 0.21 + 0.156 * 100 / 36_000)
+    # ROUGE takes 26 µs: 1,000 a second keep 0.026 cores busy.
+    assert size.metric_cores == pytest.approx(0.026)
+    # 95 µs beside it, and 90 ms for each of 100 runs in 36,000 s.
+    assert size.cores == pytest.approx(0.026 + 0.095 + 0.09 * 100 / 36_000)
     assert size.workers == 1
     # One API and one scheduler have 50 connections, the worker 13.
     assert size.connections == 63
@@ -33,8 +33,8 @@ def test_size__by_hand() -> None:
     # 100 traces a request, and six requests a run.
     assert size.langfuse_requests == 360_600
     assert size.langfuse_requests_per_minute == 601
-    # 360,000 traces of one run, 100 µs each.
-    assert size.finish_s == pytest.approx(36)
+    # 360,000 traces of one run, 20 µs each.
+    assert size.finish_s == pytest.approx(7.2)
 
 
 def test_size__ten_times_the_traces_need_ten_times_the_cores_and_bytes() -> None:
@@ -49,8 +49,8 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
 
     shares = [limit.share for limit in size.limits]
     assert shares == sorted(shares, reverse=True)
-    # 60,001 requests a minute where 1,000 are answered, 41 TB of traces on a disk of 4 TB, and an hour of
-    # finishing a run where ten minutes are borne.
+    # 60,001 requests a minute where 1,000 are answered, 41 TB of traces on a disk of 4 TB, and twelve minutes of
+    # finishing a run where ten are borne.
     outgrown = [limit.part for limit in size.outgrown]
     assert outgrown == [Part.LANGFUSE, Part.DATABASE_DISK, Part.FINISH]
     assert {limit.part for limit in size.limits} == set(Part) == set(REMEDIES)
@@ -59,7 +59,7 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
 def test_size__unknown_metric_counts_as_the_most_expensive() -> None:
     unknown = size_installation(LOAD._replace(metrics=("MINE",)))
 
-    assert unknown.metric_cores == pytest.approx(0.073)
+    assert unknown.metric_cores == pytest.approx(0.027)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_size_command__prints_the_same_as_the_model() -> None:
     document = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).stdout)
     table = CliRunner().invoke(cli, arguments).stdout
 
-    assert document["metricCores"] == pytest.approx(0.036)
+    assert document["metricCores"] == pytest.approx(0.026)
     assert document["langfuseRequests"] == 360_600
     assert "41.2 GB" in table  # written per night
 
