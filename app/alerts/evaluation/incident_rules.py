@@ -51,7 +51,7 @@ RISE_MARGIN = 1.5
 WORSE_MARGIN = 0.6
 MIN_INCIDENT_REFERENCE = 2
 # An incident that recovered takes so many parts of the promise, of which one is left for the next page.
-RECOVERY_PARTS = 2
+RECOVERY_PARTS = 3
 # A run is suspicious beyond this fraction of the limit, which is a z of 2.3 at the default promise.
 SUSPICIOUS = 0.77
 

@@ -2,9 +2,10 @@
 
 The last runs of the incident are compared with two levels: they lie significantly above the other runs
 of the incident, and not significantly below the reference before it. Two further rules close an incident
-that never was a real fall, whose two levels are too close to be told apart.
+that never was a real fall, whose two levels are too close to be told apart: they look at all its runs.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,22 +14,23 @@ from app.kpis.series_types import OpenIncident
 from app.statistics.sequential import RunLevel, Spread, score_effect
 
 # No evidence against the old level: at most so far below it, as a normal quantile.
-NEAR = 1.45
+NEAR = 1.6
 # How far the last run, the last two, and the last three to eight runs lie above the other runs of the
 # incident: a normal quantile. A long incident has many single good runs by chance, and hardly ever
 # three in a row.
-RISES = (4.2, 3.7, 3.3)
+RISES = (4.4, 3.8, 3.05)
 # In the first five runs after the page an incident has had few chances to end falsely. Its level rests
 # on few runs, too, so that no rise is far.
 NEW_INCIDENT_RUNS = 5
-NEW_RISES = (3.4, 2.8, 2.3)
+NEW_RISES = (3.4, 2.65, 2.1)
 MAX_RECOVERY_RUNS = 8
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14
 CLEAN_Z = 1.0
-# After three runs near the old level, all runs of the incident together are no evidence any more.
-UNCONFIRMED_RUNS = 3
-UNCONFIRMED_Z = 1.5
+# All runs since the page are not worse than the old level by so many standard deviations of a run, as a
+# normal quantile, and at most one standard error below it.
+MARGIN_SDS = 1.5
+NOT_WORSE_Z = 3.0
 
 
 class _Level(NamedTuple):
@@ -68,7 +70,7 @@ def find_recovery(
     runs_since_level = tuple(run for run in incident.runs if run > incident.level_runs[-1])
     if _is_clean(view, runs_since_level, old_level, spread):
         return runs_since_level[-CLEAN_RUNS:]
-    if _is_unconfirmed(view, runs_since_level, incident, old_level, spread):
+    if _is_not_worse(view, runs_since_level, old_level, spread):
         return runs_since_level
     return ()
 
@@ -84,11 +86,22 @@ def _rise(
     level: a fall in an incident that was chance is one of all its runs.
     """
     level_runs = [run for run in earlier_runs if run >= incident.level_runs[0]]
+    spread = _with_noise_of(view.of(earlier_runs[1:]), spread)
     return max(
         latest.distance(_Level.of(view.of(runs), spread), spread)
         for runs in (earlier_runs, level_runs)
         if runs
     )
+
+
+def _with_noise_of(runs: Sequence[RunLevel], spread: Spread) -> Spread:
+    """The spread with the noise of the items in bad runs, if it is larger: half-right answers vary more than
+    right ones, and a bad run is by chance as good as a recovered one.
+    """
+    noises = [run.noise * run.traces for run in runs if run.noise is not None]
+    if not noises:
+        return spread
+    return spread._replace(per_trace=max(spread.per_trace, math.fsum(noises) / len(noises)))
 
 
 def _is_clean(view: SeriesView, runs: Sequence[int], old_level: _Level, spread: Spread) -> bool:
@@ -98,17 +111,14 @@ def _is_clean(view: SeriesView, runs: Sequence[int], old_level: _Level, spread: 
     return latest.distance(old_level, spread) > -CLEAN_Z
 
 
-def _is_unconfirmed(
-    view: SeriesView,
-    runs: Sequence[int],
-    incident: OpenIncident,
-    old_level: _Level,
-    spread: Spread,
-) -> bool:
-    is_first_level = incident.level_runs[0] == incident.started
-    if len(runs) < UNCONFIRMED_RUNS or not is_first_level:
+def _is_not_worse(view: SeriesView, runs: Sequence[int], old_level: _Level, spread: Spread) -> bool:
+    """Return whether the runs together are non-inferior to the old level. They are all runs since the page:
+    the runs of the page itself were chosen because they are bad.
+    """
+    if not runs:
         return False
     latest = _Level.of(view.of(runs), spread)
-    incident_level = _Level.of(view.of(incident.runs), spread)
-    is_near = latest.distance(old_level, spread) > -NEAR
-    return is_near and incident_level.distance(old_level, spread) > -UNCONFIRMED_Z
+    margin = MARGIN_SDS * math.sqrt(spread.variance)
+    worse_level = old_level._replace(mean=old_level.mean - margin)
+    is_near = latest.distance(old_level, spread) > -CLEAN_Z
+    return is_near and latest.distance(worse_level, spread) > NOT_WORSE_Z

@@ -1,5 +1,6 @@
 """Simulated recoveries: when an incident resolves, and what a later drop does."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,9 @@ class Recovery(NamedTuple):
         )
 
 
+LARGE_FALL = 3
+
+
 def recover(cell: Cell, size: float, bad_runs: int, histories: int) -> Recovery:
     start, end = 60, 60 + bad_runs
     events = play(simulate(cell, end + 30, histories, seed=4, shift=drop(size, start, end)))
@@ -70,21 +74,20 @@ def _is_open_at(events: Events, end: int) -> bool:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("bad_runs", [3, 30])
-def test_recovery__resolves_on_evidence(show: Show, bad_runs: int) -> None:
-    show("\nRecovery after a fall of some SDs of a run (mean of 12 cells, %)")
-    for multiple in (1.5, 2, 3, 4):
-        recoveries = [
-            recover(cell, multiple * sd_of(cell), bad_runs, HISTORIES // 2) for cell in CELLS
-        ]
-        mean = Recovery._make(float(np.mean(column)) for column in zip(*recoveries, strict=True))
-        show(f"  {multiple} SD for {bad_runs:2} runs: {mean}")
-        # The goal is 6 % below three standard deviations, with a standard error of 0.7. It is missed
-        # for 1.5.
-        assert mean.false < {1.5: 16, 2: 7, 3: 3, 4: 2}[multiple]
-        assert mean.by_10 >= 75
-        if multiple >= 3:
-            # The goal of 90 % is missed for three standard deviations.
-            assert mean.by_3 >= (82 if bad_runs == 30 else 86)
+@pytest.mark.parametrize("multiple", [1, 1.5, 2, 3, 4])
+def test_recovery__resolves_on_evidence(show: Show, multiple: float, bad_runs: int) -> None:
+    recoveries = [recover(cell, multiple * sd_of(cell), bad_runs, HISTORIES // 2) for cell in CELLS]
+    mean = Recovery._make(float(np.mean(column)) for column in zip(*recoveries, strict=True))
+    show(
+        f"\nRecovery from {multiple} SD of a run for {bad_runs:2} runs, mean of 12 cells, %: {mean}"
+    )
+    # The goal is 6 % below three standard deviations, and is missed. Above, it is 2 % with a standard
+    # error of 0.4.
+    assert mean.false < {1: 32, 1.5: 17, 2: 9, 3: 2.8, 4: 2}[multiple]
+    assert mean.by_10 >= (75 if multiple > 1 else 60)
+    if multiple >= LARGE_FALL:
+        # The goal is 90, with a standard error of 0.9.
+        assert mean.by_3 >= 88
 
 
 @pytest.mark.prove
@@ -106,6 +109,31 @@ def test_recovery__the_oracle_reaches_the_goal_of_large_or_of_small_falls(show: 
     assert 90 < recoveries["large", 3.0, 3].by_3 < 94
     assert recoveries["all", 1.5, 30].false < 6.5
     assert recoveries["all", 3.0, 3].by_3 < 86
+
+
+def false_incident_lengths(cells: Sequence[Cell], histories: int) -> list[int]:
+    """How many runs the first incident of an unchanged agent lasts; 999: no end within 60 runs."""
+    lengths = []
+    for cell in cells:
+        for events in play(simulate(cell, 150, histories, seed=31)):
+            opened = next((run for run in pages_of(events) if run < 90), None)
+            if opened is not None:
+                resolved = _resolved_between(events, opened, opened + 61)
+                lengths.append(999 if resolved is None else resolved - opened)
+    return lengths
+
+
+@pytest.mark.prove
+def test_false_incident__ends_soon(show: Show) -> None:
+    lengths = np.array(false_incident_lengths(CELLS, HISTORIES))
+    shares = {runs: 100 * float((lengths <= runs).mean()) for runs in (3, 5, 10, 30, 60)}
+    show(
+        f"\nIncidents of an unchanged agent ({len(lengths)} of 12 cells) that have ended after"
+        f" 3/5/10/30/60 runs: {'/'.join(f'{share:.0f}' for share in shares.values())} %"
+    )
+    assert shares[10] >= 80
+    assert shares[30] >= 94
+    assert shares[60] >= 97
 
 
 @pytest.mark.prove
