@@ -24,17 +24,21 @@ from tests.support.scheduling import (
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+MAIN_THREAD = threading.main_thread()
 # A shell starts a background process with SIGINT ignored, which its children inherit: without this,
 # tests that interrupt a program fail there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """SIGINT interrupts each test, whatever handler an earlier test of this process has left."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A test that leaves a handler of SIGINT fails: tests after it could not be interrupted."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler or threading.current_thread() is not MAIN_THREAD:
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    pytest.fail(f"the test has left a handler of SIGINT: {handler!r}")
 
 
 # Modules and tests stay as long as the process: they are not searched for garbage again and again.
