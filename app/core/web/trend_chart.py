@@ -36,6 +36,8 @@ from app.core.web.svg import (
 )
 
 MAX_LABELS = 6
+# Of a label below the chart: its size, and its least distance from the next one.
+LABEL_SIZE, LABEL_SPACE = 12, 24
 MAX_INTERVALS = 60
 # The text of a limit: its size, and its least distance from a point.
 LIMIT_SIZE, LIMIT_SPACE = 11, 14
@@ -296,11 +298,13 @@ def _events(events: Sequence[TrendEvent], pixels: Sequence[float]) -> Iterator[s
 
 def _labels(pixels: Sequence[float], points: Sequence[TrendPoint]) -> Iterator[str]:
     """The labels of some points below the chart, always of the first and the last."""
-    count = min(MAX_LABELS, len(points))
+    # The first day of a point of several runs: two texts of whole periods would touch.
+    texts = [point.label.partition(" to ")[0] for point in points]
+    widest = max(map(len, texts)) * LABEL_SIZE * CHARACTER_WIDTH
+    fitting = int((WIDTH - LEFT - RIGHT) / (widest + LABEL_SPACE))
+    count = min(max(2, min(MAX_LABELS, fitting)), len(points))
     labeled = sorted({round(n * (len(points) - 1) / max(1, count - 1)) for n in range(count)})
     for index in labeled:
         is_last = index == labeled[-1] and len(labeled) > 1
         anchor = "start" if index == 0 else "end" if is_last else "middle"
-        # The first day of a point of several runs: two texts of whole periods would touch.
-        label = points[index].label.partition(" to ")[0]
-        yield draw_text(pixels[index], HEIGHT - 24, label, anchor=anchor, fill=FAINT)
+        yield draw_text(pixels[index], HEIGHT - 24, texts[index], anchor=anchor, fill=FAINT)

@@ -1,6 +1,7 @@
 """SVG charts: marks, scales, texts, and no markup from user texts."""
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -130,3 +131,16 @@ def test_label_ticks__have_the_same_decimals(
     ticks: list[float], sign: str, labels: list[str]
 ) -> None:
     assert label_ticks(ticks, sign) == labels
+
+
+def test_trend_chart__long_labels_do_not_touch() -> None:
+    points = [TrendPoint(f"{n} Sep 2024", 0.5, None, None, None) for n in range(10, 70)]
+    labels = [
+        (float(text.get("x") or 0), text.get("text-anchor"))
+        for text in ET.fromstring(trend_chart("quality", points)).iter(f"{SVG}text")
+        if "Sep" in (text.text or "")
+    ]
+    width = 11 * 12 * 0.6
+    lefts = [{"start": x, "middle": x - width / 2, "end": x - width}[str(a)] for x, a in labels]
+    assert len(lefts) >= 2
+    assert all(right - left > width for left, right in pairwise(lefts))
