@@ -33,7 +33,7 @@ SUSPECTS_LOCK = "suspects"
 UNSERVED_LOCK = "suspects of no worker"
 
 # Between the end of the last worker of a queue and its absence, its suspects hold up the others.
-_ABSENT_AFTER = "interval '15 seconds'"
+_ABSENT_AFTER_S = 15
 # Several rescues before its time, so that a job never starts with the other lock.
 _DUE_WITHIN = "interval '10 seconds'"
 
@@ -43,7 +43,8 @@ PLACE_SUSPECTS = f"""
         SELECT job.id, CASE WHEN (job.scheduled_at <= now() + {_DUE_WITHIN}) IS NOT FALSE AND EXISTS (
                 SELECT FROM worker_processes AS process
                 JOIN procrastinate_workers AS worker ON worker.id = process.worker_id
-                WHERE worker.last_heartbeat > now() - {_ABSENT_AFTER}
+                -- A heartbeat in the future is older: the clock of the database was set back since.
+                WHERE abs(extract(epoch FROM now() - worker.last_heartbeat)) < {_ABSENT_AFTER_S}
                   AND (process.queues IS NULL OR job.queue_name = ANY (process.queues))
             ) THEN '{SUSPECTS_LOCK}' ELSE '{UNSERVED_LOCK}' END AS lock
         FROM procrastinate_jobs AS job

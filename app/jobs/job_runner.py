@@ -38,7 +38,7 @@ from app.jobs.outcomes import (
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import queue_of, split_arguments
-from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RECONNECT_S, RESCUE_INTERVAL_S, rescue_jobs
+from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, SUSPENDED_AFTER_S, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import WorkerPresence
 from app.jobs.worker_process import read_process_origin
@@ -330,7 +330,7 @@ class Worker:
             jump_s = self._database_clock.find_jump(session)
             if jump_s:
                 log.warning("the clock of the database was set by %.1f s", jump_s)
-                self._rescues_from_s = time.monotonic() + RECONNECT_S
+                self._rescues_from_s = time.monotonic() + SUSPENDED_AFTER_S
             # Every heartbeat is of the time before the jump: live workers would count as suspended.
             if time.monotonic() < self._rescues_from_s:
                 return

@@ -51,8 +51,8 @@ RECONNECT_S = 6.0
 _FAILURES = {
     Suspicion.POISON: "{deaths} workers died while running the job {job}; read their logs",
     Suspicion.INTERRUPTED: (
-        "{deaths} workers died within a week while running the job {job}, each with its machine; read the"
-        " logs of the machines, and retry the run on another one"
+        "{deaths} workers died in a week or longer while running the job {job}, most of them with their"
+        " machine; read the logs of the machines, and retry the run on another one"
     ),
 }
 
@@ -96,6 +96,8 @@ _SIGHTINGS = text(
     """
     SELECT process.machine, process.boot_id, process.supervisor, process.instance, worker.last_heartbeat
     FROM procrastinate_workers AS worker JOIN worker_processes AS process ON process.worker_id = worker.id
+    -- One in the future is older, and proves nothing: the clock of the database was set back since.
+    WHERE worker.last_heartbeat <= now()
     """
 )
 _SET_COUNTS = text("UPDATE procrastinate_jobs SET args = args || :counts ::jsonb WHERE id = :id")

@@ -23,7 +23,8 @@ _SELECT_WAITING = text(
     WHERE activity.datname = current_database() AND activity.usename = current_user
       AND activity.pid <> pg_backend_pid() AND activity.application_name LIKE 'mosaico%'
       AND activity.wait_event_type = 'Client' AND activity.xact_start IS NOT NULL
-      AND activity.state_change < now() - make_interval(secs => :silent)
+      -- A time in the future is older: the clock of the database was set back since.
+      AND abs(extract(epoch FROM now() - activity.state_change)) > :silent
     """
 )
 _TERMINATE = text("SELECT pg_terminate_backend(:pid)")

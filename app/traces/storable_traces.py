@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
+from app.traces.files.imported_values import short_id
 from app.traces.files.ndjson import MAX_ID_CHARS
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace
@@ -23,8 +24,7 @@ TEXT_FIELDS = ("trace_id", "item_id", "input", "expected_output", "output", "err
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
     """Yield the pages of a source after `cursor`, with storable traces.
 
-    Raises: the errors of the source, and `CollectionFailed` for a repeated cursor or a trace ID
-            that is too long for the index.
+    Raises: the errors of the source, and `CollectionFailed` for a repeated cursor.
     """
     # Hashes, because a run can have ten thousand cursors, each with a list of windows.
     seen_cursors = {hash(cursor)}
@@ -43,15 +43,17 @@ def make_storable(trace: Trace) -> Trace:
     """The trace with texts that Postgres can store, each at most a million characters.
 
     NUL and lone surrogates become U+FFFD, and a truncated text ends with a note. A number that is
-    not finite or out of the range of its column becomes None. An unchanged trace is the same object.
+    not finite or out of the range of its column becomes None. A trace ID that is too long for the
+    index ends with a digest. An unchanged trace is the same object.
     """
-    _require_short_id(trace.trace_id)
     changed: dict[str, Any] = {
         name: cleaned
         for name in TEXT_FIELDS
         if (text := getattr(trace, name)) is not None
         and (cleaned := _make_storable_text(text)) is not text
     }
+    if len(trace.trace_id) > MAX_ID_CHARS:
+        changed["trace_id"] = short_id(changed.get("trace_id", trace.trace_id))
     changed |= dict.fromkeys(_find_unstorable_numbers(trace))
     if trace.tags:
         changed["tags"] = tuple(map(_make_storable_text, trace.tags))
@@ -66,15 +68,6 @@ def make_storable(trace: Trace) -> Trace:
             if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
-
-
-def _require_short_id(trace_id: str) -> None:
-    if len(trace_id) > MAX_ID_CHARS:
-        raise CollectionFailed(
-            f"the trace ID {trace_id[:40]!r}… has {len(trace_id)} characters; use trace IDs of at"
-            f" most {MAX_ID_CHARS} characters",
-            code="BAD_RESPONSE",
-        )
 
 
 def _find_unstorable_numbers(trace: Trace) -> Iterator[str]:

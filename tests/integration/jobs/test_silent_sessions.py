@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from app.core.engine import libpq_url
 from app.core.resources import Resources
+from app.jobs import silent_sessions
 from app.jobs.silent_sessions import SilentSessions
 from tests.support.processes import until
 
@@ -98,6 +99,19 @@ def test_silent_sessions__recent_session_is_left_alone(
     assert terminate_silent(service_resources, SilentSessions(silent_s=3600)) == 0
 
     assert silent_session.execute("SELECT sum(number) FROM numbers").fetchone() == (6,)
+
+
+def test_silent_sessions__session_of_a_clock_that_was_set_back_is_terminated(
+    service_resources: Resources, silent_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last change lies an hour ahead: it would keep its locks for an hour."""
+    run_pipeline(silent_session)
+    an_hour_ago = str(silent_sessions._SELECT_WAITING).replace(
+        "now()", "(now() - interval '1 hour')"
+    )
+    monkeypatch.setattr(silent_sessions, "_SELECT_WAITING", text(an_hour_ago))
+
+    assert terminate_silent(service_resources, SilentSessions(silent_s=60)) == 1
 
 
 def test_silent_sessions__session_without_transaction_is_left_alone(

@@ -102,10 +102,14 @@ class Fleet:
 
     def lose(self, *worker_ids: int) -> None:
         """The workers have been silent for a minute."""
+        for worker_id in worker_ids:
+            self.set_heartbeat(worker_id, timedelta(minutes=-1))
+
+    def set_heartbeat(self, worker_id: int, since_now: timedelta) -> None:
         self.rows.execute(
-            "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
-            " WHERE id = ANY(%s)",
-            list(worker_ids),
+            "UPDATE procrastinate_workers SET last_heartbeat = now() + %s WHERE id = %s",
+            since_now,
+            worker_id,
         )
 
     def rescue(self, rescuer: ProcessOrigin) -> int:
@@ -279,6 +283,32 @@ def test_suspect_of_a_queue_without_worker__holds_up_no_other(fleet: Fleet) -> N
     fleet.finish("doll")
     assert fleet.fetch(ship_worker) == ["boat"]
     assert fleet.lock("boat") == SUSPECTS_LOCK
+
+
+def test_suspect__of_a_queue_whose_dead_worker_has_a_heartbeat_in_the_future_holds_up_no_other(
+    fleet: Fleet,
+) -> None:
+    fleet.enqueue("boat", queue="ships")
+    fleet.enqueue("doll")
+    for _ in range(SUSPECT_AFTER):
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+    fleet.set_heartbeat(fleet.register(HERON, ["ships"]), timedelta(days=60))
+
+    fleet.rescue(PELICAN)
+
+    assert fleet.lock("boat") == UNSERVED_LOCK
+    assert fleet.fetch(fleet.register(PELICAN, ["toys"])) == ["doll"]
+
+
+def test_heartbeat_in_the_future__proves_no_death(fleet: Fleet) -> None:
+    """Power losses, after a worker that died before the clock of the database was set back."""
+    fleet.set_heartbeat(fleet.register(PELICAN), timedelta(days=60))
+    fleet.enqueue("boat")
+
+    for _ in range(2 * MAX_ATTEMPTS):
+        fleet.run_and_die(PELICAN, rescuer=HERON)
+
+    assert fleet.status("boat") == "todo"
 
 
 @pytest.mark.parametrize("rescuer", [HERON, PELICAN])

@@ -46,11 +46,16 @@ def test_collect__repeated_cursor_raises() -> None:
         list(collect(PageSource(page("5", "a")), QUERY, "5"))
 
 
-def test_collect__too_long_trace_id_raises() -> None:
-    assert make_storable(Trace(trace_id="t" * 256, item_id="i")).trace_id == "t" * 256
-    with pytest.raises(CollectionFailed, match=r"the trace ID 't+'… has 257 characters") as caught:
-        list(collect(PageSource(page(None, "t" * 257)), QUERY, None))
-    assert caught.value.error_code == "BAD_RESPONSE"
+def test_collect__too_long_trace_ids_end_with_a_digest() -> None:
+    """One malformed trace does not end a run."""
+    longest, *too_long = "t" * 256, "t" * 257, "t" * 300
+    [stored] = collect(PageSource(page(None, longest, *too_long)), QUERY, None)
+
+    trace_ids = [trace.trace_id for trace in stored.traces]
+    assert trace_ids[0] == longest
+    assert len(set(trace_ids)) == 3
+    assert all(len(trace_id) <= 256 for trace_id in trace_ids)
+    assert make_storable(Trace(trace_id=too_long[0], item_id="i")).trace_id == trace_ids[1]
 
 
 def test_collect__heartbeats_may_repeat_a_cursor() -> None:
