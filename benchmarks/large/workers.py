@@ -156,7 +156,7 @@ def _namespaced() -> BenchRow:
     goal = "one killed and one cut off behind PgBouncer: no row is lost or doubled"
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return BenchRow("namespaces", goal, 0.0, holds=False, note="needs root and iproute2")
-    if shutil.which("pgbouncer") is None:
+    if shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
         return BenchRow("namespaces", goal, 0.0, holds=False, note="needs PgBouncer")
     with pooled_deployment(POOL_SIZE) as deployment, ExitStack() as networks:
         deployment.service.create_benchmark("large")
