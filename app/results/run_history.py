@@ -1,5 +1,6 @@
 """Typed reads of earlier runs: their KPI values, aggregates, item sums and changed traces."""
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -266,39 +267,37 @@ def list_changed_traces(
     """The traces of a run whose value fell (or rose) most against the mean of their item in the
     previous run, largest change first. A trace without a previous value counts from 0.
     """
-    scored = (
-        _from_results(
-            select(
-                BenchmarkRun.seq,
-                CollectedTrace.trace_id,
-                CollectedTrace.item_id,
-                CollectedTrace.url,
-                _metric_value(column).label("value"),
-            )
-        )
-        .where(BenchmarkRun.seq.in_([run_seq, previous_seq]))
-        .cte("scored")
+    # Joined here: Postgres knows nothing of the traces of runs that have just been stored, and compared
+    # each trace with each item.
+    means = {} if previous_seq is None else _item_means(session, column, previous_seq)
+    value = _metric_value(column)
+    columns = (CollectedTrace.trace_id, CollectedTrace.item_id, CollectedTrace.url, value)
+    rows = session.execute(_from_results(select(*columns)).where(*_has_value(run_seq, value)))
+    changed = (ChangedTrace(*row, before=means.get(row.item_id)) for row in rows)
+    return heapq.nsmallest(
+        limit,
+        (trace for trace in changed if trace.before is None or _harm(trace, fell=fell) > 0),
+        key=lambda trace: (-_harm(trace, fell=fell), trace.trace_id),
     )
-    before = (
-        select(scored.c.item_id, func.avg(scored.c.value).label("value"))
-        .where(scored.c.seq == previous_seq, scored.c.value.is_not(None))
-        .group_by(scored.c.item_id)
-        .cte("before")
+
+
+def _item_means(session: Session, column: str, run_seq: int) -> Mapping[str, float]:
+    value = _metric_value(column)
+    means = _from_results(select(CollectedTrace.item_id, func.avg(value).label("mean")))
+    rows = session.execute(
+        means.where(*_has_value(run_seq, value)).group_by(CollectedTrace.item_id)
     )
-    # Positive when the trace changed for the worse; the largest comes first.
-    harm = (-1 if fell else 1) * (scored.c.value - func.coalesce(before.c.value, 0.0))
-    statement = (
-        select(scored.c.trace_id, scored.c.item_id, scored.c.url, scored.c.value, before.c.value)
-        .outerjoin(before, before.c.item_id == scored.c.item_id)
-        .where(
-            scored.c.seq == run_seq,
-            scored.c.value.is_not(None),
-            before.c.value.is_(None) | (harm > 0),
-        )
-        .order_by(harm.desc(), scored.c.trace_id)
-        .limit(limit)
-    )
-    return [ChangedTrace(*row) for row in session.execute(statement)]
+    return {row.item_id: row.mean for row in rows}
+
+
+def _has_value(run_seq: int, value: ColumnElement[Any]) -> tuple[ColumnElement[bool], ...]:
+    return BenchmarkRun.seq == run_seq, value.is_not(None)
+
+
+def _harm(trace: ChangedTrace, *, fell: bool) -> float:
+    """By how much a trace changed for the worse; negative for the better."""
+    change = trace.value - (trace.before or 0.0)
+    return -change if fell else change
 
 
 _PAST_RUN_COLUMNS = (

@@ -207,7 +207,7 @@ def _number_trials(session: Session, collection: Collection) -> None:
         return
     session.execute(text("SET LOCAL enable_nestloop = off"))
     session.execute(_NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
-    session.execute(text("SET LOCAL enable_nestloop = on"))
+    session.execute(text("SET LOCAL enable_nestloop TO DEFAULT"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
