@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from app.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import PlanDifferences
 from app.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
@@ -19,6 +20,20 @@ _BY_PRIORITY = (
     Verdict.NO_EVIDENCE,
     Verdict.INVALID,
 )
+_OVER_RUNS = {
+    SeriesStatus.WARMUP: "too few to compare",
+    SeriesStatus.OK: "no incident",
+    SeriesStatus.PENDING: "the run is repeated before it pages",
+    SeriesStatus.FIRING: "incident open",
+}
+_CHANGED_OVER_RUNS = {
+    SeriesEvent.OPENED: "incident opened",
+    SeriesEvent.WORSE: "incident open, worse",
+    SeriesEvent.PARTLY_BACK: "incident open, partly back",
+    SeriesEvent.RESOLVED: "recovered",
+    SeriesEvent.IMPROVED: "improved",
+    SeriesEvent.REFERENCE_LOST: "incident closed, nothing to compare with",
+}
 # Other sentences say what these notes mean.
 _PHRASED_NOTES = frozenset({Note.AT_BEST})
 
@@ -33,6 +48,13 @@ def not_compared(
         explanation=f"{_capitalized(reason)}.",
         has_value=has_value,
     )
+
+
+def describe_runs_evidence(evidence: RunsEvidence) -> str:
+    """The verdict of the last runs together, in a few words, beside that of the run alone."""
+    if evidence.event is not None and evidence.status is not SeriesStatus.PENDING:
+        return f"over runs: {_CHANGED_OVER_RUNS[evidence.event]}"
+    return f"over runs: {_OVER_RUNS[evidence.status]}"
 
 
 def run_not_compared(

@@ -16,6 +16,7 @@ from app.alerts.rule_records import RulePromise, read_promises
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import list_pinned_baselines
 from app.comparison.change_text import describe_change, format_amount, format_pair
+from app.comparison.verdict_text import describe_runs_evidence
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.change_charts import ChangeBar
@@ -169,6 +170,7 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
         "verdict": Verdict.INVALID
         if kpi.validity != Validity.VALID
         else verdict and verdict.verdict,
+        "over_runs": describe_runs_evidence(kpi.over_runs) if kpi.over_runs else None,
     }
 
 

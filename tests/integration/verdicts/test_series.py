@@ -40,6 +40,9 @@ def test_over_runs__an_incident_is_open_until_there_is_evidence_of_recovery(
     # 15 of 40 after 35 of 40.
     assert evidence["level"] == pytest.approx(0.375)
     assert evidence["effect"] == pytest.approx(-0.5)
+    # Beside the verdict of the run alone.
+    report = service.client.get(f"/api/v1/benchmark-runs/{collapse['id']}/report").text
+    assert "over runs: incident opened" in report
     again = over_runs(service, complete_run("again", traces(BAD)))
     assert (again["status"], again["event"]) == ("FIRING", None)
     assert again["since"] == evidence["since"]

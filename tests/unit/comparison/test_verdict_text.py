@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from app.comparison.verdict_text import explain
+import pytest
+
+from app.comparison.verdict_text import describe_runs_evidence, explain
+from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.statistics.verdict_rules import ChangeMethod, ChangeVerdict, Note, Scale, Verdict
 
 CHANGE = ChangeVerdict(
@@ -63,3 +66,19 @@ def test_explain__a_p_value_is_labelled_as_adjusted() -> None:
     text = explain("quality", replace(CHANGE, p=0.02, p_adjusted=0.05), Scale.RATE)
     assert "adjusted p 0.05" in text
     assert "quality fell from 0.950 to 0.700: −0.250 (95 % CI −0.500 to 0.000" in text
+
+
+@pytest.mark.parametrize("event", [None, *SeriesEvent])
+@pytest.mark.parametrize("status", SeriesStatus)
+def test_describe_runs_evidence__each_state_has_words(
+    status: SeriesStatus, event: SeriesEvent | None
+) -> None:
+    text = describe_runs_evidence(RunsEvidence(status=status, event=event, limit=2.8))
+    assert text.startswith("over runs: ")
+
+
+def test_describe_runs_evidence__a_repeated_run_pages_nobody_yet() -> None:
+    pending = RunsEvidence(status=SeriesStatus.PENDING, event=SeriesEvent.OPENED, limit=2.8)
+    assert describe_runs_evidence(pending) == "over runs: the run is repeated before it pages"
+    opened = RunsEvidence(status=SeriesStatus.FIRING, event=SeriesEvent.OPENED, limit=2.8)
+    assert describe_runs_evidence(opened) == "over runs: incident opened"
