@@ -72,10 +72,10 @@ _NEVER: Final = _METADATA + parse_networks(
     " fd20:ce::/32, ff00::/8"
 )
 
-# The names of metadata services that only the resolvers inside of a cloud know.
+# The names of metadata services that only the resolvers inside of a cloud know. Not `metadata`, which may be
+# a service of a Compose file; its address is tested at each call, like every other.
 _METADATA_NAMES: Final = frozenset(
     {
-        "metadata",
         "metadata.google.internal",
         "metadata.goog",
         "instance-data",
@@ -85,7 +85,8 @@ _METADATA_NAMES: Final = frozenset(
         "rancher-metadata",
     }
 )
-# Public names such as 169.254.169.254.nip.io and 169-254-169-254.sslip.io, which resolve to the address.
+# Public zones in which 169.254.169.254.nip.io and 169-254-169-254.sslip.io resolve to the address.
+_ZONES_OF_ADDRESSES: Final = (".nip.io", ".sslip.io", ".xip.io")
 _ADDRESS_IN_NAME: Final = re.compile(r"(?<![0-9])(?=([0-9]{1,3}(?:[.-][0-9]{1,3}){3})(?![0-9]))")
 
 _NEVER_REASON: Final = (
@@ -193,6 +194,8 @@ def _parse_address(name: str) -> IPAddress | None:
 
 
 def _has_metadata_address(name: str) -> bool:
+    if not name.endswith(_ZONES_OF_ADDRESSES):
+        return False
     for digits in _ADDRESS_IN_NAME.findall(name):
         with contextlib.suppress(ValueError):
             if _is_in(ipaddress.IPv4Address(digits.replace("-", ".")), _METADATA):

@@ -127,7 +127,7 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
     [
         "169.254.169.254", "169.254.1.1", "[fe80::1]", "100.100.100.200", "2852039166",
         "0xa9fea9fe", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "0.0.0.0",
-        "metadata.google.internal", "Metadata.Google.Internal.", "metadata", "metadata.goog",
+        "metadata.google.internal", "Metadata.Google.Internal.", "metadata.goog",
         "instance-data.ec2.internal", "169.254.169.254.nip.io", "a-169-254-169-254.sslip.io",
         "1.169.254.169.254.nip.io",
     ],
@@ -139,8 +139,11 @@ def test_check__metadata_and_link_local_hosts_are_refused_when_saved(host: str) 
 
 @pytest.mark.parametrize(
     "host",
-    ["metadata.example.com", "v0.1.2.3.example", "1169.254.169.254.example", "127.0.0.1.nip.io"],
-)
+    [
+        "metadata", "metadata.example.com", "v0.1.2.3.example", "1169.254.169.254.nip.io",
+        "127.0.0.1.nip.io", "ip-100-100-100-200.ec2.internal", "build-2-168.63.129.16.example",
+    ],
+)  # fmt: skip
 def test_check__other_names_are_decided_by_their_addresses_at_each_call(host: str) -> None:
     CHANNELS.get("WEBHOOK").check(f"https://{host}/hook")
 
