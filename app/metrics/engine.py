@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
@@ -56,14 +57,19 @@ def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasureme
 def measure_chunk(
     traces: Sequence[Trace], providers: Sequence[MetricProvider]
 ) -> list[TraceMeasurements]:
-    """`measure` for several traces; uses the batch form of providers that have one."""
+    """`measure` for several traces; uses the batch form of providers that have one.
+
+    Raises: MemoryError when the batch form of a provider raises it.
+    """
     # Row by row is faster when no provider gains from columns.
     if not any(isinstance(provider, BatchMetric) for provider in providers):
         return [measure(trace, providers) for trace in traces]
     batches = [[trace for trace in traces if _is_complete(trace)]]
-    columns = [_column(traces, batches, provider) for provider in providers]
-    # The texts of a chunk are not kept until the next one.
-    forget_overlap()
+    try:
+        columns = [_column(traces, batches, provider) for provider in providers]
+    finally:
+        # The texts of a chunk are not kept until the next one.
+        forget_overlap()
     rows = zip(*columns, strict=True)
     if all(isinstance(measurement, float) for column in columns for measurement in column):
         values = cast("Iterable[tuple[float, ...]]", rows)
@@ -81,8 +87,13 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
     """
     # The pool's child process starts without any registered metric.
     load_metrics()
+    providers = providers_for(metrics)
     # As a list: a lazy sequence would decode each trace again for each metric of the batch form.
-    return measure_chunk(list(traces), providers_for(metrics))
+    chunk = list(traces)
+    with suppress(MemoryError):
+        return measure_chunk(chunk, providers)
+    # One by one needs less memory, and without a limit no other process would repeat the chunk.
+    return [measure(trace, providers) for trace in chunk]
 
 
 def score_within_limits(
@@ -90,10 +101,11 @@ def score_within_limits(
 ) -> list[TraceMeasurements]:
     """`score_chunk` in a process with a memory limit.
 
-    Raises: MemoryError when a provider reached the limit. An earlier trace may have filled the
-    memory, so the caller should repeat the chunk in a new process.
+    Raises: MemoryError when a provider, or its batch form, reached the limit. An earlier trace may have
+    filled the memory, so the caller should repeat the chunk in a new process.
     """
-    rows = score_chunk(traces, metrics)
+    load_metrics()
+    rows = measure_chunk(list(traces), providers_for(metrics))
     for row in rows:
         for missing in row.missing.values():
             if (
@@ -198,6 +210,8 @@ def _batch(
     """One measurement per trace, or none at all when the batch failed as a whole."""
     try:
         values = list(compute(traces)) if traces else []
+    except MemoryError:  # one by one would hide it, and go on in a process without memory
+        raise
     except _PROVIDER_ERRORS:  # the caller computes trace by trace, which shows the one that fails
         return []
     # With another number of values it is unknown which belongs to which trace.

@@ -12,7 +12,13 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.metrics.text_overlap import GramCounts, RougeCounts, WordOverlap, common_subsequence
+from app.metrics.text_overlap import (
+    LONGEST_BLEU_GRAM,
+    GramCounts,
+    RougeCounts,
+    WordOverlap,
+    common_subsequence,
+)
 from app.metrics.word_ids import IntArray, TextTokens, TokenRule, Vocabulary
 
 # Positions in the references, and two of them as the code of an n-gram.
@@ -26,17 +32,34 @@ _NEXT_MULTIPLIER: Final = 0x85EBCA6B
 
 _LONGEST_MASK: Final = 63  # reference words: a bit for each, and one for the carry
 _MAX_LANE_BYTES: Final = 4 * 1024**2
-_LONGEST_BLEU_GRAM: Final = 4
+# A vocabulary of words that are all new fills up in about one chunk, which then takes some times as long.
+_CHUNKS_ALONE: Final = 100
 
-_vocabulary = Vocabulary()
+
+class ProcessWords:
+    """The words that this process has met. Serves one thread at a time."""
+
+    def __init__(self) -> None:
+        self._vocabulary = Vocabulary()
+        self._chunks_alone = 0
+
+    def for_chunk(self) -> Vocabulary | None:
+        """The vocabulary for the next chunk of pairs, not full; None to count them one by one."""
+        if self._chunks_alone:
+            self._chunks_alone -= 1
+            return None
+        if self._vocabulary.is_full:
+            self._chunks_alone = 0 if self._vocabulary.is_worth_its_time else _CHUNKS_ALONE
+            self.forget()
+            return self.for_chunk()
+        return self._vocabulary
+
+    def forget(self) -> None:
+        """Begin a new vocabulary: that one is full, or an exception left it incomplete."""
+        self._vocabulary = Vocabulary()
 
 
-def current_vocabulary() -> Vocabulary:
-    """The words that this process has met; a new vocabulary when that one is full."""
-    global _vocabulary  # noqa: PLW0603 - one for each process
-    if _vocabulary.room < 0:
-        _vocabulary = Vocabulary()
-    return _vocabulary
+process_words = ProcessWords()
 
 
 class PairCounts:
@@ -61,7 +84,7 @@ class PairCounts:
 
     def bleu(self) -> list[GramCounts]:
         matches = self._matches(self._vocabulary.bleu)
-        common = zip(*matches.common_grams(_LONGEST_BLEU_GRAM), strict=True)
+        common = zip(*matches.common_grams(LONGEST_BLEU_GRAM), strict=True)
         return list(map(GramCounts._make, zip(*matches.lengths, common, strict=True)))
 
     def squad(self) -> list[WordOverlap]:
@@ -104,9 +127,9 @@ class _Matches:
         pairs = np.arange(len(references.counts))
         self._pair_of = np.repeat(pairs, references.counts)
         self._positions = np.arange(len(references.numbers))
-        # Tokens that no reference has are left out of the table.
         column = np.full(token_count + 1, -1, dtype=np.int64)
         column[references.numbers] = 0
+        # Tokens that no reference has share the last column, which is always empty.
         in_any = np.flatnonzero(column == 0)
         column[in_any] = np.arange(len(in_any))
         width = len(in_any) + 1
@@ -115,7 +138,7 @@ class _Matches:
         table[cells] = self._positions
         self.reference_numbers = table[cells]
         output_pairs = np.repeat(pairs * width, outputs.counts)
-        # Column -1 of a pair is the last one of the pair before, which is always empty.
+        # Column -1 of a pair is the last one of the pair before.
         self.numbers = table[output_pairs + column[outputs.numbers]]
 
     @property
@@ -204,9 +227,9 @@ class _Matches:
         for start in range(0, len(data), size):
             matched = unmatched & int.from_bytes(data[start : start + size], "little")
             unmatched = ((unmatched + matched) | (unmatched - matched)) & full
-        found = full ^ unmatched
+        matched = full ^ unmatched
         return {
-            pair: (found & lane).bit_count()
+            pair: (matched & lane).bit_count()
             for pair, lane in zip(np.flatnonzero(is_long).tolist(), lanes, strict=True)
         }
 
@@ -269,24 +292,23 @@ def number_grams(grams: NumberArray, output_grams: NumberArray) -> tuple[NumberA
     the place; those that differ from it are left to the next round, which has another hash function.
     """
     numbers, output_numbers = np.full_like(grams, -1), np.full_like(output_grams, -1)
-    left, output_left = np.arange(len(grams)), np.arange(len(output_grams))
+    unnumbered, output_unnumbered = np.arange(len(grams)), np.arange(len(output_grams))
     multiplier = _FIRST_MULTIPLIER
-    while len(left):
-        bits = max(_FEWEST_HASH_BITS, (_PLACES_PER_GRAM * len(left)).bit_length())
-        remaining, output_remaining = grams[left], output_grams[output_left]
+    while len(unnumbered):
+        bits = max(_FEWEST_HASH_BITS, (_PLACES_PER_GRAM * len(unnumbered)).bit_length())
+        remaining, output_remaining = grams[unnumbered], output_grams[output_unnumbered]
         places = _hash(remaining, multiplier, bits)
         table = np.zeros(2**bits, dtype=np.int32)
-        table[places] = left
+        table[places] = unnumbered
         indices = table[places]
         is_equal = grams[indices] == remaining
-        numbers[left[is_equal]] = indices[is_equal]
-        left = left[~is_equal]
+        numbers[unnumbered[is_equal]] = indices[is_equal]
+        unnumbered = unnumbered[~is_equal]
         # An empty place has the index 0: whatever equals that n-gram has its place.
         indices = table[_hash(output_remaining, multiplier, bits)]
         is_equal = grams[indices] == output_remaining
-        numbers_found = output_left[is_equal]
-        output_numbers[numbers_found] = indices[is_equal]
-        output_left = output_left[~is_equal]
+        output_numbers[output_unnumbered[is_equal]] = indices[is_equal]
+        output_unnumbered = output_unnumbered[~is_equal]
         multiplier = (multiplier * _NEXT_MULTIPLIER) % 2**32
     return numbers, output_numbers
 

@@ -23,15 +23,18 @@ C = TypeVar("C")
 
 # Of fewer characters: numpy takes longer to begin than the steps of Python that it replaces.
 _FEWEST_CHARS: Final = 16_000
-# Of the pairs that are counted together: their arrays fit into the cache of a core, and the references have
-# fewer tokens than `PairCounts` allows, because each token has a character that is no blank.
+# Of the pairs that are counted together. The references have fewer tokens than `PairCounts` allows, because
+# each token has a character that is no blank.
 _BATCH_CHARS: Final = 128_000
 _REFERENCE_CHARS: Final = 46_000
-_BATCH_PAIRS: Final = 256
+# `PairCounts` has a table of 4 bytes for each pair and each different token of the references, and one of
+# 8 bytes for each pair and each word of the longest output: at most 8 MB, and usually less than 1 MB, because
+# a token has several characters and comes several times.
+_BATCH_CELLS: Final = 2_000_000
 # A pair with a longer text is counted alone, which bounds the memory for any length.
 _LONGEST_TEXT: Final = 20_000
 
-# The tables of words of a process serve one thread at a time.
+# The words of a process serve one thread at a time.
 _LOCK: Final = threading.Lock()
 
 
@@ -80,16 +83,22 @@ class PairOverlap:
         if sum(map(len, chain.from_iterable(self._pairs))) < _FEWEST_CHARS:
             return []
         # Only here, because few texts need no numpy.
-        from app.metrics.pair_counts import PairCounts, current_vocabulary
+        from app.metrics.pair_counts import PairCounts, process_words
 
-        vocabulary = current_vocabulary()
-        return [
-            (
-                positions,
-                PairCounts(vocabulary, *zip(*map(self._pairs.__getitem__, positions), strict=True)),
-            )
-            for positions in _split(self._pairs)
-        ]
+        if (vocabulary := process_words.for_chunk()) is None:
+            return []
+        batches = []
+        try:
+            for positions in _split(self._pairs):
+                expected, outputs = zip(*map(self._pairs.__getitem__, positions), strict=True)
+                batches.append((positions, PairCounts(vocabulary, expected, outputs)))
+                # A chunk has one vocabulary at most, which bounds its memory.
+                if vocabulary.is_full:
+                    break
+        except BaseException:
+            process_words.forget()
+            raise
+        return batches
 
 
 class _Chunk(NamedTuple):
@@ -100,20 +109,20 @@ class _Chunk(NamedTuple):
 
 
 # The metrics of a chunk ask for the same traces one after the other: each thread measures one chunk.
-_last = threading.local()
+_this_thread = threading.local()
 
 
 def overlap_of(traces: Sequence[Trace]) -> PairOverlap:
     """The overlap of the texts of some traces. Raises ValueError for one without both texts."""
-    chunk: _Chunk | None = getattr(_last, "chunk", None)
+    chunk: _Chunk | None = getattr(_this_thread, "chunk", None)
     if chunk is None or chunk.traces is not traces:
-        _last.chunk = chunk = _Chunk(traces, PairOverlap(list(map(texts_of, traces))))
+        _this_thread.chunk = chunk = _Chunk(traces, PairOverlap(list(map(texts_of, traces))))
     return chunk.overlap
 
 
 def forget_overlap() -> None:
     """Free the texts of the last chunk, and what was counted in them."""
-    _last.chunk = None
+    _this_thread.chunk = None
 
 
 def texts_of(trace: Trace) -> TextPair:
@@ -126,7 +135,7 @@ def texts_of(trace: Trace) -> TextPair:
 def _split(pairs: Sequence[TextPair]) -> Iterator[list[int]]:
     """The positions of pairs that may be counted together, in batches of bounded size."""
     batch: list[int] = []
-    reference_chars = chars = 0
+    reference_chars = chars = longest = 0
     for position, (expected, output) in enumerate(pairs):
         size = len(expected) + len(output)
         reference_size = len(expected) - expected.count(" ")
@@ -135,13 +144,15 @@ def _split(pairs: Sequence[TextPair]) -> Iterator[list[int]]:
         if batch and (
             chars + size > _BATCH_CHARS
             or reference_chars + reference_size > _REFERENCE_CHARS
-            or len(batch) == _BATCH_PAIRS
+            or (len(batch) + 1) * max(reference_chars + reference_size, longest, size)
+            > _BATCH_CELLS
         ):
             yield batch
-            batch, reference_chars, chars = [], 0, 0
+            batch, reference_chars, chars, longest = [], 0, 0, 0
         batch.append(position)
         reference_chars += reference_size
         chars += size
+        longest = max(longest, size)
     if batch:
         yield batch
 

@@ -207,7 +207,7 @@ def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes
 
 # --- counts of two texts, cached for the other metrics of the same trace -----------------------
 
-_LONGEST_BLEU_GRAM: Final = 4
+LONGEST_BLEU_GRAM: Final = 4
 
 
 class WordOverlap(NamedTuple):
@@ -280,7 +280,7 @@ def stemmed_rouge_counts(expected: str, output: str) -> RougeCounts:
 
 def bleu_counts(expected: str, output: str) -> GramCounts:
     """The common n-grams of both texts by the tokens of BLEU, for n = 1 to 4."""
-    return count_grams(_BLEU_REFERENCES[expected], bleu_words(output), _LONGEST_BLEU_GRAM)
+    return count_grams(_BLEU_REFERENCES[expected], bleu_words(output), LONGEST_BLEU_GRAM)
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ are those of its words, and each distinct word is tokenized once.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
@@ -20,6 +20,8 @@ _WORD_CHARS: Final = 300_000  # a character of a word takes up to 70 bytes with 
 _ENTRY_CHARS: Final = 8  # the fixed cost of a word, in characters
 _KEPT_CHARS: Final = 1_000  # a shorter text is read as fast as it is looked up
 _TEXT_CHARS: Final = 150_000
+# A new word costs the steps of about 50 words that are known: with more of them, one by one is faster.
+_LARGEST_NEW_SHARE: Final = 0.02
 
 
 class TextTokens(NamedTuple):
@@ -32,8 +34,7 @@ class TextTokens(NamedTuple):
 class TokenRule:
     """The tokens of each word by one tokenizer; equal tokens have equal numbers."""
 
-    def __init__(self, tokenize: Callable[[str], Sequence[bytes]]) -> None:
-        self._tokenize = tokenize
+    def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         # The first one is of no word: numpy reads no empty array.
         self._tokens = array("i", [0])
@@ -44,12 +45,8 @@ class TokenRule:
         """The number of different tokens."""
         return len(self._numbers)
 
-    def add(self, word: str) -> None:
+    def add(self, tokens: Sequence[bytes]) -> None:
         """Add the tokens of the next word."""
-        self.add_tokens(self._tokenize(word))
-
-    def add_tokens(self, tokens: Sequence[bytes]) -> None:
-        """Add the next word by its tokens."""
         numbers = self._numbers
         for token in tokens:
             self._tokens.append(numbers.setdefault(token, len(numbers)))
@@ -70,35 +67,36 @@ class TokenRule:
 
 
 class Vocabulary(dict[str, int]):
-    """The number of each word that was met, and its tokens by the rules of the metrics."""
+    """The number of each word that was met, and its tokens by the rules of the metrics.
+
+    After an exception it must not be used again: one rule may have the tokens of a word more than another.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.rouge, self.bleu, self.squad = map(TokenRule, (rouge_words, bleu_words, squad_words))
-        self.room = _WORD_CHARS
+        self.rouge, self.bleu, self.squad = TokenRule(), TokenRule(), TokenRule()
+        self._remaining_chars = _WORD_CHARS
+        self._words_read = 0
         self._long_references: dict[str, array[int]] = {}
-        self._text_room = _TEXT_CHARS
+        self._remaining_text_chars = _TEXT_CHARS
+
+    @property
+    def is_full(self) -> bool:
+        return self._remaining_chars < 0
+
+    @property
+    def is_worth_its_time(self) -> bool:
+        """Return whether most words were known when they were read."""
+        return len(self) <= _LARGEST_NEW_SHARE * self._words_read
 
     def __missing__(self, word: str) -> int:
-        self._add(word)
-        self.room -= len(word) + _ENTRY_CHARS
+        rouge, bleu, squad = _tokens_of(word)
+        self.rouge.add(rouge)
+        self.bleu.add(bleu)
+        self.squad.add(squad)
+        self._remaining_chars -= len(word) + _ENTRY_CHARS
         number = self[word] = len(self)
         return number
-
-    def _add(self, word: str) -> None:
-        # Most words are letters and digits, or letters with a comma or a stop: their tokens need no rules.
-        letters = word
-        if not word.isalnum():
-            letters = word[:-1] if word[-1] in ",." and word[:-1].isalpha() else ""
-        if not (letters and letters.isascii()):
-            for rule in (self.rouge, self.bleu, self.squad):
-                rule.add(word)
-            return
-        lower = (letters.lower().encode(),)
-        self.rouge.add_tokens(lower)
-        self.squad.add_tokens(() if lower[0] in ARTICLES else lower)
-        sign = word[len(letters) :].encode()
-        self.bleu.add_tokens((letters.encode(), sign) if sign else (letters.encode(),))
 
     def words_of(self, texts: Sequence[str], *, are_references: bool) -> tuple[IntArray, IntArray]:
         """The words of all texts in a row, and how many each text has."""
@@ -112,6 +110,7 @@ class Vocabulary(dict[str, int]):
             else:
                 words.append(numbers := self._words_of_long_reference(text))
                 counts.append(len(numbers))
+        self._words_read += sum(counts)
         numbers_of_all = chain.from_iterable(words)
         return np.fromiter(numbers_of_all, np.int64, sum(counts)), np.array(counts, dtype=np.int64)
 
@@ -120,9 +119,23 @@ class Vocabulary(dict[str, int]):
         words = self._long_references.get(text)
         if words is None:
             words = array("i", map(self.__getitem__, text.split()))
-            if len(text) > self._text_room:
+            if len(text) > self._remaining_text_chars:
                 self._long_references.clear()
-                self._text_room = _TEXT_CHARS
+                self._remaining_text_chars = _TEXT_CHARS
             self._long_references[text] = words
-            self._text_room -= len(text)
+            self._remaining_text_chars -= len(text)
         return words
+
+
+def _tokens_of(word: str) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
+    """The tokens of a word by the rules of ROUGE, BLEU and SQuAD."""
+    # Most words are letters and digits, or letters with a comma or a stop: their tokens need no rules.
+    letters = word
+    if not word.isalnum():
+        letters = word[:-1] if word[-1] in ",." and word[:-1].isalpha() else ""
+    if not (letters and letters.isascii()):
+        return rouge_words(word), bleu_words(word), squad_words(word)
+    lower = (letters.lower().encode(),)
+    cased = letters.encode()
+    sign = word[len(letters) :].encode()
+    return lower, (cased, sign) if sign else (cased,), () if lower[0] in ARTICLES else lower

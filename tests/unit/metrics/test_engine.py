@@ -279,6 +279,12 @@ def test_batch__broken_batch_is_computed_trace_by_trace(
     assert [row.values for row in rows] == [(0.75, 0.5), (None, 0.5), (0.75, 0.5)]
 
 
+def test_batch__memory_error_is_not_hidden_by_computing_trace_by_trace() -> None:
+    batch = FakeBatch(batch=lambda traces: [hoarding(traces[0])])
+    with pytest.raises(MemoryError, match="too much"):
+        measure_chunk([trace("a"), trace("b")], [batch])
+
+
 def test_measure_all__rows_keep_the_order_of_the_traces() -> None:
     traces = [trace(f"t{number}", output="a b" if number % 3 else "x") for number in range(25)]
     refs = (MetricRef.of("ROUGE"), MetricRef.of("ACCURACY"))

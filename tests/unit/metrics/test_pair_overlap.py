@@ -1,5 +1,6 @@
 """Counts of many pairs at once equal those of one pair after the other."""
 
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.metrics import pair_counts, pair_overlap
-from app.metrics.engine import measure, measure_chunk
-from app.metrics.pair_counts import PairCounts
+from app.metrics.engine import measure, measure_chunk, score_chunk, score_within_limits
+from app.metrics.pair_counts import PairCounts, ProcessWords
 from app.metrics.pair_overlap import PairOverlap, TextPair
 from app.metrics.registry import default_refs, load_metrics, providers_for
 from app.metrics.text_overlap import (
@@ -22,7 +23,7 @@ from app.metrics.text_overlap import (
     squad_overlap,
 )
 from app.metrics.types import MetricProvider
-from app.metrics.word_ids import Vocabulary
+from app.metrics.word_ids import TokenRule, Vocabulary
 from app.traces.types import Trace, TraceOutcome
 from tests.unit.metrics.test_text_parity import ADVERSARIAL, texts
 
@@ -40,6 +41,14 @@ def always_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_overlap, "_FEWEST_CHARS", 0)
 
 
+@pytest.fixture
+def words_of_process(monkeypatch: pytest.MonkeyPatch) -> ProcessWords:
+    """Words that no other test has met."""
+    words = ProcessWords()
+    monkeypatch.setattr(pair_counts, "process_words", words)
+    return words
+
+
 def trace(number: int, expected: str | None, output: str | None) -> Trace:
     return Trace(
         trace_id=f"t-{number}", item_id=f"i-{number}", expected_output=expected, output=output
@@ -51,6 +60,15 @@ def prose(words: int, *, vocabulary: int, seed: int) -> str:
     return " ".join(
         f"w{chance.randrange(vocabulary)}{chance.choice(['', '', ',', '.'])}" for _ in range(words)
     )
+
+
+def many_pairs(*, seed: int) -> list[TextPair]:
+    return [
+        TextPair(
+            prose(30, vocabulary=90, seed=seed + number), prose(90, vocabulary=90, seed=-number)
+        )
+        for number in range(100)
+    ]
 
 
 def assert_counts_are_equal(pairs: Sequence[TextPair]) -> None:
@@ -125,12 +143,113 @@ def test_pair_overlap__long_texts_are_counted_alone(monkeypatch: pytest.MonkeyPa
     assert max(sizes) <= 128_000
 
 
-def test_vocabulary__full_one_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = Vocabulary()
-    full.room = -1
-    monkeypatch.setattr(pair_counts, "_vocabulary", full)
-    assert pair_counts.current_vocabulary() is not full
-    assert pair_counts.current_vocabulary() is pair_counts.current_vocabulary()
+@pytest.mark.parametrize("error", [MemoryError, ValueError])
+@pytest.mark.usefixtures("words_of_process")
+def test_pair_overlap__failure_while_a_word_is_added_changes_no_later_count(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    calls = itertools.count(1)
+    add = TokenRule.add
+
+    def failing(rule: TokenRule, tokens: Sequence[bytes]) -> None:
+        if next(calls) == 20:  # the second rule of the seventh word
+            raise error("no more tokens")
+        add(rule, tokens)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TokenRule, "add", failing)
+        with pytest.raises(error):
+            _ = PairOverlap(many_pairs(seed=1)).rouge
+    assert_counts_are_equal(many_pairs(seed=2))
+
+
+def test_score_within_limits__memory_error_of_the_words_is_raised(
+    providers: Sequence[MetricProvider],
+    monkeypatch: pytest.MonkeyPatch,
+    words_of_process: ProcessWords,
+) -> None:
+    def failing(_rule: TokenRule, _tokens: Sequence[bytes]) -> None:
+        raise MemoryError("no more tokens")
+
+    traces = [trace(number, *pair) for number, pair in enumerate(many_pairs(seed=1))]
+    alone = [measure(one, providers) for one in traces]
+    refs = tuple(default_refs(KEYS))
+    full = words_of_process.for_chunk()
+    with monkeypatch.context() as patch:
+        patch.setattr(TokenRule, "add", failing)
+        with pytest.raises(MemoryError, match="no more tokens"):
+            score_within_limits(traces, refs)
+        # Without a limit the values are found one by one.
+        assert score_chunk(traces, refs) == alone
+    assert words_of_process.for_chunk() is not full
+    assert score_within_limits(traces, refs) == alone
+
+
+def test_pair_overlap__words_of_a_chunk_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, words_of_process: ProcessWords
+) -> None:
+    made = []
+
+    class Recorded(Vocabulary):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr(pair_counts, "Vocabulary", Recorded)
+    words_of_process.forget()
+    # 8 MB of different words.
+    number_of = itertools.count()
+
+    def new_words(count: int) -> str:
+        return " ".join(f"w{next(number_of):06d}" for _ in range(count))
+
+    pairs = [TextPair(new_words(600), new_words(1400)) for _ in range(500)]
+    assert sum(len(a) + len(b) for a, b in pairs) > 7_900_000
+    overlap = PairOverlap(pairs)
+    assert overlap.rouge == [rouge_counts(*pair) for pair in pairs]
+    assert overlap.squad == [squad_overlap(*pair) for pair in pairs]
+    [words] = made
+    # The characters of a vocabulary, and of the one batch that filled it up.
+    assert 200_000 < sum(map(len, words)) < 300_000 + 128_000
+
+
+def test_pair_overlap__table_of_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = []
+
+    class Recorded(PairCounts):
+        def __init__(self, words: Vocabulary, expected: Sequence[str], out: Sequence[str]) -> None:
+            cells.append(len(expected) * len({word for text in expected for word in text.split()}))
+            super().__init__(words, expected, out)
+
+    monkeypatch.setattr(pair_counts, "PairCounts", Recorded)
+    # 256 references of 170 different words of one character each.
+    pairs = [
+        TextPair(" ".join(chr(0x4E00 + 170 * number + word) for word in range(170)), "a b")
+        for number in range(256)
+    ]
+    assert_counts_are_equal(pairs)
+    assert len(cells) > 1
+    assert max(cells) <= 2_000_000
+
+
+def test_process_words__full_vocabulary_is_replaced() -> None:
+    words = ProcessWords()
+    known = words.for_chunk()
+    assert known is not None
+    known.words_of(["again " * 49 + "w" * 300_000] * 2, are_references=False)
+    assert known.is_full
+    assert words.for_chunk() not in (None, known)
+
+
+def test_process_words__new_words_are_counted_one_by_one_for_some_chunks() -> None:
+    words = ProcessWords()
+    known = words.for_chunk()
+    assert known is not None
+    # 2 new words of 98, which is more than 2 %.
+    known.words_of(["again " * 97 + "w" * 300_000], are_references=False)
+    assert known.is_full
+    assert [words.for_chunk() for _ in range(100)] == [None] * 100
+    assert words.for_chunk() not in (None, known)
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=300), st.lists(st.integers(0, 9), max_size=300))
