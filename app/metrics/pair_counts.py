@@ -43,20 +43,23 @@ class ProcessWords:
         self._vocabulary = Vocabulary()
         self._chunks_alone = 0
 
-    def for_chunk(self) -> Vocabulary | None:
-        """The vocabulary for the next chunk of pairs, not full; None to count them one by one."""
+    def take(self) -> Vocabulary | None:
+        """The vocabulary for a chunk of pairs; None to count them one by one.
+
+        The caller gives it back, unless an exception left it incomplete.
+        """
         if self._chunks_alone:
             self._chunks_alone -= 1
             return None
-        if self._vocabulary.is_full:
-            self._chunks_alone = 0 if self._vocabulary.is_worth_its_time else _CHUNKS_ALONE
-            self.forget()
-            return self.for_chunk()
-        return self._vocabulary
+        vocabulary, self._vocabulary = self._vocabulary, Vocabulary()
+        return vocabulary
 
-    def forget(self) -> None:
-        """Begin a new vocabulary: that one is full, or an exception left it incomplete."""
-        self._vocabulary = Vocabulary()
+    def give_back(self, vocabulary: Vocabulary) -> None:
+        """Keep the vocabulary for the next chunk, unless it is full."""
+        if not vocabulary.is_full:
+            self._vocabulary = vocabulary
+        elif not vocabulary.is_worth_its_time:
+            self._chunks_alone = _CHUNKS_ALONE
 
 
 process_words = ProcessWords()

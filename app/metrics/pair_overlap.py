@@ -85,19 +85,16 @@ class PairOverlap:
         # Only here, because few texts need no numpy.
         from app.metrics.pair_counts import PairCounts, process_words
 
-        if (vocabulary := process_words.for_chunk()) is None:
+        if (vocabulary := process_words.take()) is None:
             return []
         batches = []
-        try:
-            for positions in _split(self._pairs):
-                expected, outputs = zip(*map(self._pairs.__getitem__, positions), strict=True)
-                batches.append((positions, PairCounts(vocabulary, expected, outputs)))
-                # A chunk has one vocabulary at most, which bounds its memory.
-                if vocabulary.is_full:
-                    break
-        except BaseException:
-            process_words.forget()
-            raise
+        for positions in _split(self._pairs):
+            expected, outputs = zip(*map(self._pairs.__getitem__, positions), strict=True)
+            batches.append((positions, PairCounts(vocabulary, expected, outputs)))
+            # A chunk has one vocabulary at most, which bounds its memory.
+            if vocabulary.is_full:
+                break
+        process_words.give_back(vocabulary)
         return batches
 
 

@@ -174,19 +174,20 @@ def test_score_within_limits__memory_error_of_the_words_is_raised(
     traces = [trace(number, *pair) for number, pair in enumerate(many_pairs(seed=1))]
     alone = [measure(one, providers) for one in traces]
     refs = tuple(default_refs(KEYS))
-    full = words_of_process.for_chunk()
+    known = Vocabulary()
+    words_of_process.give_back(known)
     with monkeypatch.context() as patch:
         patch.setattr(TokenRule, "add", failing)
         with pytest.raises(MemoryError, match="no more tokens"):
             score_within_limits(traces, refs)
         # Without a limit the values are found one by one.
         assert score_chunk(traces, refs) == alone
-    assert words_of_process.for_chunk() is not full
+    assert words_of_process.take() is not known
     assert score_within_limits(traces, refs) == alone
 
 
 def test_pair_overlap__words_of_a_chunk_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, words_of_process: ProcessWords
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = []
 
@@ -196,7 +197,7 @@ def test_pair_overlap__words_of_a_chunk_are_bounded(
             made.append(self)
 
     monkeypatch.setattr(pair_counts, "Vocabulary", Recorded)
-    words_of_process.forget()
+    monkeypatch.setattr(pair_counts, "process_words", ProcessWords())
     # 8 MB of different words.
     number_of = itertools.count()
 
@@ -208,7 +209,7 @@ def test_pair_overlap__words_of_a_chunk_are_bounded(
     overlap = PairOverlap(pairs)
     assert overlap.rouge == [rouge_counts(*pair) for pair in pairs]
     assert overlap.squad == [squad_overlap(*pair) for pair in pairs]
-    [words] = made
+    [words] = filter(None, made)
     # The characters of a vocabulary, and of the one batch that filled it up.
     assert 200_000 < sum(map(len, words)) < 300_000 + 128_000
 
@@ -232,24 +233,25 @@ def test_pair_overlap__table_of_tokens_is_bounded(monkeypatch: pytest.MonkeyPatc
     assert max(cells) <= 2_000_000
 
 
-def test_process_words__full_vocabulary_is_replaced() -> None:
+def test_process_words__vocabulary_is_kept_until_it_is_full() -> None:
     words = ProcessWords()
-    known = words.for_chunk()
-    assert known is not None
-    known.words_of(["again " * 49 + "w" * 300_000] * 2, are_references=False)
-    assert known.is_full
-    assert words.for_chunk() not in (None, known)
+    known = Vocabulary()
+    known.words_of(["again " * 49], are_references=False)
+    words.give_back(known)
+    assert words.take() is known
+    known.words_of(["again " * 99 + "w" * 300_000], are_references=False)
+    words.give_back(known)
+    assert words.take() == {}
 
 
 def test_process_words__new_words_are_counted_one_by_one_for_some_chunks() -> None:
     words = ProcessWords()
-    known = words.for_chunk()
-    assert known is not None
+    known = Vocabulary()
     # 2 new words of 98, which is more than 2 %.
     known.words_of(["again " * 97 + "w" * 300_000], are_references=False)
-    assert known.is_full
-    assert [words.for_chunk() for _ in range(100)] == [None] * 100
-    assert words.for_chunk() not in (None, known)
+    words.give_back(known)
+    assert [words.take() for _ in range(100)] == [None] * 100
+    assert words.take() == {}
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=300), st.lists(st.integers(0, 9), max_size=300))
