@@ -114,17 +114,21 @@ class HttpProtocol(H11Protocol):
         self.logger = _ERRORS_ONLY
         self._header_deadline: asyncio.TimerHandle | None = None
         self._address = ""
+        self._is_counted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        self.connections_by_address[self._address] += 1
         limits = connection_limits()
-        if self.connections_by_address[self._address] > limits.per_address:
+        # Refused connections are not counted: those of one flood would keep all other addresses out until
+        # they are closed.
+        if self.connections_by_address[self._address] >= limits.per_address:
             self._refuse("too many connections of one address")
-        elif len(self.connections) > limits.total:
+        elif self.connections_by_address.total() >= limits.total:
             self._refuse("too many connections")
         else:
+            self.connections_by_address[self._address] += 1
+            self._is_counted = True
             self._start_header_deadline()
 
     def _refuse(self, reason: str) -> None:
@@ -134,7 +138,9 @@ class HttpProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_header_deadline()
-        self.connections_by_address[self._address] -= 1
+        if self._is_counted:
+            self._is_counted = False
+            self.connections_by_address[self._address] -= 1
         # Addresses without connections must not fill the memory.
         if self.connections_by_address[self._address] <= 0:
             del self.connections_by_address[self._address]
