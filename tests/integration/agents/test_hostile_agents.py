@@ -79,7 +79,8 @@ def test_agents_api__all_errors_of_a_body_are_listed(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["169.254.169.254", "0xa9fea9fe", "[fe80::1]", "metadata.google.internal", "metadata."]
+    "host",
+    ["169.254.169.254", "0xa9fea9fe", "[fe80::1]", "metadata.google.internal", "metadata.goog."],
 )
 @pytest.mark.parametrize("field", ["langfuseUrl", "runUrl"])
 def test_agents_api__metadata_hosts_are_refused_when_saved(

@@ -34,7 +34,7 @@ def test_check__detects_a_v3_server(service: Service, langfuse_v3: FakeLangfuse)
         ({"langfuseSecretKey": None}, "LANGFUSE_AUTH", "no secret key"),
         ({"langfusePublicKey": None}, "LANGFUSE_AUTH", "no public key"),
         ({"langfuseUrl": "http://127.0.0.1:1"}, "LANGFUSE_UNAVAILABLE", "langfuseUrl"),
-        ({"langfuseUrl": "http://169.254.169.254"}, "REFUSED_ADDRESS", "another server"),
+        ({"langfuseUrl": "http://198.51.100.1"}, "REFUSED_ADDRESS", "MOSAICO_OUTBOUND_ALLOW"),
     ],
 )
 def test_check__reports_the_error(

@@ -177,8 +177,8 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
     # Covered are 1, 2, 3 and 8 of 8; lost to infrastructure and judge are 4 and 5.
     assert (run["validity"], run["coverage"], run["errorShare"]) == ("INVALID", 0.5, 0.25)
     assert len(run["validityReasons"]) == 2
-    assert "50.0%" in run["validityReasons"][0]
-    assert "25.0%" in run["validityReasons"][1]
+    assert "50.0 %" in run["validityReasons"][0]
+    assert "25.0 %" in run["validityReasons"][1]
     assert {entry["validity"] for entry in service.get("/kpi-history")["items"]} == {"INVALID"}
 
 
