@@ -26,7 +26,8 @@ def search_names(session: Session, text: str) -> SearchResult:
     runs, all others by name. Archived agents and benchmarks are left out; so are kinds without a match.
     """
     text = text.strip()
-    if not text:
+    # No name contains a line break or another control character.
+    if not text or not text.isprintable():
         return SearchResult(groups=[])
     benchmark = Benchmark.id == KpiDefinition.benchmark_id
     groups = [

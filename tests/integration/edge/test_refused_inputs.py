@@ -338,3 +338,8 @@ def test_endpoint_secret__channel_that_does_not_sign_is_refused(service: Service
     problem = service.expect_problem(409, "POST", path, {})
     assert problem["type"] == "/problems/endpoint-not-signed"
     assert service.get(f"/endpoints/{endpoint['id']}")["secretSet"] is False
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "\U00080d25", "x" * 200])
+def test_search__text_that_no_name_contains_finds_nothing(service: Service, text: str) -> None:
+    assert service.get("/overview/search", text=text) == {"groups": []}
