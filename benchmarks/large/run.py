@@ -17,6 +17,7 @@ import psycopg
 from app.metrics.engine import score_chunk
 from app.metrics.registry import default_refs, load_metrics
 from app.postgres.server import EmbeddedPostgres
+from app.runs.scoring import MAX_CHUNK_SIZE
 from app.traces.files.ndjson import iter_traces
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
@@ -29,7 +30,6 @@ SIZES: Final = tuple(
 )
 PLOT: Final = os.environ.get("MOSAICO_BENCH_PLOT")  # the file of the growth plot, an SVG
 METRICS: Final = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
-CHUNK: Final = 10_000  # traces in memory at a time, where the metrics are measured alone
 PROCESSES: Final = 2  # metric processes of the service, and processes of the peer
 WARM_UP: Final = 2_000
 # The first runs that are compared import numpy and scipy into each metric process, once.
@@ -167,7 +167,7 @@ def _metrics_cpu_s(file: Path, size: int) -> float:
         traces = iter_traces(islice(lines, METRICS_LIMIT))
         score_chunk(list(islice(traces, 100)), refs)
         seconds, count = 0.0, 0
-        while chunk := list(islice(traces, CHUNK)):
+        while chunk := list(islice(traces, MAX_CHUNK_SIZE)):
             began = time.process_time()
             score_chunk(chunk, refs)
             seconds += time.process_time() - began
