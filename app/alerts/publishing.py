@@ -1,4 +1,4 @@
-"""Publishes alerts: stores them and sends one message for each run and recipient.
+"""Publishes alerts: stores them and sends one message for each agent, night and recipient.
 
 While other runs of the agent are in progress, its alerts wait for theirs, so that the runs of a night are
 one message.

@@ -73,8 +73,10 @@ def _find(
     """The rows whose ID or name contains the text; `of` is the column of their benchmark."""
     columns = [id_.label("id"), name.label("name")]
     statement = select(*columns, *([of.label("benchmark_id")] if of is not None else []))
-    found = statement.where(*match_text(text, id_, name), *conditions)
-    rows = session.execute(found.order_by(func.lower(name), id_).limit(MAX_MATCHES + 1)).mappings()
+    matching = statement.where(*match_text(text, id_, name), *conditions)
+    rows = session.execute(
+        matching.order_by(func.lower(name), id_).limit(MAX_MATCHES + 1)
+    ).mappings()
     matches = [SearchMatch(**row) for row in rows]
     return SearchGroup(
         kind=kind, matches=matches[:MAX_MATCHES], has_more=len(matches) > MAX_MATCHES

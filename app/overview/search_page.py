@@ -28,7 +28,7 @@ TITLES: Final = {
 def search_by_name(
     request: Request, res: Res, text: Annotated[str, Query(max_length=200)] = ""
 ) -> Response:
-    """Show what a text is found in; an only match is opened."""
+    """Show what contains a text in its name or ID; an only match is opened."""
     text = text.strip()
     with res.db.read() as session:
         result = search_names(session, text)
@@ -50,23 +50,25 @@ def _shown(group: SearchGroup) -> dict[str, Any]:
     return {
         "kind": group.kind,
         "title": TITLES[group.kind],
-        "rows": [(found, _page_of(group.kind, found)) for found in group.matches],
+        "rows": [
+            (search_match, _page_of(group.kind, search_match)) for search_match in group.matches
+        ],
         "has_more": group.has_more,
     }
 
 
-def _page_of(kind: SearchKind, found: SearchMatch) -> str:
+def _page_of(kind: SearchKind, search_match: SearchMatch) -> str:
     """The address of the page of a match."""
     match kind:
         case SearchKind.AGENT:
-            return path_of("agents", found.id)
+            return path_of("agents", search_match.id)
         case SearchKind.BENCHMARK:
-            return path_of("benchmarks", found.id)
+            return path_of("benchmarks", search_match.id)
         case SearchKind.KPI:
-            return path_of("benchmarks", found.benchmark_id or "", "kpis", found.id)
+            return path_of("benchmarks", search_match.benchmark_id or "", "kpis", search_match.id)
         case SearchKind.ALERT_RULE:
-            return rule_page_path(found.id)
+            return rule_page_path(search_match.id)
         case SearchKind.SCHEDULE:
-            return schedule_page_path(found.id)
+            return schedule_page_path(search_match.id)
         case SearchKind.RUN:
-            return run_page_path(found.id)
+            return run_page_path(search_match.id)
