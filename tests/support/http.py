@@ -41,6 +41,12 @@ class PromptServer(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._stop_requested.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A connection takes some turns of the loop from its acceptance to its protocol. A server that is
+        # closed meanwhile would leave its socket open.
+        for listener in sockets or ():
+            self._loop.remove_reader(listener)
+        for _ in range(5):
+            await asyncio.sleep(0)
         for server in self.servers:
             server.close()
         for listener in sockets or ():
@@ -84,9 +90,10 @@ def serving(
             with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=300) as client:
                 yield client
         finally:
-            server.should_exit = True
             if isinstance(server, PromptServer) and server.started:
                 server.stop()
+            else:
+                server.should_exit = True
             thread.join()
 
 
