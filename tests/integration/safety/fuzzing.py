@@ -41,7 +41,7 @@ REFUSING = {
     " tests/integration/langfuse/test_window_runs.py has one",
 }
 # These streams end only when the client disconnects.
-ENDLESS = {"GET /api/v1/notifications/events"}
+ENDLESS = {"GET /api/v1/notifications/events", "GET /api/v1/overview/events"}
 ORDER = ["post", "get", "patch", "put", "delete"]
 
 Check = Callable[..., bool | None]
