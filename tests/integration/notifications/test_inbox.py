@@ -79,6 +79,15 @@ def test_inbox__events_are_streamed(scenario: NotificationScenario) -> None:
         assert (now["unread"], now["newest"]["readAt"] is None) == (0, False)
 
 
+def test_inbox__stream_of_the_overview_counts_its_messages(scenario: NotificationScenario) -> None:
+    with scenario.service.client.stream("GET", "/api/v1/overview/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        received_events = events(answer.iter_lines())
+        assert next(received_events) == {"activeRuns": [], "unread": 0}
+        scenario.publish()
+        assert next(received_events) == {"activeRuns": [], "unread": 1}
+
+
 def revoke_key(service: Service, key_id: str) -> None:
     service.delete(f"/keys/{key_id}")
 

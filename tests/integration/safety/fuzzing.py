@@ -40,7 +40,7 @@ REFUSING = {
     "POST /api/v1/benchmark-runs/estimate": "asks a Langfuse server, which this service has not;"
     " tests/integration/langfuse/test_window_runs.py has one",
 }
-# These streams end only when the client disconnects.
+# These streams end only when the client disconnects; tests/integration/notifications/test_inbox.py reads both.
 ENDLESS = {"GET /api/v1/notifications/events", "GET /api/v1/overview/events"}
 ORDER = ["post", "get", "patch", "put", "delete"]
 
