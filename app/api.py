@@ -77,11 +77,12 @@ STREAMED_ROUTES = frozenset[tuple[str, str]](
 # Routes whose signature covers the raw bytes of the body.
 SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
 
+# A request is matched with the routes in this order: those of runs, which are most frequent, come first.
 ROUTERS: tuple[Router, ...] = (
+    benchmark_runs,
     agents,
     benchmarks,
     baselines,
-    benchmark_runs,
     run_pictures,
     run_table,
     schedule_configs,

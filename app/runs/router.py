@@ -56,15 +56,13 @@ def start_run(body: RunCreate, once: Idempotent) -> Response:
     """Start a benchmark run. It runs in the background; follow it at `/{runId}/events`."""
     return once(
         body,
-        lambda session: run_view(
-            service.create_run(
-                session,
-                body.benchmark_id,
-                body.agent_id,
-                trigger=TriggerType(body.trigger_type),
-                run_name=body.run_name,
-                window=body.trace_window,
-            )
+        lambda session: service.create_run(
+            session,
+            body.benchmark_id,
+            body.agent_id,
+            trigger=TriggerType(body.trigger_type),
+            run_name=body.run_name,
+            window=body.trace_window,
         ),
         location=_location,
     )
@@ -203,9 +201,7 @@ def accept_run(
 @router.post("/{runId}/retry", status_code=201, response_model=RunView, dependencies=RUN)
 def retry_run(run_id: RunId, once: Idempotent) -> Response:
     """Start a new attempt of a run that failed or was cancelled, at most three times."""
-    return once(
-        None, lambda session: run_view(service.retry_run(session, run_id)), location=_location
-    )
+    return once(None, lambda session: service.retry_run(session, run_id), location=_location)
 
 
 @router.post("/{runId}/rescore", status_code=201, response_model=RunView, dependencies=RUN)
@@ -213,9 +209,7 @@ def rescore_run(run_id: RunId, once: Idempotent) -> Response:
     """Score the traces of a completed run again in a new run, with the current metrics, formulas and
     baseline. The source is not read again, and the values of the old run stay.
     """
-    return once(
-        None, lambda session: run_view(service.rescore_run(session, run_id)), location=_location
-    )
+    return once(None, lambda session: service.rescore_run(session, run_id), location=_location)
 
 
 @router.get("/{runId}/results", dependencies=READ)

@@ -26,6 +26,8 @@ from app.results.models import BenchmarkRun
 from app.results.plan import Repeater, RunPlan
 from app.results.rules import RunStatus, TriggerType
 from app.runs.collection import choose_collection
+from app.runs.schemas import RunView
+from app.runs.views import run_columns_view
 from app.traces.production import TraceWindow
 from app.traces.repetitions import is_repetition, name_of_repetition
 
@@ -43,7 +45,7 @@ def create_run(
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
     confirms: BenchmarkRun | None = None,
-) -> BenchmarkRun:
+) -> RunView:
     """Insert a PENDING run and its first job. `trigger_event_id` or `schedule_id` is the ID of the trigger event
     or the schedule that started it; `window` is the range of production traces to read instead of the benchmark's;
     `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
@@ -89,13 +91,13 @@ def create_run(
     }
     try:
         # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
-        run = BenchmarkRun(**insert_row(session, BenchmarkRun, new))
+        row = insert_row(session, BenchmarkRun, new)
     except ForeignKeyViolation:
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
-    enqueue(session, "triggers.ask_agent" if is_asked_for else "runs.begin", run_id=run.id)
-    return run
+    enqueue(session, "triggers.ask_agent" if is_asked_for else "runs.begin", run_id=run_id)
+    return run_columns_view(row)
 
 
 def _is_no_ordinary_run(run_name: str | None) -> Invalid:
@@ -117,7 +119,7 @@ def reads_no_production(benchmark_id: str) -> Invalid:
     )
 
 
-def retry_run(session: Session, run_id: str) -> BenchmarkRun:
+def retry_run(session: Session, run_id: str) -> RunView:
     """Start a new attempt of a run that failed or was cancelled; raises `IllegalTransition` for any
     other run.
     """
@@ -135,7 +137,7 @@ def retry_run(session: Session, run_id: str) -> BenchmarkRun:
     return _create_again(session, run, TriggerType.MANUAL, retry_of=run, confirms=confirms)
 
 
-def rescore_run(session: Session, run_id: str) -> BenchmarkRun:
+def rescore_run(session: Session, run_id: str) -> RunView:
     """Start a run that scores the traces of a completed one with the current metrics, formulas and
     baseline, without reading the source again.
 
@@ -159,7 +161,7 @@ def _create_again(
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
     confirms: BenchmarkRun | None = None,
-) -> BenchmarkRun:
+) -> RunView:
     """A run about the same traces as an earlier one."""
     return create_run(
         session,
