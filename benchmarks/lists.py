@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx
 import psycopg
@@ -26,6 +26,7 @@ from app.core.db import Database
 from app.core.keyset import PageQuery
 from app.kpis import queries as kpi_queries
 from app.notifications.inbox import READ_BATCH
+from app.overview.schemas import SearchKind
 from app.postgres.server import EmbeddedPostgres
 from app.results import run_list
 from app.results.rules import RunStatus
@@ -159,6 +160,10 @@ SEARCHES: Final = (
     "/benchmark-runs/run-1/results?metric=ROUGE&below=0.2",
     "/benchmark-runs/run-1/results?metric=ROUGE&state=missing",
     "/benchmark-runs/run-1/results?text=nothing",
+    "/overview/search?text=nothing",
+    # The ID of every agent.
+    "/overview/search?text=agent-",
+    *(f"/overview/search?text=nothing&kind={kind}" for kind in SearchKind),
 )
 
 # Two values of a filter, whose rows no index has in the order of the list, and two filters, each with half of
@@ -314,10 +319,17 @@ def _search(client: httpx.Client, path: str) -> None:
     for _ in range(SEARCH_PAGES):
         response = client.get(path.partition("?")[0], params=parameters)
         response.raise_for_status()
-        next_cursor = response.json()["nextCursor"]
+        next_cursor = _find_next_cursor(response.json())
         if next_cursor is None:
             return
         parameters = parameters.set("cursor", next_cursor)
+
+
+def _find_next_cursor(body: Mapping[str, Any]) -> str | None:
+    """The cursor of a list, or of the search of one kind of names."""
+    groups = body.get("groups", [body])
+    cursor: str | None = groups[0]["nextCursor"] if len(groups) == 1 else None
+    return cursor
 
 
 def _log_size(log_folder: Path) -> int:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Index, func
+from sqlalchemy import Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.core.db import Base
@@ -17,7 +17,12 @@ class Agent(Base):
     """
 
     __tablename__ = "agents"
-    __table_args__ = (Index("ix_agents_archived_created_at_id", "archived", "created_at", "id"),)
+    __table_args__ = (
+        Index("ix_agents_archived_created_at_id", "archived", "created_at", "id"),
+        Index(
+            "ix_agents_name_id", text("lower(name)"), "id", postgresql_where=text("NOT archived")
+        ),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]

@@ -22,6 +22,7 @@ class AlertRule(Base):
     __tablename__ = "alert_rules"
     __table_args__ = (
         Index("ix_alert_rules_created_at_id", "created_at", "id"),
+        Index("ix_alert_rules_name_id", text("lower(name)"), "id"),
         Index("ix_alert_rules_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
         Index("ix_alert_rules_agent_id_created_at_id", "agent_id", "created_at", "id"),
         Index(

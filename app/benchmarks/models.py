@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, Text, func, text
+from sqlalchemy import ForeignKey, Index, Text, func, literal_column, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -20,6 +20,12 @@ from app.core.encryption import ENCRYPTED
 from app.harness.harness_config import HarnessConfig
 from app.traces.production import ProductionTraces
 
+# In the spelling of PostgreSQL. A name in the metadata may be longer than an entry of an index.
+_NAME_KEY = (
+    '"left"(lower(COALESCE(NULLIF(TRIM(BOTH FROM jsonb_extract_path_text('
+    "metadata, VARIADIC ARRAY['name'::text])), ''::text), id)), 200)"
+)
+
 
 class Benchmark(Base):
     """A benchmark: dataset, trace source, metrics, and rules of validity and comparison.
@@ -30,6 +36,9 @@ class Benchmark(Base):
     __tablename__ = "benchmarks"
     __table_args__ = (
         Index("ix_benchmarks_archived_created_at_id", "archived", "created_at", "id"),
+        Index(
+            "ix_benchmarks_name_id", text(_NAME_KEY), "id", postgresql_where=text("NOT archived")
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -117,6 +126,12 @@ class KpiDefinition(Base):
             "id",
             postgresql_where=text("retired_at IS NULL"),
         ),
+        Index(
+            "ix_kpi_definitions_current_name_id",
+            text("lower(name)"),
+            "id",
+            postgresql_where=text("retired_at IS NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -160,6 +175,18 @@ class WebhookSecret(Base):
     secret: Mapped[str] = mapped_column(info=ENCRYPTED)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
+
+
+# Without parameters: an index serves the same expression only.
+BENCHMARK_NAME: Final = func.coalesce(
+    func.nullif(
+        func.trim(func.jsonb_extract_path_text(Benchmark.metadata_, literal_column("'name'"))),
+        literal_column("''"),
+    ),
+    Benchmark.id,
+)
+# What sorts the names of benchmarks, with an index.
+BENCHMARK_NAME_KEY: Final = func.left(func.lower(BENCHMARK_NAME), literal_column("200"))
 
 
 def name_of_benchmark(benchmark_id: str, metadata: Mapping[str, Any]) -> str:

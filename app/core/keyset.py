@@ -30,7 +30,8 @@ S = TypeVar("S", bound=Select[Any])
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
-MAX_CURSOR = 1024
+# Of a name of 200 characters, each of four bytes, and two IDs.
+MAX_CURSOR = 2048
 # The end of a page that has found too little: its cursor goes on from there.
 SEARCH_TIME_S = 2.0
 # A batch that took longer is followed by one of half the rows, a shorter one by one of twice the rows: on
@@ -267,7 +268,9 @@ def match_until(
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
     """Encode the key values of a row as an opaque cursor, which points after that row."""
-    document = json.dumps([_encode_value(value) for value in values], separators=(",", ":"))
+    document = json.dumps(
+        [_encode_value(value) for value in values], separators=(",", ":"), ensure_ascii=False
+    )
     return base64.urlsafe_b64encode(document.encode()).rstrip(b"=").decode()
 
 

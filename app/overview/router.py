@@ -7,12 +7,13 @@ from fastapi import Query, Request
 from fastapi.responses import StreamingResponse
 
 from app.access.deps import READ
+from app.core.keyset import MAX_CURSOR
 from app.core.schemas import Instant
 from app.core.web.deps import Hub, Res
 from app.core.web.routes import Router
 from app.core.web.sse import EVERY_KEY, EventSnapshot, stream_events
 from app.overview import queries
-from app.overview.schemas import Overview, SearchResult
+from app.overview.schemas import Overview, SearchKind, SearchResult
 from app.overview.search import search_names
 from app.overview.system import SystemView, read_system
 
@@ -64,10 +65,15 @@ def search_by_name(
             max_length=200, description="A part of a name or an ID; nothing matches an empty one."
         ),
     ] = "",
+    kind: Annotated[SearchKind | None, Query(description="Search one kind.")] = None,
+    cursor: Annotated[
+        str | None,
+        Query(max_length=MAX_CURSOR, description="`nextCursor` of the group of `kind`."),
+    ] = None,
 ) -> SearchResult:
     """Search agents, benchmarks, KPIs, alert rules, schedules and runs by a part of a name or an ID."""
     with res.db.read() as session:
-        return search_names(session, text)
+        return search_names(session, text, kind, cursor)
 
 
 @router.get("/system", dependencies=READ)

@@ -106,15 +106,17 @@ class SearchMatch(WireModel):
 
 
 class SearchGroup(WireModel):
-    """The first matches of one kind; `hasMore` is whether there are more."""
+    """Matches of one kind; `nextCursor` continues its search, null at its end."""
 
     kind: SearchKind
     matches: list[SearchMatch]
-    has_more: bool
+    next_cursor: str | None
 
 
 class SearchResult(WireModel):
-    """The matches of a search by kind; a kind without a match is missing."""
+    """The matches of a search by kind; a kind without a match is missing, unless its search did not reach
+    its end in time.
+    """
 
     groups: list[SearchGroup]
 

@@ -1,56 +1,113 @@
 """Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.alerts.models import AlertRule
-from app.benchmarks.models import Benchmark, KpiDefinition
-from app.core.keyset import PageQuery
-from app.core.list_filters import match_text
+from app.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchmark, KpiDefinition
+from app.core import keyset
+from app.core.errors import ErrorItem, Invalid
+from app.core.keyset import BatchSizes, CursorValue, PageQuery, PageRows
+from app.core.list_filters import PagePlan, match_text
 from app.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
-from app.results.run_list import BENCHMARK_NAME, DEFAULT_SORT, RunListFilter, search_runs
+from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
 from app.results.run_names import read_names
 from app.schedules.models import ScheduleConfig
 
 MAX_MATCHES: Final = 10
+# Each row is somewhere else in its table: in larger batches PostgreSQL would rather sort a table of some 10,000
+# rows than read its index.
+NAME_BATCHES: Final = BatchSizes(1_000, 2_000)
 
-_Column = InstrumentedAttribute[Any] | ColumnElement[Any]
 
+class _NamedTable(NamedTuple):
+    """Rows with a name: an index has those that are `listed` in the order of `sort_key` and `id`.
 
-def search_names(session: Session, text: str) -> SearchResult:
-    """What contains the text in its name or its ID, at most `MAX_MATCHES` of each kind: the newest
-    runs, all others by name. Archived agents and benchmarks are left out; so are kinds without a match.
+    `benchmark_id` is the column of their benchmark, if they have one; `needs_active_benchmark` leaves out
+    those of archived benchmarks.
     """
+
+    id: ColumnElement[str]
+    name: ColumnElement[str]
+    sort_key: ColumnElement[str]
+    listed: Sequence[ColumnElement[bool]] = ()
+    benchmark_id: ColumnElement[str] | None = None
+    needs_active_benchmark: bool = False
+
+
+_AGENTS: Final = Agent.__table__.c
+_BENCHMARKS: Final = Benchmark.__table__.c
+_KPIS: Final = KpiDefinition.__table__.c
+_RULES: Final = AlertRule.__table__.c
+_SCHEDULES: Final = ScheduleConfig.__table__.c
+_TABLES: Final[Mapping[SearchKind, _NamedTable]] = {
+    SearchKind.AGENT: _NamedTable(
+        _AGENTS.id, _AGENTS.name, func.lower(_AGENTS.name), [~_AGENTS.archived]
+    ),
+    SearchKind.BENCHMARK: _NamedTable(
+        _BENCHMARKS.id, BENCHMARK_NAME, BENCHMARK_NAME_KEY, [~_BENCHMARKS.archived]
+    ),
+    SearchKind.KPI: _NamedTable(
+        _KPIS.id, _KPIS.name, func.lower(_KPIS.name), [_KPIS.retired_at.is_(None)], _KPIS.benchmark_id,
+        needs_active_benchmark=True,
+    ),
+    SearchKind.ALERT_RULE: _NamedTable(
+        _RULES.id, _RULES.name, func.lower(_RULES.name), (), _RULES.benchmark_id
+    ),
+    SearchKind.SCHEDULE: _NamedTable(
+        _SCHEDULES.id, _SCHEDULES.name, func.lower(_SCHEDULES.name), (), _SCHEDULES.benchmark_id
+    ),
+}  # fmt: skip
+
+
+def search_names(
+    session: Session, text: str, kind: SearchKind | None = None, cursor: str | None = None
+) -> SearchResult:
+    """What contains the text in its name or its ID, at most `MAX_MATCHES` of each kind: the newest
+    runs, all others by name. Archived agents and benchmarks are left out, with the KPIs of these.
+
+    All kinds share the time of a search. A kind that was not read to its end has a cursor, also without a
+    match; the others without a match are left out. `kind` and `cursor` continue the search of one kind.
+    Raises: `Invalid` for a cursor without its kind, `BadCursor` for one that is not of a search.
+    """
+    if cursor is not None and kind is None:
+        detail = "is of one kind; send its `kind` too"
+        raise Invalid(
+            "a cursor continues the search of one kind; send its kind too",
+            errors=[ErrorItem(pointer="cursor", detail=detail)],
+        )
     text = text.strip()
     # No name contains a line break or another control character.
     if not text or not text.isprintable():
         return SearchResult(groups=[])
-    benchmark = Benchmark.id == KpiDefinition.benchmark_id
-    groups = [
-        _find(session, text, SearchKind.AGENT, Agent.id, Agent.name, ~Agent.archived),
-        _find(session, text, SearchKind.BENCHMARK, Benchmark.id, BENCHMARK_NAME, ~Benchmark.archived),
-        _find(
-            session, text, SearchKind.KPI, KpiDefinition.id, KpiDefinition.name,
-            KpiDefinition.retired_at.is_(None), benchmark, ~Benchmark.archived, of=Benchmark.id,
-        ),
-        _find(
-            session, text, SearchKind.ALERT_RULE, AlertRule.id, AlertRule.name, of=AlertRule.benchmark_id
-        ),
-        _find(
-            session, text, SearchKind.SCHEDULE, ScheduleConfig.id, ScheduleConfig.name,
-            of=ScheduleConfig.benchmark_id,
-        ),
-        _find_runs(session, text),
-    ]  # fmt: skip
+    groups = list(_search_kinds(session, text, [kind] if kind else list(SearchKind), cursor))
     owners = {match.benchmark_id for group in groups for match in group.matches}
     names = read_names(session, [(id_, "") for id_ in owners if id_]).benchmarks
     return SearchResult(
-        groups=[_name_benchmarks(group, names) for group in groups if group.matches]
+        groups=[
+            _name_benchmarks(group, names) for group in groups if group.matches or group.next_cursor
+        ]
     )
+
+
+def _search_kinds(
+    session: Session, text: str, kinds: Sequence[SearchKind], cursor: str | None
+) -> Iterator[SearchGroup]:
+    """Search each kind in an equal share of the remaining time: a short one leaves its time to the others."""
+    ends_at = time.monotonic() + keyset.SEARCH_TIME_S
+    query = PageQuery(MAX_MATCHES, cursor)
+    for position, kind in enumerate(kinds):
+        search_time_s = (ends_at - time.monotonic()) / (len(kinds) - position)
+        if kind is SearchKind.RUN:
+            matches = _search_runs(session, text, query, search_time_s)
+        else:
+            matches = _search_table(session, text, _TABLES[kind], query, search_time_s)
+        yield SearchGroup(kind=kind, matches=matches.rows, next_cursor=matches.next_cursor)
 
 
 def _name_benchmarks(group: SearchGroup, names: Mapping[str, str]) -> SearchGroup:
@@ -61,30 +118,54 @@ def _name_benchmarks(group: SearchGroup, names: Mapping[str, str]) -> SearchGrou
     return group.model_copy(update={"matches": matches})
 
 
-def _find(
-    session: Session,
-    text: str,
-    kind: SearchKind,
-    id_: _Column,
-    name: _Column,
-    *conditions: ColumnElement[bool],
-    of: _Column | None = None,
-) -> SearchGroup:
-    """The rows whose ID or name contains the text; `of` is the column of their benchmark."""
-    columns = [id_.label("id"), name.label("name")]
-    statement = select(*columns, *([of.label("benchmark_id")] if of is not None else []))
-    matching = statement.where(*match_text(text, id_, name), *conditions)
-    rows = session.execute(
-        matching.order_by(func.lower(name), id_).limit(MAX_MATCHES + 1)
-    ).mappings()
-    matches = [SearchMatch(**row) for row in rows]
-    return SearchGroup(
-        kind=kind, matches=matches[:MAX_MATCHES], has_more=len(matches) > MAX_MATCHES
+def _search_table(
+    session: Session, text: str, table: _NamedTable, query: PageQuery, search_time_s: float
+) -> PageRows[SearchMatch]:
+    """The rows whose ID or name contains the text, in the order of their names."""
+    keys = [table.sort_key, table.id]
+    columns: dict[str, Any] = {"sort_key": table.sort_key, "id": table.id, "name": table.name}
+    if table.benchmark_id is not None:
+        columns["benchmark_id"] = table.benchmark_id
+    listed = select(*(column.label(name) for name, column in columns.items())).where(*table.listed)
+
+    def select_after(cursor: str | None, last: Sequence[CursorValue] | None = None) -> Select[Any]:
+        after = None if cursor is None else keyset.read_cursor(keys, cursor)
+        return PagePlan().select_range(listed, keys, after, last, descending=False)
+
+    def find_last(cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
+        row_keys = select_after(cursor).with_only_columns(*keys)
+        return session.execute(row_keys.offset(row_count - 1).limit(1)).one_or_none()
+
+    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Row[Any]]:
+        # The limit, which no batch exceeds, keeps the order of the index: the planner knows nothing of the names
+        # and IDs between two rows, and might read the whole table for a few of many equal names.
+        batch = select_after(part.cursor, last).limit(NAME_BATCHES.largest).subquery("batch")
+        matching = select(batch).where(*match_text(text, batch.c.id, batch.c.name))
+        if table.needs_active_benchmark:
+            # Of each match: a join might read all benchmarks.
+            of_match = select(~Benchmark.archived).where(Benchmark.id == batch.c.benchmark_id)
+            matching = matching.where(of_match.scalar_subquery())
+        ordered = matching.order_by(batch.c.sort_key, batch.c.id).limit(part.limit + 1)
+        return list(session.execute(ordered))
+
+    page = keyset.search_page(
+        keyset.iter_batches(find_last, query.cursor, NAME_BATCHES),
+        read_until,
+        lambda row: [row.sort_key, row.id],
+        query,
+        search_time_s,
     )
+    matches = [
+        SearchMatch(id=row.id, name=row.name, benchmark_id=getattr(row, "benchmark_id", None))
+        for row in page.rows
+    ]
+    return PageRows(matches, page.next_cursor)
 
 
-def _find_runs(session: Session, text: str) -> SearchGroup:
-    page = search_runs(session, RunListFilter(text=text), DEFAULT_SORT, PageQuery(MAX_MATCHES))
+def _search_runs(
+    session: Session, text: str, query: PageQuery, search_time_s: float
+) -> PageRows[SearchMatch]:
+    page = search_runs(session, RunListFilter(text=text), DEFAULT_SORT, query, search_time_s)
     owners = [(row["benchmark_id"], row["agent_id"]) for row in page.rows]
     agents = read_names(session, owners).agents
     matches = [
@@ -97,4 +178,4 @@ def _find_runs(session: Session, text: str) -> SearchGroup:
         )
         for row in page.rows
     ]
-    return SearchGroup(kind=SearchKind.RUN, matches=matches, has_more=page.next_cursor is not None)
+    return PageRows(matches, page.next_cursor)

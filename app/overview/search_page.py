@@ -5,12 +5,13 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from app.access.deps import READ
+from app.core.keyset import MAX_CURSOR
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of, rule_page_path, run_page_path, schedule_page_path
 from app.core.web.pages import build_url, render_page, see_other
 from app.core.web.routes import Router
-from app.overview.schemas import SearchGroup, SearchKind, SearchMatch
-from app.overview.search import search_names
+from app.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
+from app.overview.search import MAX_MATCHES, search_names
 
 router = Router()
 
@@ -26,34 +27,49 @@ TITLES: Final = {
 
 @router.get("/search", dependencies=READ)
 def search_by_name(
-    request: Request, res: Res, text: Annotated[str, Query(max_length=200)] = ""
+    request: Request,
+    res: Res,
+    text: Annotated[str, Query(max_length=200)] = "",
+    kind: SearchKind | None = None,
+    cursor: Annotated[str | None, Query(max_length=MAX_CURSOR)] = None,
 ) -> Response:
-    """Show what contains a text in its name or ID; an only match is opened."""
+    """Show what contains a text in its name or ID; an only match is opened. `kind` and `cursor` continue the
+    search of one kind.
+    """
     text = text.strip()
     with res.db.read() as session:
-        result = search_names(session, text)
-    matches = [(group.kind, match) for group in result.groups for match in group.matches]
-    if len(matches) == 1 and not any(group.has_more for group in result.groups):
-        return see_other(_page_of(*matches[0]))
+        result = search_names(session, text, kind, cursor)
+    if kind is None and (only_match := _find_only(result)):
+        return see_other(_page_of(*only_match))
     return render_page(
         request,
         "search.html",
         title=f"Search for {text}" if text else "Search",
-        api=build_url("/overview/search", text=text),
+        api=build_url("/overview/search", text=text, kind=kind, cursor=cursor),
         text=text,
-        groups=[_shown(group) for group in result.groups],
+        groups=[_shown(group, text) for group in result.groups],
         all_runs=build_url("/runs", text=text),
+        first=build_url("/search", text=text) if cursor else None,
     )
 
 
-def _shown(group: SearchGroup) -> dict[str, Any]:
+def _find_only(result: SearchResult) -> tuple[SearchKind, SearchMatch] | None:
+    """The only match; none while the search of a kind has not reached its end."""
+    matches = [(group.kind, match) for group in result.groups for match in group.matches]
+    is_complete = not any(group.next_cursor for group in result.groups)
+    return matches[0] if len(matches) == 1 and is_complete else None
+
+
+def _shown(group: SearchGroup, text: str) -> dict[str, Any]:
     return {
         "kind": group.kind,
         "title": TITLES[group.kind],
         "rows": [
             (search_match, _page_of(group.kind, search_match)) for search_match in group.matches
         ],
-        "has_more": group.has_more,
+        "is_full": len(group.matches) == MAX_MATCHES,
+        "next": group.next_cursor
+        and build_url("/search", text=text, kind=group.kind, cursor=group.next_cursor),
     }
 
 

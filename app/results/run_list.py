@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from app.agents.models import Agent
-from app.benchmarks.models import Benchmark
+from app.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchmark
 from app.benchmarks.queries import OwnerFilter
 from app.core.keyset import (
     SEARCHED_ROWS,
@@ -46,18 +46,12 @@ _RUNS: Final = BenchmarkRun.__table__.c
 _AGENTS: Final = Agent.__table__.c
 _BENCHMARKS: Final = Benchmark.__table__.c
 
-BENCHMARK_NAME: Final = func.coalesce(
-    func.nullif(func.trim(func.jsonb_extract_path_text(Benchmark.metadata_, "name")), ""),
-    Benchmark.id,
-)
-
-
 # Each has an index with `seq`, so that a page is read without sorting every run. A run is never without
 # its agent and benchmark. Names are sorted as a reader does, without regard to case.
 SORT_KEYS: Final[Mapping[str, ColumnElement[Any] | NameOrder]] = {
     "created": _RUNS.seq,
     "completed": COMPLETED_KEY,
-    "benchmark": NameOrder(func.lower(BENCHMARK_NAME), _BENCHMARKS.id, _RUNS.benchmark_id),
+    "benchmark": NameOrder(BENCHMARK_NAME_KEY, _BENCHMARKS.id, _RUNS.benchmark_id),
     "agent": NameOrder(func.lower(_AGENTS.name), _AGENTS.id, _RUNS.agent_id),
     "status": _RUNS.status,
     "verdict": VERDICT_KEY,
@@ -126,9 +120,14 @@ class RunCount(NamedTuple):
 
 
 def search_runs(
-    session: Session, run_filter: RunListFilter, sort: str, query: PageQuery
+    session: Session,
+    run_filter: RunListFilter,
+    sort: str,
+    query: PageQuery,
+    search_time_s: float | None = None,
 ) -> PageRows[Mapping[str, Any]]:
     """Return one page of runs. `sort` is a name of `SORT_KEYS`, with "-" for the descending order.
+    `search_time_s` is that of `select_page`, for orders that are not those of names.
 
     Raises: `BadCursor` when the cursor is of another order.
     """
@@ -166,7 +165,11 @@ def search_runs(
     if plan.is_few or plan.is_exact:
         return cut_page(read_until(None, query), query, key_values)
     return search_page(
-        iter_batches(batches.find_last, query.cursor, batches.sizes), read_until, key_values, query
+        iter_batches(batches.find_last, query.cursor, batches.sizes),
+        read_until,
+        key_values,
+        query,
+        search_time_s,
     )
 
 

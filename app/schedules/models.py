@@ -24,6 +24,7 @@ class ScheduleConfig(Base):
             postgresql_where=text("next_run_at IS NOT NULL"),
         ),
         Index("ix_schedule_configs_created_at_id", "created_at", "id"),
+        Index("ix_schedule_configs_name_id", text("lower(name)"), "id"),
         Index("ix_schedule_configs_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
         Index("ix_schedule_configs_agent_id_created_at_id", "agent_id", "created_at", "id"),
         Index(

@@ -18,6 +18,10 @@ VERDICT_KEY = (
     "COALESCE(NULLIF(validity, 'VALID'::text), verdict ->> 'verdict'::text, ''::text)"
 )
 COMPLETED_KEY = "COALESCE(completed_at, '1970-01-01 00:00:00+00'::timestamp with time zone)"
+BENCHMARK_NAME_KEY = (
+    "\"left\"(lower(COALESCE(NULLIF(TRIM(BOTH FROM jsonb_extract_path_text("
+    "metadata, VARIADIC ARRAY['name'::text])), ''::text), id)), 200)"
+)
 TRACES_KEY = "COALESCE(traces_total, '0'::bigint)"
 
 # The owner of the table can drop the trigger; a role that only uses the table cannot.
@@ -89,6 +93,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_agents"),
     )
     op.create_index("ix_agents_archived_created_at_id", "agents", ["archived", "created_at", "id"])
+    op.create_index(
+        "ix_agents_name_id", "agents", [sa.text("lower(name)"), "id"], postgresql_where=sa.text("NOT archived")
+    )
     op.create_table(
         "alert_silences",
         sa.Column("id", sa.Text(), nullable=False),
@@ -204,6 +211,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_benchmarks"),
     )
     op.create_index("ix_benchmarks_archived_created_at_id", "benchmarks", ["archived", "created_at", "id"])
+    op.create_index(
+        "ix_benchmarks_name_id",
+        "benchmarks",
+        [sa.text(BENCHMARK_NAME_KEY), "id"],
+        postgresql_where=sa.text("NOT archived"),
+    )
     op.create_table(
         "collections",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -479,6 +492,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("enabled IS false"),
     )
     op.create_index("ix_alert_rules_created_at_id", "alert_rules", ["created_at", "id"])
+    op.create_index("ix_alert_rules_name_id", "alert_rules", [sa.text("lower(name)"), "id"])
     op.create_table(
         "benchmark_agents",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
@@ -761,6 +775,12 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("retired_at IS NULL"),
     )
+    op.create_index(
+        "ix_kpi_definitions_current_name_id",
+        "kpi_definitions",
+        [sa.text("lower(name)"), "id"],
+        postgresql_where=sa.text("retired_at IS NULL"),
+    )
     op.create_table(
         "local_traces",
         sa.Column("dataset_id", sa.Text(), nullable=False),
@@ -834,6 +854,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_schedule_configs"),
     )
     op.create_index("ix_schedule_configs_created_at_id", "schedule_configs", ["created_at", "id"])
+    op.create_index("ix_schedule_configs_name_id", "schedule_configs", [sa.text("lower(name)"), "id"])
     op.create_index(
         "ix_schedule_configs_benchmark_id_created_at_id", "schedule_configs", ["benchmark_id", "created_at", "id"]
     )
