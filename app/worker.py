@@ -24,10 +24,10 @@ from app.core.garbage_collection import exclude_living_objects
 from app.core.malloc import limit_arenas
 from app.core.resources import Resources
 from app.core.settings import Settings
+from app.jobs.declarations import queue_of
 from app.jobs.handlers import HANDLERS
 from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
-from app.jobs.queue import queue_of
 from app.jobs.rescue import delete_finished_jobs
 from app.metrics.registry import load_metrics
 from app.notifications import tasks as notification_tasks

@@ -18,6 +18,7 @@ from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import all_fields, given_fields
+from app.jobs.declarations import RecordChange
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery
 
@@ -70,7 +71,7 @@ def change_agent(
     agent.revision += 1
     agent.updated_at = now
     session.flush()
-    enqueue(session, "triggers.on_event", event="agent-updated", subject=agent_id)
+    enqueue(session, RecordChange(event="agent-updated", subject=agent_id))
     return agent
 
 

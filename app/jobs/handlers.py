@@ -1,13 +1,14 @@
 """Job handlers: the function of each job name, and the job to enqueue when it fails for good."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
 
 from app.core.resources import Resources
 from app.core.text import replace_unstorable
+from app.jobs.declarations import FailureReport, JobRequest
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queue import enqueue
 
@@ -23,7 +24,7 @@ class StartNext(Protocol):
     """Starts the next job in the transaction of a session; `enqueue` and `JobContext.start_next`."""
 
     def __call__(
-        self, session: Session, name: str, *, lock: str | None = None, **arguments: Any
+        self, session: Session, request: JobRequest, *, lock: str | None = None
     ) -> None: ...
 
 
@@ -72,17 +73,27 @@ class JobContext:
             raise WorkerStopping
 
 
+RequestT = TypeVar("RequestT", bound=JobRequest)
+HandlerFunction: TypeAlias = Callable[[JobContext, RequestT], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandler:
-    """The handler of one job name.
+    """The handler of one kind of job; `on_failure` is the job to enqueue when it has failed for good."""
 
-    `on_failure` names the job to enqueue when this one has failed for good; it gets the same
-    arguments plus `code` and `message`.
-    """
+    request_type: type[JobRequest]
+    function: Callable[[JobContext, Any], None]
+    on_failure: type[FailureReport] | None
 
-    name: str
-    function: Callable[..., None]
-    on_failure: str | None
+    @property
+    def name(self) -> str:
+        return self.request_type.NAME
+
+    def run(self, job: JobContext, arguments: Mapping[str, Any]) -> None:
+        """Run a job with its stored arguments. Raises: `ValidationError` when they are not those of the
+        declaration.
+        """
+        self.function(job, self.request_type.model_validate(arguments))
 
 
 class JobHandlers:
@@ -92,14 +103,17 @@ class JobHandlers:
         self._handlers: dict[str, JobHandler] = {}
 
     def register(
-        self, name: str, *, on_failure: str | None = None
-    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """Declare the decorated function `(job, **arguments)` as the handler of a job."""
+        self, request_type: type[RequestT], *, on_failure: type[FailureReport] | None = None
+    ) -> Callable[[HandlerFunction[RequestT]], HandlerFunction[RequestT]]:
+        """Make the decorated function the handler of a kind of job."""
 
-        def declare(function: Callable[..., None]) -> Callable[..., None]:
-            if name in self._handlers:
-                raise ValueError(f"the job {name!r} has two handlers")
-            self._handlers[name] = JobHandler(name=name, function=function, on_failure=on_failure)
+        def declare(function: HandlerFunction[RequestT]) -> HandlerFunction[RequestT]:
+            handler = JobHandler(
+                request_type=request_type, function=function, on_failure=on_failure
+            )
+            if handler.name in self._handlers:
+                raise ValueError(f"the job {handler.name!r} has two handlers")
+            self._handlers[handler.name] = handler
             return function
 
         return declare

@@ -20,6 +20,7 @@ from app.core.engine import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, DatabaseClockWatch, PeriodicTrigger, run_jobs_now
+from app.jobs.declarations import queue_of
 from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, claim_of
 from app.jobs.outcomes import (
@@ -37,7 +38,7 @@ from app.jobs.outcomes import (
 )
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
-from app.jobs.queue import queue_of, split_arguments
+from app.jobs.queue import split_arguments
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, SUSPENDED_AFTER_S, rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import WorkerPresence
@@ -252,7 +253,7 @@ class Worker:
         outcome: JobOutcome = JobSucceeded()
         try:
             job.checkpoint()
-            handler.function(job, **split_arguments(claim.arguments).arguments)
+            handler.run(job, split_arguments(claim.arguments).arguments)
         except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
             outcome = decide_outcome(error, claim.retries, handler)
             _log_outcome(claim, outcome, error)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.core.correlation import bind_correlation
 from app.core.errors import Unavailable
+from app.jobs.declarations import JobRequest
 from app.jobs.handlers import (
     MAX_ATTEMPTS,
     JobHandler,
@@ -18,7 +19,7 @@ from app.jobs.handlers import (
     WorkerStopping,
     describe_error,
 )
-from app.jobs.queue import CORRELATION, RESCUES, enqueue, queue_of, split_arguments
+from app.jobs.queue import CORRELATION, RESCUES, enqueue, enqueue_failure, split_arguments
 
 # Waits of 1, 4, 16 and 60 s.
 FIRST_RETRY_DELAY_S = 1.0
@@ -118,14 +119,13 @@ class NextStep:
     next_claim: JobClaim | None = None
     _session: Session | None = None
 
-    def start(
-        self, session: Session, name: str, *, lock: str | None = None, **arguments: Any
-    ) -> None:
+    def start(self, session: Session, request: JobRequest, *, lock: str | None = None) -> None:
         """See `StartNext`. Raises: `JobTakenOver` when the worker has lost the claim."""
         # A lock is taken by the queue when a job is fetched, so a job with a lock must go through
         # the queue.
+        name = request.NAME
         if lock is not None or not self.may_run(name):
-            enqueue(session, name, lock=lock, **arguments)
+            enqueue(session, request, lock=lock)
             return
         if self.next_claim is not None or session is self._session:
             raise RuntimeError(
@@ -136,8 +136,8 @@ class NextStep:
             raise RuntimeError(
                 f"{name} is started in a savepoint; start it in the transaction itself"
             )
-        next_claim = replace(self.claim, name=name, arguments=self._arguments(arguments))
-        changes = {"name": name, "queue": queue_of(name), "args": json.dumps(next_claim.arguments)}
+        next_claim = replace(self.claim, name=name, arguments=self._arguments(request.arguments()))
+        changes = {"name": name, "queue": request.queue(), "args": json.dumps(next_claim.arguments)}
         changed = cast(
             "CursorResult[Any]", session.execute(_BECOME, {**self.claim.token._asdict(), **changes})
         )
@@ -257,8 +257,9 @@ def fail_job(session: Session, claim: JobClaim, failure: JobFailed, handlers: Jo
     if handler is not None and handler.on_failure is not None:
         job_call = split_arguments(claim.arguments)
         with bind_correlation(job_call.correlation):
-            enqueue(
+            enqueue_failure(
                 session,
                 handler.on_failure,
-                **{**job_call.arguments, "code": failure.code, "message": failure.message},
+                job_call.arguments,
+                {"code": failure.code, "message": failure.message},
             )

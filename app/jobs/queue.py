@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import procrastinate
 from procrastinate.exceptions import AlreadyEnqueued
+from procrastinate.jobs import JobDeferrer
 from sqlalchemy.orm import Session
 
 from app.core import correlation
+from app.jobs.declarations import FailureReport, JobRequest, queue_of
 
 # Never opened: it has no connection of its own and writes on the connection of each session.
 _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
@@ -39,63 +41,61 @@ class JobCall(NamedTuple):
 
 def enqueue(
     session: Session,
-    name: str,
+    request: JobRequest,
     *,
     lock: str | None = None,
     start_at: datetime | None = None,
-    is_short: bool = False,
-    **arguments: Any,
 ) -> None:
     """Enqueue one job, which exists once the transaction of `session` commits.
 
-    `name` is `<queue>.<job>`, the name of a handler in any process. Jobs with the same `lock`
-    run one after the other, in the order of their creation. `start_at` is the earliest start. Short
-    jobs start before all others, which may take minutes each.
+    Jobs with the same `lock` run one after the other, in the order of their creation. `start_at` is the
+    earliest start.
     """
-    enqueue_many(session, name, [arguments], lock=lock, start_at=start_at, is_short=is_short)
+    task = _task(session, request.NAME, lock=lock, schedule_at=start_at)
+    task.defer(**request.arguments(), **_correlation_argument())
 
 
 def enqueue_many(
     session: Session,
-    name: str,
-    arguments: Sequence[Mapping[str, Any]],
+    requests: Sequence[JobRequest],
     *,
     lock: str | None = None,
-    start_at: datetime | None = None,
     is_short: bool = False,
 ) -> None:
-    """Enqueue one job for each set of arguments, in one statement."""
-    if not arguments:
+    """Enqueue jobs of one name, in one statement. Short jobs start before all others, which may take
+    minutes each.
+    """
+    if not requests:
         return
-    task = _DEFERRER.configure_task(
-        name,
-        allow_unknown=True,
-        queue=queue_of(name),
-        lock=lock,
-        schedule_at=start_at,
-        priority=SHORT_JOB_PRIORITY if is_short else None,
-        connection=session.connection().connection.driver_connection,
-    )
+    [name] = {request.NAME for request in requests}
+    task = _task(session, name, lock=lock, priority=SHORT_JOB_PRIORITY if is_short else None)
     correlation_argument = _correlation_argument()
-    task.batch_defer(*({**job_arguments, **correlation_argument} for job_arguments in arguments))
+    task.batch_defer(*({**request.arguments(), **correlation_argument} for request in requests))
 
 
-def enqueue_once(session: Session, name: str, *, key: str, **arguments: Any) -> bool:
+def enqueue_once(session: Session, request: JobRequest, *, key: str) -> bool:
     """Enqueue a job unless a job with this key is waiting already; returns whether it was enqueued."""
-    task = _DEFERRER.configure_task(
-        name,
-        allow_unknown=True,
-        queue=queue_of(name),
-        queueing_lock=key,
-        connection=session.connection().connection.driver_connection,
-    )
+    task = _task(session, request.NAME, queueing_lock=key)
     try:
         # A savepoint: the violated unique index would otherwise abort the caller's transaction.
         with session.begin_nested():
-            task.defer(**arguments, **_correlation_argument())
+            task.defer(**request.arguments(), **_correlation_argument())
     except AlreadyEnqueued:
         return False
     return True
+
+
+def enqueue_failure(
+    session: Session,
+    report: type[FailureReport],
+    arguments: Mapping[str, Any],
+    failure: Mapping[str, str],
+) -> None:
+    """Enqueue the report of a failed job: its stored arguments, with code and message.
+
+    The arguments are not decoded here: they may be the cause of the failure.
+    """
+    _task(session, report.NAME).defer(**arguments, **failure, **_correlation_argument())
 
 
 def split_arguments(job_arguments: Mapping[str, Any]) -> JobCall:
@@ -114,6 +114,11 @@ def _correlation_argument() -> dict[str, Any]:
     return {CORRELATION: correlation_values} if correlation_values else {}
 
 
-def queue_of(name: str) -> str:
-    """The queue of a job: each domain has one, named by the part before the dot."""
-    return name.partition(".")[0]
+def _task(session: Session, name: str, **options: Any) -> JobDeferrer:
+    return _DEFERRER.configure_task(
+        name,
+        allow_unknown=True,
+        queue=queue_of(name),
+        connection=session.connection().connection.driver_connection,
+        **options,
+    )

@@ -6,28 +6,18 @@ HELD while it is disabled.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from app.jobs.declarations import Deliver, HoldOrRestart
 from app.jobs.queue import enqueue, enqueue_many
 from app.notifications import queries
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus, queue_lock
 
-DELIVER = "notifications.deliver"
-HOLD_OR_RESTART = "notifications.hold_or_restart"
 STATE_BATCH = 250
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryJob:
-    """The arguments of a delivery job; an outdated `fencing_token` makes it do nothing."""
-
-    delivery_id: str
-    fencing_token: int
 
 
 def enqueue_due_deliveries(session: Session, now: datetime) -> None:
@@ -69,7 +59,7 @@ def hold_or_restart_all(session: Session, endpoint: Endpoint, now: datetime) -> 
     """`hold_or_restart` for all deliveries: the first batch now, the others by a job."""
     session.flush()
     if hold_or_restart(session, endpoint.id, now) == STATE_BATCH:
-        enqueue(session, HOLD_OR_RESTART, endpoint_id=endpoint.id)
+        enqueue(session, HoldOrRestart(endpoint_id=endpoint.id))
 
 
 def enqueue_next_deliveries(
@@ -100,18 +90,18 @@ def _enqueue(session: Session, delivery_ids: Sequence[str], *, is_backlog: bool 
     # The session may hold these objects with their old `due_at`.
     deliveries = session.scalars(statement, execution_options={"populate_existing": True}).all()
     endpoint_of = queries.endpoints_of(session, deliveries)
-    jobs_by_lane: dict[tuple[str, bool], list[dict[str, object]]] = defaultdict(list)
+    jobs_by_lane: dict[tuple[str, bool], list[Deliver]] = defaultdict(list)
     for delivery in deliveries:
         endpoint = endpoint_of.get(delivery.endpoint_id)
         if endpoint is None:  # deleted since the deliveries were listed
             continue
-        job = DeliveryJob(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
+        job = Deliver(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
         is_slow = endpoint.slow_count > 0
-        jobs_by_lane[queue_lock(endpoint.host, slow=is_slow), is_slow].append(asdict(job))
+        jobs_by_lane[queue_lock(endpoint.host, slow=is_slow), is_slow].append(job)
     # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
     for (lock, is_slow), jobs in jobs_by_lane.items():
         is_short = not is_slow and not is_backlog
-        enqueue_many(session, DELIVER, jobs, lock=lock, is_short=is_short)
+        enqueue_many(session, jobs, lock=lock, is_short=is_short)
 
 
 def restart_deliveries(

@@ -15,6 +15,7 @@ from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.schemas import changed_fields
+from app.jobs.declarations import DropDeliveries
 from app.jobs.queue import enqueue
 from app.notifications import queries
 from app.notifications.endpoint_users import require_unused
@@ -23,8 +24,6 @@ from app.notifications.registry import CHANNELS, IN_APP
 from app.notifications.schemas import EndpointPatch
 from app.notifications.types import DeliveryTarget
 from app.notifications.webhook_signatures import new_secret
-
-DROP_DELIVERIES = "notifications.drop_deliveries"
 
 
 class EndpointNotSigned(Conflict):
@@ -101,7 +100,7 @@ def delete_endpoint(session: Session, endpoint_id: str) -> None:
     require_unused(session, endpoint_id)
     session.delete(endpoint)
     session.flush()
-    enqueue(session, DROP_DELIVERIES, endpoint_id=endpoint_id)
+    enqueue(session, DropDeliveries(endpoint_id=endpoint_id))
 
 
 def decrypt_recipient(endpoint: Endpoint, box: SecretBox) -> Secret | None:

@@ -15,9 +15,9 @@ from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
 from app.core.text import replace_unstorable
 from app.core.web.page_paths import endpoint_page_path
+from app.jobs.declarations import Deliver
 from app.notifications import queries
 from app.notifications.delivery_jobs import (
-    DeliveryJob,
     enqueue_next_deliveries,
     hold_or_restart_all,
     restart_deliveries,
@@ -116,7 +116,7 @@ def publish_test(session: Session, endpoint: Endpoint) -> str:
 
 def begin_attempt(
     session: Session,
-    job: DeliveryJob,
+    job: Deliver,
     box: SecretBox,
     public_url: str,
     now: datetime,
@@ -152,7 +152,7 @@ def begin_attempt(
     )
 
 
-def finish_attempt(session: Session, job: DeliveryJob, result: AttemptResult) -> None:
+def finish_attempt(session: Session, job: Deliver, result: AttemptResult) -> None:
     """Record the result of an attempt and plan the next one; nothing if the job is outdated."""
     loaded = queries.find_delivery(session, job.delivery_id)
     if loaded is None or not _is_current(loaded.delivery, job):
@@ -212,7 +212,7 @@ def enable_endpoint(session: Session, endpoint_id: str, now: datetime) -> Endpoi
     return endpoint
 
 
-def _is_current(delivery: Delivery, job: DeliveryJob) -> bool:
+def _is_current(delivery: Delivery, job: Deliver) -> bool:
     is_pending = delivery.status == DeliveryStatus.PENDING
     return is_pending and delivery.fencing_token == job.fencing_token
 

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.postgres_notify import waking_streams
+from app.jobs.declarations import DropTraces
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.results.models import BenchmarkRun
@@ -89,7 +90,7 @@ def append_page(
     collection = store_page(session, began, page, now)
     if collection.id != run.collection_id:
         # By a job: it may hold many rows, and this transaction holds the lock of the run.
-        enqueue(session, "runs.drop_traces", collection_id=run.collection_id)
+        enqueue(session, DropTraces(collection_id=run.collection_id))
         run.collection_id = collection.id
     run.traces_total = max(page.total or 0, collection.trace_count)
     run.traces_collected = collection.trace_count + page.held_back

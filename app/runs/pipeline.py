@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from app.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
+from app.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
 from app.jobs.handlers import JobContext
 from app.runs import leases, service
 from app.runs.aggregation import compute_result
@@ -28,11 +29,11 @@ from app.traces.stored_traces import read_traces
 from app.traces.types import Trace
 
 
-def begin(job: JobContext, run_id: str) -> None:
+def begin(job: JobContext, step: BeginRun) -> None:
     """Freeze the plan of the run: benchmark, formulas, metric versions."""
     res = job.resources
     with res.db.begin() as session:
-        run = service.lock_pending(session, run_id)
+        run = service.lock_pending(session, step.run_id)
         if run is None:
             return
         plan = make_plan(session, run, res.llm_server)
@@ -40,19 +41,19 @@ def begin(job: JobContext, run_id: str) -> None:
         service.begin_run(session, run, plan, lock, res.clock(), start_next=job.start_next)
 
 
-def collect_traces(job: JobContext, run_id: str) -> None:
+def collect_traces(job: JobContext, step: CollectTraces) -> None:
     """Copy the traces of the run from their source, after the pages that are stored already."""
-    lease = leases.acquire_run_lease(job.resources.db, run_id, job.token)
+    lease = leases.acquire_run_lease(job.resources.db, step.run_id, job.token)
     if lease is None:
         return
     run = collect_run(job, lease)
     split_run(job, lease, run)
 
 
-def score(job: JobContext, run_id: str, shard: int) -> None:
+def score(job: JobContext, step: ScoreShard) -> None:
     """Measure one shard: every metric of the run that no earlier run measured on these traces."""
     res = job.resources
-    lease = leases.acquire_shard_lease(res.db, run_id, shard, job.token)
+    lease = leases.acquire_shard_lease(res.db, step.run_id, step.shard, job.token)
     if lease is None:
         return
     with res.db.read() as session:
@@ -78,10 +79,10 @@ def score(job: JobContext, run_id: str, shard: int) -> None:
         )
 
 
-def finish(job: JobContext, run_id: str) -> None:
+def finish(job: JobContext, step: FinishRun) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     res = job.resources
-    lease = leases.acquire_run_lease(res.db, run_id, job.token)
+    lease = leases.acquire_run_lease(res.db, step.run_id, job.token)
     if lease is None:
         return
     result = compute_result(job, lease)
@@ -91,10 +92,11 @@ def finish(job: JobContext, run_id: str) -> None:
         finish_run(session, lease, result, decisions, res.clock(), start_next=job.start_next)
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
-            request_write_back(session, run_id, res)
+            request_write_back(session, step.run_id, res)
 
 
-def on_failure(job: JobContext, run_id: str, code: str, message: str, **_: object) -> None:
+def on_failure(job: JobContext, failure: FailRun) -> None:
     """Fail the run after one of its jobs has failed for good."""
     with job.resources.db.begin() as session:
-        service.fail_run(session, run_id, code, message, job.resources.clock())
+        now = job.resources.clock()
+        service.fail_run(session, failure.run_id, failure.code, failure.message, now)

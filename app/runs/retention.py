@@ -31,6 +31,7 @@ from app.benchmarks.models import Benchmark
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.core.row_windows import RowWindow, iter_windows
+from app.jobs.declarations import DropPurgedRun, DropResults, DropTraces, EndLinks
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue
 from app.jobs.row_deletion import repeat_batches
@@ -148,13 +149,7 @@ def _purge(session: Session, run_id: str, now: datetime) -> None:
         return
     run.purged_at = now
     session.flush()
-    enqueue(
-        session,
-        "runs.drop_purged",
-        start_at=now + UNDO_PERIOD,
-        run_id=run_id,
-        purged_at=now.isoformat(),
-    )
+    enqueue(session, DropPurgedRun(run_id=run_id, purged_at=now), start_at=now + UNDO_PERIOD)
 
 
 def restore_purged_runs(db: Database) -> int:
@@ -178,12 +173,12 @@ def restore_purged_batch(session: Session, window: RowWindow) -> int:
     return len(session.scalars(restored.returning(BenchmarkRun.id)).all())
 
 
-def drop_purged(job: JobContext, run_id: str, purged_at: str) -> None:
+def drop_purged(job: JobContext, purge: DropPurgedRun) -> None:
     """Delete the traces and values of a run that was purged at this time, unless that was undone."""
     with job.resources.db.begin() as session:
-        run = _lock_ended(session, run_id)
+        run = _lock_ended(session, purge.run_id)
         # A run that was restored and purged again has a later job.
-        if run.purged_at is None or run.purged_at != datetime.fromisoformat(purged_at):
+        if run.purged_at is None or run.purged_at != purge.purged_at:
             return
         collection_id, run.collection_id = run.collection_id, None
         # The shards hold summaries of the purged values, which later runs would otherwise reuse.
@@ -207,7 +202,7 @@ def _lock_ended(session: Session, run_id: str) -> BenchmarkRun:
 
 def _drop(session: Session, run_seq: int, collection_id: int | None) -> None:
     """Enqueue the deletion of the values of a run, and of its traces unless other runs use them."""
-    enqueue(session, "runs.drop_results", run_seq=run_seq)
+    enqueue(session, DropResults(run_seq=run_seq))
     if collection_id is not None:
         _drop_unless_shared(session, collection_id)
 
@@ -231,12 +226,12 @@ def delete_run(session: Session, run_id: str) -> None:
     _drop(session, seq, collection_id)
     linked = select(BenchmarkRun.seq).where(BenchmarkRun.rejudges == run_id)
     if session.scalar(linked.limit(1)) is not None:
-        enqueue(session, "runs.end_links", run_id=run_id)
+        enqueue(session, EndLinks(run_id=run_id))
 
 
-def end_links(job: JobContext, run_id: str) -> None:
+def end_links(job: JobContext, deleted: EndLinks) -> None:
     """End the links of later runs over the same source run to a deleted one."""
-    repeat_batches(job, lambda session: end_link_batch(session, run_id))
+    repeat_batches(job, lambda session: end_link_batch(session, deleted.run_id))
 
 
 def end_link_batch(session: Session, run_id: str) -> int:
@@ -254,12 +249,12 @@ def _drop_unless_shared(session: Session, collection_id: int) -> None:
     if session.scalar(shared.limit(1)) is None:
         collection.completed_at = None  # a new run cannot take it over any more
         session.flush()
-        enqueue(session, "runs.drop_traces", collection_id=collection_id)
+        enqueue(session, DropTraces(collection_id=collection_id))
 
 
-def drop_results(job: JobContext, run_seq: int) -> None:
+def drop_results(job: JobContext, dropped: DropResults) -> None:
     """Delete the values of a run that was deleted or purged."""
-    of_run = TraceResult.run_seq == run_seq
+    of_run = TraceResult.run_seq == dropped.run_seq
     with job.resources.db.read() as session:
         last = session.scalar(select(func.max(TraceResult.position)).where(of_run))
 
@@ -271,8 +266,9 @@ def drop_results(job: JobContext, run_seq: int) -> None:
     delete_in_batches(job, -1 if last is None else last, drop)
 
 
-def drop_traces(job: JobContext, collection_id: int) -> None:
+def drop_traces(job: JobContext, dropped: DropTraces) -> None:
     """Delete a collection that no run uses."""
+    collection_id = dropped.collection_id
     with job.resources.db.read() as session:
         collection = session.get(Collection, collection_id)
     if collection is None:

@@ -19,6 +19,7 @@ from app.comparison.acceptance import accept_level
 from app.core.db import insert_row
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
 from app.core.ids import new_id
+from app.jobs.declarations import AskAgent, BeginRun, CollectTraces, RecordRunEnd
 from app.jobs.handlers import StartNext
 from app.jobs.queue import enqueue
 from app.results import queries, rules
@@ -96,7 +97,7 @@ def create_run(
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
-    enqueue(session, "triggers.ask_agent" if is_asked_for else "runs.begin", run_id=run_id)
+    enqueue(session, AskAgent(run_id=run_id) if is_asked_for else BeginRun(run_id=run_id))
     return run_columns_view(row)
 
 
@@ -264,7 +265,7 @@ def begin_run(
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.
-    start_next(session, "runs.collect", run_id=run.id, lock=collect_lock)
+    start_next(session, CollectTraces(run_id=run.id), lock=collect_lock)
 
 
 def end_run(
@@ -281,7 +282,7 @@ def end_run(
     run.fencing_token += 1
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
-        start_next(session, "schedules.run_ended", run_id=run.id)
+        start_next(session, RecordRunEnd(run_id=run.id))
     if run.confirms is not None:
         # A repetition that failed, or that said nothing, leaves the evidence of the run alone.
         confirmations.settle_run(session, run.confirms, now)

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.comparison.fingerprint import find_fingerprint
 from app.core.bulk_copy import copy_encoded_rows
 from app.core.postgres_notify import waking_streams
+from app.jobs.declarations import FinishRun, ScoreShard
 from app.jobs.handlers import JobContext, StartNext
 from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.engine import NOT_SELECTED
@@ -37,9 +38,6 @@ from app.traces.registry import CollectionFailed
 # several times; large enough that its transaction and COPY do not dominate.
 SHARD_TRACES = 2000
 SHARD_BYTES = 8 * 1024 * 1024
-
-# Its queue is not that of the other steps: workers can be dedicated to it.
-SCORE_JOB = "score.shard"
 
 RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 
@@ -147,9 +145,9 @@ def create_shards(
         ],
     )
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
-    later_shards = [{"run_id": lease.run_id, "shard": shard} for shard in range(1, len(ranges))]
-    enqueue_many(session, SCORE_JOB, later_shards)
-    start_next(session, SCORE_JOB, run_id=lease.run_id, shard=0)
+    later_shards = [ScoreShard(run_id=lease.run_id, shard=shard) for shard in range(1, len(ranges))]
+    enqueue_many(session, later_shards)
+    start_next(session, ScoreShard(run_id=lease.run_id, shard=0))
 
 
 def store_shard(
@@ -192,7 +190,7 @@ def store_shard(
     # In this transaction: a worker that dies after the commit cannot leave a run without its
     # finish.
     if progress.shards_done == progress.shards_total:
-        start_next(session, "runs.finish", run_id=lease.run_id)
+        start_next(session, FinishRun(run_id=lease.run_id))
 
 
 def _count_values(measured: Sequence[TraceMeasurements]) -> int:

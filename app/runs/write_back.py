@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import AppError, Conflict
 from app.core.resources import Resources
+from app.jobs.declarations import FailWriteBack, WriteBackScores
 from app.jobs.handlers import JobContext, describe_error
 from app.jobs.queue import enqueue
 from app.kpis.queries import get_kpis_of_run
@@ -96,7 +97,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
         _store_state(session, run, state.ended(WriteBackStatus.FAILED, **describe_error(error)))
         return
     _store_state(session, run, state)
-    enqueue(session, "runs.write_back", run_id=run.id, lock=lock)
+    enqueue(session, WriteBackScores(run_id=run.id), lock=lock)
 
 
 def _lock(plan: RunPlan, query: TraceQuery) -> str | None:
@@ -106,7 +107,7 @@ def _lock(plan: RunPlan, query: TraceQuery) -> str | None:
     return lock and f"write-back:{lock}"
 
 
-def write_back(job: JobContext, run_id: str) -> None:
+def write_back(job: JobContext, request: WriteBackScores) -> None:
     """Write the remaining scores and store the position after each batch.
 
     After `MAX_TURN_S` the job re-enqueues itself: other write-backs to the same source get their turn in
@@ -114,7 +115,7 @@ def write_back(job: JobContext, run_id: str) -> None:
     """
     res, ends_at = job.resources, time.monotonic() + MAX_TURN_S
     with res.db.begin() as session:
-        lease = _acquire(session, run_id, res)
+        lease = _acquire(session, request.run_id, res)
     while lease is not None and lease.cursor is not None:
         with res.db.read() as session:
             batch = _next_batch(session, lease, lease.cursor)
@@ -135,17 +136,17 @@ def write_back(job: JobContext, run_id: str) -> None:
             _store_progress(session, lease)
             if is_turn_over:
                 lock = _lock(lease.plan, lease.query)
-                enqueue(session, "runs.write_back", run_id=run_id, lock=lock)
+                enqueue(session, request, lock=lock)
         if is_turn_over:
             return
 
 
-def write_back_failed(job: JobContext, run_id: str, code: str, message: str, **_: object) -> None:
+def write_back_failed(job: JobContext, failure: FailWriteBack) -> None:
     """Record on the run why its scores were not all written."""
     with job.resources.db.begin() as session:
-        run = queries.get_run(session, run_id, for_update=True)
+        run = queries.get_run(session, failure.run_id, for_update=True)
         if run.write_back is not None:
-            state = run.write_back.ended(WriteBackStatus.FAILED, code, message)
+            state = run.write_back.ended(WriteBackStatus.FAILED, failure.code, failure.message)
             _store_state(session, run, state)
 
 

@@ -15,6 +15,7 @@ from app.access.audit import AuditActor, AuditResource, record_action
 from app.benchmarks.queries import find_production
 from app.core.batch_delete import delete_batch
 from app.core.errors import AppError, Conflict, Invalid, Unavailable
+from app.jobs.declarations import StartScheduledRuns
 from app.jobs.handlers import describe_error
 from app.jobs.queue import enqueue_many
 from app.results.rules import RunStatus, TriggerType, Validity
@@ -39,7 +40,6 @@ FIRES_RETENTION = timedelta(days=400)
 DELETE_BATCH = 1_000
 # Enqueuing is the slowest part of a tick, so fires share jobs. A fire with a pattern waits for the
 # network and gets a job of its own.
-START = "schedules.start"
 FIRES_PER_JOB = 25
 
 # Limit per transaction: an outage leaves many instants, and a statement has a timeout of seconds.
@@ -371,9 +371,9 @@ def _insert_fires(
 def _enqueue_starts(session: Session, pending: PendingFires) -> None:
     seqs = pending.without_pattern
     batches = [seqs[at : at + FIRES_PER_JOB] for at in range(0, len(seqs), FIRES_PER_JOB)]
-    enqueue_many(session, START, [{"fires": batch} for batch in batches], is_short=True)
+    enqueue_many(session, [StartScheduledRuns(fires=batch) for batch in batches], is_short=True)
     # These list the runs of a source first, which may take as long as its server likes.
-    enqueue_many(session, START, [{"fires": [seq]} for seq in pending.with_pattern])
+    enqueue_many(session, [StartScheduledRuns(fires=[seq]) for seq in pending.with_pattern])
 
 
 def _iso(instant: datetime | None) -> str | None:

@@ -15,6 +15,7 @@ from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import all_fields, given_fields
+from app.jobs.declarations import DropFires
 from app.jobs.queue import enqueue
 from app.runs.service import require_runnable
 from app.schedules import queries, rules
@@ -93,7 +94,7 @@ def delete_schedule(session: Session, schedule_id: str) -> None:
     # fire. A later schedule may get the same ID, and keeps its fires.
     last_fire = session.scalar(select(func.max(ScheduleFire.seq)))
     if last_fire is not None:
-        enqueue(session, "schedules.drop_fires", schedule_id=schedule_id, last_fire=last_fire)
+        enqueue(session, DropFires(schedule_id=schedule_id, last_fire=last_fire))
     session.flush()
 
 

@@ -9,6 +9,7 @@ from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
+from app.jobs.declarations import DropFires, FailScheduledRuns, RecordRunEnd, StartScheduledRuns
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
 from app.jobs.row_deletion import delete_rows
 from app.runs.source_runs import ListedRun, match_names, select_complete_runs
@@ -28,11 +29,11 @@ class RunSearch(NamedTuple):
     pattern: str
 
 
-@HANDLERS.register("schedules.start", on_failure="schedules.start_failed")
-def start_runs(job: JobContext, fires: list[int]) -> None:
+@HANDLERS.register(StartScheduledRuns, on_failure=FailScheduledRuns)
+def start_runs(job: JobContext, due: StartScheduledRuns) -> None:
     """Start the runs of due instants; a repeated job skips those that are started."""
     with job.resources.db.read_statement() as session:
-        plans = queries.list_plans(session, fires)
+        plans = queries.list_plans(session, due.fires)
     for seq, plan in sorted(plans.items()):
         # Between two fires: a stopping worker returns the job, and its next attempt skips the
         # started ones.
@@ -45,28 +46,30 @@ def start_runs(job: JobContext, fires: list[int]) -> None:
             raise
         # One broken schedule must not stop the other fires of the job.
         except AppError as error:
-            record_start_failure(job, [seq], **describe_error(error))
+            record_start_failure(job, FailScheduledRuns(fires=[seq], **describe_error(error)))
 
 
-@HANDLERS.register("schedules.start_failed")
-def record_start_failure(job: JobContext, fires: list[int], code: str, message: str) -> None:
+@HANDLERS.register(FailScheduledRuns)
+def record_start_failure(job: JobContext, failure: FailScheduledRuns) -> None:
     """Record that runs could not be started; counts as a failure of the schedule."""
     with job.resources.db.begin() as session:
-        for seq in fires:
-            firing.fail_fire(session, seq, code, message, job.resources.clock())
+        for seq in failure.fires:
+            firing.fail_fire(session, seq, failure.code, failure.message, job.resources.clock())
 
 
-@HANDLERS.register("schedules.run_ended")
-def record_run_end(job: JobContext, run_id: str) -> None:
+@HANDLERS.register(RecordRunEnd)
+def record_run_end(job: JobContext, end: RecordRunEnd) -> None:
     """Count the end of a run for its schedule."""
     with job.resources.db.begin() as session:
-        firing.record_run_end(session, run_id, job.resources.clock())
+        firing.record_run_end(session, end.run_id, job.resources.clock())
 
 
-@HANDLERS.register("schedules.drop_fires")
-def drop_fires(job: JobContext, schedule_id: str, last_fire: int) -> None:
+@HANDLERS.register(DropFires)
+def drop_fires(job: JobContext, dropped: DropFires) -> None:
     """Delete the fires of a deleted schedule, up to its last one."""
-    condition = (ScheduleFire.schedule_id == schedule_id) & (ScheduleFire.seq <= last_fire)
+    condition = (ScheduleFire.schedule_id == dropped.schedule_id) & (
+        ScheduleFire.seq <= dropped.last_fire
+    )
     delete_rows(job, ScheduleFire, condition)
 
 

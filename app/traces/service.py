@@ -22,6 +22,7 @@ from app.core.bulk_copy import copy_encoded_file, copy_rows, encode_row
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.harness.transcript import document_of
+from app.jobs.declarations import DropUpload, RecordChange
 from app.jobs.queue import enqueue
 from app.traces import queries
 from app.traces.files.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, IgnoredKeys, parse_trace_line
@@ -299,14 +300,10 @@ def store_local_dataset(
         ) from None
     _copy_traces(session, traces)
     session.refresh(dataset)
-    enqueue(
-        session,
-        "triggers.on_event",
-        event="dataset-updated",
-        subject=name,
-        run_name=run_name,
-        agent_id=agent_id,
+    change = RecordChange(
+        event="dataset-updated", subject=name, run_name=run_name, agent_id=agent_id
     )
+    enqueue(session, change)
     return dataset
 
 
@@ -332,7 +329,7 @@ def _delete_replaced(
 
 def _delete_upload(session: Session, dataset_id: str) -> None:
     session.execute(delete(LocalDataset).where(LocalDataset.id == dataset_id))
-    enqueue(session, "traces.drop_upload", dataset_id=dataset_id)
+    enqueue(session, DropUpload(dataset_id=dataset_id))
 
 
 def _copy_traces(session: Session, traces: EncodedTraces) -> None:

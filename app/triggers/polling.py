@@ -14,6 +14,7 @@ from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
 from app.core.resources import Resources
+from app.jobs.declarations import PollSource
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType
 from app.runs.source_runs import ListedRun, find_judged_runs, match_names, select_complete_runs
@@ -58,10 +59,8 @@ def enqueue_due_polls(session: Session, now: datetime) -> None:
             subscription.polled_at = now
             enqueue_once(
                 session,
-                "triggers.poll",
+                PollSource(benchmark_id=key.benchmark_id, agent_id=key.agent_id),
                 key=f"triggers.poll:{key.benchmark_id}:{key.agent_id}",
-                benchmark_id=key.benchmark_id,
-                agent_id=key.agent_id,
             )
     session.flush()
 

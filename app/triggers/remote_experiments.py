@@ -18,6 +18,7 @@ from app.benchmarks.models import Benchmark
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
 from app.core.errors import Conflict
+from app.jobs.declarations import AwaitRun
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES
 from app.triggers import queries
@@ -109,13 +110,8 @@ def enqueue_due_steps(session: Session, now: datetime) -> None:
 
 
 def _enqueue_step(session: Session, event_id: str, benchmark_id: str, agent_id: str) -> None:
-    enqueue(
-        session,
-        "triggers.await_run",
-        event_id=event_id,
-        benchmark_id=benchmark_id,
-        agent_id=agent_id,
-    )
+    step = AwaitRun(event_id=event_id, benchmark_id=benchmark_id, agent_id=agent_id)
+    enqueue(session, step)
 
 
 def has_awaited_runs(session: Session, event_id: str) -> bool:

@@ -14,6 +14,7 @@ from app.alerts.confirmations import CONFIRM_TIMEOUT
 from app.core.encryption import Secret
 from app.core.errors import Unavailable
 from app.core.resources import Resources
+from app.jobs.declarations import BeginRun, LookForRun
 from app.jobs.queue import enqueue
 from app.notifications.types import DeliveryFailed, DeliverySucceeded
 from app.notifications.webhook_client import post
@@ -85,7 +86,7 @@ def look_for_run(res: Resources, run_id: str) -> None:
         if locked is None:
             return
         if is_made:
-            enqueue(session, "runs.begin", run_id=run_id)
+            enqueue(session, BeginRun(run_id=run_id))
         elif res.clock() < locked.created_at + CONFIRM_TIMEOUT:
             _look_later(session, run_id, res)
         else:
@@ -167,7 +168,7 @@ def _repeated_plan(session: Session, run: BenchmarkRun) -> RunPlan:
 
 def _look_later(session: Session, run_id: str, res: Resources) -> None:
     start_at = res.clock() + LOOK_EVERY
-    enqueue(session, "triggers.look_for_run", start_at=start_at, run_id=run_id)
+    enqueue(session, LookForRun(run_id=run_id), start_at=start_at)
 
 
 def _hours(span: timedelta) -> str:

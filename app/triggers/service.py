@@ -18,6 +18,7 @@ from app.benchmarks.service import source_of
 from app.core.batch_delete import delete_batch
 from app.core.errors import AppError, Conflict, Invalid
 from app.core.ids import new_id
+from app.jobs.declarations import StartEventRuns
 from app.jobs.queue import enqueue, enqueue_many
 from app.results.rules import TriggerType
 from app.runs.service import create_run
@@ -124,7 +125,7 @@ def record_langfuse_event(
         if asks_for_a_run(langfuse_event):
             requests = _langfuse_requests(session, langfuse_event)
             require_runs(plan_experiment(session, langfuse_event, requests, now))
-        enqueue(session, "triggers.start_runs", event_id=event.id)
+        enqueue(session, StartEventRuns(event_id=event.id))
         session.flush()
     else:
         unsupported = langfuse_event.type is TriggerEventType.OTHER
@@ -185,9 +186,7 @@ def enqueue_due_events(session: Session, now: datetime) -> None:
         # Without its key the event is closed: a later change inserts an event of its own.
         event.due_at = event.dedup_key = None
     session.flush()
-    enqueue_many(
-        session, "triggers.start_runs", [{"event_id": event.id} for event in events], is_short=True
-    )
+    enqueue_many(session, [StartEventRuns(event_id=event.id) for event in events], is_short=True)
 
 
 def start_event_runs(session: Session, event_id: str, now: datetime) -> None:

@@ -4,6 +4,16 @@ import logging
 
 from app.core.errors import NotFound, Unavailable
 from app.core.resources import Resources
+from app.jobs.declarations import (
+    AskAgent,
+    AwaitRun,
+    FailAwaitedRun,
+    FailRun,
+    LookForRun,
+    PollSource,
+    RecordChange,
+    StartEventRuns,
+)
 from app.jobs.handlers import HANDLERS, JobContext
 from app.traces.registry import CollectionFailed
 from app.triggers import awaited_runs, polling, remote_experiments, repetitions, service
@@ -25,67 +35,54 @@ def tick(res: Resources) -> None:
         remote_experiments.enqueue_due_steps(session, res.clock())
 
 
-@HANDLERS.register("triggers.on_event")
-def on_event(
-    job: JobContext,
-    *,
-    event: str,
-    subject: str,
-    run_name: str | None = None,
-    agent_id: str | None = None,
-) -> None:
+@HANDLERS.register(RecordChange)
+def on_event(job: JobContext, change: RecordChange) -> None:
     """Record the change of an agent or a dataset."""
-    named = {"runName": run_name, "agentId": agent_id}
+    named = {"runName": change.run_name, "agentId": change.agent_id}
     res, details = job.resources, {name: value for name, value in named.items() if value}
     with res.db.begin() as session:
         service.record_change(
-            session, TriggerEventType(event), subject, res.clock(), details=details
+            session, TriggerEventType(change.event), change.subject, res.clock(), details=details
         )
 
 
-@HANDLERS.register("triggers.start_runs")
-def start_runs(job: JobContext, *, event_id: str) -> None:
+@HANDLERS.register(StartEventRuns)
+def start_runs(job: JobContext, start: StartEventRuns) -> None:
     """Start the runs of an event."""
     with job.resources.db.begin() as session:
-        service.start_event_runs(session, event_id, job.resources.clock())
+        service.start_event_runs(session, start.event_id, job.resources.clock())
 
 
-@HANDLERS.register("triggers.await_failed")
-def await_failed(
-    job: JobContext,
-    *,
-    event_id: str,
-    benchmark_id: str,
-    agent_id: str,
-    message: str,
-    **_: object,
-) -> None:
+@HANDLERS.register(FailAwaitedRun)
+def await_failed(job: JobContext, failure: FailAwaitedRun) -> None:
     """Settle the event when the agent could not be asked, or its runs not be listed, in any attempt."""
-    awaited_runs.end_waiting(job.resources, (event_id, benchmark_id, agent_id), message)
+    awaited_runs.end_waiting(
+        job.resources, (failure.event_id, failure.benchmark_id, failure.agent_id), failure.message
+    )
 
 
-@HANDLERS.register("triggers.await_run", on_failure="triggers.await_failed")
-def await_run(job: JobContext, *, event_id: str, benchmark_id: str, agent_id: str) -> None:
+@HANDLERS.register(AwaitRun, on_failure=FailAwaitedRun)
+def await_run(job: JobContext, step: AwaitRun) -> None:
     """Forward a remote experiment to the agent, or look whether its run is complete."""
-    awaited_runs.take_step(job.resources, (event_id, benchmark_id, agent_id))
+    awaited_runs.take_step(job.resources, (step.event_id, step.benchmark_id, step.agent_id))
 
 
-@HANDLERS.register("triggers.ask_agent", on_failure="runs.on_failure")
-def ask_agent(job: JobContext, *, run_id: str) -> None:
+@HANDLERS.register(AskAgent, on_failure=FailRun)
+def ask_agent(job: JobContext, repetition: AskAgent) -> None:
     """Ask the agent to make a suspicious run again."""
-    repetitions.ask_agent(job.resources, run_id)
+    repetitions.ask_agent(job.resources, repetition.run_id)
 
 
-@HANDLERS.register("triggers.look_for_run", on_failure="runs.on_failure")
-def look_for_run(job: JobContext, *, run_id: str) -> None:
+@HANDLERS.register(LookForRun, on_failure=FailRun)
+def look_for_run(job: JobContext, repetition: LookForRun) -> None:
     """Begin the repetition of a run when the agent has made it."""
-    repetitions.look_for_run(job.resources, run_id)
+    repetitions.look_for_run(job.resources, repetition.run_id)
 
 
-@HANDLERS.register("triggers.poll")
-def poll(job: JobContext, *, benchmark_id: str, agent_id: str) -> None:
+@HANDLERS.register(PollSource)
+def poll(job: JobContext, source: PollSource) -> None:
     """Poll the source for new runs of an agent, and start a run for each."""
-    res, subscription = job.resources, SubscriptionKey(benchmark_id, agent_id)
+    res, subscription = job.resources, SubscriptionKey(source.benchmark_id, source.agent_id)
     try:
         with res.db.read() as session:
             target = polling.find_target(session, subscription, res)
@@ -100,7 +97,7 @@ def poll(job: JobContext, *, benchmark_id: str, agent_id: str) -> None:
     except (CollectionFailed, NotFound) as error:
         log.warning("poll for new runs failed: benchmark=%s agent=%s: %s", *subscription, error)
         with res.db.begin() as session:
-            request = RunRequest(benchmark_id, agent_id, None)
+            request = RunRequest(source.benchmark_id, source.agent_id, None)
             service.record_poll_failure(
                 session, TriggerEventType.NEW_RUN, request, error.detail, res.clock()
             )

@@ -12,6 +12,7 @@ from typing import Final
 import psycopg
 
 from app.core.clock import utc_now
+from app.jobs.declarations import DropPurgedRun, DropResults, DropTraces
 from app.jobs.handlers import JobContext
 from app.runs import retention
 from benchmarks.large.history_rows import ITEMS, TRIALS, HistorySize
@@ -75,8 +76,8 @@ def measure_purge(
         time.sleep(3)  # the time of the measurement itself, not a wait for something
 
     def drop_large() -> None:
-        retention.drop_traces(job, collection)
-        retention.drop_results(job, seq)
+        retention.drop_traces(job, DropTraces(collection_id=collection))
+        retention.drop_results(job, DropResults(run_seq=seq))
 
     undisturbed = alone.describe()
     yield _row("H8 large run", large, drop_large, superuser_url, log, undisturbed)
@@ -102,9 +103,9 @@ def _purge_small(job: JobContext, runs: int) -> None:
         with db.begin() as session:
             purged = retention.purge_runs_before(session, cutoff, now)
     for run in marked:
-        retention.drop_purged(job, run.id, now.isoformat())
-        retention.drop_results(job, run.seq)
-        retention.drop_traces(job, run.collection_id)
+        retention.drop_purged(job, DropPurgedRun(run_id=run.id, purged_at=now))
+        retention.drop_results(job, DropResults(run_seq=run.seq))
+        retention.drop_traces(job, DropTraces(collection_id=run.collection_id))
 
 
 def _grow_run(superuser_url: str, run_id: str, traces: int) -> tuple[int, int]:

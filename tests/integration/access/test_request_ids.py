@@ -3,7 +3,6 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import httpx
 import pytest
@@ -11,8 +10,8 @@ import structlog
 
 from app.core.correlation import bind_correlation, get_correlation, is_traceparent, outbound_headers
 from app.core.http.client import outbound_client
-from app.jobs.handlers import HANDLERS, JobHandler
-from app.jobs.queue import CORRELATION
+from app.jobs.declarations import JobRequest
+from app.jobs.handlers import HANDLERS, JobContext, JobHandler
 from tests.support.service import JSON, Service
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -33,10 +32,9 @@ def test_request_id__is_carried_by_jobs_and_their_jobs(
     contexts: dict[str, JSON] = {}
 
     def watched(handler: JobHandler) -> JobHandler:
-        def do(*job: Any, **arguments: Any) -> None:
-            assert CORRELATION not in arguments
+        def do(job: JobContext, request: JobRequest) -> None:
             contexts[handler.name] = structlog.contextvars.get_contextvars()
-            handler.function(*job, **arguments)
+            handler.function(job, request)
 
         return replace(handler, function=do)
 

@@ -9,6 +9,7 @@ from app.jobs.handlers import JobHandlers
 from app.jobs.job_runner import Worker
 from app.jobs.queue import enqueue
 from tests.support.service import Service
+from tests.support.toy_jobs import BuildToy, SellToy
 
 
 def test_drain__job_without_a_handler_stays_in_the_queue(
@@ -16,10 +17,10 @@ def test_drain__job_without_a_handler_stays_in_the_queue(
 ) -> None:
     done: list[str] = []
     handlers = JobHandlers()
-    handlers.register("toys.build")(lambda _job, toy: done.append(toy))
+    handlers.register(BuildToy)(lambda _job, build: done.append(build.toy))
     with service_resources.db.begin() as session:
-        enqueue(session, "toys.sell", toy="boat")
-        enqueue(session, "toys.build", toy="boat")
+        enqueue(session, SellToy())
+        enqueue(session, BuildToy())
 
     asyncio.run(Worker(service_resources, handlers, service.pool, concurrency=1).drain())
 

@@ -24,6 +24,7 @@ from app.jobs.worker_presence import PRESENCE_LOCK, WorkerPresence
 from app.jobs.worker_process import read_process_origin
 from tests.support.processes import LIVENESS_S, until
 from tests.support.stored import DatabaseReader
+from tests.support.toy_jobs import BuildToy, ReportToy
 
 # Of this database: other tests have workers on the same server.
 HOLDERS = """
@@ -64,8 +65,8 @@ def test_worker__gets_its_presence_back_after_the_database_refused_it(
     started, may_end, refused = threading.Event(), threading.Event(), threading.Event()
     handlers = JobHandlers()
 
-    @handlers.register("toys.build", on_failure="toys.on_failure")
-    def build(_: object) -> None:
+    @handlers.register(BuildToy, on_failure=ReportToy)
+    def build(_job: object, _build: object) -> None:
         started.set()
         assert may_end.wait(LIVENESS_S)
 
@@ -74,7 +75,7 @@ def test_worker__gets_its_presence_back_after_the_database_refused_it(
         raise psycopg.OperationalError("the database system is starting up")
 
     with service_resources.db.begin() as session:
-        enqueue(session, "toys.build")
+        enqueue(session, BuildToy())
     # A pool of its own without processes: a worker that stops closes its pool.
     pool = ProcessPool(0, warm_up=lambda: None)
     worker = Worker(service_resources, handlers, pool, concurrency=1)
@@ -104,8 +105,8 @@ def test_worker__sends_heartbeats_after_a_failed_fetch_while_a_job_runs(
     started, may_end, failed = threading.Event(), threading.Event(), threading.Event()
     handlers = JobHandlers()
 
-    @handlers.register("toys.build", on_failure="toys.on_failure")
-    def build(_: object) -> None:
+    @handlers.register(BuildToy, on_failure=ReportToy)
+    def build(_job: object, _build: object) -> None:
         started.set()
         assert may_end.wait(LIVENESS_S)
 
@@ -119,7 +120,7 @@ def test_worker__sends_heartbeats_after_a_failed_fetch_while_a_job_runs(
 
     monkeypatch.setattr(FencedJobManager, "fetch_job", fetch)
     with service_resources.db.begin() as session:
-        enqueue(session, "toys.build")
+        enqueue(session, BuildToy())
     worker = Worker(
         service_resources, handlers, ProcessPool(0, warm_up=lambda: None), concurrency=2
     )
@@ -136,7 +137,7 @@ def test_job_manager__fetches_no_job_without_presence(service_resources: Resourc
     url = libpq_url(service_resources.db.url)
     presence = WorkerPresence(url, connect_timeout_s=5)
     with service_resources.db.begin() as session:
-        enqueue(session, "toys.build")
+        enqueue(session, BuildToy())
 
     async def fetch() -> list[str | None]:
         connector = procrastinate.PsycopgConnector(conninfo=url)

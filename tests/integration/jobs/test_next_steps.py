@@ -1,7 +1,8 @@
 """A worker does the next step of a job itself; short jobs start before others."""
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,13 +18,14 @@ from app.jobs.job_runner import Worker
 from app.jobs.outcomes import JobClaim, JobFailed, JobOutcome, JobRetry, NextStep, record_outcome
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
-from app.jobs.queue import DEATHS, RESCUES, enqueue, split_arguments
+from app.jobs.queue import DEATHS, RESCUES, enqueue, enqueue_many, split_arguments
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_process import ProcessOrigin
 from app.worker import TASKS
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
+from tests.support.toy_jobs import PaintToy, ReportToy, RingBell, SawToy, WrapToy
 
 ORIGIN = ProcessOrigin(
     machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
@@ -47,9 +49,18 @@ def session(service_resources: Resources) -> Iterator[Session]:
         yield session
 
 
-def claim_job(session: Session, *, attempts: int = 0, **arguments: Any) -> JobClaim:
+def claim_job(
+    session: Session,
+    *,
+    attempts: int = 0,
+    lock: str | None = None,
+    is_short: bool = False,
+    counts: Mapping[str, Any] | None = None,
+) -> JobClaim:
     """A running job of a worker that died a minute ago."""
-    enqueue(session, "toys.saw", toy="boat", **arguments)
+    enqueue_many(session, [SawToy()], lock=lock, is_short=is_short)
+    add_counts = text("UPDATE procrastinate_jobs SET args = args || CAST(:counts AS jsonb)")
+    session.execute(add_counts, {"counts": json.dumps(counts or {})})
     worker_id = session.scalar(
         text(
             "INSERT INTO procrastinate_workers (last_heartbeat)"
@@ -86,9 +97,9 @@ def rescue(session: Session) -> None:
 
 
 def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> None:
-    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, **{DEATHS: PROVED_DEATHS})
+    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, counts={DEATHS: PROVED_DEATHS})
 
-    next_step(claim).start(session, "toys.paint", toy="boat")
+    next_step(claim).start(session, PaintToy())
     rescue(session)
 
     rescued = stored_claim(session)
@@ -101,17 +112,17 @@ def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> 
 def test_next_step__of_a_short_job_is_not_short(session: Session) -> None:
     claim = claim_job(session, is_short=True)
 
-    next_step(claim).start(session, "toys.paint", toy="boat")
+    next_step(claim).start(session, PaintToy())
 
     assert session.scalar(text("SELECT priority FROM procrastinate_jobs")) == 0
 
 
 def test_next_step__errors_of_an_earlier_step_do_not_count(session: Session) -> None:
     # Four attempts: three ended with an error, one with a rescue.
-    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, **{RESCUES: 1})
+    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, counts={RESCUES: 1})
     assert claim.retries == MAX_ATTEMPTS - 2
 
-    next_step(claim).start(session, "toys.paint", toy="boat")
+    next_step(claim).start(session, PaintToy())
 
     started = stored_claim(session)
     assert (started.attempts, started.retries) == (MAX_ATTEMPTS - 1, 0)
@@ -121,10 +132,10 @@ def test_next_step__errors_of_an_earlier_step_do_not_count(session: Session) -> 
 
 def test_next_step__second_one_of_a_transaction_is_refused(session: Session) -> None:
     step = next_step(claim_job(session))
-    step.start(session, "toys.paint", toy="boat")
+    step.start(session, PaintToy())
 
     with pytest.raises(RuntimeError, match=r"toys\.saw has its next job already.*toys\.wrap"):
-        step.start(session, "toys.wrap", toy="boat")
+        step.start(session, WrapToy())
 
     assert stored_claim(session).name == "toys.paint"
 
@@ -132,13 +143,13 @@ def test_next_step__second_one_of_a_transaction_is_refused(session: Session) -> 
 def test_next_step__second_one_after_the_commit_is_refused(service_resources: Resources) -> None:
     with service_resources.db.begin() as session:
         step = next_step(claim_job(session))
-        step.start(session, "toys.paint", toy="boat")
+        step.start(session, PaintToy())
 
     with (
         pytest.raises(RuntimeError, match="has its next job already"),
         service_resources.db.begin() as session,
     ):
-        step.start(session, "toys.wrap", toy="boat")
+        step.start(session, WrapToy())
 
 
 def test_next_step__rolled_back_one_may_be_started_again(service_resources: Resources) -> None:
@@ -146,11 +157,11 @@ def test_next_step__rolled_back_one_may_be_started_again(service_resources: Reso
         step = next_step(claim_job(session))
 
     with service_resources.db.begin() as session:
-        step.start(session, "toys.paint", toy="boat")
+        step.start(session, PaintToy())
         session.rollback()
     assert started_name(step) is None
     with service_resources.db.begin() as session:
-        step.start(session, "toys.wrap", toy="boat")
+        step.start(session, WrapToy())
 
     assert started_name(step) == "toys.wrap"
 
@@ -163,10 +174,10 @@ def test_next_step__lost_reply_to_the_commit_leaves_the_next_step_in_the_queue(
 ) -> None:
     """The worker takes the step for failed, because it does not know that it was committed."""
     handlers = JobHandlers()
-    handlers.register("toys.saw", on_failure="toys.on_failure")(lambda _: None)
+    handlers.register(SawToy, on_failure=ReportToy)(lambda _job, _saw: None)
     with service_resources.db.begin() as session:
         claim = claim_job(session)
-        next_step(claim).start(session, "toys.paint", toy="boat")
+        next_step(claim).start(session, PaintToy())
 
     with service_resources.db.begin() as session:
         assert record_outcome(session, claim, outcome, handlers)
@@ -185,7 +196,7 @@ def test_next_step__savepoint_is_refused(session: Session) -> None:
     step = next_step(claim_job(session))
 
     with pytest.raises(RuntimeError, match="savepoint"), session.begin_nested():
-        step.start(session, "toys.paint", toy="boat")
+        step.start(session, PaintToy())
 
     assert (stored_claim(session).name, step.next_claim) == ("toys.saw", None)
 
@@ -204,17 +215,17 @@ def test_worker__long_job_lets_a_short_one_pass_before_its_next_step(
     monkeypatch.setattr(job_runner, "YIELD_AFTER_S", yield_after_s)
     handlers, order = JobHandlers(), list[str]()
 
-    @handlers.register("toys.saw")
-    def saw(job: JobContext) -> None:
+    @handlers.register(SawToy)
+    def saw(job: JobContext, _: SawToy) -> None:
         order.append("saw")
         with job.resources.db.begin() as session:
-            enqueue(session, "bells.ring", is_short=True)
-            job.start_next(session, "toys.paint")
+            enqueue_many(session, [RingBell()], is_short=True)
+            job.start_next(session, PaintToy())
 
-    handlers.register("toys.paint")(lambda _: order.append("paint"))
-    handlers.register("bells.ring")(lambda _: order.append("ring"))
+    handlers.register(PaintToy)(lambda _job, _paint: order.append("paint"))
+    handlers.register(RingBell)(lambda _job, _ring: order.append("ring"))
     with service_resources.db.begin() as session:
-        enqueue(session, "toys.saw")
+        enqueue(session, SawToy())
 
     asyncio.run(Worker(service_resources, handlers, metric_pool, concurrency=1).drain())
 
@@ -228,17 +239,17 @@ def test_waiting_short_job__is_one_that_this_worker_could_start(
 ) -> None:
     db = service_resources.db
     with db.begin() as session:
-        enqueue(session, "toys.saw")
+        enqueue(session, SawToy())
     assert not has_waiting_short_job(db, None)
     with db.begin() as session:
-        enqueue(session, "bells.ring", lock="tower", is_short=True)
+        enqueue_many(session, [RingBell()], lock="tower", is_short=True)
     assert has_waiting_short_job(db, None)
     assert has_waiting_short_job(db, ["bells"])
     assert not has_waiting_short_job(db, ["toys"])
     rows = DatabaseReader(db.url)
     rows.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE lock = 'tower'")
     with db.begin() as session:
-        enqueue(session, "bells.ring", lock="tower", is_short=True)
+        enqueue_many(session, [RingBell()], lock="tower", is_short=True)
     assert not has_waiting_short_job(db, None)
 
 

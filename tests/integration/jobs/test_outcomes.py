@@ -23,9 +23,10 @@ from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
 from app.jobs.worker_process import ProcessOrigin
+from tests.support.toy_jobs import BuildToy, ReportToy
 
 HANDLERS = JobHandlers()
-HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
+HANDLERS.register(BuildToy, on_failure=ReportToy)(lambda _job, _build: None)
 
 ORIGIN = ProcessOrigin(
     machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
@@ -46,7 +47,7 @@ def fetch_one(session: Session, query: str, **values: Any) -> Any:
 
 def claim_job(session: Session, *, attempts: int = 0, silent_s: float = 0.0) -> JobClaim:
     """A running claim of a worker whose last heartbeat is `silent_s` seconds old."""
-    enqueue(session, "toys.build", toy="boat")
+    enqueue(session, BuildToy())
     [worker_id] = fetch_one(
         session,
         "INSERT INTO procrastinate_workers (last_heartbeat)"

@@ -1,23 +1,34 @@
 """A worker may die between the write of a step and the outcome of its job: the step runs again."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from app.jobs.declarations import (
+    BeginRun,
+    CollectTraces,
+    FailRun,
+    FinishRun,
+    JobRequest,
+    ScoreShard,
+)
 from app.jobs.queue import enqueue
-from app.runs.shards import SCORE_JOB
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
+MakeStep = Callable[..., JobRequest]
+STEPS: tuple[MakeStep, ...] = (BeginRun, CollectTraces, partial(ScoreShard, shard=0), FinishRun)
 
-def run_job(service: Service, name: str, **arguments: Any) -> None:
+
+def run_job(service: Service, request: JobRequest) -> None:
     with service.resources.db.begin() as session:
-        enqueue(session, name, **arguments)
+        enqueue(session, request)
     service.work()
 
 
-@pytest.mark.parametrize("job", ["runs.begin", "runs.collect", SCORE_JOB, "runs.finish"])
-def test_run_step__repetition_changes_nothing(service: Service, job: str) -> None:
+@pytest.mark.parametrize("make_step", STEPS)
+def test_run_step__repetition_changes_nothing(service: Service, make_step: MakeStep) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1), pair(2, output="a b")])
@@ -25,8 +36,7 @@ def test_run_step__repetition_changes_nothing(service: Service, job: str) -> Non
     rows = DatabaseReader(service.resources.db.url)
     stored_before = rows.stored_run(run["id"])
 
-    step_arguments: dict[str, Any] = {"shard": 0} if job == SCORE_JOB else {}
-    run_job(service, job, run_id=run["id"], **step_arguments)
+    run_job(service, make_step(run_id=run["id"]))
 
     assert stored_before.run[0] == "COMPLETED"
     assert rows.stored_run(run["id"]) == stored_before
@@ -34,16 +44,9 @@ def test_run_step__repetition_changes_nothing(service: Service, job: str) -> Non
     assert rows.value("SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs")
 
 
-@pytest.mark.parametrize(
-    "job", ["runs.begin", "runs.collect", SCORE_JOB, "runs.finish", "runs.on_failure"]
-)
-def test_run_step__deleted_run_is_ignored(service: Service, job: str) -> None:
-    step_arguments: dict[str, dict[str, Any]] = {
-        SCORE_JOB: {"shard": 0},
-        "runs.on_failure": {"code": "X", "message": "y"},
-    }
-
-    run_job(service, job, run_id="unknown-run", **step_arguments.get(job, {}))
+@pytest.mark.parametrize("make_step", [*STEPS, partial(FailRun, code="X", message="y")])
+def test_run_step__deleted_run_is_ignored(service: Service, make_step: MakeStep) -> None:
+    run_job(service, make_step(run_id="unknown-run"))
 
     assert DatabaseReader(service.resources.db.url).all(
         "SELECT status::text FROM procrastinate_jobs"
@@ -61,6 +64,6 @@ def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
     rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
     rows.execute("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
 
-    run_job(service, "runs.begin", run_id=run["id"])
+    run_job(service, BeginRun(run_id=run["id"]))
 
     assert rows.status(run["id"]) == "RUNNING"

@@ -29,9 +29,11 @@ from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_process import ProcessOrigin
 from tests.support.stored import DatabaseReader
+from tests.support.toy_jobs import BuildShip, BuildToy, ReportToy
 
 HANDLERS = JobHandlers()
-HANDLERS.register("toys.build", on_failure="toys.on_failure")(lambda _: None)
+HANDLERS.register(BuildToy, on_failure=ReportToy)(lambda _job, _build: None)
+BUILD_OF_QUEUE = {"toys": BuildToy, "ships": BuildShip}
 INSTANCES = itertools.count()
 
 
@@ -59,12 +61,12 @@ class Fleet:
     def enqueue(self, *toys: str, lock: str | None = None, queue: str = "toys") -> None:
         with self.resources.db.begin() as session:
             for toy in toys:
-                enqueue(session, f"{queue}.build", toy=toy, lock=lock)
+                enqueue(session, BUILD_OF_QUEUE[queue](toy=toy), lock=lock)
 
     def enqueue_once(self, toy: str) -> None:
         """A job of which one at a time waits, such as a poll."""
         with self.resources.db.begin() as session:
-            assert enqueue_once(session, "toys.build", key="poll", toy=toy)
+            assert enqueue_once(session, BuildToy(toy=toy), key="poll")
 
     def register(self, origin: ProcessOrigin, queues: Sequence[str] | None = None) -> int:
         """A worker that is alive now, of a new process unless the origin has an instance."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.jobs.declarations import WriteBackScores
 from app.jobs.handlers import JobContext, WorkerStopping
 from app.jobs.queue import enqueue
 from app.runs import write_back
@@ -37,7 +38,7 @@ def test_write_back__stopped_worker_resumes(
 
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=stopping)
     with pytest.raises(WorkerStopping):
-        write_back.write_back(job, run["id"])
+        write_back.write_back(job, WriteBackScores(run_id=run["id"]))
     halfway = service.get(f"/benchmark-runs/{run['id']}")["writeBack"]
     assert halfway["status"] == "WRITING"
     assert 1 + 30 <= halfway["written"] <= 1 + 50
@@ -59,7 +60,7 @@ def test_write_back__worker_killed_after_the_last_score_leaves_no_work(
     benchmark(service, langfuse)
     run = service.complete_run()
     with service.resources.db.begin() as session:
-        enqueue(session, "runs.write_back", run_id=run["id"])
+        enqueue(session, WriteBackScores(run_id=run["id"]))
     service.work()
     again = service.get(f"/benchmark-runs/{run['id']}")
     assert again["writeBack"] == run["writeBack"]
@@ -135,7 +136,7 @@ def test_write_back__deleted_run_is_skipped(service: Service, langfuse: FakeLang
     run = service.complete_run()
     service.delete(f"/benchmark-runs/{run['id']}")
     with service.resources.db.begin() as session:
-        enqueue(session, "runs.write_back", run_id=run["id"])
+        enqueue(session, WriteBackScores(run_id=run["id"]))
     service.work()
     assert langfuse.requests_for(EVENTS) == []
 

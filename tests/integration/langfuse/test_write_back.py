@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.clock import utc_now
+from app.jobs.declarations import WriteBackScores
 from app.jobs.queue import enqueue
 from app.results.queries import get_run
 from app.runs import write_back
@@ -167,7 +168,7 @@ def test_write_back__purged_run_is_not_an_error(
     run = service.complete_run()
     with service.resources.db.begin() as session:
         assert purge_runs_before(session, utc_now() + timedelta(days=1), utc_now()) == 1
-        enqueue(session, "runs.write_back", run_id=run["id"])
+        enqueue(session, WriteBackScores(run_id=run["id"]))
     service.work()
     assert service.get(f"/benchmark-runs/{run['id']}")["writeBack"] == run["writeBack"]
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -14,6 +14,7 @@ from app.alerts.models import AlertRule
 from app.alerts.schemas import AlertConfigCreate
 from app.core.batch_delete import delete_batch
 from app.jobs import row_deletion
+from app.jobs.declarations import DropDeliveries
 from app.jobs.handlers import JobContext, WorkerStopping
 from app.notifications import endpoints
 from app.notifications import queries as notification_queries
@@ -129,7 +130,7 @@ def test_drop_deliveries__deletes_in_batches_and_resumes_after_an_interruption(
         resources=service.resources, pool=service.pool, is_stopping=lambda: next(stops)
     )
     with pytest.raises(WorkerStopping):
-        drop_deliveries(job, endpoint_id)
+        drop_deliveries(job, DropDeliveries(endpoint_id=endpoint_id))
     assert len(stored_deliveries(service)) == 3
     service.work()
     assert stored_deliveries(service) == set()

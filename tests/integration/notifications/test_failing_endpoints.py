@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.jobs.declarations import Deliver
 from app.jobs.handlers import JobContext
 from app.jobs.queue import split_arguments
 from app.notifications import delivery_jobs, service, tasks, webhook_client
@@ -92,7 +93,7 @@ def test_circuit_breaker__attempt_that_disables_is_sent_if_enabled_before_all_ar
     job = JobContext(
         resources=scenario.service.resources, pool=scenario.service.pool, is_stopping=lambda: False
     )
-    tasks.deliver(job, **split_arguments(arguments).arguments)
+    tasks.deliver(job, Deliver(**split_arguments(arguments).arguments))
     endpoint = scenario.endpoint(scenario.delivery(published[3]))
     # The attempt is held at once, and with it the batch of those that are due first.
     statuses = [scenario.delivery(notification_id)["status"] for notification_id in published]

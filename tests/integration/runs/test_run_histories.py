@@ -6,6 +6,7 @@ import httpx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from app.jobs.declarations import BeginRun, FailRun
 from app.jobs.handlers import JobContext
 from app.results.rules import FINAL, MAX_RETRIES, NEXT_STATUSES, RunStatus
 from app.runs import pipeline
@@ -56,13 +57,18 @@ class RunHistoryCheck:
             self.known[again["id"]] = again
 
     def _begin(self, run_id: str) -> None:
-        pipeline.begin(self.job, run_id)
+        pipeline.begin(self.job, BeginRun(run_id=run_id))
 
     def _work(self, _run_id: str) -> None:
         self.service.work()
 
     def _fail(self, run_id: str) -> None:
-        pipeline.on_failure(self.job, run_id, "POISON", "the job ended its workers; see their logs")
+        pipeline.on_failure(
+            self.job,
+            FailRun(
+                run_id=run_id, code="POISON", message="the job ended its workers; see their logs"
+            ),
+        )
 
     def _delete(self, run_id: str) -> None:
         answer: httpx.Response = self.service.send("DELETE", f"{RUNS}/{run_id}")

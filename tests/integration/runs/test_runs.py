@@ -11,6 +11,7 @@ from sqlalchemy import text
 from app.agents.queries import get_agent
 from app.core.errors import NotFound
 from app.core.problem_documents import MEDIA_TYPE
+from app.jobs.declarations import BeginRun, CollectTraces
 from app.jobs.handlers import JobContext
 from app.results.rules import TriggerType
 from app.runs import pipeline
@@ -256,8 +257,8 @@ def test_run_results__collected_traces_have_no_values_until_they_are_measured(
     service.upload([pair(1), pair(2)])
     run = service.start_run()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
-    pipeline.begin(job, run["id"])
-    pipeline.collect_traces(job, run["id"])
+    pipeline.begin(job, BeginRun(run_id=run["id"]))
+    pipeline.collect_traces(job, CollectTraces(run_id=run["id"]))
     path = f"{RUNS}/{run['id']}/results"
     collected = [(row["traceId"], row["values"]) for row in service.list_items(path, limit=1)]
     assert collected == [("t-1", {}), ("t-2", {})]
@@ -270,7 +271,7 @@ def test_begin_run__later_edits_do_not_change_the_plan(service: Service) -> None
     create_benchmark(service, measures=[{"name": "quality", "formula": "ROUGE"}])
     run = service.start_run()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
-    pipeline.begin(job, run["id"])
+    pipeline.begin(job, BeginRun(run_id=run["id"]))
     assert service.get(f"{RUNS}/{run['id']}")["status"] == "RUNNING"
     service.patch(
         "/benchmarks/bench-001",

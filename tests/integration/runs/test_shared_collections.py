@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core.clock import utc_now
 from app.core.resources import Resources
+from app.jobs.declarations import BeginRun, CollectTraces, DropTraces, FailRun
 from app.jobs.handlers import NO_JOB, JobContext, WorkerStopping
 from app.runs import pipeline, retention
 from app.runs.collection import append_page
@@ -57,7 +58,7 @@ class Race:
     def of(cls, service: Service) -> "Race":
         donor, heir = service.complete_run(), service.start_run()
         job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
-        pipeline.begin(job, heir["id"])
+        pipeline.begin(job, BeginRun(run_id=heir["id"]))
         lease = acquire_run_lease(service.resources.db, heir["id"], NO_JOB)
         assert lease is not None
         query = TraceQuery(dataset_ref="support", run_name=None)
@@ -128,7 +129,7 @@ def test_delete_in_batches__resumes_after_an_interruption(
     )
 
     with pytest.raises(WorkerStopping):
-        retention.drop_traces(job, collection_id)
+        retention.drop_traces(job, DropTraces(collection_id=collection_id))
 
     assert rows.value("SELECT count(*) FROM collected_traces") == 3
     counting_service.work()
@@ -204,9 +205,14 @@ def test_collection__an_immutable_source_is_not_read_again(
 def fail_after_collecting(service: Service) -> JSON:
     run = service.start_run()
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
-    pipeline.begin(job, run["id"])
-    pipeline.collect_traces(job, run["id"])
-    pipeline.on_failure(job, run["id"], "POISON", "the job ended its workers; see their logs")
+    pipeline.begin(job, BeginRun(run_id=run["id"]))
+    pipeline.collect_traces(job, CollectTraces(run_id=run["id"]))
+    pipeline.on_failure(
+        job,
+        FailRun(
+            run_id=run["id"], code="POISON", message="the job ended its workers; see their logs"
+        ),
+    )
     service.work()
     return run
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.core.db import DatabaseUnavailable
 from app.core.errors import Unavailable
 from app.core.resources import Resources
+from app.jobs.declarations import PollSource
 from app.runs.source_runs import find_judged_runs
 from app.traces.registry import (
     TRACE_SOURCES,
@@ -236,7 +237,7 @@ def test_poll__unavailable_source_is_retried(setup: TriggerSetup, source: FakeSo
         resources=setup.service.resources, pool=setup.service.pool, is_stopping=lambda: False
     )
     with pytest.raises(Unavailable):
-        tasks.poll(job, benchmark_id="bench-001", agent_id="agent-001")
+        tasks.poll(job, PollSource(benchmark_id="bench-001", agent_id="agent-001"))
     assert setup.list_events() == []
     source.error = None
     assert poll(setup) == ["nightly-1"]

@@ -4,12 +4,15 @@ import pytest
 
 from app.core.db import DatabaseUnavailable
 from app.core.errors import AppError, Invalid
+from app.jobs.declarations import FailRun, FailureReport, ScoreShard
 from app.jobs.handlers import MESSAGE_CHARS, JobHandler, WorkerStopping, describe_error
 from app.jobs.outcomes import JobFailed, JobOutcome, JobReleased, JobRetry, decide_outcome
 
 
-def handler(on_failure: str | None = "runs.give_up") -> JobHandler:
-    return JobHandler(name="score.shard", function=lambda _: None, on_failure=on_failure)
+def handler(on_failure: type[FailureReport] | None = FailRun) -> JobHandler:
+    return JobHandler(
+        request_type=ScoreShard, function=lambda _job, _step: None, on_failure=on_failure
+    )
 
 
 @pytest.mark.parametrize(
