@@ -19,12 +19,17 @@ from app.harness.mcp.cli import cli as mcp_cli
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"mosaico": cli, "bashkit-eval": bash_cli, "ot-bench": mcp_cli}
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = sorted((ROOT / "app").rglob("*.py"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = [*sorted((ROOT / "app").rglob("*.py")), *sorted((ROOT / "mosaico").rglob("*.py"))]
+TEMPLATES = sorted((ROOT / "app" / "core" / "web" / "templates").glob("*.html"))
+CI_FILES = [ROOT / "ci" / "github" / "action.yml", ROOT / "ci" / "gitlab.yml"]
 
 PROGRAM = rf"(?:{'|'.join(PROGRAMS)})"
 QUOTED = re.compile(rf"`\s*(?:\$ )?({PROGRAM}(?: [^`]*)?)`")
 UNQUOTED = re.compile(rf": ({PROGRAM} [a-z][^\n`]*)")
+MARKED_UP = re.compile(
+    rf'command="({PROGRAM} [^"]*)"|"({PROGRAM} [a-z][^"]*)"|<code>({PROGRAM} [^<{{]*)<'
+)
 LEADING = re.compile(rf"^\s*(?:\$ |\w+=\$\()?({PROGRAM} .*)$", re.MULTILINE)
 # A word that ends the command: a comment, a pipe or redirection, an ellipsis, an assignment.
 END = re.compile(r"^(#|\||>|<|&&|;|…|\.\.\.|\\|=)")
@@ -93,6 +98,14 @@ def commands_of_page(path: Path) -> Iterator[NamedCommand]:
             yield NamedCommand(location, " ".join(match[1].split()))
 
 
+def commands_of_template(path: Path) -> Iterator[NamedCommand]:
+    """Commands in arguments of macros, `<code>` and code spans of a template."""
+    text = path.read_text()
+    for match in [*MARKED_UP.finditer(text), *QUOTED.finditer(text)]:
+        [command] = filter(None, match.groups())
+        yield NamedCommand(path.name, command)
+
+
 def commands_of_module(path: Path) -> Iterator[NamedCommand]:
     """Commands in code spans of the texts of a module, after a colon, and as a whole hint."""
     source = path.read_text()
@@ -136,6 +149,24 @@ def errors_in(commands: Iterator[NamedCommand]) -> list[str]:
 def test_pages__name_existing_commands() -> None:
     commands = [command for path in PAGES for command in commands_of_page(path)]
     assert len(commands) > 50
+    assert errors_in(iter(commands)) == []
+
+
+def test_pages__of_the_root_and_the_records_are_read() -> None:
+    names = {str(path.relative_to(ROOT)) for path in PAGES}
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"} < names
+    assert [name for name in names if name.startswith("docs/decisions/00")]
+
+
+def test_templates__name_existing_commands() -> None:
+    commands = [command for path in TEMPLATES for command in commands_of_template(path)]
+    assert len(commands) >= 10
+    assert errors_in(iter(commands)) == []
+
+
+def test_ci_files__run_existing_commands() -> None:
+    commands = [command for path in CI_FILES for command in commands_of_page(path)]
+    assert commands
     assert errors_in(iter(commands)) == []
 
 
