@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.comparison import stored_run_comparison
@@ -129,3 +130,12 @@ def service(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[
     """The API with an admin key, on a real port and an empty database."""
     with running_service(service_resources, metric_pool) as running:
         yield running
+
+
+@pytest.fixture
+def stranger(service: Service) -> Iterator[httpx.Client]:
+    """A client without an API key."""
+    with httpx.Client(
+        base_url=service.client.base_url, trust_env=False, verify=False, timeout=30
+    ) as client:
+        yield client

@@ -1,4 +1,4 @@
-"""An agent behind HTTP that is asked to make its runs again."""
+"""An agent behind HTTP that is asked for runs."""
 
 import json
 import threading
@@ -12,20 +12,26 @@ from tests.support.service import JSON
 
 @dataclass
 class HttpAgent:
-    """Gets requests, and makes a run of each if it has `make`."""
+    """Gets requests, and makes a run of each if it has `make`.
+
+    `statuses` are those of its first answers, before `status`. It `promises` the run name that a repetition
+    requests.
+    """
 
     make: Callable[[JSON], None] | None = None
     url: str = ""
     status: int = 202
+    statuses: list[int] = field(default_factory=list)
     promises: bool = True
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     def answer(self, headers: dict[str, str], body: bytes) -> dict[str, str]:
         self.requests.append((headers, body))
-        request: JSON = json.loads(body)["data"]
+        # A remote experiment has another body than a repetition.
+        request: JSON = json.loads(body).get("data", {})
         if self.make is not None and self.status < 300:
             self.make(request)
-        return {"mosaico-run-name": request["runName"]} if self.promises else {}
+        return {"mosaico-run-name": request["runName"]}
 
 
 @contextmanager
@@ -36,7 +42,7 @@ def running_http_agent() -> Iterator[HttpAgent]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = agent.answer({k.lower(): v for k, v in self.headers.items()}, body)
-            self.send_response(agent.status)
+            self.send_response(agent.statuses.pop(0) if agent.statuses else agent.status)
             for name, header in headers.items():
                 self.send_header(name, header)
             self.end_headers()

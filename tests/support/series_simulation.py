@@ -23,6 +23,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Shift: TypeAlias = Callable[[int], Floats]
 Events: TypeAlias = list[tuple[int, SeriesEvent]]
 
+# Equal: a series varies as the product expects it to before it has seen enough runs.
 PRIOR_SD = 0.03
 RUN_SD = 0.03
 SETTLING_STEPS = 12
@@ -113,6 +114,7 @@ def _iter_values(
 ) -> Iterator[Floats]:
     for _ in range(histories):
         effects = shift + run_effects(rng, cell, runs)
+        # Their mean is 0.8: most items nearly always pass, a few nearly never.
         rates = np.clip(rng.beta(1.6, 0.4, size=cell.items), 0.01, 0.99)
         if not cell.item_noise:
             yield rates[None, :] + effects[:, None]
@@ -125,6 +127,7 @@ def run_effects(rng: np.random.Generator, cell: Cell, runs: int) -> Floats:
     """Normal effects with the correlation of the cell between neighbors (AR 1)."""
     effects: Floats = rng.normal(size=runs)
     for run in range(1, runs):
+        # So weighted, each effect has the variance 1, whatever the correlation.
         innovation = math.sqrt(1 - cell.correlation**2) * effects[run]
         effects[run] = cell.correlation * effects[run - 1] + innovation
     return cell.run_sd * effects
@@ -134,6 +137,8 @@ def shifted_rates(rates: Floats, effects: Floats) -> Floats:
     """The pass rates of items, shape (runs, items), on the logit scale so that each run has the mean
     that its effect says.
     """
+    # Newton's method for the shift of each run. The bounds keep it stable where nearly all items pass or fail,
+    # and the derivative is nearly 0.
     logits = np.log(rates / (1 - rates))
     targets = np.clip(rates.mean() + effects, 0.02, 0.98)
     shifts = np.zeros(len(effects))
@@ -273,6 +278,7 @@ def _play_repeated(
         levels[run] = history.first[run]
         step = advance_series(state, levels, run, policy)
         if is_repeated(step.evidence):
+            # Judged again from the state before the run: a suspicion that is not confirmed leaves no trace.
             repeated += 1
             levels[run] = history.joint[run]
             step = advance_series(state, levels, run, policy)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 from typing import NamedTuple
@@ -63,15 +62,6 @@ def keys(service: Service) -> dict[str, str | None]:
                 revoke_key(session, key.id, now=now)
         tokens[name] = key.token.reveal()
     return tokens
-
-
-@pytest.fixture
-def stranger(service: Service) -> Iterator[httpx.Client]:
-    """A client without an API key."""
-    with httpx.Client(
-        base_url=service.client.base_url, trust_env=False, verify=False, timeout=30
-    ) as client:
-        yield client
 
 
 def send_request(stranger: httpx.Client, operation: Operation, token: str | None) -> httpx.Response:

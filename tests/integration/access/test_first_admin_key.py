@@ -109,6 +109,7 @@ def test_first_admin_key__new_database_registers_the_key_of_the_file(
 ) -> None:
     ensure(db, tmp_path)
     token = token_in(tmp_path)
+    # As if DATABASE_URL named a new database: the data folder outlives the old one.
     with db.begin() as session:
         session.execute(text("TRUNCATE api_keys"))
     assert not ensure(db, tmp_path).created
@@ -246,6 +247,7 @@ def test_configured_admin_key__revoked_key_stays_revoked_until_the_variable_chan
     revoke(db, CONFIGURED.reveal())
     ensure(db, tmp_path, CONFIGURED)
     assert not is_admin_token(db, CONFIGURED.reveal())
+    # Setting the variable again to the revoked key must not bring it back.
     ensure(db, tmp_path)
     ensure(db, tmp_path, CONFIGURED)
     assert not is_admin_token(db, CONFIGURED.reveal())
@@ -268,6 +270,7 @@ PROCESSES = 4
 def test_first_admin_key__concurrent_starts_create_one_key(
     db: Database, database_url: str, tmp_path: Path
 ) -> None:
+    # Processes that share nothing but the database: a lock of Python would not show.
     context = multiprocessing.get_context("spawn")
     gate = context.Barrier(PROCESSES)
     created: Queue[bool] = context.Queue()

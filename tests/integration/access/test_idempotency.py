@@ -63,6 +63,7 @@ def test_idempotency_key__200_concurrent_requests_create_one_toy(
 ) -> None:
     answers = client.all_at_once([ApiCall("POST", "/toys", with_key("k"))] * 200)
     statuses = Counter(answer.status_code for answer in answers)
+    # 409: a request that arrived while the first one was in flight.
     assert set(statuses) <= {201, 409}
     assert statuses[201] >= 1
     assert {answer.text for answer in answers if answer.status_code == 201} == {
@@ -123,7 +124,7 @@ def test_idempotency_key__response_survives_a_restart(
     [
         ("/toys", {"name": "horse"}),
         ("/toys", {"name": "bear", "secret": "s"}),
-        ("/toys", {"name": "bear", "secret": None}),
+        ("/toys", {"name": "bear", "secret": None}),  # null is not the same as left out
         ("/toys?colour=red", {"name": "bear"}),
     ],
 )
@@ -221,6 +222,7 @@ def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
         raise RuntimeError("out of wood")
 
     workshop.before_it_ends = crash
+    # The client of the tests raises what a server answers with 500.
     with pytest.raises(ExceptionGroup):
         client.post("/toys", **with_key("k"))
     assert (toys(), count_responses(db)) == (0, 0)

@@ -41,15 +41,6 @@ def service(module_service: Service) -> Service:
     return module_service
 
 
-@pytest.fixture
-def stranger(service: Service) -> Iterator[httpx.Client]:
-    """A client without an API key."""
-    with httpx.Client(
-        base_url=service.client.base_url, trust_env=False, verify=False, timeout=30
-    ) as client:
-        yield client
-
-
 @pytest.mark.parametrize("position", [INT64_MAX, 2**31, -(2**31) - 1, -INT64_MAX])
 def test_results_cursor__position_out_of_range_is_refused(position: int, service: Service) -> None:
     [run] = service.get("/benchmark-runs", status="COMPLETED")["items"]

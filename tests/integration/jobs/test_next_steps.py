@@ -100,6 +100,7 @@ def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> 
     claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, counts={DEATHS: PROVED_DEATHS})
 
     next_step(claim).start(session, PaintToy())
+    # A step that inherited the deaths would now fail as poison.
     rescue(session)
 
     rescued = stored_claim(session)

@@ -113,6 +113,7 @@ def test_rotate_keys__keeps_secrets_written_during_the_rotation(
                     assert agent is not None
                     agent.langfuse_secret_key = encrypt(BEFORE, agent_id, plain)
             except Unavailable:
+                # The rotation held the row for longer than the lock timeout of a request.
                 continue
             written[agent_id] = plain
 
@@ -145,6 +146,7 @@ def test_rotate_keys__row_that_another_transaction_holds_is_rotated_after_its_en
 def test_rotate_keys__counts_texts_that_cannot_be_decrypted(db: Database) -> None:
     add_agents(db, BEFORE, 3)
     add_agents(db, SecretBox.from_keys([LOST]), 2, prefix="lost")
+    # A text decrypts only in the row that it was encrypted for.
     with db.begin() as session:
         move_secret = text(
             "UPDATE agents SET langfuse_secret_key = :encrypted WHERE id = 'agent-0000'"
@@ -175,6 +177,7 @@ def test_drop_lost_secrets__clears_the_texts_of_one_key(
     lost_box = SecretBox.from_keys([LOST])
     add_agents(db, BEFORE, 2)
     add_agents(db, lost_box, 3, prefix="lost")
+    # A key ID is compared with LIKE, but its wildcards are escaped.
     assert drop_lost_secrets(db, COLUMNS, "%") == 0
     assert drop_lost_secrets(db, COLUMNS, lost_box.encryption_key_id) == 3
     assert count_texts_by_key(db) == {BEFORE.encryption_key_id: 2}

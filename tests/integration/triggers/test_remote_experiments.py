@@ -1,11 +1,9 @@
 """Remote experiments of Langfuse: the agent is asked to run, and its new run is evaluated."""
 
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,21 +18,12 @@ from app.triggers.awaited_runs import take_step
 from app.triggers.models import AwaitedRun
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup
 from tests.integration.triggers.test_langfuse_events import LangfuseSender, set_rules
+from tests.support.http_agent import HttpAgent, running_http_agent
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.service import JSON
 
 EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
-
-
-@dataclass
-class RunUrl:
-    """A server that runs an agent when it gets a request: its first answers, and `status` after them."""
-
-    url: str = ""
-    status: int = 202
-    statuses: list[int] = field(default_factory=list)
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -47,24 +36,11 @@ def service_resources(service_resources: Resources, tmp_path: Path) -> Resources
 
 
 @pytest.fixture
-def run_url() -> Iterator[RunUrl]:
-    agent = RunUrl()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            agent.requests.append((dict(self.headers.items()), body))
-            self.send_response(agent.statuses.pop(0) if agent.statuses else agent.status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        agent.url = f"http://127.0.0.1:{server.server_port}/run"
+def run_url() -> Iterator[HttpAgent]:
+    """The `runUrl` of an agent that knows nothing of repetitions."""
+    with running_http_agent() as agent:
+        agent.promises = False
         yield agent
-        server.shutdown()
 
 
 @pytest.fixture
@@ -133,7 +109,7 @@ def test_experiment__harness_runs_the_agent(setup: TriggerSetup, sender: Langfus
 
 
 def test_experiment__request_is_forwarded_and_the_new_run_is_evaluated(
-    setup: TriggerSetup, sender: LangfuseSender, source: FakeLangfuse, run_url: RunUrl
+    setup: TriggerSetup, sender: LangfuseSender, source: FakeLangfuse, run_url: HttpAgent
 ) -> None:
     setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
     secret = setup.service.post("/benchmarks/bench-001/webhook-secrets", {})["secret"]
@@ -168,7 +144,7 @@ def test_experiment__new_run_under_the_name_of_an_old_one_is_evaluated(
     setup: TriggerSetup,
     sender: LangfuseSender,
     source: FakeLangfuse,
-    run_url: RunUrl,
+    run_url: HttpAgent,
     pause: timedelta,
 ) -> None:
     setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
@@ -239,7 +215,7 @@ def test_schedule__evaluates_each_night_of_a_name_once(
 
 
 def test_experiment__without_a_new_run_ends_at_the_limit(
-    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl
+    setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent
 ) -> None:
     setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
     setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
@@ -252,7 +228,7 @@ def test_experiment__without_a_new_run_ends_at_the_limit(
 
 
 def test_experiment__gone_run_url_is_the_reason_of_the_event(
-    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl
+    setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent
 ) -> None:
     run_url.status = 410
     setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
@@ -269,7 +245,7 @@ def test_experiment__request_is_repeated_until_the_agent_accepts_it(
     setup: TriggerSetup,
     sender: LangfuseSender,
     source: FakeLangfuse,
-    run_url: RunUrl,
+    run_url: HttpAgent,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
 ) -> None:
@@ -289,7 +265,7 @@ def test_experiment__request_is_repeated_until_the_agent_accepts_it(
 
 
 def test_experiment__agent_that_never_accepts_is_the_reason_of_the_event(
-    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl, monkeypatch: pytest.MonkeyPatch
+    setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
     run_url.status = 503
@@ -304,7 +280,7 @@ def test_experiment__agent_that_never_accepts_is_the_reason_of_the_event(
 
 
 def test_experiment__repeated_step_sends_the_same_id(
-    setup: TriggerSetup, sender: LangfuseSender, run_url: RunUrl
+    setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent
 ) -> None:
     setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
     setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
