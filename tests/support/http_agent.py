@@ -31,7 +31,7 @@ class HttpAgent:
         request: JSON = json.loads(body).get("data", {})
         if self.make is not None and self.status < 300:
             self.make(request)
-        return {"mosaico-run-name": request["runName"]}
+        return {"mosaico-run-name": request["runName"]} if self.promises else {}
 
 
 @contextmanager
