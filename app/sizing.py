@@ -145,6 +145,11 @@ class InstallationSize:
     finish_s: float
     limits: Sequence[Limit]
 
+    @property
+    def outgrown(self) -> list[Limit]:
+        """The parts that do not bear the load."""
+        return [limit for limit in self.limits if limit.share > 1]
+
 
 def size_installation(load: SizingLoad) -> InstallationSize:
     """The size for a load whose runs are all equally large.

@@ -51,7 +51,7 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
     assert shares == sorted(shares, reverse=True)
     # 60,001 requests a minute where 1,000 are answered, 41 TB of traces on a disk of 4 TB, and twelve minutes of
     # finishing a run where ten are borne.
-    outgrown = [limit.part for limit in size.limits if limit.share > 1]
+    outgrown = [limit.part for limit in size.outgrown]
     assert outgrown == [Part.LANGFUSE, Part.DATABASE_DISK, Part.FINISH]
     assert {limit.part for limit in size.limits} == set(Part) == set(REMEDIES)
 
