@@ -97,11 +97,11 @@ class NotFound(AppError):
     exit_code = 66
 
     @classmethod
-    def unless(cls, found: Found | None, detail: str | None = None) -> Found:
-        """What was found. Raises: this error, with `detail`, if nothing was."""
-        if found is None:
+    def unless(cls, resource: Found | None, detail: str | None = None) -> Found:
+        """Return the resource of a query. Raises: this error, with `detail`, if the query found none."""
+        if resource is None:
             raise cls(detail)
-        return found
+        return resource
 
 
 class Conflict(AppError):

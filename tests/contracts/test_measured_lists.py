@@ -24,8 +24,8 @@ def test_lists__each_filter_is_measured() -> None:
             for page in (*LISTS, *SEARCHES, *PAIRS)
             if re.fullmatch(template, page.partition("?")[0])
         ]
-        used = {name for page in measured for name in re.findall(r"[?&](\w+)=", page)}
-        missing = sorted(names - used - OF_EVERY_LIST)
+        measured_names = {name for page in measured for name in re.findall(r"[?&](\w+)=", page)}
+        missing = sorted(names - measured_names - OF_EVERY_LIST)
         if missing or not measured:
             unmeasured.append(f"{path}: {', '.join(missing) or 'no page'}")
 

@@ -162,8 +162,8 @@ class Databases:
             return False
         pool = self.clients[name].engine.pool
         assert isinstance(pool, QueuePool)
-        left = session.execute(CLIENT_SESSIONS, [CLIENT_NAME]).fetchall()
-        if pool.checkedout() or left != [(True,)] * pool.checkedin():
+        idle_states = session.execute(CLIENT_SESSIONS, [CLIENT_NAME]).fetchall()
+        if pool.checkedout() or idle_states != [(True,)] * pool.checkedin():
             self.clients[name].dispose()
             return False
         return True

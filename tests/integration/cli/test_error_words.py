@@ -134,10 +134,10 @@ def test_every_command__shows_no_request_of_an_error(
 ) -> None:
     """The error of many fields, which each command translates by itself, and one of the others in turn:
     one function shows them for all commands."""
-    *others, of_fields = one_per_status(all_problems())
-    assert of_fields.errors
-    for name, other in zip(NAMES, itertools.cycle(others)):
-        check_error_words(name, stub, [of_fields, other])
+    *simple_problems, field_problem = one_per_status(all_problems())
+    assert field_problem.errors
+    for name, problem in zip(NAMES, itertools.cycle(simple_problems)):
+        check_error_words(name, stub, [field_problem, problem])
 
 
 @pytest.mark.prove

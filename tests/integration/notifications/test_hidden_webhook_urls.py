@@ -138,12 +138,12 @@ def test_webhook_urls__lists_show_the_host_and_four_characters(
 ) -> None:
     service = scenario.service
     assert all(leaks_in(url_of(scenario, product)) == [product] for product in PRODUCTS)
-    shown = {f"{scenario.receiver.url}/…{token_of(product)[-4:]}" for product in PRODUCTS}
+    redacted_urls = {f"{scenario.receiver.url}/…{token_of(product)[-4:]}" for product in PRODUCTS}
 
-    assert {item["recipient"] for item in service.get("/endpoints")["items"]} == shown
-    assert {item["recipient"] for item in service.get("/deliveries")["items"]} == shown
+    assert {item["recipient"] for item in service.get("/endpoints")["items"]} == redacted_urls
+    assert {item["recipient"] for item in service.get("/deliveries")["items"]} == redacted_urls
     [rule] = service.get("/alert-configs")["items"]
-    assert set(rule["recipients"]) == shown
+    assert set(rule["recipients"]) == redacted_urls
     details = [item["detail"] for item in service.get("/deliveries")["items"]]
     assert all(detail.startswith("HTTP 500: ") for detail in details), details
 

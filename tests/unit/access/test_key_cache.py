@@ -35,10 +35,10 @@ def find_in_many_threads(
     monkeypatch: pytest.MonkeyPatch, answer: KeyIdentity | Exception | None
 ) -> tuple[list[Any], int]:
     """What each of many requests with one key gets, and the number of queries."""
-    database, asked = GatedDatabase(), []
+    database, queried_tokens = GatedDatabase(), []
 
     def find_key(_: object, token: str) -> KeyIdentity | None:
-        asked.append(token)
+        queried_tokens.append(token)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -55,10 +55,10 @@ def find_in_many_threads(
             return type(error)
 
     with ThreadPoolExecutor(REQUESTS) as threads:
-        answers = [threads.submit(request) for _ in range(REQUESTS)]
+        futures = [threads.submit(request) for _ in range(REQUESTS)]
         entered.wait(30)
         database.gate.set()
-        return [found.result(30) for found in answers], len(asked)
+        return [future.result(30) for future in futures], len(queried_tokens)
 
 
 def test_key_cache__burst_of_requests_with_one_key_is_one_query(

@@ -172,29 +172,29 @@ def test_score_within_limits__memory_error_of_the_words_is_raised(
         raise MemoryError("no more tokens")
 
     traces = [trace(number, *pair) for number, pair in enumerate(many_pairs(seed=1))]
-    alone = [measure(one, providers) for one in traces]
+    alone = [measure(measured_trace, providers) for measured_trace in traces]
     refs = tuple(default_refs(KEYS))
-    known = Vocabulary()
-    words_of_process.give_back(known)
+    vocabulary = Vocabulary()
+    words_of_process.give_back(vocabulary)
     with monkeypatch.context() as patch:
         patch.setattr(TokenRule, "add", failing)
         with pytest.raises(MemoryError, match="no more tokens"):
             score_within_limits(traces, refs)
         # Without a limit the values are found one by one.
         assert score_chunk(traces, refs) == alone
-    assert words_of_process.take() is not known
+    assert words_of_process.take() is not vocabulary
     assert score_within_limits(traces, refs) == alone
 
 
 def test_pair_overlap__words_of_a_chunk_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = []
+    vocabularies = []
 
     class Recorded(Vocabulary):
         def __init__(self) -> None:
             super().__init__()
-            made.append(self)
+            vocabularies.append(self)
 
     monkeypatch.setattr(pair_counts, "Vocabulary", Recorded)
     monkeypatch.setattr(pair_counts, "process_words", ProcessWords())
@@ -209,7 +209,7 @@ def test_pair_overlap__words_of_a_chunk_are_bounded(
     overlap = PairOverlap(pairs)
     assert overlap.rouge == [rouge_counts(*pair) for pair in pairs]
     assert overlap.squad == [squad_overlap(*pair) for pair in pairs]
-    [words] = filter(None, made)
+    [words] = filter(None, vocabularies)
     # The characters of a vocabulary, and of the one batch that filled it up.
     assert 200_000 < sum(map(len, words)) < 300_000 + 128_000
 
@@ -235,28 +235,30 @@ def test_pair_overlap__table_of_tokens_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 def test_process_words__vocabulary_is_kept_until_it_is_full() -> None:
     words = ProcessWords()
-    known = Vocabulary()
-    known.words_of(["again " * 49], are_references=False)
-    words.give_back(known)
-    assert words.take() is known
-    known.words_of(["again " * 99 + "w" * 300_000], are_references=False)
-    words.give_back(known)
+    vocabulary = Vocabulary()
+    vocabulary.words_of(["again " * 49], are_references=False)
+    words.give_back(vocabulary)
+    assert words.take() is vocabulary
+    vocabulary.words_of(["again " * 99 + "w" * 300_000], are_references=False)
+    words.give_back(vocabulary)
     assert words.take() == {}
 
 
 def test_process_words__new_words_are_counted_one_by_one_for_some_chunks() -> None:
     words = ProcessWords()
-    known = Vocabulary()
+    vocabulary = Vocabulary()
     # 2 new words of 98, which is more than 2 %.
-    known.words_of(["again " * 97 + "w" * 300_000], are_references=False)
-    words.give_back(known)
+    vocabulary.words_of(["again " * 97 + "w" * 300_000], are_references=False)
+    words.give_back(vocabulary)
     assert [words.take() for _ in range(100)] == [None] * 100
     assert words.take() == {}
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=300), st.lists(st.integers(0, 9), max_size=300))
-def test_number_grams__equal_numbers_have_one_index(grams: list[int], others: list[int]) -> None:
-    outputs = [*grams[::2], *others]
+def test_number_grams__equal_numbers_have_one_index(
+    grams: list[int], other_grams: list[int]
+) -> None:
+    outputs = [*grams[::2], *other_grams]
     numbers, output_numbers = pair_counts.number_grams(
         np.array(grams, dtype=np.int32), np.array(outputs, dtype=np.int32)
     )
@@ -285,23 +287,27 @@ def test_chunk__equals_trace_by_trace(providers: Sequence[MetricProvider]) -> No
     traces[7] = trace(7, None, "no expected text")
     traces[8] = trace(8, "", " ")
     traces[9] = Trace(trace_id="t-9", item_id="i-9", outcome=TraceOutcome.AGENT_ERROR)
-    assert measure_chunk(traces, providers) == [measure(one, providers) for one in traces]
+    assert measure_chunk(traces, providers) == [
+        measure(measured_trace, providers) for measured_trace in traces
+    ]
     complete = traces[10:]
-    assert measure_chunk(complete, providers) == [measure(one, providers) for one in complete]
+    assert measure_chunk(complete, providers) == [
+        measure(measured_trace, providers) for measured_trace in complete
+    ]
 
 
 def test_chunk__counts_shared_texts_once(
     providers: Sequence[MetricProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    pair_counts_of_calls = []
 
     class Recorded(PairOverlap):
         def __init__(self, pairs: Sequence[TextPair]) -> None:
-            made.append(len(pairs))
+            pair_counts_of_calls.append(len(pairs))
             super().__init__(pairs)
 
     monkeypatch.setattr(pair_overlap, "PairOverlap", Recorded)
     traces = [trace(number, "a b", f"a c {number}") for number in range(10)]
     measure_chunk(traces, providers)
     measure_chunk([*traces, trace(10, None, "x")], providers)
-    assert made == [10, 10]
+    assert pair_counts_of_calls == [10, 10]
