@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from app.core.console.files import open_input, require_folder
 from app.core.errors import AppError, ErrorItem, UnusableInput
-from app.harness.validation_words import describe_errors
+from app.harness.validation_messages import describe_errors
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

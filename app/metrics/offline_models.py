@@ -20,7 +20,7 @@ from app.metrics.types import MetricRef, TraceMeasurements
 from app.traces.types import Trace
 
 if TYPE_CHECKING:
-    from app.llm.answer_folder import AnswerFolder
+    from app.llm.answer_cache import AnswerCache
     from app.llm.request_budget import RequestBudget
 
 Input = TypeVar("Input")
@@ -172,7 +172,7 @@ class OfflineModels:
     ) -> Iterator[Callable[[Sequence[Trace], Sequence[MetricRef]], list[TraceMeasurements]]]:
         # Few commands call a model, and these modules take long to import.
         from app.core.http.network_policy import ALLOW_ALL_ADDRESSES
-        from app.llm.answer_folder import AnswerFolder
+        from app.llm.answer_cache import AnswerCache
         from app.llm.completion_pool import CompletionPool
         from app.llm.completions import open_completions
         from app.llm.prices import parse_prices
@@ -189,7 +189,7 @@ class OfflineModels:
                 max_usd=options.max_usd,
                 prices=parse_prices(options.prices, "prices"),
             )
-        folder = AnswerFolder(Path(options.cache or default_cache()), time.time())
+        folder = AnswerCache(Path(options.cache or default_cache()), time.time())
         folder.evict_expired()
         store = _CountedAnswers(folder, self.usage)
         client = open_completions(
@@ -233,7 +233,7 @@ def _chosen_server(options: LlmOptions) -> LlmServer | None:
 class _CountedAnswers:
     """Answers in a folder, counted. Provides `AnswerStore`."""
 
-    def __init__(self, folder: "AnswerFolder", usage: LlmUsage) -> None:
+    def __init__(self, folder: "AnswerCache", usage: LlmUsage) -> None:
         self._folder = folder
         self._usage = usage
 

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, func, literal, select, text
 from sqlalchemy.orm import Session, load_only
 from sqlalchemy.sql.elements import KeyedColumnElement
 
-from app.core.compiled_pages import build_page_sql, query_page
+from app.core.compiled_lists import build_page_sql, query_page
 from app.core.db import Database, compile_sql, fetch_tuples
 from app.core.errors import NotFound
 from app.core.keyset import (

@@ -30,7 +30,7 @@ from app.runs.collection import choose_collection
 from app.runs.schemas import RunView
 from app.runs.views import run_columns_view
 from app.traces.production import TraceWindow
-from app.traces.repetitions import is_repetition, name_of_repetition
+from app.traces.repetition_names import is_repetition, name_of_repetition
 
 
 def create_run(

@@ -12,7 +12,7 @@ from app.results.models import BenchmarkRun
 from app.results.rules import RETRYABLE
 from app.traces.models import Collection
 from app.traces.registry import SourceRun
-from app.traces.repetitions import is_repetition
+from app.traces.repetition_names import is_repetition
 
 # Second argument of the hash: keeps these advisory locks apart from others of the service.
 LOCK_SPACE = 2

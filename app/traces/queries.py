@@ -23,7 +23,7 @@ from app.traces.models import (
     LocalDataset,
     TraceTranscript,
 )
-from app.traces.repetitions import PREFIX
+from app.traces.repetition_names import PREFIX
 
 MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024

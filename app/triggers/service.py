@@ -22,7 +22,7 @@ from app.jobs.declarations import StartEventRuns
 from app.jobs.queue import enqueue, enqueue_many
 from app.results.rules import TriggerType
 from app.runs.service import create_run
-from app.traces.repetitions import is_repetition
+from app.traces.repetition_names import is_repetition
 from app.triggers import queries
 from app.triggers.models import TriggerEvent
 from app.triggers.remote_experiments import (

@@ -13,10 +13,8 @@ import grimp
 ROOT: Final = Path(__file__).parents[2]
 # Of pages, too, although the entry point or the API also imports them.
 ALSO: Final = frozenset({"app.core.web.page_text", "app.core.web.static_files"})
-# Files that commands write, and pages of lists in the database.
-OTHER: Final = frozenset(
-    {"app.core.compiled_pages", "app.reporting.comparison_page", "app.reporting.trace_page"}
-)
+# Files that commands write.
+OTHER: Final = frozenset({"app.reporting.comparison_page", "app.reporting.trace_page"})
 FILES: Final = ("app/core/web/templates.json", "app/core/web/static/")
 
 

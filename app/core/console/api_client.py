@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from app.core.console.error_words import find_remedy
+from app.core.console.error_messages import find_remedy
 from app.core.console.event_stream import ServerSentEvent, read_events
 from app.core.console.service import RESPONSE_TIMEOUT_S
 from app.core.console.service_address import find_pages_url, find_service

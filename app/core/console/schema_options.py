@@ -14,7 +14,7 @@ import typer
 from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from app.core.console.error_words import FIELD_PREFIX
+from app.core.console.error_messages import FIELD_PREFIX
 from app.core.console.files import read_secret
 from app.core.console.generated_command import CommandParameter
 from app.core.console.resource import FieldOption

@@ -134,7 +134,7 @@ class Command(TyperCommand):
                 report_error(error, OutputFormat.JSON)
             else:
                 # When a command fails: the others need no words.
-                from app.core.console.error_words import in_words_of_command
+                from app.core.console.error_messages import in_words_of_command
 
                 worded_error = in_words_of_command(error, self.params, ctx.params)
                 report_error(worded_error, OutputFormat.TABLE)

@@ -36,7 +36,7 @@ from app.harness.mcp.yaml_parser import (
     YamlPath,
     parse_yaml,
 )
-from app.harness.validation_words import Flaw, describe_errors, document_path
+from app.harness.validation_messages import Flaw, describe_errors, document_path
 
 MAX_SHOWN_ERRORS: Final = 20
 

@@ -22,7 +22,7 @@ from app.traces.registry import (
     TraceQuery,
     has_complete_run,
 )
-from app.traces.repetitions import is_repetition
+from app.traces.repetition_names import is_repetition
 from app.traces.types import Trace
 
 TRACES_PER_PAGE: Final = 100

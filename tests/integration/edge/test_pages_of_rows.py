@@ -8,7 +8,7 @@ from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.core import keyset
-from app.core.compiled_pages import build_page_sql, query_page
+from app.core.compiled_lists import build_page_sql, query_page
 from app.core.db import Database
 from app.core.keyset import (
     BadCursor,

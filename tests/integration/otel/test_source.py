@@ -13,7 +13,7 @@ from app.traces.otel.export_body import decode_body
 from app.traces.otel.service import delete_expired_traces, encode_spans, store_spans
 from app.traces.production import ProductionTraces, TraceFilters, TraceWindow
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
-from app.traces.repetitions import name_of_repetition
+from app.traces.repetition_names import name_of_repetition
 from app.traces.sources.otel import OtelSource, list_runs
 from app.traces.types import Trace
 from tests.support.otlp import export, span

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from app.cli import cli
-from app.core.console.error_words import LIST_COMMANDS
+from app.core.console.error_messages import LIST_COMMANDS
 from app.core.console.terminal import load_command
 from app.core.errors import NotFound
 from app.harness.bash.cli import cli as bash_cli

@@ -35,7 +35,7 @@ from app.harness.mcp.servers.stdio import (
 )
 from app.harness.mcp.tool_content import describe_contents, parse_contents, render_text
 from app.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
-from app.harness.validation_words import describe_errors
+from app.harness.validation_messages import describe_errors
 
 PING_TIMEOUT_S: Final = 2.0
 MAX_REASON_CHARS: Final = 300  # of one reason of a failure

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from app.core.http.throttle import MAX_IN_FLIGHT
-from app.traces.repetitions import is_repetition
+from app.traces.repetition_names import is_repetition
 from app.traces.sources.langfuse.client import LangfuseClient, Parameters, get_rows
 from app.traces.sources.langfuse.failures import NotFoundError, PageTooLarge
 from app.traces.sources.langfuse.json_fields import JSON, equals, format_time, get_object, get_text

@@ -13,7 +13,7 @@ from app.llm.types import MAX_ANSWER_AGE, ChatAnswer, EmbeddingAnswer, ModelAnsw
 FOLDER_MODE = 0o700
 
 
-class AnswerFolder:
+class AnswerCache:
     """Answers that are at most 30 days old; `now` is in seconds since the epoch.
 
     Several processes may use one folder. A file that cannot be read is no answer.

@@ -137,7 +137,7 @@ def test_every_command__shows_no_request_of_an_error(
     *simple_problems, field_problem = one_per_status(all_problems())
     assert field_problem.errors
     for name, problem in zip(NAMES, itertools.cycle(simple_problems)):
-        check_error_words(name, stub, [field_problem, problem])
+        check_error_messages(name, stub, [field_problem, problem])
 
 
 @pytest.mark.prove
@@ -146,10 +146,10 @@ def test_every_command__shows_no_request_of_any_error(
 ) -> None:
     problems = one_per_status(all_problems())
     for name in NAMES:
-        check_error_words(name, stub, problems)
+        check_error_messages(name, stub, problems)
 
 
-def check_error_words(name: str, stub: tuple[Shell, Answer], problems: list[AppError]) -> None:
+def check_error_messages(name: str, stub: tuple[Shell, Answer], problems: list[AppError]) -> None:
     mosaico, answer = stub
     # The example with files last: the others need none.
     line = EXAMPLES[name][-1]

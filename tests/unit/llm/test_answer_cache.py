@@ -4,7 +4,7 @@ import os
 from array import array
 from pathlib import Path
 
-from app.llm.answer_folder import AnswerFolder
+from app.llm.answer_cache import AnswerCache
 from app.llm.types import ChatAnswer, EmbeddingAnswer
 
 NOW = 1_000_000_000.0
@@ -17,7 +17,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_folder__answers_are_read_back_and_refusals_are_not_stored(tmp_path: Path) -> None:
-    folder = AnswerFolder(tmp_path / "llm", 0.0)
+    folder = AnswerCache(tmp_path / "llm", 0.0)
     vector = EmbeddingAnswer(array("f", [0.5, -1.0]))
     folder.put({KEY: ChatAnswer(content="ja\N{SNOWMAN}"), OTHER: vector})
     assert folder.get([KEY, OTHER]) == {KEY: ChatAnswer(content="ja\N{SNOWMAN}"), OTHER: vector}
@@ -30,7 +30,7 @@ def test_folder__answers_are_read_back_and_refusals_are_not_stored(tmp_path: Pat
 
 
 def test_folder__answer_of_31_days_ago_is_none_and_is_deleted(tmp_path: Path) -> None:
-    folder = AnswerFolder(tmp_path, NOW)
+    folder = AnswerCache(tmp_path, NOW)
     folder.put({KEY: ChatAnswer(content="old"), OTHER: ChatAnswer(content="new")})
     old, new = files(tmp_path)
     os.utime(old, (NOW - 31 * DAY,) * 2)
@@ -41,7 +41,7 @@ def test_folder__answer_of_31_days_ago_is_none_and_is_deleted(tmp_path: Path) ->
 
 
 def test_folder__damaged_file_is_no_answer(tmp_path: Path) -> None:
-    folder = AnswerFolder(tmp_path, 0.0)
+    folder = AnswerCache(tmp_path, 0.0)
     folder.put({KEY: ChatAnswer(content="yes")})
     [path] = files(tmp_path)
     for text in ("", "[]", '{"vector": "!"}', '{"other": 1}', "\xff"):
