@@ -56,9 +56,9 @@ bench: dev ## our code beside its peers, ratios printed
 	@$(BIN)/python -m benchmarks
 
 lock: ## resolve the requirements again (needs uv)
-	uv pip compile pyproject.toml --group build --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --extra harness --group build --universal --python-version 3.11 \
 	  --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
-	uv pip compile pyproject.toml --group build --group dev -c requirements.lock --universal \
+	uv pip compile pyproject.toml --extra harness --group build --group dev -c requirements.lock --universal \
 	  --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header -q \
 	  -o requirements-dev.lock
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from app.core.harness_packages import require_harness_packages
 from app.core.llm_server import LlmServer
 from app.llm.errors import LlmNotConfigured
 from app.llm.types import ModelKind, ModelRequest, request_key
@@ -53,8 +54,9 @@ class ProviderCaller(Protocol):
 def with_model(ref: MetricRef, llm: LlmServer | None) -> MetricRef:
     """A remote metric with its model as an option: a later change of the default keeps the values.
 
-    Raises: `LlmNotConfigured` without a server or a model.
+    Raises: `LlmNotConfigured` without a server or a model, `MissingHarnessPackages`.
     """
+    require_harness_packages()
     if llm is None:
         raise LlmNotConfigured(
             f"{ref.key} needs a model, and no model server is configured; set MOSAICO_LLM_BASE_URL"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from app.core.harness_packages import require_harness_packages
 from app.core.llm_server import LlmServer
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
@@ -65,8 +66,9 @@ def measure_remote(
 ) -> list[TraceMeasurements]:
     """The values of metrics that need a model, one row per trace.
 
-    Raises: the errors of `app.llm.errors`, when no request can succeed.
+    Raises: the errors of `app.llm.errors`, when no request can succeed; `MissingHarnessPackages`.
     """
+    require_harness_packages()
     # The SDK takes half a second to import, and most workers never need it.
     from app.llm.completions import open_completions
 

@@ -1,4 +1,4 @@
-"""The wheel in a fresh environment, started from a folder with foreign packages of our names."""
+"""The wheel in a fresh environment without extras, started from a folder with foreign packages of our names."""
 
 import os
 import signal
@@ -13,10 +13,28 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.core.harness_packages import MODULES
 from app.postgres.server import EmbeddedPostgres
 from tests.support.processes import LIVENESS_S, ROOT, Program
 
 FOREIGN_PACKAGE = "raise SystemExit('a package of the current folder was executed')\n"
+
+# Hides the packages of the extra `harness`, as if it were not installed.
+HIDES_EXTRA = f"""
+import sys
+
+class WithoutExtra:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name in {MODULES} else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(WithoutExtra, sys.meta_path)
+"""
 
 # Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -24,7 +42,7 @@ pytestmark = pytest.mark.xdist_group("serve")
 
 @pytest.fixture(scope="module")
 def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a fresh environment in which the wheel of this project is installed.
+    """The `bin` folder of a fresh environment in which the wheel of this project is installed, without extras.
 
     The locked requirements come from the environment of the tests: a second installation would
     take a minute and test the package index, not the wheel.
@@ -49,6 +67,7 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(install, check=True, timeout=LIVENESS_S)
     [site_packages] = (folder / "venv" / "lib").glob("python*/site-packages")
     (site_packages / "locked_requirements.pth").write_text(sysconfig.get_path("purelib"))
+    (site_packages / "sitecustomize.py").write_text(HIDES_EXTRA)
     return python.parent
 
 
@@ -77,6 +96,33 @@ def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path
         capture_output=True, text=True, check=True, timeout=LIVENESS_S,
     )  # fmt: skip
     assert version.stdout.startswith("mosaico ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bashkit-eval run tasks.jsonl --provider scripted --model script.jsonl",
+        "bashkit-eval lint tasks.jsonl",
+        "bashkit-eval replay result.json",
+        "bashkit-eval rescore result.json",
+        "ot-bench run bench.yaml",
+        "mosaico score traces.jsonl --metrics LLM_JUDGE",
+    ],
+)
+def test_program__without_the_extra_names_the_command_that_installs_it(
+    installed_wheel: Path, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "traces.jsonl").write_text('{"traceId": "t-1", "output": "Rome"}\n')
+    program, *arguments = command.split()
+    done = subprocess.run(
+        [installed_wheel / program, *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"MOSAICO_LLM_BASE_URL": "http://127.0.0.1:9/v1"},
+        capture_output=True, text=True, check=False, timeout=LIVENESS_S,
+    )  # fmt: skip
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert f"`{installed_wheel / 'python'} -m pip install 'mosaico[harness]==" in line
 
 
 def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(

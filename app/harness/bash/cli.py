@@ -18,6 +18,7 @@ from app.core.console.terminal import (
     print_status,
     warn_failed_plugin,
 )
+from app.core.harness_packages import require_harness_packages
 from app.harness import run_command
 from app.harness.results import HarnessExit
 from app.llm.conversation import Provider
@@ -127,6 +128,7 @@ def run(
     low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, 130
     interrupted.
     """
+    require_harness_packages()
     import os
     from datetime import UTC, datetime
 
@@ -244,6 +246,7 @@ def replay_command(
 
     Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
+    require_harness_packages()
     from app.harness.bash.replay import replay
 
     _replay_with(replay, result, save, output)
@@ -257,6 +260,7 @@ def rescore_command(
 
     Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
+    require_harness_packages()
     from app.harness.bash.replay import rescore
 
     _replay_with(rescore, result, save, output)
@@ -307,6 +311,7 @@ def lint_command(
 
     Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a missing file.
     """
+    require_harness_packages()
     from app.harness.bash.dataset import lint, read_dataset
     from app.harness.lint import report_findings
 
@@ -319,9 +324,13 @@ def lint_command(
 def main() -> None:
     """Run the command that the arguments of this process name."""
     if sys.argv[1:] == ["--version"]:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {version('bashkit')}")
+        try:
+            bashkit = version("bashkit")
+        except PackageNotFoundError:
+            bashkit = "is not installed"
+        print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {bashkit}")
     else:
         run_program(cli)
 

@@ -16,6 +16,7 @@ from app.core.console.terminal import (
     print_status,
     warn_failed_plugin,
 )
+from app.core.harness_packages import require_harness_packages
 from app.harness import run_command
 from app.llm.conversation import Provider
 
@@ -164,6 +165,8 @@ def run(
     LANGFUSE_SECRET_KEY. Exit codes: 0 the gate passed, 1 the pass rate is too low, 2 invalid
     configuration, a missing file or no task, 3 an attempt errored or was not reached, 130 interrupted.
     """
+    if not dry_run:
+        require_harness_packages()
     import os
     from datetime import UTC, datetime
 

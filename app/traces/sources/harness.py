@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from app.core.harness_packages import require_harness_packages
 from app.core.resources import Resources
 from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import Budget, UsedBudget
@@ -83,14 +84,15 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
             f"the harness settings do not match the dataset: {mismatch}", code="NO_MODEL"
         )
     # Here, because each imports its harness: 7 MiB that no process but a worker needs.
-    if isinstance(settings, BashHarnessSettings):
-        from app.traces.producers.bash import bash_producer
-
-        return bash_producer(resources, dataset_ref, settings)
     if isinstance(settings, AgentHarnessSettings):
         from app.traces.producers.agent import agent_producer
 
         return agent_producer(resources, query, settings)
+    require_harness_packages()
+    if isinstance(settings, BashHarnessSettings):
+        from app.traces.producers.bash import bash_producer
+
+        return bash_producer(resources, dataset_ref, settings)
     # As above.
     from app.traces.producers.mcp import mcp_producer
 
