@@ -1,4 +1,4 @@
-"""B1-B7: deletions, purges, key rotation, deliveries, histories and summaries at a million rows.
+"""B1-B8: deletions, purges, key rotation, deliveries, histories, summaries and trials at a million rows.
 
 Each request and each transaction of a batch within 50 ms. The rows are made with SQL. Requests go to the
 service over HTTP; the batches of jobs and purges are called one after the other in this process, and the
@@ -53,6 +53,13 @@ from app.schedules.firing import delete_old_fires
 from app.schedules.missed_schedules import report_missed_schedules
 from app.tables import METADATA
 from app.traces.otel.service import delete_expired_traces
+from app.traces.service import create_collection
+from app.traces.trial_numbers import (
+    READ_POSITIONS,
+    WRITTEN_POSITIONS,
+    read_window,
+    write_window,
+)
 from app.worker import PURGES
 from benchmarks.api import MASTER_KEY, open_server
 from benchmarks.list_rows import NAMES, TABLES
@@ -71,6 +78,8 @@ BOX: Final = SecretBox.from_keys([MASTER_KEY])
 LOST_KEY: Final = "lost"
 CURRENT_CIPHERTEXT: Final = BOX.encrypt("{}", table="bench", row="bench", column="bench")
 REQUEST_TIMEOUT_S: Final = 60
+# Of an input and of an output: most rows keep them in their table.
+TRACE_CHARS: Final = 600
 
 # All rows are younger than the first time and older than the second one.
 BEFORE: Final = datetime(2010, 1, 1, tzinfo=UTC)
@@ -169,6 +178,8 @@ RESCUE: Final = "rescue"
 ROTATION: Final = "rotation"
 DROP_LOST: Final = "secrets drop-lost"
 DUE_DELIVERIES: Final = "deliveries"
+READ_TRIALS: Final = "read trials"
+WRITE_TRIALS: Final = "number trials"
 
 
 class Timing(NamedTuple):
@@ -204,6 +215,7 @@ def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow
         yield _row("B4 key rotation", "each batch", _time_rotation(db))
         yield _row("B6 deliveries that wait", "each tick", [_time_tick(db)])
         yield _row("B7 earlier runs", "each query", _time_history(db))
+        yield _row("B8 trials", "each statement", _time_trials(db))
     finally:
         db.dispose()
 
@@ -318,6 +330,35 @@ def _time_rotation(db: Database) -> Iterator[Timing]:
     with db.read() as session:
         require_known_keys(session, [column], BOX)
     yield Timing("check at startup", (time.perf_counter() - started) * 1000)
+
+
+def _time_trials(db: Database) -> Iterator[Timing]:
+    """The windows of a collection of `ROWS` traces, three of each item, that all have the number 0."""
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        collection = create_collection(session, "local", {}).id
+        traces = {
+            **TABLES["collected_traces"],
+            "collection_id": str(collection),
+            "item_id": f"'item-' || n % {max(1, ROWS // 3)}",
+            "trial": "0",
+            "input": f"repeat('x', {TRACE_CHARS})",
+            "output": f"repeat('x', {TRACE_CHARS})",
+        }
+        insert_rows(session, "collected_traces", traces, ROWS)
+    firsts = iter(range(0, ROWS, READ_POSITIONS))
+    yield _time_batches(
+        READ_TRIALS,
+        db,
+        lambda session: len(read_window(session, collection, next(firsts, ROWS))[0]),
+    )
+    written = iter(range(0, ROWS, WRITTEN_POSITIONS))
+
+    def write(session: Session) -> int:
+        write_window(session, collection, next(written), [1] * WRITTEN_POSITIONS)
+        return 1
+
+    yield _time_batches(WRITE_TRIALS, db, write)
 
 
 def _time_tick(db: Database) -> Timing:

@@ -30,6 +30,7 @@ MEASURED: Final[Mapping[str, str]] = {
     "app.schedules.firing.INSERT_FIRES": "S1",
     "app.schedules.firing.delete_old_fires": PURGE.format("schedule_fires"),
     "app.schedules.missed_schedules.REPORT_MISSES": bulk.MISSED_SCHEDULES,
+    "app.traces.trial_numbers._WRITE": bulk.WRITE_TRIALS,
     "app.traces.otel.service.delete_expired_traces": PURGE.format("received_spans"),
     "app.triggers.service.delete_expired_events": PURGE.format("trigger_events"),
 }
@@ -74,9 +75,6 @@ BOUNDED: Final[Mapping[str, str]] = {
     "app.traces.circuit_breaker._RECORD_SUCCESS": ONE_ROW,
     "app.traces.otel.service._MERGE_SPANS": "the spans of one request of 20 MB",
     "app.traces.otel.service._MERGE_TRACES": "the traces of one request of 20 MB",
-    # The only statement over a whole collection: trials of an item are counted together. It runs in the
-    # job of the run, outside of requests, and is a part of `benchmarks large`.
-    "app.traces.service._NUMBER_TRIALS": "the traces of one collection",
     "app.traces.service._delete_upload": f"{ONE_ROW}; its traces: {BATCH}",
     "app.traces.service.delete_positions": "2,000 positions of one collection, by key",
     "app.triggers.polling._delete_processed": "the source runs of one agent and benchmark",

@@ -25,9 +25,10 @@ from app.harness.transcript import document_of
 from app.jobs.declarations import DropUpload, RecordChange
 from app.jobs.queue import enqueue
 from app.traces import queries
-from app.traces.files.ndjson import BYTE_ORDER_MARK, MAX_TRIAL, IgnoredKeys, parse_trace_line
+from app.traces.files.ndjson import BYTE_ORDER_MARK, IgnoredKeys, parse_trace_line
 from app.traces.models import CollectedTrace, Collection, LocalDataset, TraceTranscript
 from app.traces.registry import TracePage
+from app.traces.trial_numbers import number_stored_trials
 from app.traces.types import ToolCall, Trace
 
 COLLECTED_COLUMNS = {
@@ -63,34 +64,6 @@ _identity_of = attrgetter(*(field.name for field in dataclasses.fields(Trace) if
 
 # The digest of a collection without traces.
 EMPTY_DIGEST = hashlib.sha256().digest()
-
-# Reads the traces of a collection once, whatever Postgres knows of them: without statistics of a collection
-# that has just been filled it expects one row, and would read all traces again for each one in a join.
-_HAS_REPEATED_TRIALS = text(
-    """
-    SELECT EXISTS (
-        SELECT FROM collected_traces WHERE collection_id = :collection
-        GROUP BY item_id, trial HAVING count(*) > 1
-    )
-    """
-)
-_NUMBER_TRIALS = text(
-    """
-    WITH counted AS (
-        SELECT item_id, position, trial, count(*) OVER (PARTITION BY item_id, trial) AS same
-        FROM collected_traces WHERE collection_id = :collection
-    ), numbered AS (
-        SELECT position, max(same) OVER (PARTITION BY item_id) AS same,
-               row_number() OVER (PARTITION BY item_id ORDER BY trial, position) - 1 AS trial
-        FROM counted
-    )
-    UPDATE collected_traces AS trace SET trial = least(numbered.trial, :most)
-    FROM numbered
-    WHERE numbered.same > 1
-      AND trace.collection_id = :collection AND trace.position = numbered.position
-      AND trace.trial <> numbered.trial
-    """
-)
 
 
 def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
@@ -134,7 +107,7 @@ def store_page(
         collection.completed_at = now
         # A collection of one page, as most are, is known here without a statement.
         if len(fresh) < collection.trace_count or _has_repeated_trials(fresh):
-            _number_trials(session, collection)
+            number_stored_trials(session, collection.id, collection.trace_count)
     session.flush()
     return collection
 
@@ -198,17 +171,6 @@ def delete_positions(
                 table.position.between(first_position, last_position),
             )
         )
-
-
-def _number_trials(session: Session, collection: Collection) -> None:
-    """Renumber the trials of each item in which several traces have the same trial number."""
-    # Statements over the whole collection: they may exceed the limit that protects requests.
-    session.execute(text("SET LOCAL statement_timeout = 0"))
-    if not session.scalar(_HAS_REPEATED_TRIALS, {"collection": collection.id}):
-        return
-    session.execute(text("SET LOCAL enable_nestloop = off"))
-    session.execute(_NUMBER_TRIALS, {"collection": collection.id, "most": MAX_TRIAL})
-    session.execute(text("SET LOCAL enable_nestloop TO DEFAULT"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ TIMINGS = {
     *(PURGE.format(name) for name in bulk.ALL_PURGES),
     *(f"{method} {path}" for method, path in bulk.REQUESTS),
     bulk.DROP_DELIVERIES, bulk.HOLD_OR_RESTART, bulk.END_LINKS, bulk.RESTORE_PURGED, bulk.RESCUE,
-    bulk.MISSED_SCHEDULES, bulk.ROTATION, bulk.DROP_LOST, bulk.DUE_DELIVERIES,
+    bulk.MISSED_SCHEDULES, bulk.ROTATION, bulk.DROP_LOST, bulk.DUE_DELIVERIES, bulk.WRITE_TRIALS,
     # Rows of `benchmarks lists` and `benchmarks schedules`.
     "L2 read-all", "S1",
 }  # fmt: skip
