@@ -134,7 +134,7 @@ def store_and_publish(
     unpublished = _unpublished_incidents(session, events)
     for event in events:
         silence_id = next((s.id for s in silences if s.matchers.match(event)), None)
-        # Nobody is told of the end of an incident whose beginning was silenced.
+        # No notification is sent about the end of an incident whose beginning was silenced.
         event.silence_id = silence_id or unpublished.get(event.incident_id or "")
     audible = [event for event in events if event.silence_id is None]
     for event in audible:

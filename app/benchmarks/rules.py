@@ -99,7 +99,7 @@ def kpi_list_errors(kpis: Sequence[IdentifiedKpiInput]) -> list[ErrorItem]:
     ids: set[str] = set()
     errors = []
     for index, kpi in enumerate(kpis):
-        # Alerts and reports name KPIs; two that differ in case only cannot be told apart.
+        # Alerts and reports name KPIs; a reader does not distinguish two that differ in case only.
         if kpi.name.casefold() in names:
             detail = f"another KPI has the name {kpi.name!r}; names must differ in more than case"
             errors.append(ErrorItem(pointer=f"/measures/{index}/name", detail=detail))

@@ -51,7 +51,7 @@ class DatabaseClock:
 
     def _is_outdated(self) -> bool:
         last = self._last
-        # A jump, or a machine that slept: the monotonic clock stands still meanwhile.
+        # A jump, or a machine that slept: the monotonic clock does not advance meanwhile.
         return (
             abs(wall_clock_offset_s() - last.offset_s) > CLOCK_JUMP_S
             or time.monotonic() - last.monotonic_s > READ_AGAIN_AFTER_S

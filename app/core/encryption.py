@@ -77,7 +77,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        # In constant time: the duration must not tell how many characters are right.
+        # In constant time: the duration must not reveal how many characters are right.
         return hmac.compare_digest(_encode(self._plain), _encode(other._plain))
 
     def __hash__(self) -> int:
@@ -148,7 +148,7 @@ class SecretBox:
         cell = _associated_data(table=table, row=row, column=column)
         try:
             plain = cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], cell)
-        # Wrong cell, changed text and wrong key cannot be told apart; the key is known by its id.
+        # Wrong cell, changed text and wrong key give the same error; the key is identified by its ID.
         except InvalidTag:
             raise CorruptedSecret(_corrupted_message(cell_name)) from None
         return Secret(plain.decode("utf-8", "surrogatepass"))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 MASK: Final = "***"
-# A shorter secret is masked where it stands alone: it would also be a part of ordinary words.
+# A shorter secret is masked only as a word of its own: it would also be a part of ordinary words.
 SHORTEST_SECRET: Final = 4
 
 _SECRET_NAME = re.compile(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.formula.errors import Mistake
 
 EXIT_UNDEFINED, EXIT_INVALID = 3, 65
-# Width of an excerpt, and how much of it stands before the mistake.
+# Width of an excerpt, and of its part before the mistake.
 _EXCERPT_CHARS, _CONTEXT_CHARS = 78, 40
 
 cli = CommandGroup("formula", help="Check and evaluate KPI formulas.")

@@ -150,7 +150,7 @@ class _PoolProcess:
             initializer=_initialize_child,
             initargs=(memory_bytes,),
         )
-        # The executor does not tell its process: it is the one that starts with the first call.
+        # The executor does not expose its process: it is the one that starts with the first call.
         with _START_LOCK:
             earlier = {process.pid for process in multiprocessing.active_children()}
             self._warm: Future[None] | None = self._executor.submit(_warm_up, warm_up)

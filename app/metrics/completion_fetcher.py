@@ -131,7 +131,7 @@ class CompletionFetcher:
         self, batch: RequestBatch, error: LlmError, answers: AnswersByKey
     ) -> list[RequestBatch]:
         probes = list[RequestBatch]()
-        # A status 500 on several texts may be the fault of one of them: the halves will tell.
+        # A status 500 on several texts may be caused by one of them: each half is sent alone.
         if len(batch) == 1 or error.status != HTTPStatus.INTERNAL_SERVER_ERROR:
             probes = self._count_failure(batch, error)
         if len(batch) > 1:

@@ -24,7 +24,7 @@ from app.traces.types import Trace
 
 REASON_CHARS: Final = 1000
 
-# A list, because a measurement can be a tuple: isinstance tells them apart.
+# A list, because a measurement can be a tuple: isinstance distinguishes them.
 TraceRequests: TypeAlias = list[ModelRequest]
 
 

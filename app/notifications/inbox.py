@@ -57,7 +57,7 @@ def _mark_some_read(session: Session, now: datetime) -> int:
 
 
 def announce_inbox(session: Session) -> None:
-    """Tell the followers of the inbox, when this transaction ends, that it has changed."""
+    """Notify the event streams of the inbox, when this transaction ends, that it has changed."""
     notify_streams(session, INBOX)
 
 

@@ -135,7 +135,7 @@ class Launcher:
             raise DatabasePortInUse(f"port {port} is taken")
         # Before the lock, which these sessions hold.
         end_orphaned_sessions(self.folder.cluster)
-        # The descriptor is inherited by every process of the server. As long as one of them lives,
+        # The descriptor is inherited by every process of the server. As long as one of them runs,
         # in whatever container, nobody else can start a server on the same files.
         with self._server_lock(RETRY_INTERVAL_S) as server_lock:
             if self.folder.last_port() != port:

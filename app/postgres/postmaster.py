@@ -124,7 +124,7 @@ def _wait_until_stopped(pid: int, cluster: Path, seconds: float) -> bool:
 def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
-    # It ended in the meantime, which is what was wanted.
+    # It has already ended.
     except ProcessLookupError:
         return
 

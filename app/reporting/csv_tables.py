@@ -24,7 +24,7 @@ RUN_COLUMNS: Final = (
     "verdict", "triggeredBy", "tracesProcessed", "tracesTotal", "createdAt", "startedAt",
     "completedAt", "errorCode",
 )  # fmt: skip
-# `confirms` and `rescoreOf` tell repeated runs apart, which no trend shows.
+# `confirms` and `rescoreOf` identify repeated and rescored runs, which no trend shows.
 KPI_COLUMNS: Final = (
     "runId", "benchmarkId", "benchmark", "agentId", "agent", "kpiId", "kpi", "kpiRevision", "formula",
     "value", "unit", "undefinedReason", "intervalLow", "intervalHigh", "withinThresholds", "coverage",

@@ -16,7 +16,7 @@ from app.results.models import BenchmarkRun
 from app.results.rules import Validity
 from app.statistics.verdict_rules import Scale, Verdict
 
-# As many as a reader can tell apart.
+# As many as a reader can distinguish.
 MAX_POINTS = 180
 
 

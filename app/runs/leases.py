@@ -66,7 +66,7 @@ class ShardLease:
 
 # One statement each, for the driver: every step of every run begins with one. Only the worker that has
 # the job may take the step over. Otherwise one that was frozen until another got its job would void the
-# lease of that one, could not start the next step itself, and the run would stand still.
+# lease of that one, could not start the next step itself, and the run would stall.
 _ACQUIRE_RUN = f"""
     UPDATE benchmark_runs SET fencing_token = fencing_token + 1
     WHERE id = %(run_id)s AND status = 'RUNNING' AND {HOLDS_JOB}

@@ -178,7 +178,7 @@ def _catch_up(
         case MisfirePolicy.SKIP:
             return (), FireSkipReason.MISSED
         case MisfirePolicy.FIRE_ONCE:
-            # An instant on time stands in for all missed ones.
+            # One run on time replaces all missed ones.
             return missed[:0] if has_on_time else missed[-1:], FireSkipReason.COALESCED
         case MisfirePolicy.FIRE_ALL:
             return missed[-FIRE_ALL_LIMIT:], FireSkipReason.FIRE_ALL_LIMIT

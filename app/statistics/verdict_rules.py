@@ -314,7 +314,7 @@ def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
 
 
 def _decide(change: ChangeVerdict, effect: float) -> _Decision:
-    # Before the p-value: so few items cannot stand for all others, whatever the numbers say.
+    # Before the p-value: so few items cannot represent all others, whatever the numbers say.
     if FEW & {*change.notes}:
         return _Decision(Verdict.INCONCLUSIVE)
     if Note.IDENTICAL in change.notes:

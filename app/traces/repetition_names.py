@@ -1,7 +1,7 @@
-"""The names of runs that an agent makes again because the service asked for it.
+"""The names of runs that an agent repeats at the request of the service.
 
-The name is all that tells such a run from the next ordinary one, in every source. So only the run
-that asked for it reads it: no trigger, no schedule and no "newest run" takes it.
+In every source, only its name distinguishes such a run from the next ordinary one. So only the run that
+requested it reads it: no trigger, no schedule and no "newest run".
 """
 
 from typing import Final

@@ -89,7 +89,7 @@ def require_folder(folder: Path) -> None:
     """Create the folder if it does not exist. Raises: `UnwritableOutput`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Writing is tried: modes do not tell about read-only disks, quotas and access lists.
+        # Writing is tried: file modes do not show read-only disks, quotas and access lists.
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -254,7 +254,7 @@ class Resource:
             path = self._path_of(values["id"])
             with open_api() as api:
                 # Read first: a missing resource is reported before the question, and the ETag makes
-                # the deletion fail if somebody changes the resource while the question stands.
+                # the deletion fail if somebody changes the resource before the user answers.
                 resource, etag = api.get_with_etag(path)
                 full_id = _full_id(resource, values)
                 label = self._label(full_id) + (f" ({describe(resource)})" if describe else "")

@@ -119,7 +119,7 @@ def format_cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        # Six digits: enough to tell runs apart; --json has all of them.
+        # Six digits: enough to distinguish runs; --json has all of them.
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(format_cell, value))

@@ -18,7 +18,7 @@ from app.core.errors import AppError, Conflict
 from app.core.web.deps import get_resources
 from app.core.web.response_headers import add_header
 
-# Enough to tell the versions of one resource apart; the tag is sent with every read.
+# Enough to distinguish the versions of one resource; the tag is sent with every read.
 DIGEST_BYTES = 6
 REQUIRE_IF_MATCH = "require_if_match"  # name of the option; any value enables it
 

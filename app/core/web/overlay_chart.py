@@ -24,7 +24,7 @@ from app.core.web.svg import (
 )
 from app.core.web.trend_chart import TrendLimit, TrendPoint, draw_limits, draw_points, split_lines
 
-# Told apart without colors: a color belongs to a verdict.
+# Distinguished without colors, because a color means a verdict.
 DASHES: Final = ("", "9 4", "2 3", "12 3 2 3")
 MAX_SERIES: Final = len(DASHES)
 # Of a name in the legend, in pixels and characters.

@@ -53,7 +53,7 @@ def render(published: PublishedMessage) -> bytes:
     layout = build_layout(published, max_items=MAX_ITEMS)
     mail = EmailMessage(policy=SMTP_POLICY)
     mail["Subject"] = layout.title
-    # Tells vacation responders not to answer (RFC 3834).
+    # Vacation responders do not answer it (RFC 3834).
     mail["Auto-Submitted"] = "auto-generated"
     # Quoted-printable keeps lines below the 998 octets of RFC 5321; 8bit would need a server with
     # 8BITMIME.

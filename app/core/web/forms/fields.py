@@ -126,7 +126,7 @@ def _read_field(node: _Node, definitions: _Node) -> FieldSchema:
         kind=kind,
         is_nullable=len(types) < len(variants),
         default=node.get("default"),
-        # A page shows the text as it stands; the marks are for Swagger UI.
+        # A page shows plain text; the Markdown marks are for Swagger UI.
         description=node.get("description", "").replace("`", "") or None,
         choices=[(value, words_of(value)) for variant in types for value in _values_of(variant)],
         members=_read_members(list(objects), definitions) if objects else {},

@@ -205,7 +205,7 @@ def open_client(
     """
     name = throttle_name(credentials.host, credentials.public_key)
     throttle, breaker = get_throttle(name), CircuitBreaker(db=resources.db, name=name)
-    # Another process may have been told to wait just now.
+    # The server may just have required another process to wait.
     throttle.delay_requests(min(breaker.open_for_s(), policy.rate_limit_s))
     with outbound_client(
         timeout_s=policy.request_s, max_bytes=MAX_RESPONSE_BYTES, policy=resources.outbound

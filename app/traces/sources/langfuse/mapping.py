@@ -90,7 +90,7 @@ def malformed_trace(trace_id: str, item_id: str) -> Trace:
 
 
 def parse_task(row: Mapping[str, Any]) -> TaskSpan:
-    """The task span that a row of `/experiment-items` stands for: the agent's work on one item."""
+    """The task span that a row of `/experiment-items` represents: the agent's work on one item."""
     return TaskSpan(
         id=require_text(row, "id", "a row of an experiment"),
         trace_id=require_text(row, "traceId", "a row of an experiment"),

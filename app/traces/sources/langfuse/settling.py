@@ -299,7 +299,7 @@ class RunSettler:
 
 
 def count_dataset_items(client: LangfuseClient, dataset_name: str, at_ms: int) -> int | None:
-    """The number of active items of a dataset at a time; None when the server does not tell."""
+    """The number of active items of a dataset at a time; None when the server does not say."""
     parameters: Parameters = {
         "datasetName": dataset_name,
         "version": format_time(at_ms),

@@ -157,7 +157,7 @@ class _CollectionReader:
     ) -> CollectionCursor:
         """Find the run through the API versions in order.
 
-        A run lives where its writer put it: runs of older SDKs are missing from API v4, so a server
+        A run is where its writer stored it: runs of older SDKs are missing from API v4, so a server
         with both APIs is asked through both.
         Raises: `ApiVersionMismatch` when the server offers none of them; `SourceRunNotFound`.
         """
