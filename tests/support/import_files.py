@@ -18,6 +18,11 @@ _DEFAULT_DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("MOSAICO_TEST_DATA", _DEFAULT_DATA)) / "imports"
 
 
+def write_file(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
 def refuse_plugin(failure: LoadedPlugin) -> None:
     """Fail the test: every importer must load."""
     pytest.fail(f"{failure.name}: {failure.error}")

@@ -2,15 +2,22 @@
 
 from collections.abc import Callable, Collection
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from app.cli import cli
 from tests.support.service import JSON, Service, pair
 
 ITEMS = 40
 
 CompleteRun: TypeAlias = Callable[..., JSON]
+
+
+def gate(*words: str | Path, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(cli, ["gate", *map(str, words)], env=env or {})
 
 
 def traces(failed: Collection[int], **more: object) -> list[JSON]:

@@ -1,9 +1,6 @@
 """Tables of results: how columns are guessed and named, and what errors say."""
 
-import csv
-import json
 import re
-import tracemalloc
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,16 +9,10 @@ import pytest
 
 from app.core.parameter_names import UserInterface, messages_for
 from app.traces.files.import_file import EmptyImport, InvalidImport
-from app.traces.files.ndjson import iter_traces
 from app.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
 from app.traces.files.trace_file import TraceReader, read_upload_lines
 from app.traces.types import TraceOutcome
-from tests.support.import_files import import_path, refuse_plugin, write_json_lines
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_bytes(text.encode())
-    return path
+from tests.support.import_files import import_path, refuse_plugin, write_file
 
 
 @pytest.mark.parametrize(
@@ -68,7 +59,7 @@ def test_parse_mapping__names_win_over_guesses_and_may_be_empty() -> None:
         ("output=a,output=b", "the field output is mapped twice"),
     ],
 )
-def test_parse_mapping__errors_say_what_to_write(text: str, message: str) -> None:
+def test_parse_mapping__errors_say_what_to_write_file(text: str, message: str) -> None:
     with pytest.raises(InvalidMapping, match=message):
         parse_mapping([text])
 
@@ -79,7 +70,7 @@ def test_choose_columns__unknown_column_names_the_nearest() -> None:
 
 
 def test_csv__spreadsheet_with_mark_quotes_and_semicolons(tmp_path: Path) -> None:
-    path = write(
+    path = write_file(
         tmp_path / "a.csv",
         "\ufeffid;question;output;expected;latency_s;cost;trial\r\n"
         'q1;"two\nlines; and a ""quote""";yes;Yes;1.5;0.25;0\r\n'
@@ -95,21 +86,21 @@ def test_csv__spreadsheet_with_mark_quotes_and_semicolons(tmp_path: Path) -> Non
 
 
 def test_csv__rows_of_one_item_are_its_trials(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "question,output\nq,a\nr,b\nq,c\n")
+    path = write_file(tmp_path / "a.csv", "question,output\nq,a\nr,b\nq,c\n")
     traces = import_path(path).traces
     assert [(t.item_id, t.trial) for t in traces] == [("q", 0), ("r", 0), ("q", 1)]
     assert len({trace.trace_id for trace in traces}) == 3
 
 
 def test_csv__rows_without_any_text_are_skipped_and_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,question,answer\n1,q,a\n,,\n2,r,\n , ,\n")
+    path = write_file(tmp_path / "a.csv", "id,question,answer\n1,q,a\n,,\n2,r,\n , ,\n")
     table = import_path(path)
     assert [(trace.item_id, trace.output) for trace in table.traces] == [("1", "a"), ("2", "")]
     assert "rows without any text are skipped: line 3, line 5" in table.notes
 
 
 def test_csv__notes_name_the_columns_to_map(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "Frage-Nr,Musterlösung,answer\nq-1,Rom,Rom\n")
+    path = write_file(tmp_path / "a.csv", "Frage-Nr,Musterlösung,answer\nq-1,Rom,Rom\n")
     item, expected, ignored = import_path(path).notes
     assert item.endswith("paired by their position; name it: --map item=COLUMN")
     assert expected.endswith("that need none are computed; name it: --map expected=COLUMN")
@@ -117,7 +108,7 @@ def test_csv__notes_name_the_columns_to_map(tmp_path: Path) -> None:
 
 
 def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "question,expected,answer\nq,e,a\n,e,\n")
+    path = write_file(tmp_path / "a.csv", "question,expected,answer\nq,e,a\n,e,\n")
     with pytest.raises(InvalidImport) as refused:
         import_path(path)
     assert str(refused.value) == (
@@ -125,7 +116,7 @@ def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
         " answer, delete the row, or ignore the column of questions: --map input="
     )
     # An error or a score says what happened to the question that the file does not have.
-    write(path, "id,question,answer,error\n1,,,TimeoutError\n")
+    write_file(path, "id,question,answer,error\n1,,,TimeoutError\n")
     assert import_path(path).of("1").error == "TimeoutError"
 
 
@@ -163,7 +154,9 @@ def test_upload__empty_file_has_the_error_of_score(
 
 
 def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id;answer;punteggio;cost\n1;3,14;0,812;1,250\n2;b;1;0,5\n")
+    path = write_file(
+        tmp_path / "a.csv", "id;answer;punteggio;cost\n1;3,14;0,812;1,250\n2;b;1;0,5\n"
+    )
     table = import_path(path)
     assert [trace.scores for trace in table.traces] == [{"punteggio": 0.812}, {"punteggio": 1.0}]
     assert (table.of("1").output, table.of("1").cost_usd) == ("3,14", 1.25)
@@ -176,13 +169,15 @@ def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:
 def test_csv__comma_that_may_separate_thousands_is_no_decimal_comma(
     tmp_path: Path, rows: str
 ) -> None:
-    table = import_path(write(tmp_path / "a.csv", f"id,answer,cost,tone\n{rows}\n"))
+    table = import_path(write_file(tmp_path / "a.csv", f"id,answer,cost,tone\n{rows}\n"))
     assert table.of("1").cost_usd is None
     assert "the column 'cost' is not used as cost: it holds '1,250'" in table.notes
 
 
 def test_json_lines__error_names_nested_columns_as_the_mapping_does(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", '{"meta": {"id": 1}, "result": {"text": "x"}, "n": {}}\n')
+    path = write_file(
+        tmp_path / "a.jsonl", '{"meta": {"id": 1}, "result": {"text": "x"}, "n": {}}\n'
+    )
     with pytest.raises(InvalidImport, match=re.escape("are meta.id, result.text, n. Name")):
         import_path(path)
     with pytest.raises(InvalidMapping, match=re.escape("Columns: meta.id, result.text, n.")):
@@ -190,7 +185,7 @@ def test_json_lines__error_names_nested_columns_as_the_mapping_does(tmp_path: Pa
 
 
 def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
-    path = write(
+    path = write_file(
         tmp_path / "a.csv",
         "id,output,passed,tone,error,model,category,tags\n"
         'a,x,true,0.5,,m1,billing,"new, vip"\n'
@@ -221,7 +216,7 @@ def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_csv__errors_name_file_line_and_column(tmp_path: Path, text: str, message: str) -> None:
-    path = write(tmp_path / "a.csv", text)
+    path = write_file(tmp_path / "a.csv", text)
     with pytest.raises(InvalidImport, match=re.escape(f"a.csv: {message}")):
         import_path(path)
 
@@ -262,167 +257,5 @@ def test_parquet__broken_file_is_named_so(tmp_path: Path) -> None:
 
 
 def test_csv__cell_of_a_megabyte_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", f'id,output\n1,"{"x" * 2**20}"\n')
+    path = write_file(tmp_path / "a.csv", f'id,output\n1,"{"x" * 2**20}"\n')
     assert len(import_path(path).of("1").output or "") == 2**20
-
-
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [
-        ('[{"id": 1, "output": "x"}]', "json"),
-        ('{"data": [{"id": 1, "output": "x"}], "version": 2}', "json"),
-        ('{"id": 1, "output": "x"}', "json"),
-        ('{"id": 1, "output": "x"}\n{"id": 2, "output": "y"}\n', "jsonl"),
-        ("id,output\n1,x\n", "csv"),
-        ("id\toutput\n1\tx\n", "csv"),
-    ],
-)
-def test_format__is_recognized_by_content(tmp_path: Path, content: str, name: str) -> None:
-    table = import_path(write(tmp_path / "results", content))
-    assert (table.format, table.of("1").output) == (name, "x")
-
-
-def test_json_lines__values_become_texts(tmp_path: Path) -> None:
-    path = write_json_lines(
-        tmp_path / "a.jsonl",
-        {"id": 1, "output": {"b": 1, "a": "é"}, "expected": 4.0},
-        {"id": 2.0, "output": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]},
-        {"id": 3, "output": None, "expected": "y"},
-    )  # fmt: skip
-    table = import_path(path)
-    assert table.of("1").output == '{"a": "é", "b": 1}'
-    assert (table.of("1").expected_output, table.of("2").output) == ("4", "x")
-    assert table.of("3").output == ""
-
-
-def test_json_lines__broken_line_names_line_and_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", '{"id": 1, "output": "x"}\n\n{"id": 2, "output" "x"}\n')
-    with pytest.raises(InvalidImport, match=r"a.jsonl: line 3, column 20: not valid JSON"):
-        import_path(path)
-    write(path, '{"id": 1, "output": "x"}\n[1]\n')
-    with pytest.raises(InvalidImport, match="line 2: expected a JSON object with one result"):
-        import_path(path)
-
-
-def test_parquet__equals_the_same_table_as_csv(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = {"id": ["a", "b"], "output": ["x", None], "gold": ["x", "y"], "cost": [0.5, None]}
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    with (tmp_path / "a.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-    assert import_path(tmp_path / "a.parquet").traces == import_path(tmp_path / "a.csv").traces
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_tables__memory_does_not_grow_with_the_texts(tmp_path: Path, suffix: str) -> None:
-    row = {"id": "1", "question": "q", "output": "long text " * 2_000}
-    path = tmp_path / f"large{suffix}"
-    with path.open("w") as file:
-        if suffix == ".csv":
-            file.write("id,question,output\n")
-        for number in range(1_500):
-            row["id"] = str(number)
-            line = ",".join(row.values()) if suffix == ".csv" else json.dumps(row)
-            file.write(f"{line}\n")
-    reader = TraceReader(lambda _: None, refuse_plugin, mapping={})
-    tracemalloc.start()
-    with reader.open(path) as traces:
-        assert sum(1 for _ in traces) == 1_500
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # 30 MB of text; the first 100 rows are kept to choose the columns.
-    assert peak < 8e6
-
-
-def test_upload_lines__are_the_traces_of_a_table_or_a_trace_file_as_it_is(tmp_path: Path) -> None:
-    table = write(
-        tmp_path / "a.csv", "id,output,expected,cost,passed\nq1,x,y,0.5,true\nq2,,z,,no\n"
-    )
-    reader = TraceReader(lambda _: None, refuse_plugin, mapping={})
-    with reader.upload_lines(table) as lines:
-        assert list(iter_traces(lines)) == import_path(table).traces
-    content = b'{"traceId": "t-1"}\n{"traceId": 2}\n'
-    (tmp_path / "a.jsonl").write_bytes(content)
-    # The service checks the lines of a trace file itself.
-    with reader.upload_lines(tmp_path / "a.jsonl") as lines:
-        assert b"".join(lines) == content
-
-
-def test_scores__of_an_object_are_read_from_json_and_csv(tmp_path: Path) -> None:
-    """A column of objects is read like `scores` of an upload; a column of numbers stays a score."""
-    lines = write_json_lines(
-        tmp_path / "a.jsonl",
-        {"id": 1, "output": "x", "scores": {"Tone": 0.5, "Depth": 1, "Empty": None}},
-        {"id": 2, "output": "y", "scores": None},
-    )
-    table = import_path(lines)
-    assert table.columns["scores"] == "scores"
-    assert (table.of("1").scores, table.of("2").scores) == ({"Tone": 0.5, "Depth": 1.0}, {})
-    cells = write(
-        tmp_path / "a.csv", 'id,output,scores\n1,x,"{""Tone"": 0.5, ""Depth"": 1}"\n2,y,\n'
-    )
-    assert [t.scores for t in import_path(cells).traces] == [t.scores for t in table.traces]
-    numbers = write(tmp_path / "b.csv", "id,output,scores\n1,x,0.5\n")
-    assert import_path(numbers).of("1").scores == {"scores": 0.5}
-    named = write_json_lines(tmp_path / "c.jsonl", {"id": 1, "output": "x", "m": {"Tone": 1}})
-    assert import_path(named, scores="m").of("1").scores == {"Tone": 1.0}
-
-
-def test_scores__that_are_no_numbers_are_named_or_rejected(tmp_path: Path) -> None:
-    rows = [{"id": 1, "output": "x", "scores": {"Tone": "polite"}}]
-    table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows))
-    assert any(
-        "'scores' is not used as scores: it holds {'Tone': 'polite'}" in n for n in table.notes
-    )
-    assert not any("that are not used" in note for note in table.notes)
-    late = [{"id": n, "output": "x", "scores": {"Tone": 1}} for n in range(100)] + rows
-    with pytest.raises(InvalidImport, match=r"line 101, column 'scores': .* an object of numbers"):
-        import_path(write_json_lines(tmp_path / "b.jsonl", *late))
-
-
-def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
-    row = {"id": 1, "output": "x", "meta": {"key": "i"}, "note": "n", "empty": "", "seed": 7}
-    rows = [row] * 100 + [{**row, "late": "x"}]
-    table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows), item="meta.key")
-    assert [note for note in table.notes if "that are not used" in note] == [
-        "columns that are not used: note, seed",
-        "columns that are not used, after the first 100 rows: late",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "trials"),
-    [
-        ("a,x\na,y\nb,z\n", "1 item with 2 trials"),
-        ("a,x\na,y\nb,z\nb,z\nc,x\n", "2 items, 2 trials each"),
-        ("a,x\na,y\na,z\nb,z\nb,x\n", "2 items, 2 to 3 trials each"),
-    ],
-)
-def test_rows_of_the_same_item__are_counted_as_its_trials(
-    tmp_path: Path, rows: str, trials: str
-) -> None:
-    path = tmp_path / "repeated.csv"
-    path.write_text(f"id,output\n{rows}")
-    lines: list[str] = []
-    with TraceReader(lines.append, lambda _: None, mapping={}).open(path) as traces:
-        list(traces)
-    assert f"{path}: rows of the same item are its trials: {trials}" in lines
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
-def test_answer__is_missing_only_where_none_was_recorded(tmp_path: Path, suffix: str) -> None:
-    rows = [
-        {"id": "answered", "question": "q", "answer": "x"},
-        {"id": "empty", "question": "q", "answer": ""},
-        {"id": "said nothing", "question": "q", "answer": None},
-        {"id": "never asked"},
-    ]
-    text = "\n".join(map(json.dumps, rows)) if suffix == ".jsonl" else json.dumps(rows)
-    traces = import_path(write(tmp_path / f"a{suffix}", text)).traces
-    answers = {trace.item_id: trace.output for trace in traces}
-    assert answers == {"answered": "x", "empty": "", "said nothing": "", "never asked": None}
