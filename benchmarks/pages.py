@@ -34,7 +34,7 @@ PATHS: Final = (
     "/", "/runs", "/runs?text=support-7&agent=billing", "/runs?sort=verdict",
     "/runs/run-billing-support-0-47", "/runs/run-billing-support-0/traces",
     "/benchmarks/support/kpis/support-pass?agent=billing&days=3660", "/inbox", "/alerts", "/incidents",
-    "/agents", "/benchmarks", "/schedules",
+    "/agents", "/benchmarks", "/schedules", "/search?text=support", "/search?text=support-7",
 )  # fmt: skip
 LIST_PAGE: Final = "/runs"
 PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').length > 0"

@@ -13,8 +13,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 from app.alerts.details import AlertDetails
 from app.alerts.rules import AlertEventState
 from app.alerts.silence_matchers import MatchedAlert
+from app.core.text import format_number
 from app.core.web.page_paths import run_page_path, trace_page_path
-from app.kpis.number_text import format_amount, format_number, format_value, format_values
+from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.types import (
     MessageFact,
     MessageItem,

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.alerts.evaluation.run_evaluation import default_promise
 from app.alerts.models import AlertEvent, AlertRule
 from app.alerts.rules import AlertStatus, Condition
-from app.kpis.number_text import format_number
+from app.core.text import format_number
 
 RECORD_DAYS: Final = 90
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.core.text import format_decimal
+from app.core.text import format_decimal, format_number
 from app.kpis import number_text
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import ChangeVerdict, Scale
@@ -116,11 +116,7 @@ def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False)
 
 def format_limit(limit: float, scale: Scale | None) -> str:
     """A configured limit, without trailing zeros."""
-    return (
-        f"{format_decimal(limit * 100, 'g')} %"
-        if scale is Scale.RATIO
-        else number_text.format_number(limit)
-    )
+    return f"{format_decimal(limit * 100, 'g')} %" if scale is Scale.RATIO else format_number(limit)
 
 
 def _hundredths(share: float) -> str:

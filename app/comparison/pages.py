@@ -11,12 +11,12 @@ from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.queries import get_benchmark
 from app.comparison import power
 from app.comparison.schemas import PowerRequest
+from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import check_form, number_or_text
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, render_page
 from app.core.web.routes import Router
-from app.kpis.number_text import format_number
 
 router = Router()
 

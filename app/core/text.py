@@ -30,6 +30,8 @@ _DIRECTION_CONTROL: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 MINUS: Final = "\N{MINUS SIGN}"
+# Without decimals from here on; with an exponent below; nobody counts so many digits.
+_LARGE_NUMBER, _SMALL_NUMBER, _UNREADABLE_NUMBER = 1000, 1e-9, 1e15
 
 
 def format_decimal(value: float, spec: str) -> str:
@@ -38,6 +40,21 @@ def format_decimal(value: float, spec: str) -> str:
     """
     text = f"{value:{spec}}"
     return MINUS + text[1:] if text.startswith("-") else text
+
+
+def format_number(value: float) -> str:
+    """A number with four significant digits, without an exponent from 10^-9 to 10^15."""
+    if abs(value) >= _UNREADABLE_NUMBER:
+        return format_decimal(value, ".4g")
+    if abs(value) >= _LARGE_NUMBER:
+        return format_decimal(value, ",.0f")
+    text = format_decimal(value, ".4g")
+    # Costs of one request are such numbers: 0.0000123 USD.
+    return (
+        format_decimal(value, ".12f").rstrip("0")
+        if "e" in text and abs(value) >= _SMALL_NUMBER
+        else text
+    )
 
 
 def use_hyphens(text: str) -> str:

@@ -5,28 +5,13 @@ Negative numbers have a minus sign; tab-separated tables have hyphens (`app.core
 
 from collections.abc import Sequence
 
-from app.core.text import MINUS, format_decimal
+from app.core.text import MINUS, format_decimal, format_number
 
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
-_LARGE = 1000
 _SIGNIFICANT = 4
-_SMALL = 1e-9
 _SHARE_DIGITS = 3
 _SMALLEST_SHARE = 0.0005
-
-
-def format_number(value: float) -> str:
-    """A number with four significant digits, without an exponent from 10^-9 to 10^15."""
-    if abs(value) >= 1e15:  # noqa: PLR2004 - no reader counts so many digits
-        return format_decimal(value, ".4g")
-    if abs(value) >= _LARGE:
-        return format_decimal(value, ",.0f")
-    text = format_decimal(value, ".4g")
-    # Costs of one request are such numbers: 0.0000123 USD.
-    return (
-        format_decimal(value, ".12f").rstrip("0") if "e" in text and abs(value) >= _SMALL else text
-    )
 
 
 def format_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:

@@ -9,12 +9,12 @@ from app.agents.queries import list_agent_names
 from app.benchmarks.formula_check import check_formula_text
 from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import PageQuery
+from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
 from app.core.web.pages import render_page
 from app.core.web.routes import Router
 from app.formula import FormulaPart, Reference, compile_formula, explain_parts, help_document
-from app.kpis.number_text import format_number
 from app.metrics.registry import column_of
 from app.results.models import RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
-from app.kpis.number_text import format_number
+from app.core.text import format_number
 from app.metrics.types import Direction
 from app.runs.schemas import MetricAggregateView, TraceResultView
 from app.traces.types import TraceOutcome

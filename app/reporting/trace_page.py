@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.core.console.api_client import ApiClient
+from app.core.text import format_number
 from app.core.web.page_paths import path_of
 from app.harness.reports.html import html_report
 from app.harness.reports.view import (
@@ -14,7 +15,6 @@ from app.harness.reports.view import (
     RunReportView,
 )
 from app.harness.transcript import Transcript, TranscriptMessage
-from app.kpis.number_text import format_number
 from app.kpis.schemas import KpiValueView
 from app.runs.schemas import MetricAggregateView, RunView, TraceView
 from app.traces.types import TraceOutcome

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import KpiDefinition
+from app.core.text import format_number
 from app.core.web.overlay_chart import TrendSeries, overlay_chart
 from app.core.web.page_paths import path_of
 from app.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
-from app.kpis.number_text import format_number
 from app.reporting.schemas import TrendPointView
 from app.results.kpi_trend import (
     MAX_POINTS,

@@ -1,4 +1,5 @@
-"""Acceptance criteria of the pages of alerts; the docstring of a test names its criterion of issue 20."""
+"""Acceptance criteria of the pages of alerts; the docstring of a test names its criterion in
+`docs/page-criteria.md`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -6,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
+from app.alerts.details import AnomalyDetails
+from app.alerts.models import AlertEvent
 from app.notifications.models import Delivery, Endpoint
 from tests.browser.conftest import MovableClock, Site
 from tests.support.page_data import write_month
@@ -60,6 +63,22 @@ def test_alert__shows_its_value_revision_and_deliveries_and_no_button_to_a_reade
     for path in (f"{ALERT}/ack", f"{RULE}", f"{INCIDENT}/acknowledge"):
         response = context.request.post(f"{site.url}{path}", headers={"Origin": site.url})
         assert response.status == 403
+
+
+def test_alert__of_an_anomaly_shows_the_expected_range(month: Site, site: Site) -> None:
+    """Criterion 21: the range of the runs before."""
+    anomaly = AnomalyDetails(
+        method="mad", history=29, z=5.2, critical=3.1, expected_low=0.86,
+        expected_high=0.93, min_detectable_effect=0.04,
+    )  # fmt: skip
+    with site.service.resources.db.begin() as session:
+        event = session.get_one(AlertEvent, "alert-0")
+        stored = event.details
+        event.details = stored.model_copy(update={"anomaly": anomaly})
+    page = site.open(ALERT)
+    expect(page.locator("main .facts")).to_contain_text("0.860 to 0.930, from 29 runs")
+    with site.service.resources.db.begin() as session:
+        session.get_one(AlertEvent, "alert-0").details = stored
 
 
 # Before the condition of the rule changes, which closes the incident.

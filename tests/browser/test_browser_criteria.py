@@ -1,6 +1,6 @@
 """Acceptance criteria about browsers: themes, keyboard, no JavaScript, zoom, tabs and Swagger UI.
 
-The docstring of a test names its criterion of issue 20.
+The docstring of a test names its criterion in `docs/page-criteria.md`.
 """
 
 import re
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, Route, expect
-from sqlalchemy import text
+from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
-from tests.support.page_data import write_month, write_traces
+from tests.browser.keyboard import assert_focus_is_visible, focus_by_tab, press, skip_to_content
+from tests.support.page_data import write_month, write_open_alert, write_traces
 
 RUN, BASE = "run-billing-support-0", "run-billing-support-1"
 TABS = 10
@@ -60,65 +60,26 @@ def test_theme__follows_the_system_and_the_button_overrides_it(month: Site, site
     script = page.locator("head script[src*='theme.js']")
     # A deferred script or a module would run after the first paint.
     assert script.evaluate("script => script.async || script.defer || script.type") == ""
+    # Without the script of the pages, which runs after the first paint, the theme is right from the beginning.
+    page.context.route("**/app.js*", lambda route: route.abort())
+    page.reload()
+    assert background(page) == LIGHT
 
 
-def press(page: Page, *keys: str) -> None:
-    """Press keys after the script of the page has run, which reads them."""
-    page.wait_for_load_state()
-    for key in keys:
-        page.keyboard.press(key)
-
-
-# Whether the focus can be seen: inside the window, of some size, and with an outline in another color than its ground.
-FOCUS_IS_VISIBLE = """() => {
-  const focused = document.activeElement, style = getComputedStyle(focused), box = focused.getBoundingClientRect();
-  const isInside = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
-  const hasOutline = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
-  return focused !== document.body && isInside && box.width > 1 && box.height > 1 && hasOutline
-    && style.outlineColor !== getComputedStyle(document.body).backgroundColor;
-}"""
-NAME_OF_FOCUS = "document.activeElement.outerHTML.slice(0, 200)"
-
-
-def write_open_alert(site: Site) -> None:
-    """Makes the alert of the month one that nobody acknowledged, whatever another test did."""
-    with site.service.resources.db.begin() as session:
-        session.execute(text("UPDATE alert_events SET verdict = NULL, acknowledged_at = NULL"))
-        session.execute(text("UPDATE incidents SET verdict = NULL, acknowledged_at = NULL"))
-        session.execute(text("UPDATE notifications SET read_at = NULL WHERE id LIKE 'note-%'"))
-
-
-def assert_focus_is_visible(page: Page) -> None:
-    assert page.evaluate(FOCUS_IS_VISIBLE), page.evaluate(NAME_OF_FOCUS)
-
-
-def focus_by_tab(page: Page, target: Locator) -> None:
-    """Press Tab until the element has the focus, which is visible at each step."""
-    for _ in range(100):
-        page.keyboard.press("Tab")
-        assert_focus_is_visible(page)
-        if target.evaluate("part => part === document.activeElement"):
-            return
-    raise AssertionError(f"{target} is not reached by Tab")
-
-
-def skip_to_content(page: Page) -> None:
-    """Follow the skip link, the first stop on a page: the next stop is in the content."""
-    page.wait_for_load_state()
-    page.keyboard.press("Tab")
-    expect(page.locator(".skip[href='#main']")).to_be_focused()
-    assert_focus_is_visible(page)
-    page.keyboard.press("Enter")
-    expect(page.locator("#main")).to_be_focused()
-    page.keyboard.press("Tab")
-    assert_focus_is_visible(page)
-    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
+def test_theme__changes_with_the_system(month: Site, site: Site) -> None:
+    """Criterion 30: without a choice of the reader."""
+    page = site.open("/")
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == DARK
+    page.emulate_media(color_scheme="light")
+    assert background(page) == LIGHT
 
 
 def test_journey__by_keyboard_only(month: Site, site: Site) -> None:
     """Criterion 32: login, run, comparison and acknowledgement, without a pointer or a typed address; the
     focus is visible at each step, and the skip link works on each page."""
-    write_open_alert(site)
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
     page = site.open("/login", context=site.context(login=False))
     page.wait_for_load_state()
     focus_by_tab(page, page.locator("#key"))
@@ -174,7 +135,8 @@ def test_rows__are_chosen_for_a_comparison_by_keyboard(month: Site, site: Site) 
 
 def test_pages__work_without_javascript(month: Site, site: Site) -> None:
     """Criterion 33: lists, filters, trend picture, run page, acknowledgement and cancel."""
-    write_open_alert(site)
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
     page = site.open("/runs", context=site.context(java_script_enabled=False))
     page.locator("form.filter select[name=verdict]").select_option("REGRESSED")
     page.get_by_role("button", name="Filter").click()

@@ -1,4 +1,4 @@
-"""What the page map of issue 20 names besides the criteria: a comparison by case, a rule beside another
+"""Details of pages besides the criteria: a comparison by case, a rule beside another
 one, the request of a delivery, the note of a revision, and the JSON of a filtered inbox and of a long trend."""
 
 import json
@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import text
 
+from app.core.postgres_notify import notify_streams
 from app.notifications.models import Delivery, Endpoint
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
@@ -334,6 +335,40 @@ def test_numbers__are_those_of_the_browsers_language(month: Site, site: Site) ->
         expect(page.locator("h1")).to_contain_text("Billing bot")
 
 
+def test_numbers__of_live_updates_are_those_of_the_browsers_language(
+    month: Site, site: Site
+) -> None:
+    """6.7: an event writes its numbers through `Intl` once, also when a part of the page is replaced."""
+    page = site.open("/", context=site.context(locale="de-DE"))
+    progress = page.locator("#now [data-progress-text]")
+    for processed, shown in ((3_620, "3.620 of 5.840"), (4_000, "4.000 of 5.840")):
+        with site.service.resources.db.begin() as session:
+            session.execute(
+                text(
+                    "UPDATE benchmark_runs SET traces_processed = :processed, traces_total = 5840"
+                    " WHERE id = 'run-in-progress'"
+                ),
+                {"processed": processed},
+            )
+            notify_streams(session, "run-in-progress")
+        expect(progress).to_contain_text(f"{shown} traces")
+    page.goto(f"{site.url}/runs/run-in-progress")
+    expect(page.locator("#progress")).to_contain_text("4.000 of 5.840 traces")
+
+
+def test_ages__grow_while_a_page_is_open(month: Site, site: Site) -> None:
+    """6.4: an age is true later, too; a time without an age stays."""
+    context = site.context()
+    context.clock.install()
+    page = site.open("/runs/run-in-progress", context=context)
+    age = page.locator("main time[data-kind=age]").first
+    minutes = int(age.inner_text().split(" ")[0])
+    context.clock.run_for(timedelta(minutes=10) // timedelta(milliseconds=1))
+    expect(age).to_have_text(f"{minutes + 10} min ago")
+    context.clock.run_for(timedelta(hours=2) // timedelta(milliseconds=1))
+    expect(age).to_have_text("2 h ago")
+
+
 def test_search__finds_every_kind_and_opens_the_only_match(month: Site, site: Site) -> None:
     page = site.open("/")
     page.keyboard.press("/")
@@ -358,13 +393,3 @@ def test_rule__record_and_promise_are_beside_its_alert(path: str, month: Site, s
     expect(page.locator("main")).to_contain_text("fired 1× in 90 days")
     if path != "/inbox":
         expect(page.locator("main")).to_contain_text("at most 0.25 in 30 runs")
-
-
-# Last, because it renames an agent of all tests.
-def test_page__is_not_wider_than_a_narrow_screen_with_a_long_name(month: Site, site: Site) -> None:
-    """Criterion 34 with a name of one long word: the choice of an agent must not widen the page."""
-    site.service.patch("/agents/billing", {"name": "W" * 120})
-    for path in ("/benchmarks/support", "/agents", "/", "/inbox"):
-        page = site.open(path)
-        page.set_viewport_size({"width": 390, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path

@@ -1,4 +1,5 @@
-"""Forms that another site sends; the docstring of a test names its criterion of issue 20."""
+"""Forms that another site sends; the docstring of a test names its criterion in
+`docs/page-criteria.md`."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""Acceptance criteria of the pages of runs; the docstring of a test names its criterion of issue 20."""
+"""Acceptance criteria of the pages of runs; the docstring of a test names its criterion in
+`docs/page-criteria.md`."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,11 +1,13 @@
 """The wheel in a fresh environment without extras, started from a folder with foreign packages of our names."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +38,7 @@ class WithoutExtra:
 sys.meta_path[:] = map(WithoutExtra, sys.meta_path)
 """
 
+MORNING_WITHIN_S = 10.0
 # Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
 
@@ -123,11 +126,32 @@ def test_program__without_the_extra_names_the_command_that_installs_it(
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert f"`{installed_wheel / 'python'} -m pip install 'mosaico[harness]==" in line
+def assert_link_opens_morning(log: str) -> None:
+    """The printed link logs in by itself; the page and each of its files are in the wheel."""
+    [link] = re.findall(r"open +(http://\S+/login\?once=\S+)", log)
+    with httpx.Client(
+        follow_redirects=True, trust_env=False, verify=False, timeout=LIVENESS_S,
+        headers={"Accept": "text/html"},
+    ) as browser:  # fmt: skip
+        started = time.monotonic()
+        page = browser.get(link)
+        assert time.monotonic() - started <= MORNING_WITHIN_S
+        assert page.url.path == "/"
+        assert "No run has ended yet" in page.text
+        assert 'name="key"' not in page.text
+        files = [
+            page.url.join(address)
+            for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+        ]
+        assert len(files) == len(("icon", "style sheet", "theme", "script"))
+        for file in files:
+            assert browser.get(file).is_success, file
 
 
 def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
     installed_wheel: Path, foreign_folder: Path
 ) -> None:
+    """Criterion 1 of the pages, too: a fresh environment without network, and a link that logs in."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     log_file = foreign_folder / "serve.log"
@@ -136,7 +160,13 @@ def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
         for name, value in os.environ.items()
         if not name.startswith(("MOSAICO", "PYTHONPATH"))
     }
-    settings = {"MOSAICO_DATA_DIR": str(foreign_folder / "data"), "MOSAICO_PORT": str(port)}
+    asked_hosts = foreign_folder / "hosts"
+    settings = {
+        "MOSAICO_DATA_DIR": str(foreign_folder / "data"),
+        "MOSAICO_PORT": str(port),
+        "PYTHONPATH": str(ROOT / "tests/support/blocked_network"),
+        "MOSAICO_TEST_HOSTS": str(asked_hosts),
+    }
     with log_file.open("wb") as log:
         process = subprocess.Popen(
             [installed_wheel / "mosaico", "serve"],
@@ -153,6 +183,8 @@ def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
             f"http://127.0.0.1:{port}/readyz", trust_env=False, verify=False, timeout=LIVENESS_S
         )
         assert health.is_success
+        assert_link_opens_morning(serve.log)
+        assert not asked_hosts.exists(), asked_hosts.read_text()
         process.send_signal(signal.SIGTERM)
         assert serve.wait_for_exit() == 0
         assert "was executed" not in serve.log

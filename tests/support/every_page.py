@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey
@@ -105,6 +106,32 @@ def write_every_page(session: Session) -> None:
         )
     )  # fmt: skip
     session.flush()
+
+
+def write_hostile_pages(session: Session) -> None:
+    """The rows of each page, with names and notes that an attacker chose; the API refuses control
+    characters in names of KPIs. One agent keeps its name."""
+    write_every_page(session)
+    for statement in (
+        "UPDATE agents SET name = :name, description = :name WHERE id <> 'triage'",
+        "UPDATE benchmarks SET metadata = jsonb_build_object('name', CAST(:name AS text)), task_def = :name",
+        "UPDATE kpi_definitions SET name = replace(:name, chr(8238), '') || id",
+        "UPDATE kpi_history SET name = replace(:name, chr(8238), '') || kpi_id",
+        "UPDATE benchmark_runs SET error_message = :name WHERE error_message IS NOT NULL",
+        "UPDATE benchmark_runs SET run_name = :name",
+        "UPDATE alert_rules SET name = :name",
+        "UPDATE alert_events SET name = :name, explanation = :name, note = :name",
+        "UPDATE alert_silences SET comment = :name",
+        "UPDATE api_keys SET name = :name",
+        "UPDATE endpoints SET recipient = :name",
+        "UPDATE deliveries SET detail = :name",
+        "UPDATE incidents SET name = :name, value_name = :name, explanation = :name, note = :name",
+        "UPDATE local_datasets SET name = :name, run_name = :name",
+        "UPDATE notifications SET title = :name",
+        "UPDATE schedule_configs SET name = :name, description = :name",
+        "UPDATE collected_traces SET item_id = :name || item_id WHERE position < 3",
+    ):
+        session.execute(text(statement), {"name": HOSTILE})
 
 
 def page_paths() -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
@@ -50,7 +50,9 @@ LOST_TRACES = (
     " allowed 5.0 %"
 )
 FALL = "pass rate fell from 0.895 to 0.745: −0.150 (95 % CI −0.230 to −0.070, p 0.002)."
-HOSTILE = "<script>alert(1)</script>\u202e gnp.exe " + "W" * 120
+# 200 characters, the longest name that the API accepts: markup, an override of the reading direction, an
+# emoji, and one long word.
+HOSTILE = "<script>alert(1)</script>\u202e gnp.exe \U0001f525 " + "W" * 163
 
 
 def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None = None) -> None:
@@ -71,24 +73,6 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
     write_traces(session, "run-billing-support-0", broken=10)
     write_traces(session, "run-billing-support-1", broken=0)
     _write_alert(session, now)
-
-
-def write_hostile_month(session: Session) -> None:
-    """A month in which every name is one that an attacker chose; the API refuses control characters in
-    names of KPIs."""
-    write_month(session)
-    for statement in (
-        "UPDATE agents SET name = :name WHERE id <> 'triage'",
-        "UPDATE benchmarks SET metadata = jsonb_build_object('name', CAST(:name AS text))",
-        "UPDATE kpi_definitions SET name = replace(:name, chr(8238), '') || id",
-        "UPDATE kpi_history SET name = replace(:name, chr(8238), '') || kpi_id",
-        "UPDATE benchmark_runs SET run_name = :name",
-        "UPDATE alert_rules SET name = :name",
-        "UPDATE alert_events SET name = :name, explanation = :name",
-        "UPDATE incidents SET name = :name, value_name = :name, explanation = :name",
-        "UPDATE notifications SET title = :name",
-    ):
-        session.execute(text(statement), {"name": HOSTILE})
 
 
 def write_names(
@@ -347,6 +331,13 @@ def _transcript(fails: bool) -> dict[str, Any]:
             {"kind": "message", "role": "assistant", "text": "It is 12 EUR." if not fails else "I cannot look it up."},
         ],
     }  # fmt: skip
+
+
+def write_open_alert(session: Session) -> None:
+    """Makes the alert of the month one that nobody acknowledged, whatever another test did."""
+    session.execute(sql_text("UPDATE alert_events SET verdict = NULL, acknowledged_at = NULL"))
+    session.execute(sql_text("UPDATE incidents SET verdict = NULL, acknowledged_at = NULL"))
+    session.execute(sql_text("UPDATE notifications SET read_at = NULL WHERE id LIKE 'note-%'"))
 
 
 def write_rule(session: Session, rule_id: str, **fields: Any) -> AlertRule:

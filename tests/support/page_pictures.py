@@ -29,9 +29,8 @@ from app.jobs.process_pool import ProcessPool
 from app.plugins import load_plugins
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.every_page import RUN as RUN_ID
-from tests.support.every_page import page_paths, write_every_page
+from tests.support.every_page import page_paths, write_every_page, write_hostile_pages
 from tests.support.many_runs import write_many_runs
-from tests.support.page_data import write_hostile_month
 from tests.support.postgres import cluster, make_database
 from tests.support.service import Service, running_service
 
@@ -53,7 +52,7 @@ DATA: Final[Mapping[str, Callable[[Session], None]]] = MappingProxyType(
         "month": write_every_page,
         "empty": lambda _: None,
         "many": write_many_runs,
-        "hostile": write_hostile_month,
+        "hostile": write_hostile_pages,
     }
 )
 

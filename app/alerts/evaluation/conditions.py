@@ -14,7 +14,8 @@ from app.alerts.rules import (
     RuleSpec,
     ValueSpec,
 )
-from app.kpis.number_text import format_amount, format_number, format_value
+from app.core.text import format_number
+from app.kpis.number_text import format_amount, format_value
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import RunPoint, Warmup, detect_anomaly

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.benchmarks.queries import get_kpis_by_benchmark
-from app.kpis.number_text import format_number
+from app.core.text import format_number
 
 _WORDS = {
     Condition.LESS_THAN: "is below {}",

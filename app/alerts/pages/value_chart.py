@@ -13,9 +13,10 @@ from app.alerts.evaluation.watched_values import RuleTarget
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.rules import AlertEventState, Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
+from app.core.text import format_number
 from app.core.web.page_paths import path_of
 from app.core.web.trend_chart import PageChart, TrendEvent, TrendLimit, TrendPoint, trend_chart
-from app.kpis.number_text import format_number, format_value
+from app.kpis.number_text import format_value
 from app.results.run_history import PastRun, list_ended_runs
 from app.statistics.verdict_rules import Verdict
 

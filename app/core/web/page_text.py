@@ -13,6 +13,7 @@ from markupsafe import Markup
 from app.core.text import replace_unstorable, show_direction_controls
 
 MISSING = "–"
+MAX_TITLE_CHARS = 80
 ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]{0,63}")
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
@@ -31,6 +32,16 @@ def show_text(value: Any) -> Any:
 def break_at_underscores(text: str) -> Markup:
     """A name such as EXACT_MATCH whose line may break after each underscore, and not inside a word."""
     return Markup("_<wbr>").join(show_text(text).split("_"))
+
+
+def shrink_long_title(text: str) -> str | Markup:
+    """A title of a page; a long one, such as a name of 200 characters, is written smaller, so that it does
+    not fill the screen of a phone.
+    """
+    shown = show_text(text)
+    if len(shown) <= MAX_TITLE_CHARS:
+        return str(shown)
+    return Markup('<span class="long">{}</span>').format(shown)
 
 
 class TextPart(NamedTuple):

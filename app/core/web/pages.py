@@ -28,7 +28,7 @@ from app.core.errors import AppError, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
-from app.core.text import shorten
+from app.core.text import format_number, shorten
 from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
     break_at_underscores,
@@ -38,6 +38,7 @@ from app.core.web.page_text import (
     format_duration,
     format_instant,
     show_text,
+    shrink_long_title,
     time_element,
 )
 from app.core.web.static_files import asset_url, read_asset
@@ -120,8 +121,10 @@ def environment() -> Environment:
         "exact": _exact_filter,
         "local": _local_filter,
         "duration": format_duration,
+        "number": format_number,
         "grouped": lambda number: f"{number:,}",
         "breakable": break_at_underscores,
+        "heading": shrink_long_title,
         "brief": lambda name: shorten(name, MAX_LISTED_CHARS),
         "words": lambda name: words_of(re.sub(r"[._]", " ", name)),
     }

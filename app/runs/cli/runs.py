@@ -29,8 +29,8 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.text import format_number
 from app.core.web.page_paths import path_of
-from app.kpis.number_text import format_number
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.statistics.verdict_rules import Verdict
 

@@ -15,8 +15,8 @@ from app.core.console.terminal import (
     print_json,
     print_result,
 )
+from app.core.text import format_number
 from app.core.web.page_paths import path_of
-from app.kpis.number_text import format_number
 
 PATH = "/benchmark-runs"
 

@@ -19,6 +19,7 @@ from app.comparison.change_text import describe_change, format_amount, format_pa
 from app.comparison.verdict_text import describe_runs_evidence
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
+from app.core.text import format_number
 from app.core.web.change_charts import ChangeBar
 from app.core.web.page_paths import alert_page_path, path_of
 from app.core.web.page_text import format_duration
@@ -26,7 +27,6 @@ from app.core.web.pages import Crumb, build_url, reader_zone
 from app.core.web.sparklines import interval_bar
 from app.core.web.trend_chart import PageChart, TrendLimit, trend_chart
 from app.kpis.models import KpiHistory
-from app.kpis.number_text import format_number
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.notifications.delivery_rows import list_delivery_rows
@@ -254,8 +254,8 @@ def _alert(session: Session, event: AlertEvent, promise: RulePromise | None) -> 
 def _usage(session: Session, run_seq: int) -> str:
     """The cost of the judges of a run; empty without judges."""
     return ", ".join(
-        f"{usage.model}: {usage.requests} requests"
-        + ("" if usage.cost_usd is None else f", ${usage.cost_usd:.2f}")
+        f"{usage.model}: {usage.requests:,} requests"
+        + ("" if usage.cost_usd is None else f", {format_number(usage.cost_usd)} USD")
         for usage in list_llm_usage(session, run_seq)
     )
 

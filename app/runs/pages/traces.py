@@ -10,7 +10,7 @@ from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
 from app.core.errors import Invalid
-from app.core.text import cut_middle
+from app.core.text import cut_middle, format_number
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
@@ -18,7 +18,6 @@ from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
-from app.kpis.number_text import format_number
 from app.results import rules, trace_list
 from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import get_run, get_trace

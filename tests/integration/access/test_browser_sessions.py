@@ -212,7 +212,7 @@ def test_static_files__are_kept_forever_under_the_hash_of_their_content(service:
     assert "immutable" in by_hash.headers["cache-control"]
     assert "immutable" not in service.client.get("/static/app.css").headers["cache-control"]
     names = ("app.css", "app.js", "theme.js")
-    assert sum(len(service.client.get(asset_url(name)).content) for name in names) <= 24 * 1024
+    assert sum(len(service.client.get(asset_url(name)).content) for name in names) <= 24_000
 
 
 def test_static_files__are_sent_small_by_their_hash_and_as_written_without(

@@ -4,9 +4,19 @@ import re
 
 import httpx
 
+from app.core.web.security_headers import CONTENT_SECURITY_POLICY
+
 
 def test_api_page__is_the_same_at_both_addresses(client: httpx.Client) -> None:
     assert client.get("/docs").text == client.get("/swagger-ui.html").text
+
+
+def test_api_page__has_the_policy_of_the_pages(client: httpx.Client) -> None:
+    """Criterion 38, besides what a browser does with the page."""
+    for address in ("/docs", "/swagger-ui.html"):
+        policy = client.get(address).headers["content-security-policy"]
+        assert policy == CONTENT_SECURITY_POLICY
+        assert "unsafe-" not in policy
 
 
 def test_api_page__loads_only_files_of_this_service(client: httpx.Client) -> None:

@@ -182,7 +182,7 @@ class _InputWriter:
             owners = " or ".join(self.form.models.get(model, model) for model in schema.models)
             parts.insert(0, f"For {owners}.")
         if (is_blank or schema.models) and schema.default:
-            parts.append(f"Default: {schema.default}.")
+            parts.append(f"Default: {_write_scalar(schema.default)}.")
         return " ".join(filter(None, parts)) or None
 
 
@@ -233,7 +233,12 @@ def _write_text(kind: InputKind, value: Any, override: FieldInput) -> str:
             )
         case InputKind.JSON:
             return json.dumps(value, indent=1, ensure_ascii=False)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return _write_scalar(value)
+
+
+def _write_scalar(value: Any) -> str:
+    """A number with all of its digits: a form that is saved unchanged changes no value."""
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 _DISPLAY_NAME: Final = FieldSchema(InputKind.TEXT, is_nullable=True)

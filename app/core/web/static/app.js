@@ -1,6 +1,9 @@
 // What a browser adds to pages, which are complete without it.
 const root = document.documentElement;
-const live = document.getElementById("live");
+const byId = (id) => document.getElementById(id);
+const first = (selector) => document.querySelector(selector);
+const all = (selector) => document.querySelectorAll(selector);
+const live = byId("live");
 const say = (text) => { live.textContent = ""; requestAnimationFrame(() => (live.textContent = text)); };
 const on = (type, selector, act) =>
   document.addEventListener(type, (event) => {
@@ -28,21 +31,30 @@ function showTimes(name) {
   const date = { timeZone: name, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
   const short = new Intl.DateTimeFormat("en-GB", date);
   const exact = new Intl.DateTimeFormat("en-GB", { ...date, weekday: "short", year: "numeric", second: "2-digit", timeZoneName: "short" });
-  for (const time of document.querySelectorAll("time[data-kind]")) {
+  for (const time of all("time[data-kind]")) {
     const at = new Date(time.dateTime);
     time.title = exact.format(at);
     if (time.dataset.kind !== "age") time.textContent = time.dataset.kind === "date" ? short.format(at).replace(",", "") : time.title;
   }
-  const label = document.querySelector(".zone");
+  const label = first(".zone");
   if (label) label.textContent = name;
 }
+
+// Ages grow while a page is open.
+setInterval(() => {
+  for (const time of all("time[data-kind=age]")) {
+    const minutes = Math.round((Date.now() - new Date(time.dateTime)) / 60000), distance = Math.abs(minutes);
+    const age = distance < 60 ? `${distance} min` : `${Math.round(distance / 60)} h`;
+    if (distance) time.textContent = minutes < 0 ? `in ${age}` : `${age} ago`;
+  }
+}, 60000);
 
 // Numbers as the browser's language writes them; the server writes them as English does. Each text once: "0,745" is
 // another number in English.
 const locale = navigator.language;
 const isEnglish = (12345.6).toLocaleString(locale) === "12,345.6";
 const shown = new WeakSet();
-const localize = (text) => isEnglish ? text : text.replace(/(?<![\w.,-])(\d{1,3}(,\d{3})+(\.\d+)?|\d+\.\d+)(?![\w-]|[.,]\d)/g, (number) => {
+const localize = (text) => text.replace(/(?<![\w.,-])(\d{1,3}(,\d{3})+(\.\d+)?|\d+\.\d+)(?![\w-]|[.,]\d)/g, (number) => {
   const digits = number.split(".")[1]?.length ?? 0;
   const format = { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: number.includes(",") };
   return new Intl.NumberFormat(locale, format).format(number.replaceAll(",", ""));
@@ -90,8 +102,8 @@ document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || event.target.method !== "post") return;
   setTimeout(() => event.target.querySelectorAll("button").forEach((button) => (button.disabled = true)));
 });
-addEventListener("pageshow", () => document.querySelectorAll("form button:disabled").forEach((button) => (button.disabled = false)));
-for (const button of document.querySelectorAll("[data-back]")) {
+addEventListener("pageshow", () => all("form button:disabled").forEach((button) => (button.disabled = false)));
+for (const button of all("[data-back]")) {
   button.hidden = history.length < 2;
   button.addEventListener("click", () => history.back());
 }
@@ -105,7 +117,7 @@ async function refresh(url, { remember, ...request } = {}) {
   if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (mine !== latest) return;
-  for (const old of document.querySelectorAll("[data-fragment]")) {
+  for (const old of all("[data-fragment]")) {
     const fresh = page.getElementById(old.id);
     // The focus stays: a part with an open field or menu waits until that is left.
     const active = old.contains(document.activeElement) && document.activeElement;
@@ -117,7 +129,7 @@ async function refresh(url, { remember, ...request } = {}) {
     }
   }
   document.title = page.title;
-  const count = document.querySelector("[data-count]");
+  const count = first("[data-count]");
   if (count && remember) say(count.textContent);
   if (remember) history[remember === edited ? "replaceState" : "pushState"]({}, "", url);
   edited = remember ?? edited;
@@ -146,7 +158,7 @@ addEventListener("popstate", () => address === location.pathname + location.sear
 
 // Live: one stream, in the visible tab only. An event carries the state of the run that the page shows, else of the inbox.
 let source, streamed, failures = 0, poll;
-const followed = () => document.querySelector("main [data-events]") ?? document.querySelector("[data-events]");
+const followed = () => first("main [data-events]") ?? first("[data-events]");
 function follow() {
   const run = followed();
   if (document.hidden || !run) return stop();
@@ -154,7 +166,7 @@ function follow() {
   if (source || poll) return;
   streamed = run.dataset.events;
   source = new EventSource(run.dataset.events);
-  const note = (text) => document.querySelectorAll("[data-live-note]").forEach((element) => (element.textContent = text));
+  const note = (text) => all("[data-live-note]").forEach((element) => (element.textContent = text));
   source.onopen = () => { failures = 0; note(""); };
   source.addEventListener(run.dataset.event, (event) => show(JSON.parse(event.data)));
   source.onerror = () => {
@@ -178,7 +190,8 @@ function showProgress(part, { tracesTotal: total, tracesProcessed: done, tracesC
   if (!bar) return;
   if (total) { bar.max = total; bar.value = Math.max(bar.value, Math.min(done, total)); }
   const count = (number) => number.toLocaleString(locale);
-  part.querySelector("[data-progress-text]").textContent = total ? `${count(bar.value)} of ${count(total)} traces` : `${count(collected)} traces collected`;
+  // The same node, whose numbers are not written again.
+  part.querySelector("[data-progress-text]").firstChild.data = total ? `${count(bar.value)} of ${count(total)} traces` : `${count(collected)} traces collected`;
 }
 let ended = 0;
 function show(state) {
@@ -197,7 +210,7 @@ function show(state) {
   }
   stop();
   // What has ended changes the order of the page: a link offers it.
-  const link = document.getElementById("new-rows");
+  const link = byId("new-rows");
   if (runs && link) {
     const ids = new Set(runs.map((run) => run.runId));
     ended += [...element.querySelectorAll("[data-run]")].filter((part) => !ids.has(part.dataset.run)).length;
@@ -212,7 +225,7 @@ follow();
 
 // Names that are inserted into a text
 on("click", "[data-insert]", (event, link) => {
-  const text = document.getElementById(link.dataset.insert);
+  const text = byId(link.dataset.insert);
   event.preventDefault();
   text.setRangeText(link.textContent, text.selectionStart, text.selectionEnd, "end");
   text.focus();
@@ -220,18 +233,18 @@ on("click", "[data-insert]", (event, link) => {
 });
 
 // Answers that are awaited
-setInterval(() => !document.hidden && document.querySelector("[data-poll]") && refresh(location.href).catch(() => {}), 1000);
+setInterval(() => !document.hidden && first("[data-poll]") && refresh(location.href).catch(() => {}), 1000);
 
 // Lists that grow: a link offers the new rows; nothing moves by itself.
 setInterval(async () => {
-  const list = document.querySelector("[data-newest]");
+  const list = first("[data-newest]");
   if (document.hidden || !list) return;
   const response = await fetch(list.dataset.newest, { headers: { Accept: "application/json" } }).catch(() => null);
   if (!response?.ok) return;
   const { items } = await response.json();
   const index = items.findIndex((item) => item.id === list.dataset.first);
   const news = index < 0 ? items.length : index;
-  const link = document.getElementById("new-rows");
+  const link = byId("new-rows");
   if (link) { link.hidden = !news; link.textContent = `${news} new – show`; }
 }, 10000);
 
@@ -256,8 +269,8 @@ on("pointerover", "[data-point]", (event, point) => {
 // Keyboard
 const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
 let going = 0;
-const dialog = document.getElementById("shortcuts");
-const toggle = document.querySelector("[data-shortcuts-switch]");
+const dialog = byId("shortcuts");
+const toggle = first("[data-shortcuts-switch]");
 if (toggle) {
   toggle.checked = localStorage.getItem("shortcuts") !== "off";
   toggle.addEventListener("change", () => localStorage.setItem("shortcuts", toggle.checked ? "on" : "off"));
@@ -266,12 +279,12 @@ on("click", "[data-help]", () => dialog.showModal());
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || localStorage.getItem("shortcuts") === "off") return;
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
-  const rows = [...document.querySelectorAll("[data-row]")];
+  const rows = [...all("[data-row]")];
   const row = rows.findIndex((element) => element.hasAttribute("aria-current"));
   if (Date.now() - going < 1500 && goTo[event.key]) return (location.href = goTo[event.key]);
   going = 0;
   if (event.key === "g") going = Date.now();
-  else if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
+  else if (event.key === "/") { event.preventDefault(); byId("search")?.focus(); }
   else if (event.key === "?") dialog?.showModal();
   else if ("jk".includes(event.key) && rows.length) {
     const next = Math.max(0, Math.min(rows.length - 1, row + (event.key === "j" ? 1 : -1)));
