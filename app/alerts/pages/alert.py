@@ -47,6 +47,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
     return render_page(
         request,
         "alert.html",
+        title=f"{view['agent']}: {view['headline']}",
         nav="/alerts",
         api=f"/alerts{path_of(alert_id)}",
         steps=[Crumb("Alert rules", "/alerts")]
@@ -76,7 +77,8 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
     run = session.scalar(select(BenchmarkRun).where(BenchmarkRun.id == event.run_id))
     details = event.details
     return {
-        "title": f"{names.agent}: {headline_of(event)}",
+        "agent": names.agent,
+        "headline": headline_of(event),
         "benchmark": names.benchmark,
         "run": run,
         "run_url": path_of("runs", run.id) if run else None,

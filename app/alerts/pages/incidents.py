@@ -73,7 +73,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
     return render_page(
         request,
         "incident.html",
-        title=row["title"],
+        title=f"{row['agent']}: {row['headline']}",
         nav="/alerts",
         api=f"/incidents{path_of(incident_id)}",
         steps=[Crumb("Alert rules", "/alerts"), Crumb("Incidents", "/incidents")],
@@ -123,8 +123,8 @@ def incident_row(session: Session, incident: Incident) -> dict[str, Any]:
         "url": incident_page_path(incident.id),
         "rule_url": rule_page_path(incident.rule_id) if incident.rule_id else None,
         "run_url": path_of("runs", incident.opened_run_id),
-        "title": f"{names.agent}: {incident.value_name}{change}",
         "agent": names.agent,
+        "headline": f"{incident.value_name}{change}",
         "benchmark": names.benchmark,
         "incident": incident,
         "is_open": incident.state == IncidentState.OPEN,

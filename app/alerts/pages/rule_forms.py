@@ -59,7 +59,7 @@ FORM = SchemaForm(
         "noData": FieldInput("A run without a value"),
         "baselineRuns": FieldInput("Runs to compare with"),
         "minimumEffect": FieldInput("Smallest change that fires"),
-        "falsePagesPerMonth": FieldInput("Maximum false pages in 30 runs"),
+        "falsePagesPerMonth": FieldInput("Maximum false alarms in 30 runs"),
         "confirmRuns": FieldInput("Repeat a suspicious run first"),
         "maxHoursWithoutRun": FieldInput("Hours without a run"),
         "enabled": FieldInput(help="A disabled rule does not evaluate runs."),
