@@ -12,7 +12,7 @@ BENCHMARK_ID: Final = "sample-benchmark"
 DATASET: Final = "sample-questions"
 RUN_NAMES: Final = ("sample-1", "sample-2")
 REMOVAL: Final = "mosaico demo --remove"
-_ABOUT: Final = f"Sample data of `mosaico demo`; `{REMOVAL}` deletes it."
+_ABOUT: Final = f"Sample data of “mosaico demo”; “{REMOVAL}” deletes it."
 
 AGENT: Final[dict[str, Any]] = {
     "id": AGENT_ID,

@@ -33,7 +33,9 @@ def test_every_page__of_hostile_names_shows_text_and_fits(hostile: Site, site: S
 
 def fits_with_hostile_names(page: Page, address: str) -> bool:
     """Check the layout of a page in two widths; returns whether a hostile name is on it."""
-    page.goto(address)
+    response = page.goto(address)
+    assert response is not None
+    assert response.ok == ("/no-such-" not in address), address
     for size in (WIDE, NARROW):
         page.set_viewport_size(size)
         width = page.evaluate("document.documentElement.scrollWidth")

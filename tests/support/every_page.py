@@ -115,8 +115,8 @@ def write_hostile_pages(session: Session) -> None:
     for statement in (
         "UPDATE agents SET name = :name, description = :name WHERE id <> 'triage'",
         "UPDATE benchmarks SET metadata = jsonb_build_object('name', CAST(:name AS text)), task_def = :name",
-        "UPDATE kpi_definitions SET name = replace(:name, chr(8238), '') || id",
-        "UPDATE kpi_history SET name = replace(:name, chr(8238), '') || kpi_id",
+        "UPDATE kpi_definitions SET name = left(replace(:name, chr(8238), ''), 180) || id",
+        "UPDATE kpi_history SET name = left(replace(:name, chr(8238), ''), 180) || kpi_id",
         "UPDATE benchmark_runs SET error_message = :name WHERE error_message IS NOT NULL",
         "UPDATE benchmark_runs SET run_name = :name",
         "UPDATE alert_rules SET name = :name",

@@ -216,6 +216,7 @@ def render_error(request: Request, error: AppError) -> Response:
 def _section(request: Request) -> NavItem | None:
     """The entry of the navigation that a page belongs to by its address; None for Morning and others."""
     path = "/" + request.url.path.split("/")[1]
+    path = "/runs" if path == "/compare" else path
     return next((item for item in NAVIGATION[1:] if item.url == path), None)
 
 
