@@ -126,6 +126,8 @@ def test_program__without_the_extra_names_the_command_that_installs_it(
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert f"`{installed_wheel / 'python'} -m pip install 'mosaico[harness]==" in line
+
+
 def assert_link_opens_morning(log: str) -> None:
     """The printed link logs in by itself; the page and each of its files are in the wheel."""
     [link] = re.findall(r"open +(http://\S+/login\?once=\S+)", log)
