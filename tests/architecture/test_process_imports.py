@@ -1,55 +1,72 @@
-"""What a process loads: none loads numpy or scipy to answer or to parse, only the API loads FastAPI."""
+"""What a process loads: none loads numpy or scipy to answer or to parse, only the API loads FastAPI.
 
+One interpreter imports one thing after the other: what a later step must not load, no earlier one does.
+"""
+
+import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 NUMERICAL = {"numpy", "scipy"}
 SANDBOX = {"bashkit"}
 WEB = {"fastapi", "starlette"}
+STEPS = {
+    "app.gate.rules": "import app.gate.rules",
+    "app.gate.cli": "import app.gate.cli",
+    "app.serve": "import app.serve",
+    "app.scheduler": "import app.scheduler",
+    "app.worker": "import app.worker",
+    "app.main": "import app.main",
+    "plugins": "from app.plugins import load_plugins; load_plugins()",
+    "comparison": (
+        "from app.comparison.child_computation import compute;"
+        " from app.statistics.multiplicity import benjamini_hochberg; benjamini_hochberg([0.1])"
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("module", "unused"),
+    ("step", "unused"),
     [
-        ("app.main", NUMERICAL),
+        ("app.gate.rules", NUMERICAL | WEB),
+        ("app.gate.cli", NUMERICAL | WEB),
+        ("app.serve", NUMERICAL | WEB),
+        ("app.scheduler", NUMERICAL | WEB),
         ("app.worker", NUMERICAL | WEB),
-        ("app.serve", WEB),
-        ("app.scheduler", WEB),
-        ("app.gate.cli", NUMERICAL),
-        ("app.gate.rules", NUMERICAL),
+        ("app.main", NUMERICAL),
     ],
 )
-def test_process__does_not_import_what_it_does_not_use(module: str, unused: set[str]) -> None:
-    assert not _packages_after_import(module) & unused
+def test_process__does_not_import_what_it_does_not_use(step: str, unused: set[str]) -> None:
+    assert not _packages_after(step) & unused
 
 
 def test_plugins__do_not_load_the_sandbox_into_processes_that_run_no_agent() -> None:
-    program = "import sys, app.main; from app.plugins import load_plugins; load_plugins()"
-    assert not _packages(f"{program}; print(*sys.modules)") & SANDBOX
+    assert not _packages_after("plugins") & SANDBOX
 
 
 def test_comparison__does_not_load_all_of_scipy() -> None:
     """`scipy.stats` takes half a second of CPU and 40 MiB in each metric process."""
-    program = (
-        "import sys; from app.comparison.child_computation import compute;"
-        " from app.statistics.multiplicity import benjamini_hochberg; benjamini_hochberg([0.1]);"
-        " print(*sys.modules)"
-    )
-    assert "scipy.stats" not in _modules(program)
+    assert "scipy.stats" not in _modules_after_each_step()["comparison"]
 
 
-def _packages_after_import(module: str) -> set[str]:
-    return _packages(f"import sys, {module}; print(*sys.modules)")
+def _packages_after(step: str) -> set[str]:
+    return {name.partition(".")[0] for name in _modules_after_each_step()[step]}
 
 
-def _packages(program: str) -> set[str]:
-    return {name.partition(".")[0] for name in _modules(program)}
-
-
-def _modules(program: str) -> set[str]:
+@cache
+def _modules_after_each_step() -> dict[str, list[str]]:
+    program = "import json, sys; steps = json.loads(sys.argv[1]); loaded = {}\n"
+    program += "for name, code in steps.items(): exec(code); loaded[name] = [*sys.modules]\n"
+    program += "print(json.dumps(loaded))"
     completed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program, json.dumps(STEPS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
-    return {*completed.stdout.split()}
+    modules: dict[str, list[str]] = json.loads(completed.stdout)
+    return modules

@@ -61,8 +61,8 @@ FULL_TRACE = Trace(
     turns=5,
     scores={"Tone": 0.1},
 )
-# More than one page of each source.
-LOCAL_COUNT, LANGFUSE_COUNT, SAMPLE_SIZE = 2_003, 251, 150
+# More than two pages of each source, which have 100 traces in these tests.
+LOCAL_COUNT, LANGFUSE_COUNT, SAMPLE_SIZE = 203, 251, 150
 
 
 class Case(NamedTuple):

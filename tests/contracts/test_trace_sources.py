@@ -49,13 +49,13 @@ def langfuse_servers() -> Iterator[dict[str, FakeLangfuse]]:
 
 @pytest.fixture(params=[*CASES, *LANGFUSE_CASES])
 def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """Each source, without traces."""
+    """Each source, without traces; its pages have 100 traces."""
+    monkeypatch.setattr(local, "PAGE_SIZE", 100)
     if request.param in CASES:
         return CASES[request.param]
     _, api, kind = request.param.split()
     servers: dict[str, FakeLangfuse] = request.getfixturevalue("langfuse_servers")
     servers[api].reset()
-    # Otherwise a thousand traces are one page of API v4.
     monkeypatch.setattr("app.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
     return langfuse_cases(servers[api])[kind]
 

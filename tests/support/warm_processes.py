@@ -12,6 +12,7 @@ import gc
 import json
 import multiprocessing
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -32,8 +33,15 @@ ROOT = Path(__file__).resolve().parents[2]
 # The process of this test run. The name belongs to no file: nobody has to remove it.
 ADDRESS = f"\0warm processes of {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 IMPORTED = (
-    *("app.worker", "app.scheduler", "app.main", "app.metrics.registry"),
+    *("app.worker", "app.scheduler", "app.main", "app.metrics.registry", "app.gate.cli"),
     *("app.harness.bash.cli", "app.harness.mcp.cli", "app.runs.cli.execute"),
+    # With numpy and scipy: what computes in forked processes.
+    "app.comparison.child_computation",
+)
+# A process that loads its plugins finds these modules imported.
+PLUGINS = (
+    *("app.metrics.providers", "app.traces.sources", "app.traces.importers"),
+    *("app.harness.bash.checks", "app.harness.mcp.evaluators", "app.notifications.channels"),
 )
 COMMANDS = frozenset({"api", "scheduler", "serve", "worker"})
 # The other one only waits for the end of its input.
@@ -350,9 +358,20 @@ def _fork_first_pool_child() -> None:
     multiprocessing.get_context = choose  # type: ignore[assignment]
 
 
+def load_service() -> None:
+    """Do once what every command or every API does before its first job or request."""
+    for name in IMPORTED:
+        import_module(name)
+    for package in PLUGINS:
+        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            import_module(module.name)
+    api: Any = import_module("app.main")
+    api.compile_templates()
+    api._routes()
+
+
 def main() -> None:
-    for module in IMPORTED:
-        import_module(module)
+    load_service()
     gc.collect()
     gc.freeze()
     wakeup, write_wakeup = os.pipe()
