@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from html import unescape
 from http import HTTPStatus
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from app.access.deps import READ, RUN
 from app.api import PAGES
 from app.core.web import pages, query_parameters
 from app.core.web.query_parameters import ListQuery
+from app.core.web.routes import DeclaredRoute
 from app.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
 from tests.support.every_page import (
@@ -186,12 +188,20 @@ def find_refused(client: httpx.Client, role: str, paths: Iterable[str]) -> set[s
     return refused
 
 
+@cache
 def needed_role(method: str, path: str) -> Any:
     """The dependencies of the first route of a path; None if everybody may call it."""
-    for router in PAGES:
-        for route in router.routes:
-            pattern = re.sub(r"\\{\w+:path\\}", ".+", re.escape(route.path))
-            pattern = re.sub(r"\\{\w+\\}", "[^/]+", pattern)
-            if route.method == method and re.fullmatch(pattern, path):
-                return route.options.get("dependencies")
+    for pattern, route in page_routes():
+        if route.method == method and pattern.fullmatch(path):
+            return route.options.get("dependencies")
     return None
+
+
+@cache
+def page_routes() -> list[tuple[re.Pattern[str], DeclaredRoute]]:
+    """Each route of the pages with the pattern of its paths."""
+    routes = []
+    for route in (route for router in PAGES for route in router.routes):
+        pattern = re.sub(r"\\{\w+:path\\}", ".+", re.escape(route.path))
+        routes.append((re.compile(re.sub(r"\\{\w+\\}", "[^/]+", pattern)), route))
+    return routes

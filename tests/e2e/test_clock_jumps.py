@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 
 from app.jobs.process_pool import ProcessPool
-from tests.support import processes
 from tests.support.deployment import TRACES, Deployment
-from tests.support.processes import ROOT, until
+from tests.support.processes import FAKETIME, ROOT, until
 from tests.support.serve import ServiceProcesses, running_processes
 from tests.support.service import pair
 
@@ -146,7 +145,7 @@ def moved_clocks(
         settings = {
             **settings,
             "PYTHONPATH": os.pathsep.join(map(str, path)),
-            processes.CLOCKS: name,
+            "MOSAICO_TEST_CLOCKS": name,
             "MOSAICO_WORKER_CONCURRENCY": "4",
         }
         with running_processes(tmp_path, metric_pool, **settings) as service_processes:
@@ -163,7 +162,7 @@ def python_clocks(tmp_path: Path, metric_pool: ProcessPool) -> Iterator[MovedClo
 def machine_clocks(tmp_path: Path, metric_pool: ProcessPool) -> Iterator[MovedClocks]:
     if LIBRARY is None:
         pytest.skip("libfaketime is not installed; for example `apt-get install faketime`")
-    with moved_clocks(tmp_path, metric_pool, MOSAICO_TEST_FAKETIME=str(LIBRARY)) as clocks:
+    with moved_clocks(tmp_path, metric_pool, **{FAKETIME: str(LIBRARY)}) as clocks:
         yield clocks
 
 

@@ -13,7 +13,7 @@ from app.core.db import Database
 from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from tests.support.deployment import TRACES, Deployment, deployed_service
-from tests.support.kills import kill_worker_in, run_undisturbed
+from tests.support.kills import STEPS, kill_worker_in, run_undisturbed
 from tests.support.network import network_to
 from tests.support.pgbouncer import pooled_url
 from tests.support.processes import LIVENESS_S, until
@@ -46,9 +46,16 @@ def pooled(
         db.dispose()
 
 
-def test_pooled_connections__killed_worker_loses_and_duplicates_no_row(pooled: Deployment) -> None:
-    steps = ("collecting", "scoring", "writing", "finishing", "writing back")
-
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(("scoring", "finishing", "writing back"), id="some-steps"),
+        pytest.param(tuple(STEPS), id="every-step", marks=pytest.mark.prove),
+    ],
+)
+def test_pooled_connections__killed_worker_loses_and_duplicates_no_row(
+    pooled: Deployment, steps: tuple[str, ...]
+) -> None:
     takeovers = kill_worker_in(pooled, steps, run_undisturbed(pooled))
 
     assert max(takeover.completed_s for takeover in takeovers.values()) < LIVENESS_S, takeovers

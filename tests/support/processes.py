@@ -22,7 +22,7 @@ from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses, w
 ROOT = Path(__file__).resolve().parents[2]
 LIVENESS_S = 300.0  # generous: other test processes load the machine, too
 # The folder of moved clocks: tests/support/moved_clock.
-CLOCKS = "MOSAICO_TEST_CLOCKS"
+FAKETIME = "MOSAICO_TEST_FAKETIME"
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
 # The environment of a developer must not change the results of tests.
 SERVICE_PREFIXES = ("MOSAICO_", "DATABASE_URL")
@@ -107,8 +107,8 @@ class Programs:
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
         variables = {**self.environment, SUPERVISED: "1", **environment}
         with log_file.open("wb") as log:
-            # A moved clock takes effect at the start of an interpreter.
-            is_forked = command[0] in COMMANDS and not launcher and CLOCKS not in variables
+            # The clock of libfaketime takes effect at the start of an interpreter.
+            is_forked = command[0] in COMMANDS and not launcher and FAKETIME not in variables
             if is_forked:
                 process: subprocess.Popen[bytes] | WarmProcess = warm_processes().start(
                     command, folder=self.folder, environment=variables, log=log.fileno()

@@ -274,12 +274,17 @@ def become(request: dict[str, Any]) -> None:
     sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1, errors="backslashreplace")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["folder"], *filter(None, paths)]
-    sys.argv = ["mosaico", *request["command"]]
+    _set_command(request["command"])
     _load_site_customization(paths)
     _fork_first_pool_child()
     if request["command"][:1] == ["serve"]:
         _fork_children_of_serve()
     import_module(request["module"]).main()
+
+
+def _set_command(command: Sequence[str]) -> None:
+    sys.argv = ["mosaico", *command]
+    sys.orig_argv = [sys.executable, "-m", "app.cli", *command]
 
 
 def _load_site_customization(paths: Sequence[str]) -> None:
@@ -331,7 +336,8 @@ def run_as_new_process(command: str, environment: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["mosaico", command]
+    _set_command([command])
+    _load_site_customization(environment.get("PYTHONPATH", "").split(os.pathsep))
     Path("/proc/self/comm").write_text(command)
     code: Any = 0
     try:

@@ -70,7 +70,9 @@ if "FAKETIME_TIMESTAMP_FILE" in os.environ:
 if FOLDER in os.environ and "app.cli" in sys.orig_argv:
     command_file = Path(os.environ[FOLDER]) / sys.orig_argv[-1]
     if LIBRARY not in os.environ:
-        threading.Thread(target=follow, args=[command_file], daemon=True).start()
+        # A process with threads cannot fork safely: `serve`, which has no clock of its own, gets none.
+        if command_file.exists():
+            threading.Thread(target=follow, args=[command_file], daemon=True).start()
     elif command_file.name == "serve":
         move_postgres(command_file.with_name("postgres"))
     elif "LD_PRELOAD" not in os.environ:
