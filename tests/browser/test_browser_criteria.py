@@ -260,8 +260,11 @@ def test_swagger__is_accessible_and_executes_under_the_policy(month: Site, site:
     operation.wait_for()
     assert find_violations(page) == []
     page.get_by_role("button", name="Authorize").first.click()
+    assert find_violations(page) == []
     page.locator(".modal-ux input").first.fill(site.key)
     page.locator(".modal-ux button[type=submit]").first.click()
+    expect(page.locator(".modal-ux h6")).to_have_text("Authorized")
+    assert find_violations(page) == []
     page.locator(".modal-ux .btn-done").first.click()
     operation.locator(".opblock-summary-control").click()
     page.get_by_role("button", name="Execute").click()

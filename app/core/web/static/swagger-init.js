@@ -7,18 +7,21 @@ function showTheme() {
 showTheme();
 prefersDark.addEventListener("change", showTheme);
 
-// What opened operations lack: names, and a way to scroll their examples by keyboard.
+// What opened operations and the dialog of Authorize lack: names, and a way to scroll their examples by keyboard.
 function nameParts() {
   const operationOf = (part) => part.closest(".opblock")?.querySelector(".opblock-summary-path")?.textContent ?? "";
   const names = {
     ".parameters select": (choice) => choice.closest("tr")?.dataset.paramName ?? "Value",
     "textarea.body-param__text": () => "Request body",
     ".copy-to-clipboard button": () => "Copy",
+    ".close-modal": () => "Close",
     "table[role=region]": (table) => `Responses of ${operationOf(table)} ${table.id}`,
   };
   for (const [selector, name] of Object.entries(names)) {
     for (const part of document.querySelectorAll(`${selector}:not([aria-label])`)) part.setAttribute("aria-label", name(part));
   }
+  // Below the name of the kind of key, which is of level 4.
+  document.querySelector(".auth-container h6")?.setAttribute("aria-level", "5");
   for (const text of document.querySelectorAll(".swagger-ui pre:not([tabindex])")) text.tabIndex = 0;
 }
 
