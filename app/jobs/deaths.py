@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
+from app.core.errors import AppError
 from app.jobs.handlers import MAX_ATTEMPTS
 
 # Proved deaths. After one, the jobs of the worker go on side by side: most deaths have another cause.
@@ -23,8 +24,9 @@ MIN_OWN_DEATHS = 3
 DELAY_AFTER_UNPROVED = 50
 FIRST_DELAY = timedelta(minutes=1)
 MAX_DELAY = timedelta(hours=1)
-# ... until nobody waits for its result: a run that never ends would block its schedule.
-GIVE_UP_AFTER = timedelta(days=7)
+# ... and then fail, before the next night: the next instant of a schedule is skipped while a run of it is in
+# progress, and nobody is told why.
+GIVE_UP_AFTER = timedelta(hours=12)
 
 # The lock of jobs (`enqueue`) that all suspects get instead of their own.
 SUSPECTS_LOCK = "suspects"
@@ -78,6 +80,22 @@ class Sighting(NamedTuple):
     instance: str
     root: str
     seen_at: datetime
+
+
+class Poison(AppError):
+    """Workers died while they ran a job of the run, again and again; read their logs, for example for a lack
+    of memory, then retry the run.
+    """
+
+    code = "POISON"
+
+
+class Interrupted(AppError):
+    """Workers ended with their machines for twelve hours while they ran a job of the run; read the logs of the
+    machines, and retry the run on another one.
+    """
+
+    code = "INTERRUPTED"
 
 
 class Suspicion(Enum):

@@ -19,7 +19,7 @@ from app.core.correlation import bind_correlation
 from app.core.engine import libpq_url
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
-from app.jobs.clock_watch import ClockWatch, DatabaseClockWatch, PeriodicTrigger, run_jobs_now
+from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 from app.jobs.declarations import queue_of
 from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, claim_of
@@ -39,8 +39,8 @@ from app.jobs.outcomes import (
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import split_arguments
-from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, SUSPENDED_AFTER_S, rescue_jobs
-from app.jobs.silent_sessions import SilentSessions
+from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S
+from app.jobs.rescue_tick import RescueTick
 from app.jobs.worker_presence import WorkerPresence
 from app.jobs.worker_process import read_process_origin
 
@@ -83,11 +83,9 @@ class Worker:
         self._concurrency = concurrency
         self._call_timeout_s = call_timeout_s
         self._queues = queues
-        self._ticks = {"rescue": (RESCUE_INTERVAL_S, self._rescue_jobs), **(ticks or {})}
-        self._silent_sessions = SilentSessions()
-        self._database_clock = DatabaseClockWatch()
-        self._rescues_from_s = 0.0
         self._origin = read_process_origin()
+        rescue: Callable[[], object] = RescueTick(resources.db, handlers, self._origin)
+        self._ticks = {"rescue": (RESCUE_INTERVAL_S, rescue), **(ticks or {})}
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -325,19 +323,6 @@ class Worker:
         ticker.modify_job("rescue", next_run_time=datetime.now(UTC))
         ticker.start()
         return ticker
-
-    def _rescue_jobs(self) -> None:
-        with self._resources.db.begin() as session:
-            jump_s = self._database_clock.find_jump(session)
-            if jump_s:
-                log.warning("the clock of the database was set by %.1f s", jump_s)
-                self._rescues_from_s = time.monotonic() + SUSPENDED_AFTER_S
-            # Every heartbeat is of the time before the jump: live workers would count as suspended.
-            if time.monotonic() < self._rescues_from_s:
-                return
-            rescued = rescue_jobs(session, self._handlers, self._silent_sessions, self._origin)
-        if rescued:
-            log.warning("rescued %d jobs of dead workers", rescued)
 
 
 async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:

@@ -7,16 +7,21 @@ no longer record an outcome (see `app.jobs.outcomes`).
 import json
 import logging
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
 from app.core.batch_delete import BATCH_ROWS
+from app.core.errors import AppError
 from app.jobs.deaths import (
+    MAX_DELAY,
     PLACE_SUSPECTS,
     SUSPECTS_LOCK,
+    UNSERVED_LOCK,
+    Interrupted,
+    Poison,
     Sighting,
     Suspicion,
     WorkerDeath,
@@ -27,7 +32,7 @@ from app.jobs.deaths import (
     write_deaths,
 )
 from app.jobs.handlers import JobHandlers
-from app.jobs.outcomes import JobClaim, JobFailed, fail_job, finish_twin
+from app.jobs.outcomes import MAX_RETRY_DELAY_S, JobClaim, JobFailed, fail_job, finish_twin
 from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
 from app.jobs.worker_presence import PRESENCE_LOCK
@@ -48,11 +53,22 @@ SUSPENDED_AFTER_S = 15.0
 # time to connect again.
 RECONNECT_S = 6.0
 
-_FAILURES = {
-    Suspicion.POISON: "{deaths} workers died while running the job {job}; read their logs",
-    Suspicion.INTERRUPTED: (
-        "{deaths} workers died in a week or longer while running the job {job}, most of them with their"
-        " machine; read the logs of the machines, and retry the run on another one"
+
+class JobFailure(NamedTuple):
+    """The error of a job that its workers cannot end, and the message with its numbers."""
+
+    error: type[AppError]
+    message: str
+
+
+FAILURES = {
+    Suspicion.POISON: JobFailure(
+        Poison, "{deaths} workers died while running the job {job}; read their logs"
+    ),
+    Suspicion.INTERRUPTED: JobFailure(
+        Interrupted,
+        "{deaths} workers died in twelve hours or longer while running the job {job}, most of them with"
+        " their machine; read the logs of the machines, and retry the run on another one",
     ),
 }
 
@@ -80,7 +96,7 @@ _SELECT_STALLED = text(
       -- Heartbeats and starts in the future are older: the clock of the database was set back since. Not
       -- for a worker with its presence: it may have sent one just now, with a clock that is ahead.
       AND (worker.id IS NULL
-           OR worker.last_heartbeat < now() - make_interval(secs => :suspended)
+           OR worker.last_heartbeat < now() - make_interval(secs => CAST(:suspended AS float8))
            OR abs(extract(epoch FROM now() - worker.last_heartbeat)) > :absent
               AND NOT EXISTS (SELECT FROM pg_locks AS presence
                               JOIN pg_database ON pg_database.oid = presence.database
@@ -102,6 +118,18 @@ _SIGHTINGS = text(
 )
 _SET_COUNTS = text("UPDATE procrastinate_jobs SET args = args || :counts ::jsonb WHERE id = :id")
 _RETRY_JOB = text("SELECT procrastinate_retry_job_v2(:id, now() + :delay, NULL, NULL, :lock)")
+# A job that was started before waits for a retry, and no retry is so far ahead: the clock of the database was
+# ahead when the wait began.
+_END_LONG_WAITS = text(
+    f"""
+    UPDATE procrastinate_jobs AS job SET scheduled_at = now()
+    WHERE job.status = 'todo'
+      AND job.scheduled_at > now() + CASE
+          WHEN job.lock IN ('{SUSPECTS_LOCK}', '{UNSERVED_LOCK}') THEN :suspect_delay ELSE :delay END
+      AND EXISTS (SELECT FROM procrastinate_events AS event
+                  WHERE event.job_id = job.id AND event.type = 'started')
+    """  # noqa: S608 - constants only
+)
 _DELETE_FINISHED = text(
     """
     DELETE FROM procrastinate_jobs WHERE id IN (
@@ -125,19 +153,21 @@ def rescue_jobs(
     rescuer: ProcessOrigin,
     *,
     absent_after_s: float = ABSENT_AFTER_S,
-    suspended_after_s: float = SUSPENDED_AFTER_S,
+    suspended_after_s: float | None = SUSPENDED_AFTER_S,
     reconnect_s: float = RECONNECT_S,
 ) -> int:
     """Return the jobs of dead workers to the queue; returns how many.
 
-    A job that ends every worker that runs it fails for good: see `app.jobs.deaths`.
+    A job that ends every worker that runs it fails for good: see `app.jobs.deaths`. With None for
+    `suspended_after_s` no process counts as suspended.
     Locks:   one rescue at a time; concurrent ones return 0 at once.
     """
     # An advisory lock of the transaction ends with its process: a killed rescuer blocks nobody.
     if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _RESCUE_LOCK}):
         return 0
     # First, because a suspended process may hold the row locks of the jobs that it no longer runs.
-    silent_sessions.terminate(session)
+    if suspended_after_s is not None:
+        silent_sessions.terminate(session)
     limits = {"absent": absent_after_s, "suspended": suspended_after_s, "reconnect": reconnect_s}
     stalled = session.execute(_SELECT_STALLED, {**limits, "presence": PRESENCE_LOCK}).all()
     sightings = _read_sightings(session, rescuer) if stalled else []
@@ -145,6 +175,14 @@ def rescue_jobs(
         _rescue_job(session, handlers, job, _find_death(job), sightings)
     session.execute(text(PLACE_SUSPECTS))
     return len(stalled)
+
+
+def end_long_waits(session: Session) -> None:
+    """Let the jobs start whose retry waits until a time that the clock of the database showed, before it was
+    set back.
+    """
+    delay = timedelta(seconds=MAX_RETRY_DELAY_S)
+    session.execute(_END_LONG_WAITS, {"delay": delay, "suspect_delay": MAX_DELAY})
 
 
 def _read_sightings(session: Session, rescuer: ProcessOrigin) -> list[Sighting]:
@@ -197,7 +235,7 @@ def _rescue_job(
     deaths = review_deaths([*read_deaths(job_call.deaths), *new_deaths], sightings)
     suspicion = judge_deaths(deaths)
     # Also for jobs without `on_failure`: a job that kills its workers must not go on for ever.
-    if suspicion in _FAILURES:
+    if suspicion in FAILURES:
         fail_job(session, claim, _fail_after_deaths(claim, suspicion, len(deaths)), handlers)
         return
     counts = {RESCUES: job_call.rescues + 1, DEATHS: write_deaths(deaths)}
@@ -225,8 +263,8 @@ def _origin_of(process: Row[Any]) -> ProcessOrigin:
 
 
 def _fail_after_deaths(claim: JobClaim, suspicion: Suspicion, death_count: int) -> JobFailed:
-    message = _FAILURES[suspicion].format(deaths=death_count, job=claim.name)
-    return JobFailed(code=suspicion.value.upper(), message=message)
+    error, message = FAILURES[suspicion]
+    return JobFailed(code=error.code, message=message.format(deaths=death_count, job=claim.name))
 
 
 def delete_finished_jobs(session: Session, now: datetime) -> int:
