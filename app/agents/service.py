@@ -28,6 +28,14 @@ SECRET_COLUMN = "langfuse_secret_key"  # noqa: S105 - the name of a column
 CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
 
 
+class AgentInUse(Conflict):
+    """Runs, benchmarks, schedules or uploads refer to the agent; PATCH it with {"archived": true}."""
+
+
+class SecretRequired(Invalid):
+    """The stored secret belongs to the old langfuseUrl; send langfuseSecretKey too, or clear it."""
+
+
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
     """Raises: `Conflict` if the id is taken."""
     agent_id = body.id or new_id()
@@ -56,10 +64,9 @@ def change_agent(
         return agent
     url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
     if url_changes and agent.langfuse_secret_key is not None and SECRET_COLUMN not in values:
-        raise Invalid(
+        raise SecretRequired(
             "the stored secret belongs to the old langfuseUrl;"
             " send langfuseSecretKey too, or clear it",
-            code="secret-required",
             errors=[
                 ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")
             ],
@@ -82,10 +89,9 @@ def delete_agent(session: Session, agent_id: str) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(
+        raise AgentInUse(
             f"runs, benchmarks, schedules or uploads refer to the agent {agent_id!r};"
-            ' PATCH it with {"archived": true} to hide it and keep its history',
-            code="agent-in-use",
+            ' PATCH it with {"archived": true} to hide it and keep its history'
         ) from None
 
 

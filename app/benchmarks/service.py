@@ -44,6 +44,10 @@ KPI_FIELDS = (
 RELATED_FIELDS = {"evaluates", "measures"}
 
 
+class BenchmarkInUse(Conflict):
+    """Runs or schedules refer to the benchmark; PATCH it with {"archived": true}."""
+
+
 class KpiMatch(NamedTuple):
     """A KPI that a client sent, and the stored KPI that it replaces."""
 
@@ -111,10 +115,9 @@ def delete_benchmark(session: Session, benchmark_id: str) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(
+        raise BenchmarkInUse(
             f"runs or schedules refer to the benchmark {benchmark_id!r};"
-            ' PATCH it with {"archived": true} to hide it and keep its history',
-            code="benchmark-in-use",
+            ' PATCH it with {"archived": true} to hide it and keep its history'
         ) from None
 
 

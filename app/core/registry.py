@@ -67,12 +67,14 @@ class Registry(Generic[T]):
         names: str = r"[a-z][a-z0-9_-]*",
         item_type: type[T] | None = None,
         check: Callable[[str, T], None] | None = None,
+        unknown: type[NotFound] = NotFound,
     ) -> None:
         self.kind = kind
         self.group = group
         self._name_pattern = names
         self._item_type = item_type
         self._check = check
+        self._unknown = unknown
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
         self._loaded: list[LoadedPlugin] = []
@@ -96,15 +98,14 @@ class Registry(Generic[T]):
         return item
 
     def get(self, name: str) -> T:
-        """The item with that name or alias; raises `NotFound` with the closest names."""
+        """The item with that name or alias; raises `unknown` with the closest names."""
         try:
             return self._items[self.canonical_name(name)]
         except KeyError:
             names = ", ".join(self._items) or "none is loaded"
             suggestion = suggest_names(name, [*self._items, *self._aliases])
-            raise NotFound(
-                f"no {self.kind} is named {name!r}.{suggestion} Known: {names}.",
-                code=f"unknown-{self.kind.replace(' ', '-')}",
+            raise self._unknown(
+                f"no {self.kind} is named {name!r}.{suggestion} Known: {names}."
             ) from None
 
     def find(self, name: str) -> T | None:

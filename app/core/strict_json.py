@@ -20,6 +20,10 @@ _LONGEST_INTEGER = len(str(MIN_INTEGER))
 _SHOWN_TEXT = 60
 
 
+class UnacceptableJson(Invalid):
+    """The JSON document contains something that cannot be stored; correct the places in `errors`."""
+
+
 class MalformedJson(Invalid):
     """The request body is not valid JSON; send one JSON value in UTF-8."""
 
@@ -59,10 +63,9 @@ def reject_unacceptable(value: Any) -> None:
         _check(value, MAX_DEPTH)
     except _UnacceptableJson as error:
         pointer = "".join(f"/{step}" for step in reversed(error.path))
-        raise Invalid(
+        raise UnacceptableJson(
             "The JSON document contains something that cannot be stored;"
             " correct the places in `errors` and send it again.",
-            code="unacceptable-json",
             errors=[ErrorItem(pointer=pointer, detail=error.detail)],
         ) from None
 
@@ -111,9 +114,8 @@ def _parse(text: str) -> Any:
             f" {error.colno}; send one JSON value."
         ) from error
     except RecursionError:
-        raise Invalid(
-            f"The JSON document is nested deeper than {MAX_DEPTH} levels; send it flatter.",
-            code="unacceptable-json",
+        raise UnacceptableJson(
+            f"The JSON document is nested deeper than {MAX_DEPTH} levels; send it flatter."
         ) from None
 
 

@@ -34,6 +34,10 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
+class InvalidMetricKey(Invalid):
+    """No formula can name the metric; use letters, digits and _, with a letter or _ first."""
+
+
 def metric_key(metric: MetricName) -> str:
     """The key of a metric: `F1Score` and `F1ScoreMetric` are classes of `F1_SCORE`."""
     if isinstance(metric, str):
@@ -120,10 +124,9 @@ class KpiFormulaParser:
         added = [metric_key(name) for name in names]
         for key in added:
             if not _KEY.fullmatch(key):
-                raise Invalid(
+                raise InvalidMetricKey(
                     f"no formula can name the metric {key!r}: use letters, digits and _,"
-                    " with a letter or _ first",
-                    code="invalid-metric-key",
+                    " with a letter or _ first"
                 )
         self._keys = self._keys.union(key.upper() for key in added)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.core.errors import Invalid
 from app.core.registry import suggest_names
+from app.metrics.metric_errors import UnknownStatistic
 from app.metrics.types import (
     MetricFailed,
     MetricSkipReason,
@@ -52,10 +52,9 @@ class Aggregate:
     def statistic(self, name: str) -> float | None:
         """One statistic by its name in formulas. Raises Invalid for an unknown name."""
         if name not in STATISTICS:
-            raise Invalid(
+            raise UnknownStatistic(
                 f"no statistic is named {name!r}.{suggest_names(name, list(STATISTICS))}"
-                f" Known: {', '.join(STATISTICS)}.",
-                code="unknown-statistic",
+                f" Known: {', '.join(STATISTICS)}."
             )
         value: float | None = getattr(self, name)
         return value

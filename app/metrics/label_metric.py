@@ -10,9 +10,9 @@ from hashlib import blake2b
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
-from app.core.errors import Invalid
 from app.core.text import unstorable_reason
 from app.metrics.confusion import Confusion, LabelAverage, LabelStatistic, total_confusion
+from app.metrics.metric_errors import InvalidMetricOption
 from app.metrics.registry import version_with
 from app.metrics.text_metric import BOTH_TEXTS
 from app.metrics.text_overlap import fold_case
@@ -155,14 +155,12 @@ def label_metric(
 
 def _check_positive(key: str, average: LabelAverage, positive: str) -> None:
     if average == "binary" and not _label(positive):
-        raise Invalid(
-            f'{key} with labels "binary" needs the option positive, such as {{"positive": "yes"}}.',
-            code="invalid-metric-option",
+        raise InvalidMetricOption(
+            f'{key} with labels "binary" needs the option positive, such as {{"positive": "yes"}}.'
         )
     if average != "binary" and positive:
-        raise Invalid(
-            f'{key} takes the option positive only with {{"labels": "binary"}}; remove it.',
-            code="invalid-metric-option",
+        raise InvalidMetricOption(
+            f'{key} takes the option positive only with {{"labels": "binary"}}; remove it.'
         )
 
 

@@ -12,6 +12,12 @@ from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin, Registry, suggest_names
 from app.formula.ast import filtered_key, split_filter
 from app.metrics.filtered_metric import filter_metric
+from app.metrics.metric_errors import (
+    InvalidMetricOption,
+    InvalidMetricReference,
+    UnknownMetric,
+    UnknownMetricOption,
+)
 from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
@@ -39,7 +45,11 @@ def _check_factory(name: str, factory: MetricFactory) -> None:
 
 
 METRICS: Final[Registry[MetricFactory]] = Registry(
-    "metric", group="mosaico.metrics", names=r"[A-Z_][A-Z0-9_]*", check=_check_factory
+    "metric",
+    group="mosaico.metrics",
+    names=r"[A-Z_][A-Z0-9_]*",
+    check=_check_factory,
+    unknown=UnknownMetric,
 )
 
 
@@ -75,9 +85,8 @@ def parse_ref(value: object) -> MetricRef:
         case {"key": str(key), **rest} if rest.keys() <= {"options"}:
             return MetricRef.of(key, _scalars(key, rest.get("options")))
         case _:
-            raise Invalid(
-                f'a metric is a name or {{"key": …, "options": {{…}}}}, not {value!r:.80}.',
-                code="invalid-metric",
+            raise InvalidMetricReference(
+                f'a metric is a name or {{"key": …, "options": {{…}}}}, not {value!r:.80}.'
             )
 
 
@@ -181,10 +190,9 @@ def _scalars(key: str, options: Any) -> Mapping[str, OptionValue]:
     if not isinstance(options, dict) or not all(
         isinstance(value, bool | int | float | str) for value in options.values()
     ):
-        raise Invalid(
+        raise InvalidMetricOption(
             f"the options of {key} are an object of booleans, numbers and texts,"
-            f" not {options!r:.80}.",
-            code="invalid-metric-option",
+            f" not {options!r:.80}."
         )
     return options
 
@@ -194,26 +202,23 @@ def _check_option(
 ) -> None:
     if name not in options:
         listing = f"Known: {', '.join(options)}." if options else "It has no options."
-        raise Invalid(
-            f"{key} has no option {name!r}.{suggest_names(name, list(options))} {listing}",
-            code="unknown-metric-option",
+        raise UnknownMetricOption(
+            f"{key} has no option {name!r}.{suggest_names(name, list(options))} {listing}"
         )
     option_type = type(options[name].default)
     # Exact types, because True would pass as a number. A whole number may be written without a
     # point.
     if type(value) is not option_type and not (option_type is float and type(value) is int):
-        raise Invalid(
+        raise InvalidMetricOption(
             f"option {name} of {key} takes a {option_type.__name__} such as {options[name].default!r},"
-            f" not {value!r:.80}.",
-            code="invalid-metric-option",
+            f" not {value!r:.80}."
         )
     choices = options[name].choices
     if choices and value not in choices:
         listing = ", ".join(repr(choice) for choice in choices)
-        raise Invalid(
+        raise InvalidMetricOption(
             f"option {name} of {key} is one of {listing},"
-            f" not {value!r:.80}.{suggest_names(str(value), list(filter(None, choices)))}",
-            code="invalid-metric-option",
+            f" not {value!r:.80}.{suggest_names(str(value), list(filter(None, choices)))}"
         )
 
 

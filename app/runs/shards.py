@@ -31,6 +31,7 @@ from app.runs.leases import (
     complete_shard,
     lock_leased_run,
 )
+from app.traces.collection_errors import ClusterFieldUnknown
 from app.traces.queries import has_attribute
 from app.traces.registry import CollectionFailed
 
@@ -61,10 +62,9 @@ def require_clusters(session: Session, lease: RunLease) -> None:
     """
     field = lease.plan.cluster_field
     if field is not None and not has_attribute(session, lease.collection_id, field):
-        raise CollectionFailed(
+        raise ClusterFieldUnknown(
             f"no item has {field!r}, the clusterField of the benchmark: neither as an attribute nor as a"
-            f" tag {field}:…; correct clusterField, or set it to null",
-            code="CLUSTER_FIELD_UNKNOWN",
+            f" tag {field}:…; correct clusterField, or set it to null"
         )
 
 

@@ -5,9 +5,17 @@ from datetime import datetime, timedelta
 from sqlalchemy import bindparam, text
 from sqlalchemy.orm import Session
 
+from app.core.errors import AppError
 from app.runs.service import fail_run
 
 BATCH = 50
+
+
+class Stale(AppError):
+    """The run made no progress for MOSAICO_STALE_RUN_S and had no job left; retry it."""
+
+    code = "STALE"
+
 
 # A run with a queued or running job is not stalled, however long it takes: the job of a dead worker
 # is given to another worker.
@@ -30,4 +38,4 @@ def fail_runs_without_progress(session: Session, now: datetime, after: timedelta
     run_ids = list(session.scalars(STALLED_RUNS, {"before": now - after}))
     minutes = after.total_seconds() / 60
     message = f"the run made no progress for {minutes:g} min and has no job left; retry it"
-    return [run_id for run_id in run_ids if fail_run(session, run_id, "STALE", message, now)]
+    return [run_id for run_id in run_ids if fail_run(session, run_id, Stale.code, message, now)]

@@ -6,7 +6,6 @@ from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.db import fetch_tuples
-from app.core.errors import NotFound
 from app.core.keyset import (
     BadCursor,
     PageQuery,
@@ -24,6 +23,7 @@ from app.traces.models import (
     TraceTranscript,
 )
 from app.traces.repetition_names import PREFIX
+from app.traces.upload_errors import UploadNotFound
 
 MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024
@@ -104,9 +104,8 @@ def get_local_dataset(session: Session, dataset_id: str) -> LocalDataset:
     """An upload by ID. Raises: `NotFound`."""
     dataset = session.get(LocalDataset, dataset_id)
     if dataset is None:
-        raise NotFound(
-            f"the upload {dataset_id!r} does not exist; GET /api/v1/local-datasets lists the uploads",
-            code="dataset-not-found",
+        raise UploadNotFound(
+            f"the upload {dataset_id!r} does not exist; GET /api/v1/local-datasets lists the uploads"
         )
     return dataset
 

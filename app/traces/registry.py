@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
 from app.core.encryption import Secret
-from app.core.errors import AppError
+from app.core.errors import AppError, NotFound
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
@@ -199,8 +199,12 @@ def has_complete_run(runs: Sequence[SourceRun], query: TraceQuery) -> bool:
     return any(run.name == query.run_name and run.complete for run in runs)
 
 
+class UnknownTraceSource(NotFound):
+    """No trace source has this name; `mosaico plugins` lists all sources."""
+
+
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
-    "trace source", group="mosaico.trace_sources", item_type=SourceSpec
+    "trace source", group="mosaico.trace_sources", item_type=SourceSpec, unknown=UnknownTraceSource
 )
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.core.bulk_copy import copy_encoded_file, copy_rows, encode_row
-from app.core.errors import Conflict, ErrorItem, Invalid
+from app.core.errors import ErrorItem, Invalid
 from app.core.ids import new_id
 from app.harness.transcript import document_of
 from app.jobs.declarations import DropUpload, RecordChange
@@ -30,6 +30,7 @@ from app.traces.models import CollectedTrace, Collection, LocalDataset, TraceTra
 from app.traces.registry import TracePage
 from app.traces.trial_numbers import number_stored_trials
 from app.traces.types import ToolCall, Trace
+from app.traces.upload_errors import DatasetExists, DuplicateTrace, UploadInFlight
 
 COLLECTED_COLUMNS = {
     "collection_id": "int8",
@@ -281,10 +282,9 @@ def _delete_replaced(
     if previous is None:
         return
     if not replace:
-        raise Conflict(
+        raise DatasetExists(
             f"the dataset {name!r} already has an upload for the run {run_name!r}; choose another"
-            " runName, or send replace=true",
-            code="dataset-exists",
+            " runName, or send replace=true"
         )
     _delete_upload(session, previous.id)
 
@@ -298,9 +298,8 @@ def _copy_traces(session: Session, traces: EncodedTraces) -> None:
     try:
         copy_encoded_file(session, "local_traces", LOCAL_COLUMNS, traces.rows)
     except UniqueViolation as error:
-        raise Invalid(
-            f"{_describe_duplicate(error)} occurs twice; give each trace a unique ID",
-            code="duplicate-trace",
+        raise DuplicateTrace(
+            f"{_describe_duplicate(error)} occurs twice; give each trace a unique ID"
         ) from None
 
 
@@ -312,9 +311,8 @@ def _describe_duplicate(error: UniqueViolation) -> str:
 def _lock_upload(session: Session, name: str, run_name: str, agent_id: str | None) -> None:
     lock = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
     if not session.scalar(lock, {"name": f"{name}/{run_name}/{agent_id or ''}"}):
-        raise Conflict(
-            f"another upload of {name!r}, run {run_name!r}, is in progress; try again after it",
-            code="upload-in-flight",
+        raise UploadInFlight(
+            f"another upload of {name!r}, run {run_name!r}, is in progress; try again after it"
         )
 
 

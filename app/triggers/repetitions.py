@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.agents.queries import get_agent
 from app.alerts.confirmations import CONFIRM_TIMEOUT
 from app.core.encryption import Secret
-from app.core.errors import Unavailable
+from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.declarations import BeginRun, LookForRun
 from app.jobs.queue import enqueue
@@ -32,7 +32,12 @@ from app.triggers.secrets import list_secret_texts
 LOOK_EVERY: Final = timedelta(minutes=2)
 # An agent that returns it has understood that the new run must have this name.
 RUN_NAME_HEADER: Final = "mosaico-run-name"
-NOT_REPEATED: Final = "NOT_REPEATED"
+
+
+class NotRepeated(AppError):
+    """The agent did not repeat the run; correct the cause in the message. Its first run counts as it is."""
+
+    code = "NOT_REPEATED"
 
 
 class RepetitionRequest(NamedTuple):
@@ -68,7 +73,7 @@ def ask_agent(res: Resources, run_id: str) -> None:
     refusal = request.obstacle or _send(res, run_id, request)
     with res.db.begin() as session:
         if refusal is not None:
-            fail_run(session, run_id, NOT_REPEATED, refusal, res.clock())
+            fail_run(session, run_id, NotRepeated.code, refusal, res.clock())
         elif lock_pending(session, run_id) is not None:
             _look_later(session, run_id, res)
 
@@ -94,7 +99,7 @@ def look_for_run(res: Resources, run_id: str) -> None:
                 "the agent accepted the request, but created no complete run "
                 f"{locked.run_name!r} within {_hours(CONFIRM_TIMEOUT)}"
             )
-            fail_run(session, run_id, NOT_REPEATED, reason, res.clock())
+            fail_run(session, run_id, NotRepeated.code, reason, res.clock())
 
 
 def _find_waiting(session: Session, run_id: str) -> BenchmarkRun | None:

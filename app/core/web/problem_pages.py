@@ -75,6 +75,8 @@ same error is one line on standard error and an exit code.
 | `errors` | for each invalid field, a JSON pointer or the name of the parameter, and the problem |
 | `instance` | the request ID; it is also in the response header `X-Request-Id` and in every log line |
 
+A run that fails has the code of its error as `errorCode`, in capital letters: `too-large` is `TOO_LARGE` there.
+
 This page is generated: `python -m app.core.web.problem_pages > docs/errors.md`.
 
 | Code | HTTP | Exit | Meaning and remedy |

@@ -17,6 +17,14 @@ from app.core.registry import suggest_names
 from app.core.schemas import ListFilter
 
 
+class RepeatedParameter(Invalid):
+    """A query parameter with one value was sent several times; send each of those in `errors` once."""
+
+
+class UnknownParameter(Invalid):
+    """The path has no such query parameter; correct or remove those in `errors`."""
+
+
 async def _page_query(
     limit: Annotated[
         int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")
@@ -54,16 +62,14 @@ async def reject_wrong_parameters(request: Request) -> None:
         if name not in is_list
     ]
     if unknown:
-        raise Invalid(
+        raise UnknownParameter(
             "unknown query parameters; correct or remove those in `errors`",
-            code="unknown-parameter",
             errors=unknown,
         )
     repeated = [name for name, count in counts.items() if count > 1 and not is_list[name]]
     if repeated:
-        raise Invalid(
+        raise RepeatedParameter(
             "repeated query parameters; send each of those in `errors` once",
-            code="repeated-parameter",
             errors=[
                 ErrorItem(pointer=name, detail="takes one value; send it once") for name in repeated
             ],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, Protocol
 
+from app.core.errors import NotFound
 from app.core.registry import LoadedPlugin, Registry
 from app.harness.bash.types import (
     EvalResult,
@@ -98,8 +99,16 @@ class Check:
     reads_files: bool = False
 
 
+class UnknownCheck(NotFound):
+    """No check has this name; `mosaico plugins` lists all checks."""
+
+
 CHECKS: Final[Registry[Check]] = Registry(
-    "check", group="mosaico.evaluators", names=r"[a-z][a-z0-9_]*", item_type=Check
+    "check",
+    group="mosaico.evaluators",
+    names=r"[a-z][a-z0-9_]*",
+    item_type=Check,
+    unknown=UnknownCheck,
 )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.core.errors import Invalid
 from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
+from app.metrics.metric_errors import InvalidMetricOption
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import InvalidJudgment, MetricJudgeScore, MetricProvider, MetricSpec, Need
 from app.traces.types import Trace
@@ -157,26 +157,22 @@ def _check_options(
     name: str, prompt: str, minimum: float, maximum: float, temperature: float
 ) -> None:
     if name and not prompt:
-        raise Invalid(
+        raise InvalidMetricOption(
             f"LLM_JUDGE[{json.dumps(name, ensure_ascii=False)}] needs the option prompt; list it"
-            " among the metrics of the benchmark with its name and its prompt.",
-            code="invalid-metric-option",
+            " among the metrics of the benchmark with its name and its prompt."
         )
     if prompt and "{output}" not in prompt:
-        raise Invalid(
+        raise InvalidMetricOption(
             "the prompt of LLM_JUDGE needs the placeholder {output} for the text to judge; {input}"
-            " and {expected} are optional.",
-            code="invalid-metric-option",
+            " and {expected} are optional."
         )
     if minimum >= maximum:
-        raise Invalid(
-            f"minimum {minimum:g} of LLM_JUDGE is not below maximum {maximum:g}.",
-            code="invalid-metric-option",
+        raise InvalidMetricOption(
+            f"minimum {minimum:g} of LLM_JUDGE is not below maximum {maximum:g}."
         )
     if not 0 <= temperature <= _HOTTEST:
-        raise Invalid(
-            f"temperature {temperature:g} of LLM_JUDGE is not in [0, {_HOTTEST:g}].",
-            code="invalid-metric-option",
+        raise InvalidMetricOption(
+            f"temperature {temperature:g} of LLM_JUDGE is not in [0, {_HOTTEST:g}]."
         )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from app.core.console.api_client import JSON, ApiClient
 from app.core.console.service import open_api
-from app.core.errors import NotFound
 from app.traces.execution.items import (
     LANGFUSE_PREFIX,
     DatasetItem,
@@ -15,6 +14,7 @@ from app.traces.execution.items import (
     unique_items,
 )
 from app.traces.files.trace_file import TraceReader, is_file_name
+from app.traces.upload_errors import UploadNotFound
 
 UPLOADS_PATH = "/local-datasets"
 PAGE_SIZE = 200
@@ -43,10 +43,9 @@ def load_items(dataset: str, reader: TraceReader) -> list[DatasetItem]:
 def _iter_uploaded(api: ApiClient, name: str) -> Iterator[DatasetItem]:
     uploads = api.page(UPLOADS_PATH, limit=1, name=name)["items"]
     if not uploads:
-        raise NotFound(
+        raise UploadNotFound(
             f"{name!r} is not a file, and the service has no upload of that name; `mosaico "
-            "datasets list` lists the uploads, langfuse:NAME is a Langfuse dataset",
-            code="dataset-not-found",
+            "datasets list` lists the uploads, langfuse:NAME is a Langfuse dataset"
         )
     cursor: str | None = None
     while True:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.core.errors import NotFound
 from app.core.registry import LoadedPlugin, Registry
 from app.traces.files.import_file import ImportFile
 from app.traces.types import Trace
@@ -38,8 +39,12 @@ class Importer:
     is_table: bool = False
 
 
+class UnknownImporter(NotFound):
+    """No importer has this name; `mosaico plugins` lists all importers."""
+
+
 IMPORTERS: Final[Registry[Importer]] = Registry(
-    "importer", group="mosaico.importers", item_type=Importer
+    "importer", group="mosaico.importers", item_type=Importer, unknown=UnknownImporter
 )
 
 

@@ -9,12 +9,13 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
-from app.core.errors import AppError, Invalid
+from app.core.errors import AppError
 from app.core.strict_json import parse_json
 from app.core.text import unstorable_reason
 from app.harness.transcript import Transcript, document_of, parse_transcript
 from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.upload_errors import DuplicateTrace, InvalidTrace
 
 T = TypeVar("T")
 
@@ -68,10 +69,9 @@ def iter_traces(
         trace = parse_trace_line(line, number, ignored_keys)
         first_line = first_lines.setdefault(trace.trace_id, number)
         if first_line != number:
-            raise Invalid(
+            raise DuplicateTrace(
                 f"line {number}: traceId {trace.trace_id!r} is already on line {first_line};"
-                " give each trace a unique ID.",
-                code="duplicate-trace",
+                " give each trace a unique ID."
             )
         yield trace
 
@@ -90,9 +90,7 @@ def parse_trace_line(
         document = parse_json(line)
         trace = parse_trace(document)
     except AppError as error:
-        raise Invalid(
-            f"line {number}{_describe_error(error)}", code="invalid-trace", errors=error.errors
-        ) from None
+        raise InvalidTrace(f"line {number}{_describe_error(error)}", errors=error.errors) from None
     if ignored_keys is not None:
         ignored_keys.check(document)
     return trace
@@ -124,7 +122,7 @@ def parse_trace(value: Any) -> Trace:
         _reject("a trace", "an object", value)
     trace_id = _identifier(value, "traceId")
     if trace_id is None:
-        raise Invalid("traceId is missing; give each trace an ID.", code="invalid-trace")
+        raise InvalidTrace("traceId is missing; give each trace an ID.")
     outcome = _outcome(value)
     return Trace(
         trace_id=trace_id,
@@ -177,9 +175,8 @@ def _identifier(source: Mapping[str, Any], key: str) -> str | None:
     if text is None:
         return None
     if not text.strip() or len(text) > MAX_ID_CHARS:
-        raise Invalid(
-            f"{key} has {len(text)} characters or is blank; use 1 to {MAX_ID_CHARS} characters.",
-            code="invalid-trace",
+        raise InvalidTrace(
+            f"{key} has {len(text)} characters or is blank; use 1 to {MAX_ID_CHARS} characters."
         )
     return text
 
@@ -199,7 +196,7 @@ def _require_storable(value: Any, key: str) -> str:
         _reject(key, "a text (put other values into JSON text)", value)
     flaw = unstorable_reason(value)
     if flaw is not None:
-        raise Invalid(f"{key} {flaw}.", code="invalid-trace")
+        raise InvalidTrace(f"{key} {flaw}.")
     return value
 
 
@@ -326,4 +323,4 @@ def _transcript(source: Mapping[str, Any]) -> Transcript | None:
 def _reject(key: str, expected: str, value: Any) -> NoReturn:
     type_names = {dict: "an object", list: "a list", bool: "a boolean"}
     actual = type_names.get(type(value), "null" if value is None else f"{value!r:.40}")
-    raise Invalid(f"{key} must be {expected}, not {actual}; correct it.", code="invalid-trace")
+    raise InvalidTrace(f"{key} must be {expected}, not {actual}; correct it.")

@@ -64,6 +64,10 @@ EXPORT_BODY: dict[str, Any] = {
 }
 
 
+class UnsupportedSignal(NotFound):
+    """Only spans are received, at /v1/traces; do not send log records and metrics here."""
+
+
 @router.post(TRACES_PATH, dependencies=RUN, openapi_extra=EXPORT_BODY)
 async def export_spans(request: Request) -> Response:
     """Receive spans of OpenTelemetry (OTLP over HTTP). Sending an export again changes nothing.
@@ -138,8 +142,7 @@ def export_metrics() -> Response:
 
 
 def _unsupported(signal: str, setting: str) -> NotFound:
-    return NotFound(
+    return UnsupportedSignal(
         f"MOSAICO reads spans only, at {TRACES_PATH}; set {setting} so that {signal} are not sent here,"
-        " and let the instrumentation write the content of messages to its spans (docs/otel.md)",
-        code="unsupported-signal",
+        " and let the instrumentation write the content of messages to its spans (docs/otel.md)"
     )

@@ -18,6 +18,7 @@ from app.core.strict_json import parse_json
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, RunBudgetExhausted, UsedBudget
 from app.harness.schemas import AgentHarnessSettings
+from app.traces.collection_errors import CommandsNotAllowed
 from app.traces.execution.answers import AgentAnswer, AnswerFormat, trace_of_answer
 from app.traces.execution.command import AgentCommand, parse_command
 from app.traces.execution.items import (
@@ -39,7 +40,7 @@ from app.traces.producers.trace_producer import (
     read_file,
     service_secrets,
 )
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
+from app.traces.registry import TRACE_SOURCES, TraceQuery
 from app.traces.types import Trace, TraceOutcome
 
 # What every program needs; the variables of the service, with its keys, stay out.
@@ -143,17 +144,15 @@ def _allowed_command(resources: Resources, name: str) -> AllowedCommand:
     """The command of that name. Raises: `CollectionFailed`."""
     file = resources.options.get("agent_commands")
     if not file:
-        raise CollectionFailed(
+        raise CommandsNotAllowed(
             "the workers may not run commands; ask the operator to list the command in the file "
-            "of MOSAICO_AGENT_COMMANDS",
-            code="COMMANDS_NOT_ALLOWED",
+            "of MOSAICO_AGENT_COMMANDS"
         )
     commands = _read_commands(Path(file))
     if name not in commands:
-        raise CollectionFailed(
+        raise CommandsNotAllowed(
             f"the command {name!r} is not allowed; allowed commands: "
-            f"{', '.join(commands) or 'none'}",
-            code="COMMANDS_NOT_ALLOWED",
+            f"{', '.join(commands) or 'none'}"
         )
     return commands[name]
 
@@ -163,10 +162,9 @@ def _read_commands(file: Path) -> dict[str, AllowedCommand]:
         document: Any = parse_json(file.read_bytes())
         return {name: AllowedCommand.model_validate(entry) for name, entry in document.items()}
     except (OSError, AppError, ValidationError, AttributeError) as error:
-        raise CollectionFailed(
+        raise CommandsNotAllowed(
             f"the file of MOSAICO_AGENT_COMMANDS cannot be read: {_first_line(error)}; write"
-            ' {"NAME": {"command": "/path/agent {input}"}}',
-            code="COMMANDS_NOT_ALLOWED",
+            ' {"NAME": {"command": "/path/agent {input}"}}'
         ) from None
 
 
@@ -181,9 +179,7 @@ def _command(allowed: AllowedCommand, worker: Mapping[str, str]) -> AgentCommand
     try:
         return parse_command(allowed.command, environment, allowed.answer_format, allowed.folder)
     except AppError as error:
-        raise CollectionFailed(
-            f"the command cannot run on this worker: {error.detail}", code="COMMANDS_NOT_ALLOWED"
-        ) from None
+        raise CommandsNotAllowed(f"the command cannot run on this worker: {error.detail}") from None
 
 
 def _load_items(resources: Resources, query: TraceQuery) -> list[DatasetItem]:

@@ -21,6 +21,7 @@ from app.harness.budget import Budget, UsedBudget
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS
+from app.traces.collection_errors import ModelRefused
 from app.traces.producers.bash_traces import trace_of
 from app.traces.producers.trace_producer import (
     HEARTBEAT_S,
@@ -82,10 +83,9 @@ class BashProducer:
                     for result in results
                 ]
         except ProviderRejected as error:
-            raise CollectionFailed(
+            raise ModelRefused(
                 f"{settings.provider} rejects requests for {settings.model}: {error}; correct"
-                " the key or the model, then retry the run",
-                code="MODEL_REFUSED",
+                " the key or the model, then retry the run"
             ) from None
         finally:
             pages.close()

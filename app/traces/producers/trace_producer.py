@@ -15,6 +15,7 @@ from app.harness.transcript import map_texts
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import open_llm
 from app.llm.retry import ATTEMPT_TIMEOUT_S
+from app.traces.collection_errors import HarnessNotConfigured, NoModelAnswer
 from app.traces.registry import CollectionFailed
 from app.traces.types import Trace
 
@@ -50,9 +51,8 @@ class AnswerWatch:
     def require_answer(self) -> None:
         """Raises: `CollectionFailed` when models were asked and none of them answered."""
         if self.first_failure is not None and not self.has_answer:
-            raise CollectionFailed(
-                f"no model answered any task: {self.first_failure}; correct this, then retry the run",
-                code="NO_MODEL_ANSWER",
+            raise NoModelAnswer(
+                f"no model answered any task: {self.first_failure}; correct this, then retry the run"
             )
 
 
@@ -115,9 +115,8 @@ def read_file(resources: Resources, name: str) -> bytes:
     """A file of the harness folder. Raises: `CollectionFailed`."""
     folder = resources.options.get("harness_dir")
     if not folder:
-        raise CollectionFailed(
-            "no dataset folder is configured; set MOSAICO_HARNESS_DIR for the workers",
-            code="HARNESS_NOT_CONFIGURED",
+        raise HarnessNotConfigured(
+            "no dataset folder is configured; set MOSAICO_HARNESS_DIR for the workers"
         )
     try:
         return read_below(Path(folder), name)

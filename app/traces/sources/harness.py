@@ -14,6 +14,7 @@ from app.harness.budget import Budget, UsedBudget
 from app.harness.harness_config import validate_harness
 from app.harness.schemas import AgentHarnessSettings
 from app.llm.conversation import Provider
+from app.traces.collection_errors import DatasetChanged, NoModel
 from app.traces.producers.trace_producer import ProducedTrace, TraceProducer
 from app.traces.registry import (
     TRACE_SOURCES,
@@ -67,10 +68,9 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
     """Raises: `CollectionFailed`, or the error of an invalid file."""
     settings, dataset_ref = query.harness, query.dataset_ref
     if settings is None:
-        raise CollectionFailed(
+        raise NoModel(
             "the benchmark has no harness settings; set harness to a provider and a model, or to"
-            " {} for an ot-bench file",
-            code="NO_MODEL",
+            " {} for an ot-bench file"
         )
     if dataset_ref is None:
         raise CollectionFailed(
@@ -80,9 +80,7 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         )
     mismatch = validate_harness(dataset_ref, settings)
     if mismatch:
-        raise CollectionFailed(
-            f"the harness settings do not match the dataset: {mismatch}", code="NO_MODEL"
-        )
+        raise NoModel(f"the harness settings do not match the dataset: {mismatch}")
     # Here, because each imports its harness: 7 MiB that no process but a worker needs.
     if isinstance(settings, AgentHarnessSettings):
         from app.traces.producers.agent import agent_producer
@@ -126,10 +124,7 @@ def _read_cursor(cursor: str | None, fingerprint: str) -> _Progress:
         return _Progress(set(), UsedBudget())
     earlier_fingerprint, ranges, usage = (*cursor.split(":"), "")[:3]
     if earlier_fingerprint != fingerprint:
-        raise CollectionFailed(
-            "the dataset was changed during the run; start a new run",
-            code="DATASET_CHANGED",
-        )
+        raise DatasetChanged("the dataset was changed during the run; start a new run")
     bounds = [text.partition("-") for text in ranges.split(",") if text]
     input_tokens, output_tokens, dollars = (*usage.split("+"), "", "")[:3]
     return _Progress(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.traces import queries
+from app.traces.collection_errors import AmbiguousUpload
 from app.traces.files.ndjson import parse_trace
 from app.traces.models import LocalDataset
 from app.traces.registry import (
@@ -129,12 +130,11 @@ def _upload_deleted() -> CollectionFailed:
 
 
 def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:
-    return CollectionFailed(
+    return AmbiguousUpload(
         f"several uploads of the dataset {query.dataset_ref!r} name no agent, and the benchmark evaluates"
         f" other agents too; upload the traces for the agent {query.agent_id!r} (`--agent`, `agentId`), start"
         " the run with the name of its upload (`--run-name`, `runName`), or set `evaluates` of the benchmark"
-        " to this agent",
-        code="AMBIGUOUS_UPLOAD",
+        " to this agent"
     )
 
 

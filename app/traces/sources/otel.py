@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from app.core.resources import Resources
+from app.traces.collection_errors import UnsupportedFilter
 from app.traces.otel import queries
 from app.traces.otel.assembly import assemble_items, assemble_trace
 from app.traces.otel.facts import SERVICE
@@ -250,10 +251,9 @@ def _require_dataset(query: TraceQuery) -> str:
 
 def _require_supported(production: ProductionTraces) -> None:
     if production.filters.score is not None:
-        raise CollectionFailed(
+        raise UnsupportedFilter(
             "OpenTelemetry spans have no scores to filter by; remove the score from"
-            " production.filters",
-            code="UNSUPPORTED_FILTER",
+            " production.filters"
         )
 
 

@@ -37,8 +37,8 @@ class LangfuseAuthError(CredentialsRefused):
 
 
 class DatasetNotFound(CollectionFailed):
-    """The Langfuse project of the keys has no dataset with this name; correct `datasetRef`, or set
-    the agent's keys to those of the project that holds the dataset.
+    """The source has no dataset with this name; correct `datasetRef`. For Langfuse, the keys of the agent
+    must be those of the project that holds the dataset.
     """
 
 
@@ -61,7 +61,7 @@ class LangfuseUnavailable(CollectionFailed):
 
 
 class BadResponse(CollectionFailed):
-    """Langfuse returned an unexpected response; check that the address is that of a Langfuse server
+    """The source returned an unexpected response; check that the address is that of a Langfuse server
     of version 3 or newer.
     """
 
