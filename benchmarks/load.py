@@ -103,13 +103,24 @@ def _load(contender: Contender, url: str, tokens: Sequence[str]) -> LoadResult:
     stopping = threading.Event()
     changes = threading.Thread(target=_change_runs, args=(url, changed_at, stopping))
     changes.start()
-    try:
-        return asyncio.run(
-            apply_load(contender.port, _requests(tokens[0]), streams, changed_at, SECONDS / TURNS)
-        )
-    finally:
+
+    def stop_changes() -> None:
         stopping.set()
         changes.join()
+
+    try:
+        return asyncio.run(
+            apply_load(
+                contender.port,
+                _requests(tokens[0]),
+                streams,
+                changed_at,
+                SECONDS / TURNS,
+                stop_changes,
+            )
+        )
+    finally:
+        stop_changes()
 
 
 def _requests(token: str) -> list[LoadRequest]:
@@ -175,11 +186,13 @@ def _streams_row(ours: LoadResult, peer: LoadResult) -> BenchRow:
     errors = {error: n for error, n in ours.errors.items() if error.startswith("stream")}
     return BenchRow(
         "W1 streams",
-        f"{STREAMS} open at once, no error",
+        f"{STREAMS} open at once, no error, no lost event",
         _percentile(ours.event_delays_s) / _percentile(peer.event_delays_s),
         not errors and ours.open_streams == STREAMS,
         f"an event after a change: {timed(ours.event_delays_s)}; peer, which polls,"
-        f" {timed(peer.event_delays_s)}; open {ours.open_streams}, peer {peer.open_streams};"
+        f" {timed(peer.event_delays_s)}; lost {ours.lost_events:,} of {ours.expected_events:,} events, peer"
+        f" {peer.lost_events:,} of {peer.expected_events:,}; open {ours.open_streams}, peer"
+        f" {peer.open_streams};"
         f" errors {_listed(errors)}",
     )
 

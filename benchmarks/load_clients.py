@@ -1,7 +1,8 @@
 """Clients of the load benchmark: requests in a loop, and event streams that stay open.
 
 They speak HTTP on plain sockets in one process, so that the servers are measured and not the client.
-A response that is not 2xx, an early end of a stream and a broken connection are errors.
+A response that is not 2xx, an early end of a stream, a broken connection and a lost event are errors. Each
+client knows from the changes of its run which events it must have received.
 """
 
 import asyncio
@@ -18,6 +19,9 @@ EVENT_PREFIX: Final = b"data: "
 CONNECTING_AT_ONCE: Final = 50
 # Generous: other programs may load the machine, too.
 TIMEOUT_S: Final = 300.0
+# After the last change a busy server may still have events to send.
+LAST_EVENTS_WITHIN_S: Final = 60.0
+LOST_EVENT: Final = "stream: lost event"
 
 Sample = TypeVar("Sample")
 
@@ -38,12 +42,41 @@ class StreamRequest(NamedTuple):
 
 
 @dataclass(slots=True)
+class FollowedStream:
+    """An open stream and the numbers of processed traces in its events; the first one is that of its start."""
+
+    request: StreamRequest
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    counts: list[int] = field(default_factory=list)
+    received: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add_event(self, count: int) -> None:
+        self.counts.append(count)
+        self.received.set()
+
+    async def wait_for_count(self, count: int) -> None:
+        """Wait for an event with this number or a later one."""
+        while self.counts and self.counts[-1] < count:
+            self.received.clear()
+            await self.received.wait()
+
+    def expected_counts(self, changed_at: Mapping[tuple[str, int], float]) -> set[int]:
+        """The changes of the run after the start of the stream: each has an event of its own."""
+        if not self.counts:
+            return set()
+        run_id, first = self.request.run_id, self.counts[0]
+        return {count for changed_id, count in changed_at if changed_id == run_id and count > first}
+
+
+@dataclass(slots=True)
 class LoadResult:
     """Seconds of each request by type, seconds from a change to its event, and errors with counts."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     event_delays_s: list[float] = field(default_factory=list)
     open_streams: int = 0
+    expected_events: int = 0
+    lost_events: int = 0
     errors: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "LoadResult") -> None:
@@ -51,6 +84,8 @@ class LoadResult:
             self.seconds.setdefault(name, []).extend(seconds)
         self.event_delays_s += other.event_delays_s
         self.open_streams = max(self.open_streams, other.open_streams)
+        self.expected_events += other.expected_events
+        self.lost_events += other.lost_events
         self.errors += other.errors
 
 
@@ -71,18 +106,42 @@ async def apply_load(
     streams: Sequence[StreamRequest],
     changed_at: Mapping[tuple[str, int], float],
     seconds: float,
+    stop_changes: Callable[[], None] = lambda: None,
 ) -> LoadResult:
     """Open all streams, then send all requests for some seconds.
 
-    `changed_at` has the time at which the number of processed traces of a run got a value.
+    `changed_at` has the time at which the number of processed traces of a run got a value;
+    `stop_changes` returns when it gets no more. Then each change must have its event.
     """
     result = LoadResult(seconds={request.name: [] for request in requests})
-    async with _open_streams(port, streams, changed_at, result):
+    async with _open_streams(port, streams, changed_at, result) as followed:
         deadline = time.perf_counter() + seconds
         async with asyncio.TaskGroup() as clients:
             for request in itertools.chain.from_iterable([r] * r.clients for r in requests):
                 clients.create_task(_send_until(deadline, port, request, result))
+        await asyncio.to_thread(stop_changes)
+        await count_lost_events(followed, changed_at, result)
     return result
+
+
+async def count_lost_events(
+    streams: Sequence[FollowedStream],
+    changed_at: Mapping[tuple[str, int], float],
+    result: LoadResult,
+) -> None:
+    """Wait until each client has its last event, or for `LAST_EVENTS_WITHIN_S`; count those without one."""
+    expected = [stream.expected_counts(changed_at) for stream in streams]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_EVENTS_WITHIN_S):
+            for stream, counts in zip(streams, expected, strict=True):
+                await stream.wait_for_count(max(counts, default=0))
+    result.expected_events = sum(map(len, expected))
+    result.lost_events = sum(
+        len(counts.difference(stream.counts))
+        for stream, counts in zip(streams, expected, strict=True)
+    )
+    if result.lost_events:
+        result.errors[LOST_EVENT] += result.lost_events
 
 
 async def hold_streams(
@@ -132,18 +191,17 @@ async def _open_streams(
     streams: Sequence[StreamRequest],
     changed_at: Mapping[tuple[str, int], float],
     result: LoadResult,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[list[FollowedStream]]:
     limit = asyncio.Semaphore(CONNECTING_AT_ONCE)
-    opened = [asyncio.Event() for _ in streams]
+    followed = [FollowedStream(stream) for stream in streams]
     tasks = [
-        asyncio.create_task(_follow(port, stream, changed_at, result, limit, first_event))
-        for stream, first_event in zip(streams, opened, strict=True)
+        asyncio.create_task(_follow(port, stream, changed_at, result, limit)) for stream in followed
     ]
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            await asyncio.gather(*(event.wait() for event in opened))
+            await asyncio.gather(*(stream.opened.wait() for stream in followed))
         result.open_streams = len(streams) - sum(task.done() for task in tasks)
-        yield
+        yield followed
         ended = sum(task.done() for task in tasks)
         if ended:
             result.errors["stream ended early"] += ended
@@ -155,33 +213,33 @@ async def _open_streams(
 
 async def _follow(
     port: int,
-    stream: StreamRequest,
+    stream: FollowedStream,
     changed_at: Mapping[tuple[str, int], float],
     result: LoadResult,
     limit: asyncio.Semaphore,
-    first_event: asyncio.Event,
 ) -> None:
     """Read a stream until it ends; each event after the first one counts with its delay."""
     writer = None
     try:
         async with limit:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(stream.request)
+            writer.write(stream.request.request)
             head = await reader.readuntil(b"\r\n\r\n")
             if head[9:12] != b"200":
                 result.errors[f"stream: status {head[9:12].decode()}"] += 1
                 return
-            await _next_count(reader)
-        first_event.set()
+            stream.add_event(await _next_count(reader))
+        stream.opened.set()
         while True:
             count = await _next_count(reader)
-            changed = changed_at.get((stream.run_id, count))
+            stream.add_event(count)
+            changed = changed_at.get((stream.request.run_id, count))
             if changed is not None:
                 result.event_delays_s.append(time.perf_counter() - changed)
     except (OSError, EOFError) as error:
         result.errors[f"stream: {type(error).__name__}"] += 1
     finally:
-        first_event.set()
+        stream.opened.set()
         if writer is not None:
             writer.close()
 
