@@ -35,8 +35,9 @@ serve: install ## API, worker and embedded database on http://127.0.0.1:8080
 test: dev ## all tests, on an embedded Postgres of their own
 	@$(BIN)/python -m pytest
 
-prove: dev ## long campaigns: kill matrices, fuzzing, many examples of each property
-	@$(BIN)/python -m pytest -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
+prove: dev ## long campaigns: kills, fuzzing, properties, clocks (needs faketime of apt-get)
+	@$(BIN)/python -m tests.support.faketime
+	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
 
 coverage: dev ## tests with branch coverage
 	@$(BIN)/python -m pytest --cov=app --cov=mosaico --cov-report=term-missing:skip-covered

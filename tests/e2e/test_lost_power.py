@@ -22,11 +22,11 @@ from tests.support.kills import (
     stop_points,
 )
 from tests.support.llm import model_server
-from tests.support.processes import Program, lives, until
+from tests.support.processes import Program, until
 from tests.support.serve import (
     ServiceProcesses,
-    lose_power,
-    postmaster_pid,
+    kill_postmaster,
+    restart_after_power_loss,
     running_processes,
 )
 
@@ -55,19 +55,6 @@ def service_processes(
 @pytest.fixture(scope="module")
 def undisturbed_run(service_processes: ServiceProcesses) -> UndisturbedRun:
     return complete_undisturbed_run(service_processes.deployment)
-
-
-def restart_after_power_loss(service_processes: ServiceProcesses) -> None:
-    lose_power(service_processes)
-    service_processes.restart()
-
-
-def kill_postmaster(service_processes: ServiceProcesses) -> None:
-    """Kill the postmaster only: `mosaico serve` starts it again."""
-    pid = postmaster_pid(service_processes)
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: not lives(pid))
-    until(service_processes.is_ready, what=service_processes.serve.log)
 
 
 @pytest.mark.parametrize(

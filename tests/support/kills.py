@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from tests.support.busy_loops import shared_clock
 from tests.support.deployment import TRACES, Deployment
 from tests.support.gated_source import written_scores
 from tests.support.gates import Gate
@@ -171,10 +172,14 @@ def complete_undisturbed_run(deployment: Deployment) -> UndisturbedRun:
 
 
 class Takeover(NamedTuple):
-    """Seconds from the death of a worker until its run went on, and until the run was complete."""
+    """Seconds from the death of a worker until its run went on, and until the run was complete.
+
+    `shared_s`: until all runs of the worker went on, by a clock that is fair to a busy machine.
+    """
 
     continued_s: float
     completed_s: float
+    shared_s: float
 
 
 def kill_worker_in(
@@ -187,31 +192,48 @@ def kill_worker_in(
 ) -> dict[str, Takeover]:
     """Kill a worker in these steps, one run each; returns how fast each run went on and completed."""
     runs: dict[str, str] = {}
-    with stop_points(deployment, label, steps) as stopped:
+    with stop_points(deployment, label, steps) as stopped, shared_clock() as clock:
         victim = start_stopped_worker(deployment, runs, stopped, label)
         time.sleep(linger_s)  # only moves the kill to another moment
         children = children_of(victim.pid)
-        killed_at = deployment.database.now()
+        killed_at, killed_s = deployment.database.now(), clock()
         victim.kill()
         assert children
         until(lambda: not any(map(lives, children)), what="the children of a killed worker exit")
         for stop in stopped.values():
             stop.open()
-        complete_with_another_worker(deployment, runs)
-    takeovers = {step: takeover_of(deployment.database, runs[step], killed_at) for step in steps}
+        rescuer = start_rescuer(deployment, runs)
+        until(lambda: have_continued(deployment.database, runs, killed_at), what=rescuer.log)
+        shared_s = clock() - killed_s
+        complete_with(rescuer, deployment, runs)
+    takeovers = {
+        step: takeover_of(deployment.database, runs[step], killed_at, shared_s) for step in steps
+    }
     assert_equal_to(expected, deployment, runs, label)
     return takeovers
 
 
-def takeover_of(database: DatabaseReader, run_id: str, killed_at: object) -> Takeover:
-    query = """
-        SELECT extract(epoch FROM min(event.at) - %s)::float8
-        FROM procrastinate_events AS event JOIN procrastinate_jobs AS job ON job.id = event.job_id
-        WHERE job.args ->> 'run_id' = %s AND event.type = 'started' AND event.at > %s
-    """
+# When the jobs of each run of a list were started again.
+CONTINUED = """
+    SELECT job.args ->> 'run_id', extract(epoch FROM min(event.at) - %s)::float8
+    FROM procrastinate_events AS event JOIN procrastinate_jobs AS job ON job.id = event.job_id
+    WHERE job.args ->> 'run_id' = ANY (%s) AND event.type = 'started' AND event.at > %s
+    GROUP BY 1
+"""
+
+
+def have_continued(database: DatabaseReader, runs: dict[str, str], killed_at: object) -> bool:
+    return len(database.all(CONTINUED, killed_at, [*runs.values()], killed_at)) == len(runs)
+
+
+def takeover_of(
+    database: DatabaseReader, run_id: str, killed_at: object, shared_s: float
+) -> Takeover:
+    [(_, continued_s)] = database.all(CONTINUED, killed_at, [run_id], killed_at)
     return Takeover(
-        continued_s=float(database.value(query, killed_at, run_id, killed_at)),
+        continued_s=continued_s,
         completed_s=database.seconds_to_end(run_id, killed_at),
+        shared_s=shared_s,
     )
 
 
@@ -235,7 +257,7 @@ def freeze_worker_in(
         for stop in stopped.values():
             stop.open()
         deployment.database.age_heartbeats()
-        complete_with_another_worker(deployment, runs)
+        complete_with(start_rescuer(deployment, runs), deployment, runs)
     before = {step: deployment.database.stored_run(run_id) for step, run_id in runs.items()}
     jobs = deployment.database.all(JOBS)
     victim.send(signal.SIGCONT)
@@ -247,9 +269,13 @@ def freeze_worker_in(
     assert_equal_to(expected, deployment, runs, label)
 
 
-def complete_with_another_worker(deployment: Deployment, runs: dict[str, str]) -> None:
-    """Complete the runs with another worker, which then exits."""
-    rescuer = deployment.programs.worker()
+def start_rescuer(deployment: Deployment, runs: dict[str, str]) -> Program:
+    """Another worker that can go on with all runs at once."""
+    return deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY=str(len(runs) + 2))
+
+
+def complete_with(rescuer: Program, deployment: Deployment, runs: dict[str, str]) -> None:
+    """Let a worker complete the runs and exit."""
     for run_id in runs.values():
         deployment.completed_run(run_id)
         deployment.wait_for_write_back(run_id)

@@ -141,3 +141,25 @@ def lose_power(service_processes: ServiceProcesses) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
     until(lambda: not any(map(lives, pids)), what=str(pids))
+
+
+def restart_after_power_loss(service_processes: ServiceProcesses) -> None:
+    lose_power(service_processes)
+    service_processes.restart()
+
+
+def kill_postmaster(service_processes: ServiceProcesses) -> None:
+    """Kill the postmaster only: `mosaico serve` starts it again."""
+    pid = postmaster_pid(service_processes)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not lives(pid))
+    until(service_processes.is_ready, what=service_processes.serve.log)
+
+
+def kill_worker(service_processes: ServiceProcesses) -> None:
+    """Kill the worker only: `mosaico serve` starts another one."""
+    pid = service_processes.child("worker")
+    os.kill(pid, signal.SIGKILL)
+    until(
+        lambda: service_processes.child("worker") not in (0, pid), what=service_processes.serve.log
+    )

@@ -53,7 +53,9 @@ def sleep(seconds: float) -> None:
 
 
 def move_postgres(file: Path) -> None:
-    """Start the server with a moved clock; `mosaico serve` gives its programs no environment."""
+    """Start the server with a moved clock. Any process of the service may start it, after its end too, and
+    gives it no environment.
+    """
     run = subprocess.run
 
     def run_moved(command: Any, *, env: Any = None, **options: Any) -> Any:
@@ -73,7 +75,7 @@ if FOLDER in os.environ and "app.cli" in sys.orig_argv:
         # A process with threads cannot fork safely: `serve`, which has no clock of its own, gets none.
         if command_file.exists():
             threading.Thread(target=follow, args=[command_file], daemon=True).start()
-    elif command_file.name == "serve":
+    elif command_file.name == "serve" or "LD_PRELOAD" in os.environ:
         move_postgres(command_file.with_name("postgres"))
-    elif "LD_PRELOAD" not in os.environ:
+    else:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **clock_of(command_file)})
