@@ -23,6 +23,7 @@ from tests.support.deployment import TRACES, Deployment
 from tests.support.kills import (
     STEPS,
     STEPS_WITHOUT_TRANSACTION,
+    TAKEOVER_S,
     freeze_worker_in,
     kill_worker_in,
     run_undisturbed,
@@ -31,10 +32,6 @@ from tests.support.processes import Program, children_of, until
 
 # A round takes 10 to 20 s.
 ROUNDS = int(os.environ.get("MOSAICO_TEST_KILL_ROUNDS", "25"))
-# The promise, by `shared_clock`: on a quiet machine that is the wall clock, which `python -m benchmarks
-# takeover` measures step by step. On a busy one the new worker gets as little processor time as the clock,
-# while the waits of `tests/unit/jobs/test_takeover.py` pass as fast as ever.
-TAKEOVER_S = 10.0
 PROVED_DEATH = WorkerDeath(
     instance="", root="1", rescued_at=datetime.now(UTC), is_own=True, is_proved=True
 )
