@@ -112,9 +112,18 @@ class KpiPatch(KpiBody):
     revision_note: RevisionNote = None
 
 
-class KpiView(KpiBody):
-    """The current revision of a KPI."""
+class KpiView(WireModel):
+    """The current revision of a KPI, also one that `KpiBody` would refuse."""
 
+    name: str
+    formula: str
+    description: str | None
+    direction: KpiDirection
+    unit: str | None
+    threshold_min: float | None
+    threshold_max: float | None
+    gate: IsGate
+    min_effect: float | None
     id: str
     benchmark_id: str
     revision: int

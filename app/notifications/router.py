@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
@@ -16,7 +15,7 @@ from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
-from app.core.web.sse import EventSnapshot, stream_events
+from app.core.web.sse import EventSnapshot, EventStream, stream_events
 from app.notifications import endpoints, inbox, queries, service
 from app.notifications.delivery_rows import describe_request
 from app.notifications.registry import require_target
@@ -66,8 +65,8 @@ def list_notifications(
         return rows.to_page(notification_view)
 
 
-@inbox_router.get("/events", response_class=StreamingResponse, dependencies=READ)
-def follow_inbox(request: Request, res: Res, hub: Hub) -> StreamingResponse:
+@inbox_router.get("/events", response_class=EventStream, dependencies=READ)
+def follow_inbox(request: Request, res: Res, hub: Hub) -> EventStream:
     """Follow the inbox as server-sent events: one event for each new or read message."""
 
     def snapshot() -> EventSnapshot:

@@ -4,14 +4,13 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import Query, Request
-from fastapi.responses import StreamingResponse
 
 from app.access.deps import READ
 from app.core.keyset import MAX_CURSOR
 from app.core.schemas import Instant
 from app.core.web.deps import Hub, Res
 from app.core.web.routes import Router
-from app.core.web.sse import EVERY_KEY, EventSnapshot, stream_events
+from app.core.web.sse import EVERY_KEY, EventSnapshot, EventStream, stream_events
 from app.overview import queries
 from app.overview.schemas import Overview, SearchKind, SearchResult
 from app.overview.search import search_names
@@ -45,8 +44,8 @@ def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:
     return max(since or now - timedelta(hours=hours), now - timedelta(hours=MAX_HOURS))
 
 
-@router.get("/events", response_class=StreamingResponse, dependencies=READ)
-def follow_activity(request: Request, res: Res, hub: Hub) -> StreamingResponse:
+@router.get("/events", response_class=EventStream, dependencies=READ)
+def follow_activity(request: Request, res: Res, hub: Hub) -> EventStream:
     """Follow the runs in progress and the inbox as server-sent events: one event for each change."""
 
     def snapshot() -> EventSnapshot:

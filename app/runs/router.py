@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import StreamingResponse
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
@@ -15,7 +14,7 @@ from app.core.schemas import Page, explain_pattern
 from app.core.web.deps import Hub, Res
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
-from app.core.web.sse import EventSnapshot, stream_events
+from app.core.web.sse import EventSnapshot, EventStream, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
@@ -266,8 +265,8 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
         return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
 
 
-@router.get("/{runId}/events", response_class=StreamingResponse, dependencies=READ)
-def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> StreamingResponse:
+@router.get("/{runId}/events", response_class=EventStream, dependencies=READ)
+def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> EventStream:
     """Stream the run as server-sent events: one for each change, until it has ended."""
 
     def snapshot() -> EventSnapshot | None:

@@ -2,6 +2,7 @@
 
 import warnings
 from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,16 @@ def api_document() -> dict[str, Any]:
         # Two operations of one name have a test of their own.
         warnings.simplefilter("ignore", UserWarning)
         return api_without_database().openapi()
+
+
+def list_event_streams(document: Mapping[str, Any]) -> set[str]:
+    """The operations of an OpenAPI description that respond with server-sent events."""
+    return {
+        f"{method.upper()} {path}"
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if "text/event-stream" in operation["responses"].get("200", {}).get("content", {})
+    }
 
 
 @cache

@@ -239,8 +239,9 @@ class EventHub:
 
 def stream_events(
     request: Request, hub: EventHub, key: str, snapshot: Callable[[], EventSnapshot | None]
-) -> StreamingResponse:
-    """Server-sent events that follow one resource until a snapshot is final.
+) -> "EventStream":
+    """Server-sent events that follow one resource until a snapshot is final; the route has the response
+    class `EventStream`.
 
     `snapshot` runs in a thread: at the start, after each notification of the key and at each
     heartbeat. None means that the resource was deleted and ends the stream. A client that
@@ -250,12 +251,16 @@ def stream_events(
     API key or its browser session has ended.
     """
     owner = hub.owners.owner_of(request)
-    return _EventStream(hub, key, owner, snapshot, request.headers.get("last-event-id"))
+    return _FollowedResource(hub, key, owner, snapshot, request.headers.get("last-event-id"))
 
 
-class _EventStream(StreamingResponse):
+class EventStream(StreamingResponse):
+    """The response class of a route of server-sent events, see `stream_events`."""
+
     media_type = "text/event-stream"
 
+
+class _FollowedResource(EventStream):
     def __init__(
         self,
         hub: EventHub,

@@ -18,6 +18,7 @@ from schemathesis.checks import CHECKS as ALL_CHECKS
 from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 
+from tests.support.described_api import list_event_streams
 from tests.support.service import Service, pair
 
 # Every check of schemathesis is used, also those of later versions, but these, each for its reason:
@@ -40,8 +41,6 @@ REFUSING = {
     "POST /api/v1/benchmark-runs/estimate": "asks a Langfuse server, which this service has not;"
     " tests/integration/langfuse/test_window_runs.py has one",
 }
-# These streams end only when the client disconnects; tests/integration/notifications/test_inbox.py reads both.
-ENDLESS = {"GET /api/v1/notifications/events", "GET /api/v1/overview/events"}
 ORDER = ["post", "get", "patch", "put", "delete"]
 
 Check = Callable[..., bool | None]
@@ -81,7 +80,9 @@ class Fuzzer:
             # An operation that schemathesis cannot read is an error, not left out.
             assert isinstance(result, Ok), result
             operations.append(result.ok())
-        operations = [operation for operation in operations if operation.label not in ENDLESS]
+        # They end only when the client disconnects; tests/contracts/test_event_streams.py names their tests.
+        endless = list_event_streams(document)
+        operations = [operation for operation in operations if operation.label not in endless]
         return sorted(operations, key=_turn)
 
     def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
