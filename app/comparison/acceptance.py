@@ -69,8 +69,8 @@ def accept_level(
     origin = get_run(session, run_id)
     # A run that was not collected has no source run that others could share.
     _require_usable(origin)
-    # All judgements of one source run are locked in one order, so that two acceptances wait.
-    judged = list(
+    # All runs over one source run are locked in one order, so that two acceptances wait.
+    same_source_runs = list(
         session.scalars(
             select(BenchmarkRun)
             .where(_is_same_source_run(origin))
@@ -79,14 +79,14 @@ def accept_level(
             .execution_options(populate_existing=True)
         )
     )
-    run = next(judgement for judgement in judged if judgement.id == run_id)
+    run = next(locked for locked in same_source_runs if locked.id == run_id)
     if run.accepted_at is not None:
         return run
-    _require_held(run, judged)
+    _require_held(run, same_source_runs)
     run.accepted_at, run.accepted_by, run.acceptance_note = now, by, note
-    for judgement in judged:
-        if judgement.status == RunStatus.COMPLETED:
-            _copy_acceptance(judgement, run)
+    for same_source_run in same_source_runs:
+        if same_source_run.status == RunStatus.COMPLETED:
+            _copy_acceptance(same_source_run, run)
     session.flush()
     return run
 
@@ -113,8 +113,8 @@ def _require_usable(run: BenchmarkRun) -> None:
         )
 
 
-def _require_held(run: BenchmarkRun, judged: Sequence[BenchmarkRun]) -> None:
-    if all(judgement.baseline_hold is None for judgement in judged):
+def _require_held(run: BenchmarkRun, same_source_runs: Sequence[BenchmarkRun]) -> None:
+    if all(held.baseline_hold is None for held in same_source_runs):
         raise NothingToAccept(
             f"the run {run.id} did not regress, so later runs are compared with it without an "
             "acceptance"

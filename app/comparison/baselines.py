@@ -98,7 +98,7 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
     run, pinned = _get_run_with_pin(session, run_id)
     if pinned is not None:
         pinned_run = get_run(session, pinned.run_id)
-        # Another judgement of the pinned traces is compared like any other run, not with itself.
+        # Another run over the pinned traces is compared like any other run, not with itself.
         if _position(pinned_run) != _position(run):
             return Baseline(mode=BaselineSelection.PINNED, runs=[_baseline_run(pinned_run)])
     mode = plan.baseline.mode
@@ -124,7 +124,7 @@ def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[
     fingerprint and with one level: none is older than the last accepted run.
     """
     earlier = _valid_runs_before(run).where(~_is_held())
-    # Of several judgements of one source run the newest counts.
+    # Of several runs over one source run the newest counts.
     newest_first = earlier.order_by(POSITION.desc(), BenchmarkRun.seq.desc()).limit(1)
     # Not one statement that sorts by fingerprint first: it would read all earlier runs.
     newest = (
@@ -160,7 +160,7 @@ def _valid_runs_before(run: BenchmarkRun) -> Select[BenchmarkRun]:
         BenchmarkRun.validity == Validity.VALID,
         BenchmarkRun.purged_at.is_(None),
         BenchmarkRun.confirms.is_(None),
-        # By position: runs after the first judgement of these traces are no earlier runs.
+        # By position: runs after the first one over these traces are not earlier runs.
         _position(run) > POSITION,
     )
 

@@ -93,7 +93,7 @@ def compute(
     )
     if spec.candidate is None or spec.baseline is None:
         return result
-    changes = judge_changes(spec, spec.baseline, spec.candidate, adjusted_p)
+    changes = assess_changes(spec, spec.baseline, spec.candidate, adjusted_p)
     return replace(
         result,
         metrics={m.column: changes[m.column, None] for m in spec.metrics if m.rule is not None},
@@ -160,7 +160,7 @@ class _Family(IntEnum):
 
 
 @np.errstate(all="ignore")
-def judge_changes(
+def assess_changes(
     spec: ComparisonSpec,
     baseline: ItemMatrix,
     candidate: ItemMatrix,

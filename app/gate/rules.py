@@ -25,9 +25,9 @@ from app.statistics.verdict_rules import (
     Scale,
     Side,
     Verdict,
+    assess_drop,
+    assess_non_inferiority,
     harm_of,
-    judge_drop,
-    judge_non_inferiority,
 )
 
 
@@ -270,7 +270,7 @@ def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> Gat
     if harm is None:
         return _not_compared_check(name, verdict)
     limit = (verdict.min_effect or 0.0) if max_drop is None else max_drop
-    outcome = _judge_drop(verdict, harm, limit)
+    outcome = _assess_drop(verdict, harm, limit)
     return GateCheck(
         name=name,
         requirement=f"worse by at most {format_limit(limit, verdict.scale)}",
@@ -280,7 +280,7 @@ def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> Gat
     )
 
 
-def _judge_drop(verdict: ValueVerdict, harm: Harm, limit: float) -> MarginOutcome:
+def _assess_drop(verdict: ValueVerdict, harm: Harm, limit: float) -> MarginOutcome:
     """Fails on a proved change for the worse of at least the limit, and passes when a larger one is
     ruled out. Runs without any change pass.
     """
@@ -291,7 +291,7 @@ def _judge_drop(verdict: ValueVerdict, harm: Harm, limit: float) -> MarginOutcom
     if harm.low is None and _is_proved(verdict) and harm.estimate > 0:
         # A formula with jumps has a test and no interval.
         return MarginOutcome.FAIL if harm.estimate >= limit else MarginOutcome.INCONCLUSIVE
-    return judge_drop(harm, limit)
+    return assess_drop(harm, limit)
 
 
 def _is_proved(verdict: ValueVerdict) -> bool:
@@ -319,7 +319,7 @@ def _non_inferiority_check(name: str, verdict: ValueVerdict, margin: float) -> G
     if harm is None:
         check = _not_compared_check(name, verdict)
         return replace(check, requirement=requirement, is_non_inferiority=True)
-    outcome = judge_non_inferiority(harm, margin)
+    outcome = assess_non_inferiority(harm, margin)
     return GateCheck(
         name=name,
         requirement=requirement,

@@ -188,8 +188,8 @@ class BenchmarkRun(Base):
         return self.plan
 
 
-# The position of a run in the history of its agent: a run over a source run that was judged before takes
-# the position of its first judgement, because it is no newer result of the agent.
+# The position of a run in the history of its agent: a run over a source run that was evaluated before takes
+# the position of the first run over it, because it is not a newer result of the agent.
 POSITION = func.coalesce(BenchmarkRun.source_seq, BenchmarkRun.seq)
 
 

@@ -11,7 +11,7 @@ from app.metrics.aggregate import Aggregate
 from app.metrics.registry import column_of
 from app.results.plan import RunPlan
 from app.results.rules import Validity, ValidityVerdict
-from app.results.run_series import ItemIndex, SeriesJudgment
+from app.results.run_series import ItemIndex, SeriesResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class RunResult:
     verdicts: RunVerdicts
     confirms: str | None = None
     items: ItemIndex | None = None
-    series: Mapping[str, SeriesJudgment] = field(default_factory=dict)
+    series: Mapping[str, SeriesResult] = field(default_factory=dict)
 
     @property
     def benchmark_id(self) -> str:
@@ -53,8 +53,8 @@ class RunResult:
 
     def evidence_of(self, series: str) -> RunsEvidence | None:
         """The evidence over the last runs of a series; None when there is none."""
-        judgment = self.series.get(series)
-        return judgment.evidence if judgment else None
+        series_result = self.series.get(series)
+        return series_result.evidence if series_result else None
 
     def kpi_coverage(self, kpi: PlannedKpi) -> float | None:
         """Coverage of the least covered metric of a KPI; None when its formula names no metric."""

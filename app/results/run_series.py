@@ -77,7 +77,7 @@ class SeriesValues(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesJudgment:
+class SeriesResult:
     """A series after a run: its point, the levels of its runs by sequence number, the evidence over
     the runs and the state; None for a series without a direction of harm.
     """
@@ -238,7 +238,7 @@ def store_points(
     session: Session,
     run_seq: int,
     items: ItemIndex,
-    judgments: Mapping[str, SeriesJudgment],
+    series_results: Mapping[str, SeriesResult],
 ) -> None:
     """Stores the items and the series of a run."""
     session.execute(insert(RunItems).values(run_seq=run_seq, **items._asdict()))
@@ -246,12 +246,12 @@ def store_points(
         {
             "run_seq": run_seq,
             "series": series,
-            "scale": judgment.point.scale,
-            "level": judgment.point.level,
-            "item_values": judgment.point.item_values,
-            "state": judgment.state,
+            "scale": series_result.point.scale,
+            "level": series_result.point.level,
+            "item_values": series_result.point.item_values,
+            "state": series_result.state,
         }
-        for series, judgment in judgments.items()
+        for series, series_result in series_results.items()
     ]
     if rows:
         # The table and not the class: the ORM would send rows with and without values apart.
@@ -262,12 +262,12 @@ def replace_points(
     session: Session,
     run_seq: int,
     items: ItemIndex,
-    judgments: Mapping[str, SeriesJudgment],
+    series_results: Mapping[str, SeriesResult],
 ) -> None:
     """Replace the items and points of a run by those with the traces of its repetition; the states stay."""
     session.execute(update(RunItems).where(RunItems.run_seq == run_seq).values(**items._asdict()))
-    for series, judgment in judgments.items():
-        point = judgment.point
+    for series, series_result in series_results.items():
+        point = series_result.point
         session.execute(
             update(RunSeries)
             .where(RunSeries.run_seq == run_seq, RunSeries.series == series)

@@ -17,7 +17,7 @@ from app.runs.leases import RunLease
 from app.runs.llm_metrics import measure_traces
 from app.runs.metric_columns import MetricColumns
 from app.runs.scoring import RunValues
-from app.runs.series import JudgedSeries, judge_series
+from app.runs.series import SeriesResults, evaluate_series
 from app.traces.types import Trace
 
 SHARDS_PER_READ = 16
@@ -57,7 +57,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         kpis=kpis,
         validity=validity,
     )
-    judged = judge_series(job, lease, points) if points else JudgedSeries()
+    judged = evaluate_series(job, lease, points) if points else SeriesResults()
     return RunResult(
         run_id=lease.run_id,
         run_seq=lease.run_seq,

@@ -116,12 +116,12 @@ def _store_joint_points(session: Session, result: RunResult) -> None:
 
 def _with_steps(result: RunResult, steps: Mapping[str, SeriesStep]) -> RunResult:
     """A result whose series have the verdicts of the rules about them."""
-    judgments = {
-        series: replace(judgment, evidence=step.evidence, state=step.state)
+    series_results = {
+        series: replace(series_result, evidence=step.evidence, state=step.state)
         for series, step in steps.items()
-        if (judgment := result.series.get(series)) is not None
+        if (series_result := result.series.get(series)) is not None
     }
-    return replace(result, series={**result.series, **judgments})
+    return replace(result, series={**result.series, **series_results})
 
 
 def _store_metrics(session: Session, result: RunResult) -> None:

@@ -18,8 +18,8 @@ from app.results.run_history import find_repeated_run
 from app.results.run_series import (
     ItemIndex,
     RunPoints,
-    SeriesJudgment,
     SeriesPoint,
+    SeriesResult,
     SeriesValues,
     StoredPoint,
     find_series_states,
@@ -34,21 +34,21 @@ from app.statistics.verdict_rules import Scale, Side
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 120.0
-# Series are judged together, so that a run with few items needs one query and one call of a child.
+# Series are evaluated together, so that a run with few items needs one query and one call of a child.
 BATCH_BYTES = 32 * 1024 * 1024
 ITEM_BYTES = 4
 
 
-class JudgedSeries(NamedTuple):
+class SeriesResults(NamedTuple):
     """The series of a run, with its items. Of a repetition they are those of the run that it repeats, with
     the traces of both.
     """
 
     items: ItemIndex | None = None
-    series: Mapping[str, SeriesJudgment] = MappingProxyType({})
+    series: Mapping[str, SeriesResult] = MappingProxyType({})
 
 
-def judge_series(job: JobContext, lease: RunLease, points: RunPoints) -> JudgedSeries:
+def evaluate_series(job: JobContext, lease: RunLease, points: RunPoints) -> SeriesResults:
     """Each series of a valid run with its verdict over the runs.
 
     No series for a run that scores old traces again: it contains no new measurement of the agent.
@@ -57,23 +57,23 @@ def judge_series(job: JobContext, lease: RunLease, points: RunPoints) -> JudgedS
         with job.resources.db.read() as session:
             repeated = find_repeated_run(session, lease.run_seq)
         if repeated is not None:
-            return _judge_jointly(job, repeated.seq, points)
+            return _evaluate_jointly(job, repeated.seq, points)
     if not lease.is_news:
-        return JudgedSeries(points.items)
+        return SeriesResults(points.items)
     history = _read_history(job, lease.run_seq)
-    judgments = {
-        series: judgment
+    results = {
+        series: result
         for batch in history.split(points.series)
-        for series, judgment in _judge_batch(job, lease.run_seq, history, batch, points).items()
+        for series, result in _evaluate_batch(job, lease.run_seq, history, batch, points).items()
     }
-    return JudgedSeries(points.items, judgments)
+    return SeriesResults(points.items, results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _History:
     """The runs before a run: those of its series, the states after them, and their items.
 
-    `watched` are runs that an open incident of an alert rule is judged by; they may be older.
+    `watched` are runs that an open incident of an alert rule is evaluated with; they may be older.
     """
 
     runs: Collection[int]
@@ -82,7 +82,7 @@ class _History:
     items: Mapping[int, ItemIndex]
 
     def runs_of(self, series: str) -> set[int]:
-        """The runs that a series is judged by. The reference of its open incident may be older."""
+        """The runs that a series is evaluated with. The reference of its open incident may be older."""
         return {*self.runs, *self.watched, *self.state(series).runs}
 
     def state(self, series: str) -> SeriesState:
@@ -108,13 +108,13 @@ def _read_history(job: JobContext, run_seq: int) -> _History:
     return _History(runs=runs, watched=watched, states=states, items=items)
 
 
-def _judge_batch(
+def _evaluate_batch(
     job: JobContext,
     run_seq: int,
     history: _History,
     batch: Mapping[str, SeriesPoint],
     points: RunPoints,
-) -> dict[str, SeriesJudgment]:
+) -> dict[str, SeriesResult]:
     job.checkpoint()
     with job.resources.db.read_statement() as session:
         stored = list_series_values(session, list(batch), list(history.items))
@@ -132,37 +132,37 @@ def _judge_batch(
         if len(batch) > 1:
             # One by one, so that only the series that the process cannot compute has no evidence.
             return {
-                name: judgment
+                name: result
                 for series, point in batch.items()
-                for name, judgment in _judge_batch(
+                for name, result in _evaluate_batch(
                     job, run_seq, history, {series: point}, points
                 ).items()
             }
         levels = {}
     return {
-        series: _judgment(run_seq, series, point, history.state(series), levels.get(series))
+        series: _result_of(run_seq, series, point, history.state(series), levels.get(series))
         for series, point in batch.items()
     }
 
 
-def _judgment(
+def _result_of(
     run_seq: int,
     series: str,
     point: SeriesPoint,
     state: SeriesState,
     levels: Mapping[int, RunLevel] | None,
-) -> SeriesJudgment:
+) -> SeriesResult:
     if levels is None:
         # The values of the run are correct all the same; later runs read its point.
-        log.warning("the series %s of run %s was not judged", series, run_seq)
-        return SeriesJudgment(point=point, levels={}, state=state)
+        log.warning("the series %s of run %s was not evaluated", series, run_seq)
+        return SeriesResult(point=point, levels={}, state=state)
     if point.side is Side.BOTH:
-        return SeriesJudgment(point=point, levels=levels)
+        return SeriesResult(point=point, levels=levels)
     step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
-    return SeriesJudgment(point=point, levels=levels, evidence=step.evidence, state=step.state)
+    return SeriesResult(point=point, levels=levels, evidence=step.evidence, state=step.state)
 
 
-def _judge_jointly(job: JobContext, repeated_seq: int, repetition: RunPoints) -> JudgedSeries:
+def _evaluate_jointly(job: JobContext, repeated_seq: int, repetition: RunPoints) -> SeriesResults:
     """The series of a suspicious run with its repetition."""
     job.checkpoint()
     with job.resources.db.read() as session:
@@ -179,22 +179,22 @@ def _judge_jointly(job: JobContext, repeated_seq: int, repetition: RunPoints) ->
     except (CallLost, KeyError, ArithmeticError, ValueError):
         job.checkpoint()
         # The run alone decides.
-        log.warning("the repetition of run %s was not judged", repeated_seq, exc_info=True)
-        return JudgedSeries()
-    return JudgedSeries(
+        log.warning("the repetition of run %s was not evaluated", repeated_seq, exc_info=True)
+        return SeriesResults()
+    return SeriesResults(
         items[repeated_seq],
-        {value.series: _judge_value(value, repetition, levels) for value in joint},
+        {value.series: _joint_result(value, repetition, levels) for value in joint},
     )
 
 
-def _judge_value(
+def _joint_result(
     value: SeriesValues, repetition: RunPoints, levels: Mapping[str, Mapping[int, RunLevel]]
-) -> SeriesJudgment:
+) -> SeriesResult:
     repeated = repetition.series.get(value.series)
     # A series that the repetition lacks is stored, and decides nothing.
     side = repeated.side if repeated is not None else Side.BOTH
     point = SeriesPoint(Scale(value.scale), side, value.level, value.item_values)
-    return SeriesJudgment(point=point, levels=levels.get(value.series, {}))
+    return SeriesResult(point=point, levels=levels.get(value.series, {}))
 
 
 def merge_runs_in_child(

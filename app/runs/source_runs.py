@@ -52,7 +52,7 @@ def match_names(listed: Sequence[ListedRun], pattern: str) -> list[ListedRun]:
     return [run for run in listed if fnmatchcase(run.name, pattern)]
 
 
-def find_judged_runs(
+def find_evaluated_runs(
     session: Session, benchmark_id: str, agent_id: str, listed: Sequence[ListedRun]
 ) -> set[str]:
     """The IDs of the source runs that a benchmark has scored for an agent, or is about to.

@@ -20,7 +20,7 @@ from app.jobs.handlers import describe_error
 from app.jobs.queue import enqueue_many
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.runs.service import cancel_run, create_run
-from app.runs.source_runs import ListedRun, find_judged_runs
+from app.runs.source_runs import ListedRun, find_evaluated_runs
 from app.schedules import queries, rules
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.queries import Timetable
@@ -218,7 +218,7 @@ def start_fire(
     plan = fire.plan
     assert plan is not None, "a pending fire has a plan"
     # Checked under the lock: two schedules may have found the same run of the source.
-    if source_run and find_judged_runs(session, plan.benchmark_id, plan.agent_id, [source_run]):
+    if source_run and find_evaluated_runs(session, plan.benchmark_id, plan.agent_id, [source_run]):
         _skip(session, fire, FireSkipReason.NO_NEW_RUN)
         return
     policy = plan.concurrency_policy

@@ -155,7 +155,7 @@ def harm_of(effect: float, low: float | None, high: float | None, side: Side) ->
     )
 
 
-def judge_drop(harm: Harm, margin: float) -> MarginOutcome:
+def assess_drop(harm: Harm, margin: float) -> MarginOutcome:
     """Return whether a harm of at least `margin` is observed and proved to be more than chance.
 
     FAIL when the interval excludes zero harm and the estimate reaches the margin; PASS when the
@@ -167,7 +167,7 @@ def judge_drop(harm: Harm, margin: float) -> MarginOutcome:
     return _pass_if(harm.high is not None and harm.high <= margin)
 
 
-def judge_non_inferiority(harm: Harm, margin: float) -> MarginOutcome:
+def assess_non_inferiority(harm: Harm, margin: float) -> MarginOutcome:
     """Return whether the harm is proved to be below `margin`: PASS below, FAIL above, else
     INCONCLUSIVE.
 

@@ -17,7 +17,7 @@ from app.core.resources import Resources
 from app.jobs.declarations import PollSource
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType
-from app.runs.source_runs import ListedRun, find_judged_runs, match_names, select_complete_runs
+from app.runs.source_runs import ListedRun, find_evaluated_runs, match_names, select_complete_runs
 from app.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 from app.triggers import queries, service
 from app.triggers.models import ProcessedSourceRun, SourceSubscription
@@ -180,7 +180,7 @@ def start_new_runs(
     _insert_processed(session, target.subscription, changed)
     matching_runs = match_names(new_runs, target.pattern)
     evaluated = (
-        find_judged_runs(session, *target.subscription, matching_runs) if matching_runs else ()
+        find_evaluated_runs(session, *target.subscription, matching_runs) if matching_runs else ()
     )
     for run in matching_runs:
         if run.id in evaluated:

@@ -14,7 +14,7 @@ from app.results.models import BenchmarkRun
 from app.results.plan import Repeater
 from app.results.rules import RunStatus
 from app.results.run_result import RunResult
-from app.results.run_series import SeriesJudgment, SeriesPoint, kpi_series
+from app.results.run_series import SeriesPoint, SeriesResult, kpi_series
 from app.runs.service import end_run, start_confirmation
 from app.statistics.sequential import RunLevel
 from app.statistics.verdict_rules import Scale, Side
@@ -87,7 +87,7 @@ class RunHistoryMaker:
             run_id=f"run-{self.days}", run_seq=seq, plan=self.plan, fingerprint=fingerprint,
             trace_count=200_000, aggregates={}, kpis=[KpiValue(kpi=KPI, value=value, reason=None)],
             validity=base.validity, verdicts=base.verdicts,
-            series={kpi_series("k-1"): SeriesJudgment(point=point, levels=dict(levels))},
+            series={kpi_series("k-1"): SeriesResult(point=point, levels=dict(levels))},
         )  # fmt: skip
 
     def confirm(self, value: float) -> None:

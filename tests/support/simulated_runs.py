@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.comparison.child_computation import judge_changes
+from app.comparison.child_computation import assess_changes
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, ValueRange
 from app.comparison.formulas.properties import line_of
 from app.comparison.formulas.run_statistics import RunStatistics
@@ -251,7 +251,7 @@ def judge(
             for scenario in scenarios
         ],
     )
-    changes = judge_changes(spec, pair.baseline, pair.candidate)
+    changes = assess_changes(spec, pair.baseline, pair.candidate)
     return {scenario.name: changes[None, scenario.name] for scenario in scenarios}
 
 

@@ -27,7 +27,7 @@ from app.results.run_history import (
 )
 from app.results.run_result import RunResult
 from app.results.run_series import (
-    SeriesJudgment,
+    SeriesResult,
     find_series_state,
     kpi_series,
     metric_series,
@@ -48,7 +48,7 @@ class RuleObservation(NamedTuple):
 class RuleEvidence:
     """The data that the evaluation of one rule for a run reads.
 
-    `judgment` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
+    `series_result` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
     None for a value without levels. `open_fingerprint` is that of the open incident. `previous` is
     the last run of the history, and `changes` lists the changes of agent, model and benchmark since
     then.
@@ -57,7 +57,7 @@ class RuleEvidence:
     watched: RuleObservation
     seen_seq: int
     series: SeriesState
-    judgment: SeriesJudgment | None
+    series_result: SeriesResult | None
     open_fingerprint: str | None
     previous: PastRun | None
     changes: tuple[str, ...]
@@ -84,7 +84,7 @@ class HistoryReader:
             watched=_observe(rule, result, past, measurements),
             seen_seq=state.run_seq if state is not None else 0,
             series=self._series(rule, state, past),
-            judgment=self._result.series.get(series_name(rule)),
+            series_result=self._result.series.get(series_name(rule)),
             open_fingerprint=self._open_fingerprint(state),
             previous=past[-1] if past else None,
             changes=self._changes(past[-1]) if past else (),

@@ -29,7 +29,7 @@ from app.results.run_history import (
 )
 from app.results.run_result import RunResult
 from app.results.run_series import (
-    SeriesJudgment,
+    SeriesResult,
 )
 from app.statistics.sequential import DEFAULT_FALSE_PAGES
 from app.statistics.verdict_rules import Scale, Side
@@ -122,24 +122,24 @@ class AlertEvaluationService:
         decisions = []
         for rule in rules:
             state = queries.get_state(session, rule.id, result.agent_id)
-            judgment = result.series.get(series_name(rule))
+            series_result = result.series.get(series_name(rule))
             confirmation = state.confirmation if state is not None else None
             # The rule does not wait for a repetition, or the repetition has no level of this
             # series.
-            if state is None or confirmation is None or judgment is None:
+            if state is None or confirmation is None or series_result is None:
                 continue
             # A rule waits for the repetition of one run only; a repetition of any other run decides
             # nothing.
-            if confirmation.run_id != repeated.id or repeated.seq not in judgment.levels:
+            if confirmation.run_id != repeated.id or repeated.seq not in series_result.levels:
                 continue
             spec = rule_spec(rule)
             series = state.series or SeriesState()
             step = decide_step(
                 series,
-                judgment.levels,
+                series_result.levels,
                 repeated.seq,
-                judgment.point.scale,
-                judgment.point.side,
+                series_result.point.scale,
+                series_result.point.side,
                 None,
                 spec,
                 promise,
@@ -148,7 +148,7 @@ class AlertEvaluationService:
                 AlertDecision(
                     rule_id=rule.id,
                     revision=rule.revision,
-                    assessment=_assess_joint(confirmation, step, judgment),
+                    assessment=_assess_joint(confirmation, step, series_result),
                     step=step,
                 )
             )
@@ -163,14 +163,14 @@ class AlertEvaluationService:
         step = None
         if spec.condition is Condition.REGRESSED and observation.value is not None:
             step = _next_step(history, result.run_seq, spec, promise)
-            assessment = _assess_series(value_spec, assessment, step, history.judgment)
+            assessment = _assess_series(value_spec, assessment, step, history.series_result)
         columns = watched_columns(rule, result)[:MAX_METRICS]
         details = assessment.details.model_copy(
             update={
                 "value_name": value_spec.name,
                 "unit": value_spec.unit,
                 "is_share": value_spec.is_share,
-                "is_relative": step is not None and _is_relative(history.judgment),
+                "is_relative": step is not None and _is_relative(history.series_result),
                 "changes": history.changes,
                 "traces": traces.find(rule, assessment, columns, history.previous),
             }
@@ -219,15 +219,19 @@ def _next_step(
     history: RuleEvidence, run_seq: int, spec: RuleSpec, promise: float
 ) -> SeriesStep | None:
     """None for a run without a level: it changes nothing."""
-    judgment = history.judgment
-    if judgment is None or run_seq not in judgment.levels or judgment.point.side is Side.BOTH:
+    series_result = history.series_result
+    if (
+        series_result is None
+        or run_seq not in series_result.levels
+        or series_result.point.side is Side.BOTH
+    ):
         return None
     return decide_step(
         history.series,
-        judgment.levels,
+        series_result.levels,
         run_seq,
-        judgment.point.scale,
-        judgment.point.side,
+        series_result.point.scale,
+        series_result.point.side,
         history.watched.observation.verdict,
         spec,
         promise,
@@ -235,7 +239,7 @@ def _next_step(
 
 
 def _assess_joint(
-    confirmation: Confirmation, step: SeriesStep, judgment: SeriesJudgment
+    confirmation: Confirmation, step: SeriesStep, series_result: SeriesResult
 ) -> Assessment:
     details = confirmation.details
     alone = Assessment(
@@ -248,25 +252,25 @@ def _assess_joint(
     value_spec = ValueSpec(
         name=details.value_name or "the value",
         is_share=details.is_share,
-        logarithmic=_is_relative(judgment),
+        logarithmic=_is_relative(series_result),
         unit=details.unit,
     )
     return assess_evidence(value_spec, alone, step.evidence)
 
 
-def _is_relative(judgment: SeriesJudgment | None) -> bool:
-    return judgment is not None and judgment.point.scale is Scale.RATIO
+def _is_relative(series_result: SeriesResult | None) -> bool:
+    return series_result is not None and series_result.point.scale is Scale.RATIO
 
 
 def _assess_series(
     value_spec: ValueSpec,
     alone: Assessment,
     step: SeriesStep | None,
-    judgment: SeriesJudgment | None,
+    series_result: SeriesResult | None,
 ) -> Assessment:
-    if step is None or judgment is None:
+    if step is None or series_result is None:
         # Without a level there is no evidence, and the verdict of the run alone must not page.
         return replace(alone, outcome=AlertOutcome.WARMUP)
     # The levels are logarithms on this scale, whatever the unit of the value is.
-    spec = replace(value_spec, logarithmic=_is_relative(judgment))
+    spec = replace(value_spec, logarithmic=_is_relative(series_result))
     return assess_evidence(spec, alone, step.evidence)

@@ -12,7 +12,7 @@ from app.core.db import DatabaseUnavailable
 from app.core.errors import Unavailable
 from app.core.resources import Resources
 from app.jobs.declarations import PollSource
-from app.runs.source_runs import find_judged_runs
+from app.runs.source_runs import find_evaluated_runs
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
@@ -162,7 +162,7 @@ def test_poll__is_serialized_with_schedules(setup: TriggerSetup, source: FakeSou
     listed = list_complete_runs(target, resources)
     newest = {run.id: run.run for run in listed}
     with resources.db.begin() as schedule:
-        find_judged_runs(schedule, "bench-001", "agent-001", listed)
+        find_evaluated_runs(schedule, "bench-001", "agent-001", listed)
         with pytest.raises(DatabaseUnavailable), short_lock_timeout(resources) as session:
             start_new_runs(session, target, listed, newest, resources.clock())
 

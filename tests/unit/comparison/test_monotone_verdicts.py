@@ -8,8 +8,8 @@ from app.statistics.verdict_rules import (
     MarginOutcome,
     Note,
     Verdict,
+    assess_drop,
     harm_of,
-    judge_drop,
 )
 from tests.support.compared_runs import change_of, passes, run
 
@@ -42,7 +42,7 @@ def test_verdict__a_larger_drop_never_undoes_a_regression(
 
 def outcome(change: ChangeVerdict, margin: float) -> MarginOutcome:
     assert change.effect is not None
-    return judge_drop(
+    return assess_drop(
         harm_of(change.effect, change.low_adjusted, change.high_adjusted, change.side), margin
     )
 

@@ -8,9 +8,9 @@ from app.statistics.verdict_rules import (
     Harm,
     MarginOutcome,
     Side,
+    assess_drop,
+    assess_non_inferiority,
     harm_of,
-    judge_drop,
-    judge_non_inferiority,
 )
 
 SEVERITY = {MarginOutcome.PASS: 0, MarginOutcome.INCONCLUSIVE: 1, MarginOutcome.FAIL: 2}
@@ -34,8 +34,8 @@ def harms(draw: st.DrawFn) -> Harm:
         (Harm(None, 0.0, None), 0.02, MarginOutcome.INCONCLUSIVE),
     ],
 )
-def test_judge_drop__by_hand(harm: Harm, margin: float, outcome: MarginOutcome) -> None:
-    assert judge_drop(harm, margin) is outcome
+def test_assess_drop__by_hand(harm: Harm, margin: float, outcome: MarginOutcome) -> None:
+    assert assess_drop(harm, margin) is outcome
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_judge_drop__by_hand(harm: Harm, margin: float, outcome: MarginOutcome) 
         (Harm(None, 0.0, None), MarginOutcome.INCONCLUSIVE),
     ],
 )
-def test_judge_non_inferiority__by_hand(harm: Harm, outcome: MarginOutcome) -> None:
-    assert judge_non_inferiority(harm, 0.05) is outcome
+def test_assess_non_inferiority__by_hand(harm: Harm, outcome: MarginOutcome) -> None:
+    assert assess_non_inferiority(harm, 0.05) is outcome
 
 
 def test_harm_of__is_positive_for_the_worse() -> None:
@@ -65,7 +65,7 @@ def test_margin_rules__are_monotone(
     assert harm.low is not None
     assert harm.high is not None
     larger = Harm(harm.low + more[0], harm.estimate + more[1], harm.high + more[2])
-    for judge in (judge_drop, judge_non_inferiority):
+    for judge in (assess_drop, assess_non_inferiority):
         outcome = SEVERITY[judge(harm, margin)]
         assert SEVERITY[judge(larger, margin)] >= outcome
         assert SEVERITY[judge(harm, margin + wider)] <= outcome
