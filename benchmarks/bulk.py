@@ -102,7 +102,7 @@ RUN: Final = {
     "fingerprint": "'f'",
     "source_seq": "n",
     # A source run that was evaluated ten thousand times.
-    "rejudges": "CASE WHEN n BETWEEN 11 AND 10010 THEN 'run-8' END",
+    "same_source_as": "CASE WHEN n BETWEEN 11 AND 10010 THEN 'run-8' END",
 }
 ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "benchmark_runs": RUN,

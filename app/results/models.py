@@ -57,7 +57,7 @@ class BenchmarkRun(Base):
     trials. `source_key` identifies the source run that was read, and
     `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
     are collected. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
-    its own, and `source_warning` what is uncertain about it; `rejudges` is that first run, unless it is
+    its own, and `source_warning` what is uncertain about it; `same_source_as` is that first run, unless it is
     this one. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
@@ -117,7 +117,7 @@ class BenchmarkRun(Base):
         # selective for IS NULL, and the planner reads a million rows through it.
         *(
             Index(f"ix_benchmark_runs_{name}", name, postgresql_where=text(f"{name} IS NOT NULL"))
-            for name in ("retry_of", "rescore_of", "confirms", "rejudges")
+            for name in ("retry_of", "rescore_of", "confirms", "same_source_as")
         ),
     )
 
@@ -151,7 +151,7 @@ class BenchmarkRun(Base):
     source_warning: Mapped[str | None]
     # Without a foreign key: a schedule may evaluate one source run thousands of times, and one statement
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
-    rejudges: Mapped[str | None]
+    same_source_as: Mapped[str | None]
     plan: Mapped[RunPlan | None] = mapped_column(ModelJson(RunPlan, complete=True))
     repeated_by: Mapped[str | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))

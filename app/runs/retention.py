@@ -224,7 +224,7 @@ def delete_run(session: Session, run_id: str) -> None:
             f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline"
         ) from None
     _drop(session, seq, collection_id)
-    linked = select(BenchmarkRun.seq).where(BenchmarkRun.rejudges == run_id)
+    linked = select(BenchmarkRun.seq).where(BenchmarkRun.same_source_as == run_id)
     if session.scalar(linked.limit(1)) is not None:
         enqueue(session, EndLinks(run_id=run_id))
 
@@ -236,8 +236,10 @@ def end_links(job: JobContext, deleted: EndLinks) -> None:
 
 def end_link_batch(session: Session, run_id: str) -> int:
     """End a batch of the links to a deleted run; returns its size."""
-    linked = select(BenchmarkRun.seq).where(BenchmarkRun.rejudges == run_id).limit(LINKS_PER_BATCH)
-    ended = update(BenchmarkRun).where(BenchmarkRun.seq.in_(linked)).values(rejudges=None)
+    linked = (
+        select(BenchmarkRun.seq).where(BenchmarkRun.same_source_as == run_id).limit(LINKS_PER_BATCH)
+    )
+    ended = update(BenchmarkRun).where(BenchmarkRun.seq.in_(linked)).values(same_source_as=None)
     return len(session.scalars(ended.returning(BenchmarkRun.seq)).all())
 
 

@@ -86,7 +86,7 @@ class RunView(WireModel):
     earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again,
     `confirms` the suspicious run that it repeats with more trials. `repeatedBy` is who can make its traces
     again before a page: SERVICE, or AGENT when it is asked. `sourceRunId` and `sourceRunAt` are the
-    ID and start of the run of the source that was read; `rejudges` is the first run of the agent over the
+    ID and start of the run of the source that was read; `same_source_as` is the first run of the agent over the
     same run of the source, which is neither compared with it nor counted again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
     `fingerprint` are comparable. `baselineHold` is the reason why the run is no baseline of later
@@ -123,7 +123,7 @@ class RunView(WireModel):
     source_run_id: str | None
     source_run_at: datetime | None
     source_warning: str | None
-    rejudges: str | None
+    same_source_as: str | None
     validity: Validity | None
     validity_reasons: list[str] | None
     coverage: float | None

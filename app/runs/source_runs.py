@@ -92,7 +92,7 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     run.source_warning = collection.source_warning
     run.source_key = _source_key(collection, run)
     first = _find_first_run(session, run)
-    run.source_seq, run.rejudges = (run.seq, None) if first is None else first
+    run.source_seq, run.same_source_as = (run.seq, None) if first is None else first
 
 
 def _find_first_run(session: Session, run: BenchmarkRun) -> tuple[int | None, str | None] | None:

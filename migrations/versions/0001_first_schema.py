@@ -538,7 +538,7 @@ def upgrade() -> None:
         sa.Column("source_run_id", sa.Text(), nullable=True),
         sa.Column("source_run_at", TIMESTAMP, nullable=True),
         sa.Column("source_warning", sa.Text(), nullable=True),
-        sa.Column("rejudges", sa.Text(), nullable=True),
+        sa.Column("same_source_as", sa.Text(), nullable=True),
         sa.Column("plan", JSON, nullable=True),
         sa.Column("repeated_by", sa.Text(), nullable=True),
         sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
@@ -605,7 +605,7 @@ def upgrade() -> None:
         postgresql_include=["status", "validity"],
     )
     op.create_index(
-        "ix_benchmark_runs_rejudges", "benchmark_runs", ["rejudges"], postgresql_where=sa.text("rejudges IS NOT NULL")
+        "ix_benchmark_runs_same_source_as", "benchmark_runs", ["same_source_as"], postgresql_where=sa.text("same_source_as IS NOT NULL")
     )
     op.create_index(
         "ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"], postgresql_where=sa.text("rescore_of IS NOT NULL")

@@ -177,7 +177,7 @@ def test_run__second_night_of_a_name_is_a_run_of_its_own(
     add_run(some_server, NIGHT, "Paris")
     second, again = service.complete_run(), service.complete_run()
     assert [accuracy(service, run) for run in (first, second, again)] == [1, 0, 0]
-    assert [run["rejudges"] for run in (first, second, again)] == [None, None, second["id"]]
+    assert [run["sameSourceAs"] for run in (first, second, again)] == [None, None, second["id"]]
     # It is compared with the night before, and so is its repetition.
     assert [run["verdict"]["verdict"] for run in (second, again)] == ["REGRESSED"] * 2
     assert second["sourceRunAt"].startswith("2026-11-20T22:00:00")

@@ -43,7 +43,7 @@ def test_run__names_the_run_of_the_source_and_recognizes_it(
     langfuse.experiment(run="tuesday", items=5)
     tuesday, again = service.complete_run(), service.complete_run(runName="monday")
     assert (first["sourceRunId"], first["sourceRunAt"]) == (monday.id, "2026-11-20T02:00:00Z")
-    assert [run["rejudges"] for run in (first, tuesday, again)] == [None, None, first["id"]]
+    assert [run["sameSourceAs"] for run in (first, tuesday, again)] == [None, None, first["id"]]
     rescored = service.post(f"/benchmark-runs/{tuesday['id']}/rescore")
     assert rescored["sourceRunId"] == tuesday["sourceRunId"]
 

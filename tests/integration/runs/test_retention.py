@@ -120,15 +120,15 @@ def test_delete_run__links_of_later_runs_over_the_source_run_end_in_batches(
     monkeypatch.setattr(retention, "LINKS_PER_BATCH", 2)
     first = runs[0]
     later = [service.complete_run() for _ in range(5)]
-    assert {run["rejudges"] for run in later} == {first["id"]}
+    assert {run["sameSourceAs"] for run in later} == {first["id"]}
 
     service.delete(f"/benchmark-runs/{first['id']}")
     service.work()
 
-    links = [service.get(f"/benchmark-runs/{run['id']}")["rejudges"] for run in later]
+    links = [service.get(f"/benchmark-runs/{run['id']}")["sameSourceAs"] for run in later]
     assert links == [None] * 5
     # The next run refers to the first one that is left.
-    assert service.complete_run()["rejudges"] == later[0]["id"]
+    assert service.complete_run()["sameSourceAs"] == later[0]["id"]
 
 
 def test_assign_source_run__run_that_is_deleted_meanwhile_is_not_the_first(
@@ -138,7 +138,9 @@ def test_assign_source_run__run_that_is_deleted_meanwhile_is_not_the_first(
     db = service.resources.db
     with db.begin() as session:
         session.execute(
-            text("UPDATE benchmark_runs SET source_seq = NULL, rejudges = NULL WHERE id = :id"),
+            text(
+                "UPDATE benchmark_runs SET source_seq = NULL, same_source_as = NULL WHERE id = :id"
+            ),
             {"id": third["id"]},
         )
 
@@ -147,7 +149,7 @@ def test_assign_source_run__run_that_is_deleted_meanwhile_is_not_the_first(
             run = session.get_one(BenchmarkRun, third["id"])
             collection = session.get_one(Collection, run.collection_id)
             assign_source_run(session, run, collection)
-            return run.rejudges
+            return run.same_source_as
 
     def is_waiting() -> bool:
         query = """

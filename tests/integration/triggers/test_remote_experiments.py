@@ -182,7 +182,7 @@ def test_poll__second_night_of_a_name_is_evaluated_once(
             setup.tick(minutes=6)
         runs = setup.list_runs()
         assert [run["runName"] for run in runs] == ["old"] * night
-        assert [run["rejudges"] for run in runs] == [None] * night
+        assert [run["sameSourceAs"] for run in runs] == [None] * night
     # Evaluators that end late are no new run.
     source.experiment(run="old", items=1, started=DEFAULT_TIME + timedelta(hours=40, minutes=1))
     setup.tick(minutes=6)
@@ -208,7 +208,7 @@ def test_schedule__evaluates_each_night_of_a_name_once(
             setup.service.post(f"/schedule-configs/{schedule['id']}/trigger")
             setup.service.work()
         runs = setup.list_runs()
-        assert [run["rejudges"] for run in runs] == [None] * (night + 1)
+        assert [run["sameSourceAs"] for run in runs] == [None] * (night + 1)
         source.experiment(
             run="old", items=3, started=DEFAULT_TIME + timedelta(hours=20 * (night + 1))
         )

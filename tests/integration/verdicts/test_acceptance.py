@@ -52,9 +52,9 @@ def test_second_run_over_a_source_run__has_the_baseline_of_the_first(
     rescored = service.post(f"/benchmark-runs/{second['id']}/rescore")
     service.work()
     third = service.get(f"/benchmark-runs/{rescored['id']}")
-    assert (first["rejudges"], second["rejudges"]) == (None, first["id"])
+    assert (first["sameSourceAs"], second["sameSourceAs"]) == (None, first["id"])
     # A rescored run names its origin instead.
-    assert (third["rejudges"], third["rescoreOf"]) == (None, second["id"])
+    assert (third["sameSourceAs"], third["rescoreOf"]) == (None, second["id"])
     for run in (second, third):
         assert baseline_ids(run) == [good["id"]]
         assert run["verdict"]["verdict"] == first["verdict"]["verdict"]
