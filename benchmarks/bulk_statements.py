@@ -1,6 +1,8 @@
-"""Every statement of the service that may change many rows: measured by `benchmarks bulk`, or its bound.
+"""Every statement of the service that may change many rows: measured, for one row, of a limited number of
+rows, or growing with something that is named.
 
-`tests/contracts/test_measured_bulk_statements.py` fails when one is in neither table.
+`tests/contracts/test_measured_bulk_statements.py` fails when one is in none of these tables, and checks all but the
+last one.
 """
 
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ MEASURED: Final[Mapping[str, str]] = {
     "app.core.key_rotation._drop_lost_texts": bulk.DROP_LOST,
     "app.core.key_rotation._reencrypt": bulk.ROTATION,
     "app.jobs.deaths.PLACE_SUSPECTS": bulk.RESCUE,
+    "app.jobs.rescue._END_LONG_WAITS": bulk.RESCUE,
     "app.jobs.rescue._DELETE_FINISHED": PURGE.format("finished_jobs"),
     "app.notifications.delivery_jobs._enqueue": bulk.DUE_DELIVERIES,
     "app.notifications.delivery_jobs.hold_or_restart": bulk.HOLD_OR_RESTART,
@@ -35,47 +38,84 @@ MEASURED: Final[Mapping[str, str]] = {
     "app.triggers.service.delete_expired_events": PURGE.format("trigger_events"),
 }
 
-ONE_ROW: Final = "one row, by its key"
-BATCH: Final = "a batch of `delete_batch`, measured as notifications.drop_deliveries"
-# Why a statement cannot change many rows, or the part of the work that bounds it.
-BOUNDED: Final[Mapping[str, str]] = {
-    "app.access.rate_limits.delete_old_windows": f"{BATCH}; at most the keys of some minutes",
-    "app.access.service._delete_configured_key": ONE_ROW,
-    "app.access.service._revoke_first_keys": "keys with the name of the first key",
-    "app.access.service.record_use": ONE_ROW,
-    "app.access.sessions.log_in_with_link": ONE_ROW,
-    "app.access.sessions.log_out": ONE_ROW,
-    "app.alerts.service.reset_states": "the agents of one rule",
-    "app.alerts.stored_series.store_step": ONE_ROW,
-    "app.benchmarks.service._set_agents": "the agents of one benchmark, which a request lists",
-    "app.comparison.acceptance.hold_incident": "the runs of one incident at its end",
-    "app.comparison.acceptance.release_incident": "the runs of one incident at its end",
-    "app.comparison.baselines.unpin_baseline": ONE_ROW,
-    "app.core.batch_delete.delete_batch": "1,000 rows; each caller is listed",
-    "app.core.batch_delete.purge_in_batches": ONE_ROW,
-    "app.jobs.job_manager._HEARTBEAT": ONE_ROW,
-    "app.jobs.job_manager._REGISTER_PROCESS": ONE_ROW,
-    "app.jobs.outcomes._BECOME": ONE_ROW,
-    "app.jobs.outcomes._RELEASE_JOB": ONE_ROW,
-    "app.jobs.rescue._SET_COUNTS": ONE_ROW,
-    "app.jobs.row_deletion.delete_rows": BATCH,
-    "app.results.run_series.replace_points": "the series of one run",
-    "app.runs.leases._ACQUIRE_RUN": ONE_ROW,
-    "app.runs.leases._ACQUIRE_SHARD": ONE_ROW,
-    "app.runs.leases.complete_shard": ONE_ROW,
-    "app.runs.llm_cache._ADD_USAGE": ONE_ROW,
-    "app.runs.llm_cache.evict_answers": "the answers of one shard, by their keys",
-    "app.runs.retention.drop_purged": "the shards of one run",
-    "app.runs.retention.drop_results": "2,000 positions of one run, by key",
-    "app.runs.retention.drop_traces": ONE_ROW,
-    "app.runs.shards.create_shards": ONE_ROW,
-    "app.runs.shards.store_shard": ONE_ROW,
-    "app.traces.circuit_breaker._HOLD": ONE_ROW,
-    "app.traces.circuit_breaker._RECORD_FAILURE": ONE_ROW,
-    "app.traces.circuit_breaker._RECORD_SUCCESS": ONE_ROW,
-    "app.traces.otel.service._MERGE_SPANS": "the spans of one request of 20 MB",
-    "app.traces.otel.service._MERGE_TRACES": "the traces of one request of 20 MB",
-    "app.traces.service._delete_upload": f"{ONE_ROW}; its traces: {BATCH}",
-    "app.traces.service.delete_positions": "2,000 positions of one collection, by key",
-    "app.triggers.polling._delete_processed": "the source runs of one agent and benchmark",
+# The table of whose rows a key selects one.
+ONE_ROW: Final[Mapping[str, str]] = {
+    "app.access.rate_limits._add_requests": "rate_windows",
+    "app.access.service._delete_configured_key": "api_keys",
+    "app.access.service._register_configured_key": "api_keys",
+    "app.access.service.record_use": "api_keys",
+    "app.access.sessions.log_in_with_link": "login_links",
+    "app.access.sessions.log_out": "browser_sessions",
+    "app.alerts.stored_series.store_step": "run_series",
+    "app.comparison.baselines.pin_baseline": "benchmark_baselines",
+    "app.core.batch_delete._valid_mark": "purge_marks",
+    "app.core.batch_delete.purge_in_batches": "purge_marks",
+    "app.jobs.job_manager._HEARTBEAT": "procrastinate_workers",
+    "app.jobs.outcomes._BECOME": "procrastinate_jobs",
+    "app.jobs.outcomes._RELEASE_JOB": "procrastinate_jobs",
+    "app.jobs.rescue._SET_COUNTS": "procrastinate_jobs",
+    "app.notifications.service._insert_notification": "notifications",
+    # The points of a run one after the other.
+    "app.results.run_series.replace_points": "run_series",
+    "app.runs.leases._ACQUIRE_RUN": "benchmark_runs",
+    "app.runs.leases._ACQUIRE_SHARD": "run_shards",
+    "app.runs.leases.complete_shard": "run_shards",
+    "app.runs.llm_cache._ADD_USAGE": "benchmark_runs",
+    "app.runs.retention.drop_traces": "collections",
+    "app.traces.circuit_breaker._HOLD": "circuit_breakers",
+    "app.traces.circuit_breaker._RECORD_FAILURE": "circuit_breakers",
+    "app.traces.circuit_breaker._RECORD_SUCCESS": "circuit_breakers",
+    "app.traces.service._delete_upload": "local_datasets",
+    "app.triggers.remote_experiments.await_runs": "awaited_runs",
+    "app.triggers.service._insert_event": "trigger_events",
+    "app.triggers.service.record_change": "trigger_events",
+    "app.triggers.service.record_poll_failure": "trigger_events",
+}
+
+_BATCH: Final = "app.core.batch_delete.BATCH_ROWS"
+_EXPORT: Final = "app.traces.otel.export_body.MAX_EXPORT_BYTES"
+# The constant that limits the rows of a statement, or the bytes of its request.
+LIMITED: Final[Mapping[str, str]] = {
+    "app.access.rate_limits.delete_old_windows": _BATCH,
+    "app.benchmarks.service._set_agents": "app.benchmarks.schemas.MAX_AGENTS",
+    "app.jobs.row_deletion.delete_rows": _BATCH,
+    "app.runs.finish._store_metrics": "app.benchmarks.schemas.MAX_METRICS",
+    "app.runs.finish.finish_run": "app.benchmarks.schemas.MAX_KPIS",
+    "app.runs.retention.drop_results": "app.runs.retention.ROWS_PER_BATCH",
+    "app.runs.shards.store_shard": "app.runs.shards.SHARD_TRACES",
+    "app.traces.otel.service._MERGE_SPANS": _EXPORT,
+    "app.traces.otel.service._MERGE_TRACES": _EXPORT,
+    "app.traces.otel.service.store_spans": _EXPORT,
+    "app.traces.service.delete_positions": "app.runs.retention.ROWS_PER_BATCH",
+}
+
+_RULES: Final = "alert rules of a benchmark"
+_SHARDS: Final = "shards of a run: one for up to 2,000 traces"
+_REQUESTS: Final = "model calls of the traces of a shard"
+# Neither measured nor limited by a constant: what the number of rows grows with.
+GROWING: Final[Mapping[str, str]] = {
+    "app.access.service._revoke_first_keys": "API keys with the name of the first key",
+    "app.alerts.publishing.store_and_publish": _RULES,
+    "app.alerts.service._lock_states": _RULES,
+    "app.alerts.service.reset_states": "agents of an alert rule",
+    "app.comparison.acceptance.hold_incident": "runs of an incident",
+    "app.comparison.acceptance.release_incident": "runs of an incident",
+    "app.comparison.baselines.unpin_baseline": "agents with a pinned baseline of a benchmark",
+    "app.jobs.job_manager._REGISTER_PROCESS": "worker processes that ended since another one began",
+    "app.notifications.endpoints.ensure_endpoints": "recipients of an alert rule",
+    "app.notifications.service.publish": "endpoints of a message",
+    "app.results.run_series.store_points": "KPIs and metrics of a benchmark, at most 100 of each",
+    "app.runs.llm_cache.evict_answers": _REQUESTS,
+    "app.runs.llm_cache.put_answers": _REQUESTS,
+    "app.runs.retention.drop_purged": _SHARDS,
+    "app.runs.shards.create_shards": _SHARDS,
+    "app.traces.service._append_traces": "traces of a page of a source",
+    # A stream of COPY: the statement lasts as long as the upload.
+    "app.traces.service._copy_traces": "traces of an upload",
+    # Files of SQLite on the disk of the worker.
+    "app.traces.sources.langfuse.source.TraceCounter.add": "traces of a page of a source",
+    "app.traces.sources.langfuse.v3_runs.ItemStore.add": "traces of a page of a source",
+    "app.triggers.polling._delete_processed": "source runs of an agent and benchmark",
+    "app.triggers.polling._insert_processed": "listed source runs of an agent and benchmark",
+    "app.triggers.polling.enqueue_due_polls": "pairs of agent and benchmark that new runs trigger",
 }

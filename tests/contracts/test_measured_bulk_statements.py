@@ -3,16 +3,31 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Final, NamedTuple
 
+import pytest
+from sqlalchemy import Table, UniqueConstraint
+
+from app.tables import METADATA
 from benchmarks import bulk
-from benchmarks.bulk_statements import BOUNDED, MEASURED, PURGE
+from benchmarks.bulk_statements import GROWING, LIMITED, MEASURED, ONE_ROW, PURGE
 from tests.support.processes import ROOT
 
-STATEMENT = re.compile(r"\b(?:(?<!FOR )(?<!DO )(?<!KEY )UPDATE \w|DELETE FROM|INSERT INTO)")
-BUILDERS = {"update", "delete", "delete_batch"}
-# To parse a file without one of these words would find nothing.
-MENTION = re.compile(rf"{STATEMENT.pattern}|\b(?:{'|'.join(BUILDERS)})\(")
-TIMINGS = {
+STATEMENT: Final = re.compile(
+    r"\b(?:(?<!FOR )(?<!DO )(?<!KEY )UPDATE \w|DELETE FROM|INSERT INTO|MERGE INTO|TRUNCATE \w)"
+)
+# Functions of SQLAlchemy and of `app.core`, under whatever name a module imports them, and methods of sessions.
+BUILDERS: Final = {"update", "delete", "insert"}
+BULK_FUNCTIONS: Final = {"delete_batch", "copy_rows", "copy_encoded_rows", "copy_encoded_file"}
+BULK_METHODS: Final = {
+    "add_all", "executemany",
+    "bulk_insert_mappings", "bulk_save_objects", "bulk_update_mappings",
+}  # fmt: skip
+# Those that make or run the statements of others, which are listed at their callers.
+TOOLS: Final = {"app.core.batch_delete.delete_batch", "app.core.db._build_insert"}
+TIMINGS: Final = {
     *(PURGE.format(name) for name in bulk.ALL_PURGES),
     *(f"{method} {path}" for method, path in bulk.REQUESTS),
     bulk.DROP_DELIVERIES, bulk.HOLD_OR_RESTART, bulk.END_LINKS, bulk.RESTORE_PURGED, bulk.RESCUE,
@@ -20,73 +35,202 @@ TIMINGS = {
     # Rows of `benchmarks lists` and `benchmarks schedules`.
     "L2 read-all", "S1",
 }  # fmt: skip
+MAX_ROWS: Final = 10_000
+MAX_BYTES: Final = 32 * 1024**2
+# Tables of the job engine are not ours.
+KEYS_OF_OTHERS: Final = {"procrastinate_jobs": [["id"]], "procrastinate_workers": [["id"]]}
 
 
-def is_statement(node: ast.AST) -> bool:
+class Place(NamedTuple):
+    """A function, method or constant that contains a statement; its source with that of its private functions."""
+
+    name: str
+    source: str
+
+
+def iter_statements(source: str) -> Iterator[Place]:
+    """The functions, methods and constants of a module that contain such a statement."""
+    tree = ast.parse(source)
+    imported = dict(_iter_imports(tree))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    docstrings = set(_iter_docstrings(tree))
+    for owner, node in _iter_nodes(tree):
+        parts = (part for part in ast.walk(node) if id(part) not in docstrings)
+        if any(_is_statement(part, imported) for part in parts):
+            called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            helpers = [functions[name] for name in called & functions.keys() if name[0] == "_"]
+            source_of_node = "\n".join(map(ast.unparse, [node, *helpers]))
+            yield from (Place(owner + name, source_of_node) for name in _names_of(node))
+
+
+def _iter_docstrings(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            match node.body[:1]:
+                case [ast.Expr(value=ast.Constant() as docstring)]:
+                    yield id(docstring)
+
+
+def _iter_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each name that a module imports, and the full name of what it is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from ((name.asname or name.name, f"{module}.{name.name}") for name in names)
+            case ast.Import(names=names):
+                yield from (
+                    (name.asname or name.name.partition(".")[0], name.name) for name in names
+                )
+
+
+def _iter_nodes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """The nodes of a module and of its classes, with the prefix of their names."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from ((f"{node.name}.", part) for part in node.body)
+        else:
+            yield "", node
+
+
+def _names_of(node: ast.stmt) -> list[str]:
     match node:
-        case ast.Constant(value=str(value)):
-            return STATEMENT.search(value) is not None
-        case ast.Call(func=ast.Name(id=name)):
-            return name in BUILDERS
-    return False
-
-
-def names_of(node: ast.stmt) -> list[str]:
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             return [name]
         case ast.Assign(targets=targets):
             return [ast.unparse(target) for target in targets]
         case ast.AnnAssign(target=target):
             return [ast.unparse(target)]
-    return []
+    return [ast.unparse(node)]
 
 
-def iter_statements(source: str) -> Iterator[str]:
-    """The names of the functions and constants of a module that contain such a statement."""
-    if not MENTION.search(source):
-        return
-    tree = ast.parse(source)
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    for node in tree.body:
-        if any(is_statement(part) and id(part) not in docstrings for part in ast.walk(node)):
-            yield from names_of(node)
+def _is_statement(node: ast.AST, imported: dict[str, str]) -> bool:
+    match node:
+        case ast.Constant(value=str(value)):
+            return STATEMENT.search(value) is not None
+        case ast.Call(func=ast.Name(id=name)):
+            return imported.get(name, "").rpartition(".")[2] in BUILDERS | BULK_FUNCTIONS
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)):
+            module = imported.get(ast.unparse(owner).partition(".")[0], "")
+            is_ours = module.startswith(("sqlalchemy", "app.")) or "__table__" in ast.unparse(owner)
+            return name in BULK_METHODS | BULK_FUNCTIONS or (name in BUILDERS and is_ours)
+    return False
 
 
-def list_statements() -> set[str]:
-    places = set()
+@cache
+def list_statements() -> dict[str, str]:
+    """The source of each place in the service with such a statement, by its name."""
+    places = {}
     for path in sorted((ROOT / "app").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        places |= {f"{module}.{name}" for name in iter_statements(path.read_text(encoding="utf-8"))}
-    return places
+        for place in iter_statements(path.read_text(encoding="utf-8")):
+            places[f"{module}.{place.name}"] = place.source
+    return {name: source for name, source in places.items() if name not in TOOLS}
+
+
+def keys_of(table_name: str) -> list[list[str]]:
+    """The columns of each key of a table."""
+    if table_name in KEYS_OF_OTHERS:
+        return KEYS_OF_OTHERS[table_name]
+    table: Table = METADATA.tables[table_name]
+    unique = [
+        constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)
+    ]
+    return [
+        [column.name for column in table.primary_key.columns],
+        *([column.name for column in constraint.columns] for constraint in unique),
+    ]
+
+
+def selects_one_row(source: str, table_name: str) -> bool:
+    """Whether a statement compares each column of a key, or inserts the values of one row."""
+    if re.search(r"INSERT INTO[^;]*\bVALUES \(", source):
+        return True
+    # Rows are passed as a list, whose name is a plural.
+    if re.search(r"\binsert\(\w+\)\.values\((?!\w*s\))", source):
+        return True
+    return any(
+        all(re.search(rf"\b{column}\b\s*==?\s", source) for column in key)
+        for key in keys_of(table_name)
+    )
 
 
 def test_iter_statements__finds_each_kind() -> None:
     source = '''
 """UPDATE runs in a docstring."""
+import sqlalchemy as sa
+from sqlalchemy import delete, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+from app.core import bulk_copy, batch_delete
+from app.core.batch_delete import delete_batch
+from app.core.bulk_copy import copy_rows
+import numpy as np
 _SET = text("UPDATE runs SET x = 1")
 _LOCK = text("SELECT 1 FROM runs FOR UPDATE OF runs")
 def drop(session): session.execute(delete(Run).where(Run.id == 1))
 def purge(session): return delete_batch(session, Run, Run.id > 1)
 def read(session): return session.scalars(select(Run))
+def change(session): session.execute(sa.update(Run))
+def add(session): session.execute(pg_insert(Run).values(rows))
+def add_rows(session, rows): session.add_all(rows)
+def copy(session): bulk_copy.copy_encoded_file(session, "runs", [], file)
+def copy_all(session): copy_rows(session, "runs", [], rows)
+def drop_all(session): session.execute(Run.__table__.delete())
+def forget(names, rows): names.update(rows); np.delete(rows, 1); api.delete("/runs"); rows.insert(0, 1)
+class Store:
+    """INSERT INTO runs in a docstring."""
+    _STATEMENT = "INSERT INTO runs"
+    def read(self): return 1
+    def write(self, rows): self._database.executemany("…", rows)
 '''
-    assert list(iter_statements(source)) == ["_SET", "drop", "purge"]
+    assert [place.name for place in iter_statements(source)] == [
+        "_SET", "drop", "purge", "change", "add", "add_rows", "copy", "copy_all", "drop_all",
+        "Store._STATEMENT", "Store.write",
+    ]  # fmt: skip
 
 
-def test_bulk_statements__each_is_measured_or_bounded() -> None:
-    named, found = set(MEASURED) | set(BOUNDED), list_statements()
+def test_bulk_statements__each_is_in_one_table() -> None:
+    tables = [*MEASURED, *ONE_ROW, *LIMITED, *GROWING]
 
-    # Name a new one in `benchmarks/bulk_statements.py`: with its timing in `benchmarks bulk`, or its bound.
-    assert sorted(found - named) == []
-    assert sorted(named - found) == []
-    assert MEASURED.keys() & BOUNDED.keys() == set()
+    # Name a new one in `benchmarks/bulk_statements.py`.
+    assert sorted(list_statements().keys() - {*tables}) == []
+    assert sorted({*tables} - list_statements().keys()) == []
+    assert len(tables) == len({*tables})
 
 
 def test_bulk_statements__each_timing_is_printed() -> None:
     assert sorted(set(MEASURED.values()) - TIMINGS) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_one"),
+    [
+        ("delete(ApiKey).where(ApiKey.id == key_id)", True),
+        ("delete(ApiKey).where(ApiKey.name == name)", False),
+        ("insert(ApiKey).values(id=key_id)", True),
+        ("insert(ApiKey).values(rows)", False),
+        ("'UPDATE api_keys SET role = 1 WHERE id = :id'", True),
+        ("'DELETE FROM api_keys WHERE NOT EXISTS (SELECT)'", False),
+    ],
+)
+def test_selects_one_row__needs_each_column_of_a_key(source: str, is_one: bool) -> None:
+    assert selects_one_row(source, "api_keys") is is_one
+
+
+def test_bulk_statements__of_one_row_select_it_by_a_key() -> None:
+    statements = list_statements()
+    assert [
+        name for name, table in ONE_ROW.items() if not selects_one_row(statements[name], table)
+    ] == []
+
+
+def test_bulk_statements__each_limit_is_a_small_constant() -> None:
+    limits = {}
+    for name, constant in LIMITED.items():
+        module, _, attribute = constant.rpartition(".")
+        limits[name] = (constant, getattr(import_module(module), attribute))
+    too_large = {
+        name: limit
+        for name, (constant, limit) in limits.items()
+        if not 0 < limit <= (MAX_BYTES if constant.endswith("BYTES") else MAX_ROWS)
+    }
+    assert too_large == {}
