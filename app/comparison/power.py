@@ -200,7 +200,7 @@ def _estimate_detectable(
         )
         return _Estimate(f"{items} items cannot reliably detect any change of {name}. {enough}")
     in_clusters = f" in {clusters} clusters" if clusters else ""
-    planned = f"{items} items{in_clusters} × {trials} trials"
+    planned = f"{items} items{in_clusters} × {trials} {'trial' if trials == 1 else 'trials'}"
     sentences = [f"{planned} detect a drop of {name} by {effect:.3g} with 80 % power."]
     required_trials = required_items = None
     if drop is not None:

@@ -53,6 +53,8 @@ PAGE_LAYOUT: Final = "base.html"
 FILE_LAYOUT: Final = "file.html"
 # Of a name in a list: its own page has the whole of it.
 MAX_LISTED_CHARS: Final = 60
+# Of errors whose code alone says too little.
+PAGE_TITLES: Final = {"invalid": "The input is not valid"}
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
@@ -200,7 +202,7 @@ def render_error(request: Request, error: AppError) -> Response:
     response = render_page(
         request,
         "error.html",
-        title=problem_title(error.error_code),
+        title=PAGE_TITLES.get(error.error_code) or problem_title(error.error_code),
         status=error.status,
         error=error,
         detail=without_request(error.detail),
