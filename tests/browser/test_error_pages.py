@@ -75,6 +75,18 @@ def test_error_page__is_accessible_and_names_the_next_step(
     assert "`" not in page.locator("main").inner_text()
 
 
-def test_error_page__is_titled_in_plain_words(site: Site) -> None:
-    page = site.open("/keys/no-such-key")
-    expect(page.locator("h1")).to_have_text("Unknown API key")
+@pytest.mark.parametrize(
+    ("path", "title", "section"),
+    [
+        ("/keys/no-such-key", "Unknown API key", "API keys"),
+        ("/alerts/no-such-rule", "Alert rule not found", "Alerts"),
+        ("/incidents/no-such-incident", "Incident not found", "Alerts"),
+        ("/compare", "The input is not valid", "Runs"),
+    ],
+)
+def test_error_page__is_titled_in_plain_words_and_links_to_its_section(
+    path: str, title: str, section: str, site: Site
+) -> None:
+    page = site.open(path)
+    expect(page.locator("h1")).to_have_text(title)
+    expect(page.locator("main").get_by_role("link", name=section)).to_be_visible()

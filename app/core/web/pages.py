@@ -53,8 +53,18 @@ PAGE_LAYOUT: Final = "base.html"
 FILE_LAYOUT: Final = "file.html"
 # Of a name in a list: its own page has the whole of it.
 MAX_LISTED_CHARS: Final = 60
-# Of errors whose code alone says too little.
-PAGE_TITLES: Final = {"invalid": "The input is not valid"}
+# Of errors whose code says too little, or another word than the pages.
+PAGE_TITLES: Final = {
+    "invalid": "The input is not valid",
+    "alert-config-not-found": "Alert rule not found",
+}
+# Pages whose entry of the navigation has another address.
+SECTIONS: Final = {
+    "/compare": "/runs",
+    "/incidents": "/alerts",
+    "/deliveries": "/endpoints",
+    "/silences": "/inbox",
+}
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
@@ -218,8 +228,8 @@ def render_error(request: Request, error: AppError) -> Response:
 def _section(request: Request) -> NavItem | None:
     """The entry of the navigation that a page belongs to by its address; None for Morning and others."""
     path = "/" + request.url.path.split("/")[1]
-    path = "/runs" if path == "/compare" else path
-    return next((item for item in NAVIGATION[1:] if item.url == path), None)
+    section = SECTIONS.get(path, path)
+    return next((item for item in NAVIGATION[1:] if item.url == section), None)
 
 
 def see_other(address: str) -> RedirectResponse:
