@@ -172,7 +172,8 @@ def _lock_states(
         "evaluated_at": now,
     }
     rows = [{"rule_id": rule_id, **initial} for rule_id in rule_ids]
-    session.execute(insert(AlertState).values(rows).on_conflict_do_nothing())
+    # Sent one by one: a statement has at most 65,535 parameters.
+    session.execute(insert(AlertState).on_conflict_do_nothing(), rows)
     return queries.lock_states(session, rule_ids, agent_id)
 
 

@@ -45,9 +45,10 @@ def enqueue_due_polls(session: Session, now: datetime) -> None:
     wanted_keys = queries.list_subscriptions(session)
     if wanted_keys:
         # A subscription per agent and benchmark: the row is what processes lock, and remembers the
-        # last poll.
-        rows = [key._asdict() for key in wanted_keys]
-        session.execute(insert(SourceSubscription).values(rows).on_conflict_do_nothing())
+        # last poll. Selected, not sent: a statement has at most 65,535 parameters.
+        wanted = queries.select_subscriptions()
+        rows = insert(SourceSubscription).from_select(SubscriptionKey._fields, wanted)
+        session.execute(rows.on_conflict_do_nothing())
     due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL)
     for key, subscription in due.items():
         if key not in wanted_keys:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Boolean, ColumnElement, cast, or_, select, type_coerce
+from sqlalchemy import Boolean, ColumnElement, Select, cast, or_, select, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
@@ -129,9 +129,9 @@ def find_benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list
     ]
 
 
-def list_subscriptions(session: Session) -> set[SubscriptionKey]:
-    """The subscriptions that the benchmarks ask for now with a `newRun` trigger."""
-    statement = (
+def select_subscriptions() -> Select[str, str]:
+    """The benchmarks and agents that a `newRun` trigger asks for now."""
+    return (
         select(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
         .join(Benchmark, Benchmark.id == BenchmarkAgent.benchmark_id)
         .join(Agent, Agent.id == BenchmarkAgent.agent_id)
@@ -141,7 +141,11 @@ def list_subscriptions(session: Session) -> set[SubscriptionKey]:
             _TRIGGERS["newRun"]["pattern"].is_not(None),
         )
     )
-    return {SubscriptionKey(*row) for row in session.execute(statement)}
+
+
+def list_subscriptions(session: Session) -> set[SubscriptionKey]:
+    """The subscriptions that the benchmarks ask for now."""
+    return {SubscriptionKey(*row) for row in session.execute(select_subscriptions())}
 
 
 def lock_due_subscriptions(
