@@ -52,7 +52,7 @@ def test_error_page__is_accessible_and_names_the_next_step(
 ) -> None:
     """Criterion 31 for each page of an error: what is wrong, the id of the request to copy, a link back."""
     key = site.service.post("/keys", {"name": "a reader", "role": "read"})["token"]
-    page = site.open("/system", context=site.context(key=key if status == 403 else None))
+    page = site.open("/system", context=site.context(key=key) if status == 403 else None)
     if status in FAILURES:
 
         def fail(*_: object) -> None:

@@ -80,8 +80,7 @@ def test_agent_form__registers_an_agent_and_never_shows_its_secret(
 
 def test_form__that_somebody_else_changed_shows_both_versions(subjects: Site, site: Site) -> None:
     """Criterion 42: two tabs; the stale edit is answered with 409 and both versions."""
-    context = site.context()
-    first, second = (site.open("/agents/pelican/edit", context=context) for _ in range(2))
+    first, second = (site.open("/agents/pelican/edit") for _ in range(2))
     first.get_by_label("Name", exact=True).fill("Brown pelican")
     first.get_by_role("button", name="Save").click()
     expect(first.locator("h1")).to_have_text("Brown pelican")

@@ -32,7 +32,7 @@ from benchmarks.table_rows import insert_rows
 from tests.support.batch_sizes import set_batch_sizes
 
 ROWS: Final = 20_000
-BATCH: Final = 250
+BATCH: Final = 500
 PAIRED: Final = 3
 # Half of the rows have the value A in one column; the other half, and three of the first, have B in another.
 A: Final = f"CASE WHEN n <= {ROWS // 2} THEN 'A' ELSE 'x' END"

@@ -30,6 +30,14 @@ def month(service: Service) -> Service:
     return service
 
 
+@pytest.fixture(scope="module")
+def read_month(module_service: Service) -> Service:
+    """A month that no test changes."""
+    with module_service.resources.db.begin() as session:
+        write_month(session)
+    return module_service
+
+
 def read_page(service: Service, path: str, **headers: str) -> str:
     response = service.client.get(path, headers={**HTML, **headers})
     assert response.status_code == 200, response.text
@@ -48,12 +56,12 @@ def read_csv(service: Service, path: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(response.text)))
 
 
-def test_runs__csv_has_the_filtered_runs_in_the_order_of_the_page(month: Service) -> None:
-    page = read_page(month, "/runs?agent=billing&verdict=REGRESSED&sort=completed")
+def test_runs__csv_has_the_filtered_runs_in_the_order_of_the_page(read_month: Service) -> None:
+    page = read_page(read_month, "/runs?agent=billing&verdict=REGRESSED&sort=completed")
     address = unescape(re.findall(r'href="(/api/v1/benchmark-runs\.csv[^"]*)"', page)[0])
-    [row] = read_csv(month, address)
+    [row] = read_csv(read_month, address)
     assert (row["runId"], row["agent"], row["verdict"]) == (RUN, "Billing bot", "REGRESSED")
-    rows = read_csv(month, "/api/v1/benchmark-runs.csv?sort=created")
+    rows = read_csv(read_month, "/api/v1/benchmark-runs.csv?sort=created")
     assert len(rows) == 211
     assert [row["createdAt"] for row in rows] == sorted(row["createdAt"] for row in rows)
 
@@ -66,15 +74,15 @@ def test_runs__csv_has_no_name_that_a_spreadsheet_would_run(month: Service) -> N
         assert {row["agent"] for row in rows} == {"'=1+1"}
 
 
-def test_runs__period_has_the_days_of_the_readers_zone(month: Service) -> None:
-    rows = read_csv(month, "/api/v1/benchmark-runs.csv")
+def test_runs__period_has_the_days_of_the_readers_zone(read_month: Service) -> None:
+    rows = read_csv(read_month, "/api/v1/benchmark-runs.csv")
     offset = timedelta(hours=9)
     days = [(datetime.fromisoformat(row["createdAt"]) + offset).date() for row in rows]
     day = sorted(set(days))[-3]
-    page = read_page(month, f"/runs?from={day}&to={day}", Cookie="mosaico_zone=Asia/Tokyo")
+    page = read_page(read_month, f"/runs?from={day}&to={day}", Cookie="mosaico_zone=Asia/Tokyo")
     assert f">{days.count(day)} runs<" in page
     assert days.count(day) == 7
-    wrong = month.client.get("/runs?from=yesterday", headers=HTML)
+    wrong = read_month.client.get("/runs?from=yesterday", headers=HTML)
     assert wrong.status_code == 422
     assert "2026-11-23" in wrong.text
 
@@ -91,17 +99,17 @@ def test_morning__acknowledges_the_alert_of_a_regressed_run(month: Service) -> N
     assert cell["openAlerts"] == []
 
 
-def test_morning__offers_the_time_since_the_last_visit(month: Service) -> None:
+def test_morning__offers_the_time_since_the_last_visit(read_month: Service) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     last = f"{now - timedelta(hours=9):%Y-%m-%dT%H:%M:%SZ}"
-    first = read_page(month, "/")
+    first = read_page(read_month, "/")
     assert "last visit" not in first
-    page = read_page(month, "/", Cookie=f"mosaico_visits={last}")
+    page = read_page(read_month, "/", Cookie=f"mosaico_visits={last}")
     address = f"/?from={last.replace(':', '%3A')}"
     assert f'href="{address}"' in page
-    response = month.client.get(address, headers={**HTML, "Cookie": f"mosaico_visits={last}"})
+    response = read_month.client.get(address, headers={**HTML, "Cookie": f"mosaico_visits={last}"})
     assert "since your last visit" in response.text
-    assert read_json(month, f"/overview?from={last.replace(':', '%3A')}")["since"] == last
+    assert read_json(read_month, f"/overview?from={last.replace(':', '%3A')}")["since"] == last
 
 
 def test_visits__a_reload_continues_a_visit_and_a_wrong_cookie_has_none() -> None:
@@ -145,19 +153,19 @@ def test_inbox__acknowledgement_refuses_nothing_selected_a_wrong_verdict_and_ano
     assert response.headers["location"] == "/"
 
 
-def test_inbox__is_filtered_by_agent_benchmark_and_severity(month: Service) -> None:
-    everything = read_page(month, "/inbox?tab=all").count("<article")
+def test_inbox__is_filtered_by_agent_benchmark_and_severity(read_month: Service) -> None:
+    everything = read_page(read_month, "/inbox?tab=all").count("<article")
     counts = {
-        query: read_page(month, f"/inbox?tab=all&{query}").count("<article")
+        query: read_page(read_month, f"/inbox?tab=all&{query}").count("<article")
         for query in ("agent=billing", "benchmark=support", "severity=CRITICAL", "agent=triage")
     }
     assert everything > 1
     assert counts["agent=billing"] == counts["benchmark=support"] == 1
     assert counts["severity=CRITICAL"] < everything
     assert counts["severity=CRITICAL"] == len(
-        read_json(month, "/notifications?severity=CRITICAL")["items"]
+        read_json(read_month, "/notifications?severity=CRITICAL")["items"]
     )
-    assert "No message matches" in read_page(month, "/inbox?tab=all&agent=sql&severity=INFO")
+    assert "No message matches" in read_page(read_month, "/inbox?tab=all&agent=sql&severity=INFO")
 
 
 def test_alert__message_is_sent_again_and_the_alert_is_shown(month: Service) -> None:
@@ -199,17 +207,17 @@ def test_trend__many_runs_are_buckets_with_mean_range_and_worst_verdict(service:
     assert "A point is a run" in short
 
 
-def test_trend__files_have_the_runs_of_the_page(month: Service) -> None:
-    page = read_page(month, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
+def test_trend__files_have_the_runs_of_the_page(read_month: Service) -> None:
+    page = read_page(read_month, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
     files = [unescape(link) for link in re.findall(r'href="(/api/v1/kpi-history\.[^"]*)"', page)]
     table, picture = files
-    rows = read_csv(month, table)
+    rows = read_csv(read_month, table)
     assert [row["runId"] for row in rows] == list(
         dict.fromkeys(re.findall(r'"/runs/(run-[^"]+)"', page))
     )[::-1]
     assert (rows[0]["runId"], rows[0]["verdict"], rows[0]["confirms"]) == (RUN, "REGRESSED", "")
     assert {row["kpi"] for row in rows} == {"pass rate"}
-    chart = month.client.get(picture)
+    chart = read_month.client.get(picture)
     assert chart.headers["content-type"] == "image/svg+xml"
     lines = re.findall(r'<polyline class="line" points="([^"]+)"', chart.text)
     assert lines == re.findall(r'<polyline class="line" points="([^"]+)"', page)
@@ -217,11 +225,11 @@ def test_trend__files_have_the_runs_of_the_page(month: Service) -> None:
     assert "lower threshold 0.8" in chart.text
 
 
-def test_trend__picture_refuses_what_does_not_exist(month: Service) -> None:
+def test_trend__picture_refuses_what_does_not_exist(read_month: Service) -> None:
     path = "/api/v1/kpi-history.svg?benchmarkId=support&kpi=support-pass"
-    assert month.client.get(f"{path}&agentId=nobody").status_code == 404
-    assert month.client.get(f"{path}&agentId=billing&timeZone=Mars").status_code == 422
-    assert month.client.get(f"{path}&agentId=billing").status_code == 200
+    assert read_month.client.get(f"{path}&agentId=nobody").status_code == 404
+    assert read_month.client.get(f"{path}&agentId=billing&timeZone=Mars").status_code == 422
+    assert read_month.client.get(f"{path}&agentId=billing").status_code == 200
 
 
 def test_help__is_linked_and_names_every_verdict_key_and_address(service: Service) -> None:
@@ -239,9 +247,9 @@ def test_help__is_linked_and_names_every_verdict_key_and_address(service: Servic
         assert service.client.get(address, headers=HTML).status_code == 200, address
 
 
-def test_trend__several_agents_share_a_chart_and_a_table(month: Service) -> None:
+def test_trend__several_agents_share_a_chart_and_a_table(read_month: Service) -> None:
     path = "/benchmarks/support/kpis/support-pass?days=30"
-    page = read_page(month, f"{path}&agent=billing&agent=sql")
+    page = read_page(read_month, f"{path}&agent=billing&agent=sql")
     svg = page[page.index('<svg class="chart"') :]
     svg = svg[: svg.index("</svg>")]
     lines = re.findall(r'<polyline class="line" points="[^"]+"[^>]*>', svg)
@@ -259,32 +267,33 @@ def test_trend__several_agents_share_a_chart_and_a_table(month: Service) -> None
     [table, picture] = [
         unescape(link) for link in re.findall(r'href="(/api/v1/kpi-history\.[^"]*)"', page)
     ]
-    assert {row["agentId"] for row in read_csv(month, table)} == {"billing", "sql"}
-    assert "pass rate of Billing bot and SQL copilot" in month.client.get(picture).text
+    assert {row["agentId"] for row in read_csv(read_month, table)} == {"billing", "sql"}
+    assert "pass rate of Billing bot and SQL copilot" in read_month.client.get(picture).text
     five = "".join(f"&agent=agent-{number}" for number in range(5))
-    assert month.client.get(f"{path}{five}", headers=HTML).status_code == 422
+    assert read_month.client.get(f"{path}{five}", headers=HTML).status_code == 422
 
 
-def test_compare__flipped_items_are_ordered_and_can_be_shown_alone(month: Service) -> None:
+def test_compare__flipped_items_are_ordered_and_can_be_shown_alone(read_month: Service) -> None:
     path = f"/compare?base=run-billing-support-1&run={RUN}"
 
     def read_items(query: str) -> list[str]:
         return re.findall(
-            r'<th scope="row" class="name"><code>([^<]+)</code>', read_page(month, path + query)
+            r'<th scope="row" class="name"><code>([^<]+)</code>',
+            read_page(read_month, path + query),
         )
 
     worst_first = read_items("")
     comparison = read_json(
-        month, f"/benchmark-runs/compare?baseline=run-billing-support-1&candidate={RUN}"
+        read_month, f"/benchmark-runs/compare?baseline=run-billing-support-1&candidate={RUN}"
     )
     assert worst_first == [item["itemId"] for item in comparison["flippedItems"]["items"]]
     assert len(set(worst_first)) == 10
     assert read_items("&sort=rise") == worst_first[::-1]
     assert read_items("&sort=item") == sorted(worst_first)
-    assert 'id="metrics"' in read_page(month, path)
-    flips = read_page(month, f"{path}&only=flips&sort=item")
+    assert 'id="metrics"' in read_page(read_month, path)
+    flips = read_page(read_month, f"{path}&only=flips&sort=item")
     assert 'id="metrics"' not in flips
     assert 'id="flips"' in flips
     swap = unescape(re.findall(r'href="(/compare[^"]*)">Swap', flips)[0])
     assert "only=flips&sort=item" in swap
-    assert month.client.get(f"{path}&sort=worst", headers=HTML).status_code == 422
+    assert read_month.client.get(f"{path}&sort=worst", headers=HTML).status_code == 422
