@@ -34,7 +34,7 @@ def fuzzer(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fuzzer
 
 def test_generated_requests__responses_match_the_openapi_description(fuzzer: Fuzzer) -> None:
     for operation in fuzzer.operations():
-        fuzzer.attack(operation, examples=2, seed=0)
+        fuzzer.attack(operation, examples=1, seed=0)
     assert fuzzer.unreached() == []
 
 
