@@ -30,6 +30,7 @@ from app.core.console.terminal import (
     load_command,
     print_status,
 )
+from app.core.garbage_collection import pause_collection
 
 GC_THRESHOLD = 50_000
 
@@ -286,6 +287,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run everything on this machine: embedded database, API, worker and scheduler."""
+    pause_collection()
     from app.core.settings import load_settings
     from app.serve import serve_all
 
@@ -299,6 +301,7 @@ def serve(
 @_command("api", Heading.SERVICE)
 def api() -> None:
     """Run one API process."""
+    pause_collection()
     from app.core.settings import load_settings
     from app.main import serve_api
     from app.serve import end_with_parent
@@ -319,6 +322,7 @@ def worker(
     ] = None,
 ) -> None:
     """Run one worker process. Any number may run, on any number of machines."""
+    pause_collection()
     from app.core.settings import load_settings
     from app.serve import end_with_parent
     from app.worker import run_worker
@@ -335,6 +339,7 @@ def _split_names(names: str | None) -> list[str] | None:
 @_command("scheduler", Heading.SERVICE)
 def scheduler() -> None:
     """Run one scheduler process. Several may run: each schedule still fires once."""
+    pause_collection()
     from app.core.settings import load_settings
     from app.scheduler import run_scheduler
     from app.serve import end_with_parent

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from app.core.batch_delete import purge_in_batches
 from app.core.clock import utc_now
+from app.core.garbage_collection import exclude_living_objects
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.runs.stalled_runs import fail_runs_without_progress
@@ -44,6 +45,7 @@ def run_scheduler(settings: Settings) -> None:
                 ),
             },
         )
+        exclude_living_objects()
         ticker.start()
         log.info("scheduler is ready")
         while not stopping.wait(CLOCK_CHECK_INTERVAL_S):

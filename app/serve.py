@@ -27,6 +27,7 @@ from app.access.service import FirstKey, ensure_first_admin_key
 from app.access.sessions import create_login_link
 from app.core.encryption import Secret
 from app.core.errors import AppError, Unavailable
+from app.core.garbage_collection import exclude_living_objects
 from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
 from app.core.settings import Settings
@@ -45,6 +46,7 @@ PROGRESS_CPU_S = 1.0
 # Above the 10 s in which each child stops by itself.
 STOP_S = 12.0
 WATCH_S = 0.2
+READY_CHECK_S = 0.05
 RESTART_S = 1.0
 
 
@@ -90,9 +92,14 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
             "MOSAICO_API_PROCESSES": str(settings.api_processes),
         }
         apis = [ServiceProcess("api", environment, listener) for _ in range(settings.api_processes)]
-        programs = [ServiceProcess(command, environment) for command in ("worker", "scheduler")]
-        with _running([*apis, *programs], stopping) as children:
+        worker = ServiceProcess("worker", environment)
+        scheduler = ServiceProcess("scheduler", environment)
+        exclude_living_objects()
+        with _running([*apis, worker], stopping) as children:
             if wait_until_ready(settings, children, stopping):
+                # Not before: a third process that imports its modules would delay the API on two cores.
+                scheduler.start()
+                children.append(scheduler)
                 for line in _start_message(settings, first_key, _login_url(settings)):
                     print_line(line)
                 _supervise(children, stopping)
@@ -233,7 +240,7 @@ def wait_until_ready(
     progress = StartProgress(time.monotonic())
     # Without the proxies of the environment, which cannot reach this machine.
     with httpx.Client(base_url=base_url(settings), trust_env=False) as client:
-        while not stopping.wait(WATCH_S):
+        while not stopping.wait(READY_CHECK_S):
             for child in children:
                 if child.process.poll() is not None:
                     raise DidNotStart(

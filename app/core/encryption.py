@@ -15,13 +15,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Final, NoReturn
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 from app.core.errors import AppError, Misconfigured
 from app.core.secret_files import create_secret_file, read_secret_file
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MASTER_KEY_FILE = "master.key"
 MASTER_KEY_BYTES = 32
@@ -99,10 +99,10 @@ class Secret:
 class SecretBox:
     """The master keys of a process: the first key encrypts, each key decrypts."""
 
-    __slots__ = ("_ciphers", "_encryption_key_id")
+    __slots__ = ("_encryption_key_id", "_keys")
 
-    def __init__(self, ciphers: Mapping[str, AESGCM], encryption_key_id: str) -> None:
-        self._ciphers = dict(ciphers)
+    def __init__(self, keys: Mapping[str, bytes], encryption_key_id: str) -> None:
+        self._keys = dict(keys)
         self._encryption_key_id = encryption_key_id
 
     @classmethod
@@ -111,9 +111,7 @@ class SecretBox:
         if not keys:
             raise BadMasterKey(f"no master key is configured; {KEY_HINT}")
         decoded = [_decode_key(key) for key in keys]
-        return cls(
-            {_compute_key_id(key): AESGCM(key) for key in decoded}, _compute_key_id(decoded[0])
-        )
+        return cls({_compute_key_id(key): key for key in decoded}, _compute_key_id(decoded[0]))
 
     @property
     def encryption_key_id(self) -> str:
@@ -123,14 +121,15 @@ class SecretBox:
     @property
     def key_ids(self) -> tuple[str, ...]:
         """The ids of all configured keys. An id is a hash and reveals nothing about its key."""
-        return tuple(self._ciphers)
+        return tuple(self._keys)
 
     def encrypt(self, plain: str, *, table: str, row: str, column: str) -> str:
         """Encrypt a text for one table cell; each call returns a different ciphertext."""
         # Random for each text: two texts with one nonce under one key would break AES-GCM.
         nonce = os.urandom(NONCE_BYTES)
         cell = _associated_data(table=table, row=row, column=column)
-        ciphertext = self._ciphers[self._encryption_key_id].encrypt(nonce, _encode(plain), cell)
+        cipher = _cipher(self._keys[self._encryption_key_id])
+        ciphertext = cipher.encrypt(nonce, _encode(plain), cell)
         payload = base64.urlsafe_b64encode(nonce + ciphertext).decode("ascii")
         return f"{ciphertext_prefix(self._encryption_key_id)}{payload}"
 
@@ -142,19 +141,22 @@ class SecretBox:
         """
         cell_name = f"the secret {column} of {table} {row!r}"
         key_id, payload = _split_encrypted(encrypted, cell_name)
-        cipher = self._ciphers.get(key_id)
-        if cipher is None:
+        key = self._keys.get(key_id)
+        if key is None:
             raise UnknownMasterKey(_unknown_key_message(cell_name, key_id, self.key_ids))
         cell = _associated_data(table=table, row=row, column=column)
+        # As in `_cipher`.
+        from cryptography.exceptions import InvalidTag
+
         try:
-            plain = cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], cell)
+            plain = _cipher(key).decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], cell)
         # Wrong cell, changed text and wrong key give the same error; the key is identified by its ID.
         except InvalidTag:
             raise CorruptedSecret(_corrupted_message(cell_name)) from None
         return Secret(plain.decode("utf-8", "surrogatepass"))
 
     def __repr__(self) -> str:
-        return f"SecretBox({', '.join(self._ciphers)})"
+        return f"SecretBox({', '.join(self._keys)})"
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
@@ -203,6 +205,14 @@ def require_random_key(key: str) -> None:
 def ciphertext_prefix(key_id: str) -> str:
     """The prefix of every text that this master key encrypted."""
     return f"{FORMAT}.{key_id}."
+
+
+def _cipher(key: bytes) -> "AESGCM":
+    # An API process encrypts and decrypts rarely, and the library takes 6 MiB. Its import takes 20 ms,
+    # a cipher 5 µs.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
 
 
 def _decode_key(text: str) -> bytes:

@@ -7,6 +7,14 @@ from typing import Final
 THRESHOLD: Final = 10_000
 
 
+def pause_collection() -> None:
+    """Collect nothing until `exclude_living_objects`: call it before a process imports its modules.
+
+    What is imported lives as long as the process, and a fifth of the time of the imports was spent on scanning it.
+    """
+    gc.disable()
+
+
 def exclude_living_objects() -> None:
     """Exclude the objects of the start from garbage collection, and collect less often.
 
@@ -15,3 +23,4 @@ def exclude_living_objects() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(THRESHOLD)
+    gc.enable()

@@ -7,8 +7,6 @@ dialect that the datasets were written for: `$` matches only at the very end.
 from functools import lru_cache
 from typing import Final, Protocol
 
-import re2
-
 MAX_PATTERN: Final = 10_000  # characters
 
 
@@ -27,6 +25,9 @@ def compile_pattern(text: str) -> Pattern:
     """The compiled pattern. Raises InvalidPattern."""
     if len(text) > MAX_PATTERN:
         raise InvalidPattern(f"it is longer than {MAX_PATTERN} characters")
+    # Checks and evaluators are loaded by every process; most search no pattern, and the import takes 1.5 MiB.
+    import re2
+
     options = re2.Options()
     options.log_errors = False
     try:

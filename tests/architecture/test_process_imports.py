@@ -13,6 +13,8 @@ import pytest
 NUMERICAL = {"numpy", "scipy"}
 SANDBOX = {"bashkit"}
 WEB = {"fastapi", "starlette"}
+# Libraries of 9 MiB that an API process needs rarely.
+RARE = {"cryptography", "re2", "sqlite3"}
 STEPS = {
     "app.gate.rules": "import app.gate.rules",
     "app.gate.cli": "import app.gate.cli",
@@ -43,8 +45,8 @@ def test_process__does_not_import_what_it_does_not_use(step: str, unused: set[st
     assert not _packages_after(step) & unused
 
 
-def test_plugins__do_not_load_the_sandbox_into_processes_that_run_no_agent() -> None:
-    assert not _packages_after("plugins") & SANDBOX
+def test_plugins__load_neither_the_sandbox_nor_rarely_used_libraries() -> None:
+    assert not _packages_after("plugins") & (SANDBOX | RARE)
 
 
 def test_comparison__does_not_load_all_of_scipy() -> None:

@@ -2,11 +2,8 @@
 
 from typing import NamedTuple
 
-from app.harness.bash import result_file as bash_result_file
-from app.harness.mcp import result_file as mcp_result_file
 from app.harness.result_file import parse_json_document
 from app.traces.files.ndjson import format_trace_line
-from app.traces.producers import bash_traces, mcp_traces
 from app.traces.storable_traces import make_storable
 
 NAME = "the body"
@@ -24,6 +21,11 @@ def read_results(raw: bytes) -> ImportedRun:
 
     Raises: InvalidResultFile.
     """
+    # The models of both formats: 3 MiB and 60 ms that an API process needs only for such a file.
+    from app.harness.bash import result_file as bash_result_file
+    from app.harness.mcp import result_file as mcp_result_file
+    from app.traces.producers import bash_traces, mcp_traces
+
     document = parse_json_document(raw, name=NAME)
     if mcp_result_file.is_report(document):
         mcp_report = mcp_result_file.load_report(document, name=NAME)

@@ -1,7 +1,6 @@
 """The Langfuse trace source: reads a run (experiment, or dataset run in API v3) or a time window."""
 
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -319,6 +318,9 @@ class TraceCounter:
     """Counts distinct traces, in a temporary file, because a run can have millions of them."""
 
     def __init__(self) -> None:
+        # Imported here: 1 MiB that only a process needs that reads Langfuse.
+        import sqlite3
+
         # An empty name is a private database on disk, deleted when it is closed.
         self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE counted (trace INTEGER PRIMARY KEY)")

@@ -1,7 +1,6 @@
 """Reader for API v3: dataset runs, whole traces, and observations by trace."""
 
 import json
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -62,6 +61,9 @@ class ItemStore:
     """Items of a dataset by ID, in a temporary file: a dataset can exceed the memory."""
 
     def __init__(self) -> None:
+        # Imported here: 1 MiB that only a process needs that reads Langfuse.
+        import sqlite3
+
         # An empty name is a private database on disk; worker threads read it.
         self._database = sqlite3.connect("", check_same_thread=False)
         self._lock = threading.Lock()
