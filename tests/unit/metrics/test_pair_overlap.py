@@ -22,8 +22,9 @@ from app.metrics.text_overlap import (
     rouge_counts,
     squad_overlap,
 )
+from app.metrics.tokenizers import bleu_words, rouge_words, squad_words
 from app.metrics.types import MetricProvider
-from app.metrics.word_ids import TokenRule, Vocabulary
+from app.metrics.word_ids import TokenRule, Vocabulary, tokens_of_word
 from app.traces.types import Trace, TraceOutcome
 from tests.unit.metrics.test_text_parity import ADVERSARIAL, texts
 
@@ -34,6 +35,21 @@ KEYS = ("ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL"
 def providers() -> Sequence[MetricProvider]:
     load_metrics()
     return providers_for(default_refs(KEYS))
+
+
+@given(st.text(alphabet="0123456789.,:/-+$%'a&\u0663", min_size=1, max_size=12))
+def test_tokens_of_word__numbers_have_those_of_the_tokenizers(word: str) -> None:
+    rouge, bleu, squad = tokens_of_word(word)
+    assert list(rouge) == rouge_words(word)
+    assert list(bleu) == bleu_words(word)
+    assert list(squad) == squad_words(word)
+
+
+def test_tokens_of_word__number_with_sign_separators_and_stop() -> None:
+    rouge, bleu, squad = tokens_of_word("$1,234.50.")
+    assert list(rouge) == [b"1", b"234", b"50"]
+    assert list(bleu) == [b"$", b"1,234.50", b"."]
+    assert list(squad) == [b"123450"]
 
 
 @pytest.fixture
