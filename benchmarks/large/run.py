@@ -21,6 +21,7 @@ from app.runs.scoring import MAX_CHUNK_SIZE
 from app.traces.files.ndjson import iter_traces
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
+from benchmarks.large.run_table import RunFigures, render_run_table
 from benchmarks.memory import RunningService, run_to_end, served
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
@@ -82,15 +83,30 @@ def measure() -> Iterator[BenchRow]:
         yield _idle_row(service)
         for number in range(WARM_UP_RUNS):
             _measured_run(service, _write_traces(Path(folder), WARM_UP, f"warm-{number}"), WARM_UP)
-        runs = []
+        runs, figures = [], []
         for size in SIZES:
             file = _write_traces(Path(folder), size, str(size))
             runs.append(_measured_run(service, file, size))
             metrics_cpu_s = _metrics_cpu_s(file, size)
             yield from _rows(runs[-1], metrics_cpu_s)
-            if size <= PEER_LIMIT:
-                yield from _peer_rows(runs[-1], _peer_seconds(file), metrics_cpu_s)
+            peer_s = _peer_seconds(file) if size <= PEER_LIMIT else None
+            if peer_s is not None:
+                yield from _peer_rows(runs[-1], peer_s, metrics_cpu_s)
+            figures.append(_figures(runs[-1], metrics_cpu_s, peer_s))
         yield from _growth(runs)
+        print(f"\n{render_run_table(figures)}\n")
+
+
+def _figures(run: LargeRun, metrics_cpu_s: float, peer_s: float | None) -> RunFigures:
+    return RunFigures(
+        size=run.size,
+        whole_s=run.whole_s,
+        finish_s=run.finish_s,
+        cpu_s=run.cpu_s,
+        metrics_cpu_s=metrics_cpu_s,
+        peer_s=peer_s,
+        peaks=run.peaks,
+    )
 
 
 def _idle_row(service: RunningService) -> BenchRow:

@@ -1,0 +1,95 @@
+"""The table of runs of growing size as Markdown, with its command and date, for `docs/scaling.md`."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+COMMAND: Final = "python -m benchmarks large run"
+VARIABLES: Final = ("MOSAICO_BENCH_SIZES", "MOSAICO_BENCH_PEER_LIMIT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """The figures of one run; `cpu_s` by role from POST to COMPLETED, peaks in MiB."""
+
+    size: int
+    whole_s: float
+    finish_s: float
+    cpu_s: dict[str, float]
+    metrics_cpu_s: float
+    peer_s: float | None
+    peaks: dict[str, float]
+
+    @property
+    def whole_cpu_s(self) -> float:
+        return sum(self.cpu_s.values())
+
+    def micros(self, seconds: float) -> float:
+        """Microseconds per trace."""
+        return seconds / self.size * 1e6
+
+
+# The name of a row, and the text of a run in it.
+ROWS: Final[Sequence[tuple[str, Callable[[RunFigures], str]]]] = (
+    (
+        "time per trace, from the upload to COMPLETED",
+        lambda run: f"{run.micros(run.whole_s):.0f} µs",
+    ),
+    (
+        "CPU of all processes per trace, from POST to COMPLETED",
+        lambda run: f"{run.micros(run.whole_cpu_s):.0f} µs",
+    ),
+    (
+        "of it metric processes, worker, database",
+        lambda run: (
+            ", ".join(
+                f"{run.micros(run.cpu_s.get(role, 0.0)):.0f}"
+                for role in ("metric child", "worker", "database")
+            )
+            + " µs"
+        ),
+    ),
+    (
+        "CPU of a run compared with its metrics alone (E1, goal: 2 times)",
+        lambda run: f"{run.whole_cpu_s / run.metrics_cpu_s:.2f} times",
+    ),
+    (
+        "upload and run, compared with pandas, rouge-score and sacrebleu (goal: 8 times faster)",
+        lambda run: "–" if run.peer_s is None else f"{run.peer_s / run.whole_s:.1f} times",
+    ),
+    (
+        "peak memory of a worker, a metric process (goals: 300, 200 MiB)",
+        lambda run: f"{run.peaks.get('worker', 0):.0f}, {run.peaks.get('metric child', 0):.0f} MiB",
+    ),
+    (
+        "peak memory of the API (goal: 150 MiB)",
+        lambda run: f"{run.peaks.get('api', 0):.0f} MiB",
+    ),
+    ("finishing step (goal: 60 s)", lambda run: f"{run.finish_s:.1f} s"),
+)
+
+
+def render_run_table(runs: Sequence[RunFigures]) -> str:
+    """The runs as columns, with the command that measured them and the load of the machine."""
+    return "\n".join(_lines(runs))
+
+
+def _lines(runs: Sequence[RunFigures]) -> Iterator[str]:
+    settings = [f"{name}={os.environ[name]} " for name in VARIABLES if name in os.environ]
+    yield f"`{''.join(settings)}{COMMAND}`, {datetime.now(UTC):%Y-%m-%d}, load {os.getloadavg()[0]:.1f}:"
+    yield ""
+    yield f"| Measure | {' | '.join(f'{run.size:,} traces' for run in runs)} |"
+    yield f"|---{'|---' * len(runs)}|"
+    for name, text in ROWS:
+        yield f"| {name} | {' | '.join(map(text, runs))} |"
+    if len(runs) > 1:
+        whole = [run.micros(run.whole_s) for run in runs]
+        cpu = [run.micros(run.whole_cpu_s) for run in runs]
+        yield ""
+        yield (
+            "Within each other (goal: 1.2 times):"
+            f" time per trace {max(whole) / min(whole):.2f} times,"
+            f" CPU per trace {max(cpu) / min(cpu):.2f} times."
+        )
