@@ -82,6 +82,7 @@ def test_error_page__is_accessible_and_names_the_next_step(
         ("/alerts/no-such-rule", "Alert rule not found", "Alerts"),
         ("/incidents/no-such-incident", "Incident not found", "Alerts"),
         ("/compare", "The input is not valid", "Runs"),
+        (f"/search?text={'x' * 201}", "The input is not valid", "Morning"),
     ],
 )
 def test_error_page__is_titled_in_plain_words_and_links_to_its_section(
@@ -90,3 +91,4 @@ def test_error_page__is_titled_in_plain_words_and_links_to_its_section(
     page = site.open(path)
     expect(page.locator("h1")).to_have_text(title)
     expect(page.locator("main").get_by_role("link", name=section)).to_be_visible()
+    assert "`" not in page.locator("main").inner_text()

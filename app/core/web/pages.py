@@ -24,7 +24,7 @@ from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, p
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from app.core.errors import AppError, without_request
+from app.core.errors import AppError, Invalid, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
@@ -215,7 +215,10 @@ def render_error(request: Request, error: AppError) -> Response:
         title=PAGE_TITLES.get(error.error_code) or problem_title(error.error_code),
         status=error.status,
         error=error,
-        detail=without_request(error.detail),
+        # The detail of the API names its field `errors`; the page lists them.
+        detail="Correct these values:"
+        if error.errors and error.error_code == Invalid.code
+        else without_request(error.detail),
         section=_section(request),
         request_id=request_id(request.scope) or "",
         has_secrets=True,

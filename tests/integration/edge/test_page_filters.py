@@ -202,7 +202,7 @@ def test_trend__many_runs_are_buckets_with_mean_range_and_worst_verdict(service:
     assert all("billing-support" in bucket.run_id for bucket in regressed)
     page = read_page(service, "/benchmarks/support/kpis/support-pass?agent=billing&days=3650")
     assert page.count("data-point") == len(buckets)
-    assert f"A point is {size} runs that follow each other, {len(rows)} in all" in page
+    assert f"A point is {size} consecutive runs, {len(rows)} in all" in page
     short = read_page(service, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
     assert "A point is a run" in short
 
