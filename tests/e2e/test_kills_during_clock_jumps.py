@@ -4,8 +4,6 @@ nothing is lost, doubled or purged.
 libfaketime moves the clocks: CI requires it, and elsewhere these tests are skipped without it.
 """
 
-import os
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +14,6 @@ from tests.support.clocks import (
     KEPT,
     MACHINE,
     PURGED,
-    RESCUED,
     SHARED_RUNS,
     MovedClocks,
     create_once,
@@ -33,11 +30,6 @@ from tests.support.serve import (
 
 JUMPS_S = {"60 days": 60 * DAY_S, "-1 hour": -HOUR_S}
 CLOCKS = {"worker": ("worker",), "postgres": ("postgres",), "whole machine": MACHINE}
-# The workers that have sent a heartbeat, and looked for dead ones, after that time.
-TICKED = """
-    SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > %s::timestamptz + interval '3 s'
-"""
-ATTEMPTS = "SELECT max(attempts) FROM procrastinate_jobs WHERE args ->> 'run_id' = %s"
 
 
 def jump_and_kill(
@@ -72,35 +64,6 @@ def jump_and_kill(
     assert deployment.database.all(SHARED_RUNS) == []
     if commands != MACHINE:
         assert deployment.database.all(PURGED) == []
-
-
-def start_worker_at_jump(clocks: MovedClocks, offset_s: float) -> None:
-    """A worker starts before another one has sent a heartbeat with the new time of the database: it takes
-    no job from the other one.
-    """
-    deployment, name = clocks.deployment, f"gate:start{offset_s:+.0f}"
-    deployment.upload(name)
-    run_id = create_once(deployment, name)
-    gate = deployment.programs.gate(name.removeprefix("gate:"))
-    until(gate.is_reached, what=clocks.log)
-    worker = clocks.service_processes.child("worker")
-    # As if no heartbeat were due yet: a start takes longer than the time between two of them.
-    os.kill(worker, signal.SIGSTOP)
-    try:
-        clocks.set(("postgres",), offset_s)
-        newcomer = deployment.programs.worker()
-        ready_at = deployment.database.now()
-        until(lambda: bool(deployment.database.value(TICKED, ready_at)), what=newcomer.log)
-    finally:
-        os.kill(worker, signal.SIGCONT)
-    clocks.wait_for_progress()
-    newcomer.send(signal.SIGTERM)
-    assert newcomer.wait_for_exit() == 0
-    gate.open()
-    require_complete(deployment, run_id)
-    clocks.move(("postgres",), 0)
-    assert RESCUED not in clocks.log + newcomer.log
-    assert deployment.database.value(ATTEMPTS, run_id) == 0
 
 
 def test_kills_during_a_jump_of_the_database__lose_and_purge_nothing(
@@ -141,10 +104,3 @@ def test_restart_with_the_right_clock__run_that_went_on_during_a_jump_completes(
     gate.open()
 
     require_complete(deployment, run_id)
-
-
-@pytest.mark.prove
-def test_start_at_a_jump__takes_no_job_from_a_live_worker(machine_clocks: MovedClocks) -> None:
-    prepare_runs(machine_clocks.deployment)
-    for offset_s in JUMPS_S.values():
-        start_worker_at_jump(machine_clocks, offset_s)
