@@ -31,8 +31,10 @@ DEFAULT_FALSE_PAGES = 0.25
 MAX_FALSE_PAGES = 2.0
 # The limit that keeps this promise in the worst simulated series (see `docs/alerts.md`), and how its
 # square grows as pages become rarer.
-DEFAULT_LIMIT = 2.95
+DEFAULT_LIMIT = 3.06
 LIMIT_SLOPE = 2.15
+# A cumulative sum of scores that is as rare as a window with the default limit.
+DEFAULT_SUM = 5.9
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level
 # moved by `prior_sd` beyond the noise of the items.
@@ -40,14 +42,14 @@ PRIOR_RUNS = 4
 MAX_DEGREES = 300.0
 # Of the correlation of neighboring runs, this number divided by the number of pairs is taken for chance,
 # in standard errors: few runs say little, and a correlation by chance hides a fall.
-CHANCE_PAIRS = 8
+CHANCE_PAIRS = 12
 # How fast the correlation of run effects decays with the distance between two runs.
 CORRELATION_DECAY = 0.7
 MAX_CORRELATION = 0.8
 MIN_PAIRS = 3
 # Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
 # are wider by this share of the correlation. The value keeps the promise at a correlation of 0.6.
-CORRELATION_WIDENING = 1.8
+CORRELATION_WIDENING = 2.2
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
 MIN_ERROR = 1e-300
@@ -97,6 +99,11 @@ class Spread(NamedTuple):
     widening: float
     degrees: float
 
+    @property
+    def correlation(self) -> float:
+        """The correlation of neighboring runs beyond chance."""
+        return self.neighbor_covariance / self.variance if self.variance else 0.0
+
     def variance_of_mean(self, runs: int, inverse_traces: float) -> float:
         """The variance of the mean of consecutive runs; `inverse_traces` is the sum of 1/traces."""
         independent = (runs * self.between + self.per_trace * inverse_traces) / runs**2
@@ -131,6 +138,14 @@ def limit_of(false_pages_per_month: float) -> float:
     """The limit of z for a promised number of false pages in 30 runs of one series."""
     rarer = math.log(DEFAULT_FALSE_PAGES / min(false_pages_per_month, MAX_FALSE_PAGES))
     return math.sqrt(DEFAULT_LIMIT**2 + LIMIT_SLOPE * rarer)
+
+
+def score_of_sum(total: float) -> float:
+    """The z of a window that is as rare as a cumulative sum of scores, so that one limit serves both.
+
+    Large sums become rarer exponentially, large z like those of a normal distribution: as their square.
+    """
+    return DEFAULT_LIMIT * math.sqrt(max(0.0, total) / DEFAULT_SUM)
 
 
 class _Sums:
@@ -186,6 +201,26 @@ def scan_levels(
         if rise is None or score.z < rise.z:
             rise = score
     return Scan(fall=fall, rise=rise)
+
+
+def score_runs(
+    levels: Sequence[RunLevel],
+    last: int,
+    *,
+    prior_sd: float,
+    earlier: Sequence[Sequence[RunLevel]] = (),
+) -> list[WindowScore]:
+    """The score of each of the last runs against all runs before it; oldest first, without those that have
+    too few runs before them. `earlier` as in `scan_levels`.
+    """
+    first = max(MIN_REFERENCE, len(levels) - last)
+    if first >= len(levels):
+        return []
+    sums, pooled = _Sums(levels), _pool(earlier)
+    return [
+        _score(sums, reference, 1, _estimate(sums, reference, pooled, prior_sd))
+        for reference in range(first, len(levels))
+    ]
 
 
 def _score(sums: _Sums, reference: int, width: int, spread: Spread) -> WindowScore:

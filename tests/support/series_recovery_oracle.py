@@ -30,6 +30,7 @@ class RecoveryOracle(NamedTuple):
 
 
 # Both limits of each keep the goals about false ends for all its falls.
+EVERY_FALL = RecoveryOracle((1.0, 1.5, 2.0, 3.0, 4.0), 5.0, 7.0)
 LARGE_FALLS = RecoveryOracle((2.0, 3.0, 4.0), 4.0, 6.5)
 ALL_FALLS = RecoveryOracle((1.5, 2.0, 3.0, 4.0), 4.5, 6.5)
 

@@ -15,6 +15,7 @@ Runs inside an incident never enter the reference, except by `accept_level` and 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from app.alerts.evaluation.fall_sums import score_sum_of_falls
 from app.alerts.evaluation.recovery_rules import find_recovery
 from app.alerts.evaluation.series_evidence import (
     PagePolicy,
@@ -51,8 +52,8 @@ RISE_MARGIN = 1.5
 WORSE_MARGIN = 0.6
 MIN_INCIDENT_REFERENCE = 2
 # An incident that recovered takes so many parts of the promise, of which one is left for the next page.
-RECOVERY_PARTS = 3
-# A run is suspicious beyond this fraction of the limit, which is a z of 2.3 at the default promise.
+RECOVERY_PARTS = 4
+# A run is suspicious beyond this fraction of the limit, which is a z of 2.4 at the default promise.
 SUSPICIOUS = 0.77
 
 
@@ -172,17 +173,17 @@ def open_on_verdict(step: SeriesStep, run: int) -> SeriesStep:
 def _advance_reference(state: SeriesState, view: SeriesView, run: int) -> SeriesStep:
     *earlier, current = state.levels or ((),)
     runs = (*current, run)
-    scan = scan_levels(
-        view.of(runs),
-        prior_sd=view.policy.prior_sd,
-        earlier=[view.of(level) for level in earlier],
-    )
+    run_levels, earlier_levels = view.of(runs), [view.of(level) for level in earlier]
+    prior_sd = view.policy.prior_sd
+    scan = scan_levels(run_levels, prior_sd=prior_sd, earlier=earlier_levels)
     state = state.model_copy(update={"levels": _bounded((*earlier, runs))})
     if scan.fall is None or scan.rise is None:
         return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit))
-    is_large = scan.fall.effect <= -view.policy.min_effect
-    if scan.fall.z > view.limit and is_large:
-        return _open(state, scan.fall, view)
+    sum_z = score_sum_of_falls(run_levels, prior_sd=prior_sd, earlier=earlier_levels)
+    z = max(scan.fall.z, sum_z)
+    if z > view.limit and scan.fall.effect <= -view.policy.min_effect:
+        # Whichever is sure of the fall, the strongest window dates it and says how large it is.
+        return _open(state, scan.fall._replace(z=z), view)
     if scan.rise.z < -(view.limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width
         levels = _bounded((*earlier, runs[:split], runs[split:]))

@@ -74,12 +74,10 @@ class SeriesView(NamedTuple):
         return limit_of(self.policy.false_pages_per_month)
 
     def of(self, runs: Sequence[int]) -> list[RunLevel]:
-        sign = 1.0 if self.policy.falls_harm else -1.0
-        return [
-            level._replace(level=sign * level.level)
-            for run in runs
-            if (level := self.levels.get(run)) is not None
-        ]
+        levels = [self.levels[run] for run in runs if run in self.levels]
+        if self.policy.falls_harm:
+            return levels
+        return [level._replace(level=-level.level) for level in levels]
 
     def mean(self, runs: Sequence[int]) -> float:
         return mean_level(self.of(runs))

@@ -170,7 +170,7 @@ def test_advance_series__an_incident_that_recovered_takes_a_part_of_the_promise(
     series = firing()
     series.add_around(0.8, 3)
     assert not series.is_open()
-    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 4)
+    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 5)
     series.add_around(0.8, MAX_REFERENCE)
     # The reference has no run from before the incident any more.
     assert series.evidence[-1].limit == limit_of(0.25)

@@ -8,7 +8,12 @@ import pytest
 
 from app.kpis.series_types import SeriesEvent
 from tests.support.series_campaign import HISTORIES, Show, sd_of
-from tests.support.series_recovery_oracle import ALL_FALLS, LARGE_FALLS, recover_by_oracle
+from tests.support.series_recovery_oracle import (
+    ALL_FALLS,
+    EVERY_FALL,
+    LARGE_FALLS,
+    recover_by_oracle,
+)
 from tests.support.series_simulation import (
     CELLS,
     Cell,
@@ -83,7 +88,7 @@ def test_recovery__resolves_on_evidence(show: Show, multiple: float, bad_runs: i
     )
     # The goal is 6 % below three standard deviations, and is missed. Above, it is 2 % with a standard
     # error of 0.4.
-    assert mean.false < {1: 32, 1.5: 17, 2: 9, 3: 2.8, 4: 2}[multiple]
+    assert mean.false < {1: 32, 1.5: 17, 2: 12, 3: 2.8, 4: 2}[multiple]
     assert mean.by_10 >= (75 if multiple > 1 else 60)
     if multiple >= LARGE_FALL:
         # The goal is 90, with a standard error of 0.9.
@@ -92,9 +97,9 @@ def test_recovery__resolves_on_evidence(show: Show, multiple: float, bad_runs: i
 
 @pytest.mark.prove
 def test_recovery__the_oracle_reaches_the_goal_of_large_or_of_small_falls(show: Show) -> None:
-    """Few false ends for 1.5 SDs and 90 % within three runs for three of them exclude each other."""
+    """Few false ends for 1 or 1.5 SDs and 90 % within three runs for three of them exclude each other."""
     recoveries = {}
-    for name, oracle in (("large", LARGE_FALLS), ("all", ALL_FALLS)):
+    for name, oracle in (("large", LARGE_FALLS), ("all", ALL_FALLS), ("every", EVERY_FALL)):
         show(f"\nThe oracle of recoveries, told the noise and that a fall has {oracle.falls} SDs")
         for bad_runs in (3, 30):
             for fall in oracle.falls:
@@ -109,6 +114,8 @@ def test_recovery__the_oracle_reaches_the_goal_of_large_or_of_small_falls(show: 
     assert 90 < recoveries["large", 3.0, 3].by_3 < 94
     assert recoveries["all", 1.5, 30].false < 6.5
     assert recoveries["all", 3.0, 3].by_3 < 86
+    assert recoveries["every", 1.0, 30].false < 6.5
+    assert recoveries["every", 3.0, 3].by_3 < 76
 
 
 def false_incident_lengths(cells: Sequence[Cell], histories: int) -> list[int]:

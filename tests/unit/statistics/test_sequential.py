@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.sequential import RunLevel, Scan, WindowScore, limit_of, scan_levels, to_normal
+from app.statistics.sequential import (
+    DEFAULT_LIMIT,
+    DEFAULT_SUM,
+    RunLevel,
+    Scan,
+    WindowScore,
+    limit_of,
+    scan_levels,
+    score_of_sum,
+    score_runs,
+    to_normal,
+)
 from tests.support.references import Reference
 
 stats = Reference("scipy.stats")
@@ -90,4 +101,20 @@ def test_to_normal__agrees_with_scipy(t: float, degrees: float) -> None:
 def test_limit_of__fewer_false_pages_need_more_evidence() -> None:
     limits = [limit_of(rate) for rate in (1.0, 0.25, 0.05, 1 / 600)]
     assert limits == sorted(limits)
-    assert limits[1] == pytest.approx(2.95)
+    assert limits[1] == pytest.approx(3.06)
+
+
+def test_score_of_sum__by_hand() -> None:
+    assert score_of_sum(DEFAULT_SUM) == DEFAULT_LIMIT
+    # As the square of a z: four times the sum is twice the z.
+    assert score_of_sum(4 * DEFAULT_SUM) == pytest.approx(2 * DEFAULT_LIMIT)
+    assert score_of_sum(0.0) == score_of_sum(-1.0) == 0.0
+
+
+@given(st.lists(st.floats(0, 1), max_size=40), st.integers(1, 30))
+def test_score_runs__each_is_that_of_the_run_when_it_was_the_last(
+    levels: list[float], last: int
+) -> None:
+    runs = levels_of(*levels)
+    alone = [scan(runs[: end + 1], windows=(1,)) for end in range(2, len(runs))]
+    assert score_runs(runs, last, prior_sd=0.03) == alone[-last:]
