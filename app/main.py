@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -17,6 +18,7 @@ import anyio.to_thread
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
 
@@ -206,6 +208,9 @@ def _routes() -> list[BaseRoute]:
 
     They are not nested: Starlette would search each level separately for every request.
     """
+    # FastAPI ignores this warning about the name of the parameter `body` where it builds a validator; those of
+    # bodies are built at their first use.
+    warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
     routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
     api.include_routers(routes)
     health.router.add_to(routes)
