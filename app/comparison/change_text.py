@@ -1,4 +1,4 @@
-"""The numbers of a change as text: one format in the terminal, reports, messages and plots; pure."""
+"""The numbers of a change as text: one format in the terminal, reports and plots; pure."""
 
 from dataclasses import dataclass
 
