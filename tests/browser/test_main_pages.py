@@ -226,7 +226,11 @@ def test_inbox__keyboard_acknowledges_and_the_badge_falls(month: Site, site: Sit
     expect(page).to_have_title(re.compile(r"^\(2\)"))
     expect(badge).to_contain_text("2")
     page.wait_for_load_state()
+    # No message is chosen: the key acknowledges none, not even the first.
+    page.keyboard.press("a")
     page.keyboard.press("j")
+    expect(page.locator("[aria-current=true][data-row]")).to_have_count(1)
+    assert site.service.get("/alerts/alert-0")["verdict"] is None
     page.keyboard.press("a")
     expect(page).to_have_title(re.compile(r"^\(1\)"))
     expect(badge).to_contain_text("1")

@@ -108,6 +108,18 @@ def test_run__without_times_and_results_is_complete(status: str, month: Site, si
         session.execute(text("DELETE FROM benchmark_runs WHERE id = :id"), {"id": run_id})
 
 
+def test_traces__limit_that_is_no_number_shows_no_rows(month: Site, site: Site) -> None:
+    """Rows of an earlier filter would look like the result of the one that is refused."""
+    page = site.open(f"/runs/{RUN}/traces")
+    expect(page.locator("tbody tr").first).to_be_visible()
+    for typed in ("half", "nan"):
+        page.get_by_label("Below").fill(typed)
+        expect(page.locator("#traces [role=alert]")).to_contain_text(f"'{typed}' is not a number")
+        expect(page.locator("tbody tr")).to_have_count(0)
+    page.get_by_label("Below").fill("0,5")
+    expect(page.locator("tbody tr")).to_have_count(30)
+
+
 def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> None:
     """Criterion 13: table, count and address agree; reload, another browser and back do, too."""
     page = site.open("/runs")

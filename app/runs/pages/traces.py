@@ -1,6 +1,8 @@
 """Pages of the traces of a run: the list, one trace with its transcript, an item in two runs."""
 
 import json
+import math
+from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Query, Request, Response
@@ -9,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
-from app.core.errors import Invalid
+from app.core.keyset import PageRows
 from app.core.text import cut_middle, format_number
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
@@ -63,10 +65,16 @@ def show_traces(
         rules.require_traces(run.id, run.purged_at)
         columns = run.metric_keys or []
         metric_shown = metric or (columns[0] if columns and (below or state == "missing") else "")
+        limit, mistake = _read_limit(below)
         trace_filter = TraceListFilter.unchecked(
-            metric=metric_shown or None, below=_limit(below), state=state, text=text.strip() or None
+            metric=metric_shown or None, below=limit, state=state, text=text.strip() or None
         )
-        page = trace_list.search_traces(session, run, trace_filter, query)
+        # A filter that is wrong selects nothing: rows of another one would look like its result.
+        page = (
+            PageRows[trace_list.ListedTrace]([], None)
+            if mistake
+            else trace_list.search_traces(session, run, trace_filter, query)
+        )
         steps = _crumbs(session, run)
     visible = [column for column in dict.fromkeys([metric_shown, *columns]) if column][:MAX_METRICS]
     return render_page(
@@ -86,6 +94,8 @@ def show_traces(
         visible=visible,
         rows=[_trace_row(run, columns, visible, trace) for trace in page.rows],
         is_filtered=bool(metric or below or state or text),
+        mistake=mistake,
+        status=HTTPStatus.UNPROCESSABLE_ENTITY if mistake else HTTPStatus.OK,
         next_cursor=page.next_cursor,
     )
 
@@ -165,13 +175,17 @@ def show_item(
     )
 
 
-def _limit(text: str) -> float | None:
+def _read_limit(text: str) -> tuple[float | None, str | None]:
+    """The limit that a reader wrote, None without one, and what is wrong with it."""
     if not text:
-        return None
+        return None, None
     try:
-        return float(text.replace(",", "."))
+        limit = float(text.replace(",", "."))
     except ValueError:
-        raise Invalid(f"{text!r} is not a number; write the limit as 0.5") from None
+        limit = math.nan
+    if math.isfinite(limit):
+        return limit, None
+    return None, f"{text!r} is not a number; write the limit as 0.5"
 
 
 def _crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:

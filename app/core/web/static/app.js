@@ -290,10 +290,10 @@ document.addEventListener("keydown", (event) => {
     const next = Math.max(0, Math.min(rows.length - 1, row + (event.key === "j" ? 1 : -1)));
     rows[row]?.removeAttribute("aria-current");
     rows[next].setAttribute("aria-current", "true");
-    const target = rows[next].querySelector("a, button") ?? rows[next];
-    target.focus();
+    (rows[next].querySelector("a, button") ?? rows[next]).focus();
     rows[next].scrollIntoView({ block: "nearest" });
   } else if ("oasxjk".includes(event.key)) {
-    (rows[row] ?? document).querySelector(`[data-key="${event.key}"]`)?.click();
+    // Without a chosen row no key acts on one: it could be another one than the reader looks at.
+    (rows[row] ?? document).querySelector(`[data-key="${event.key}"]${rows[row] ? "" : ":not([data-row] *)"}`)?.click();
   }
 });
