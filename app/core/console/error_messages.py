@@ -61,6 +61,7 @@ REMEDIES: Mapping[str, str] = {
     "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
     "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",
     "too-many-requests": "repeat the command after a few seconds",
+    "unknown-metric": "`mosaico plugins` lists all metrics",
 }
 
 
