@@ -186,7 +186,7 @@ BENCHMARK_NAME: Final = func.coalesce(
     Benchmark.id,
 )
 # What sorts the names of benchmarks, with an index.
-BENCHMARK_NAME_KEY: Final = func.left(func.lower(BENCHMARK_NAME), literal_column("200"))
+BENCHMARK_NAME_KEY: Final = func.left(func.lower(BENCHMARK_NAME), literal_column("200"), type_=Text)
 
 
 def name_of_benchmark(benchmark_id: str, metadata: Mapping[str, Any]) -> str:

@@ -116,7 +116,7 @@ class WireModel(BaseModel):
         from_attributes=True,
         ser_json_inf_nan="null",
         hide_input_in_errors=True,
-        # A process uses few of the models: each is built at its first use, or when the process is ready.
+        # A process uses few of the models: each is built at its first use.
         defer_build=True,
     )
 

@@ -8,6 +8,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from sqlalchemy.orm import Session
+
 from app.core.db import Database
 from app.jobs.clock_watch import DatabaseClockWatch
 from app.jobs.handlers import JobHandlers
@@ -53,19 +55,23 @@ class RescueTick:
                 self._absence_counts_from_s = now_s + ABSENT_AFTER_S
                 self._suspension_counts_from_s = now_s + SUSPENDED_AFTER_S
                 self._may_wait_too_long = True
-            if self._may_wait_too_long:
-                end_long_waits(session)
-            if now_s < self._absence_counts_from_s:
-                return
-            rescued = rescue_jobs(
-                session,
-                self._handlers,
-                self._silent_sessions,
-                self._rescuer,
-                suspended_after_s=(
-                    None if now_s < self._suspension_counts_from_s else SUSPENDED_AFTER_S
-                ),
-            )
-        self._may_wait_too_long = False
+            absence_counts = now_s >= self._absence_counts_from_s
+            rescued = self._rescue(session, now_s) if absence_counts else 0
         if rescued:
             log.warning("rescued %d jobs of dead workers", rescued)
+        if self._may_wait_too_long:
+            # In a transaction of its own: where it fails, the rescue goes on.
+            with self._db.begin() as session:
+                end_long_waits(session)
+            self._may_wait_too_long = not absence_counts
+
+    def _rescue(self, session: Session, now_s: float) -> int:
+        return rescue_jobs(
+            session,
+            self._handlers,
+            self._silent_sessions,
+            self._rescuer,
+            suspended_after_s=(
+                None if now_s < self._suspension_counts_from_s else SUSPENDED_AFTER_S
+            ),
+        )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, Text, func, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
@@ -47,20 +47,20 @@ _RULES: Final = AlertRule.__table__.c
 _SCHEDULES: Final = ScheduleConfig.__table__.c
 _TABLES: Final[Mapping[SearchKind, _NamedTable]] = {
     SearchKind.AGENT: _NamedTable(
-        _AGENTS.id, _AGENTS.name, func.lower(_AGENTS.name), [~_AGENTS.archived]
+        _AGENTS.id, _AGENTS.name, func.lower(_AGENTS.name, type_=Text), [~_AGENTS.archived]
     ),
     SearchKind.BENCHMARK: _NamedTable(
         _BENCHMARKS.id, BENCHMARK_NAME, BENCHMARK_NAME_KEY, [~_BENCHMARKS.archived]
     ),
     SearchKind.KPI: _NamedTable(
-        _KPIS.id, _KPIS.name, func.lower(_KPIS.name), [_KPIS.retired_at.is_(None)], _KPIS.benchmark_id,
+        _KPIS.id, _KPIS.name, func.lower(_KPIS.name, type_=Text), [_KPIS.retired_at.is_(None)], _KPIS.benchmark_id,
         needs_active_benchmark=True,
     ),
     SearchKind.ALERT_RULE: _NamedTable(
-        _RULES.id, _RULES.name, func.lower(_RULES.name), (), _RULES.benchmark_id
+        _RULES.id, _RULES.name, func.lower(_RULES.name, type_=Text), (), _RULES.benchmark_id
     ),
     SearchKind.SCHEDULE: _NamedTable(
-        _SCHEDULES.id, _SCHEDULES.name, func.lower(_SCHEDULES.name), (), _SCHEDULES.benchmark_id
+        _SCHEDULES.id, _SCHEDULES.name, func.lower(_SCHEDULES.name, type_=Text), (), _SCHEDULES.benchmark_id
     ),
 }  # fmt: skip
 

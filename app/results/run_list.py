@@ -52,7 +52,7 @@ SORT_KEYS: Final[Mapping[str, ColumnElement[Any] | NameOrder]] = {
     "created": _RUNS.seq,
     "completed": COMPLETED_KEY,
     "benchmark": NameOrder(BENCHMARK_NAME_KEY, _BENCHMARKS.id, _RUNS.benchmark_id),
-    "agent": NameOrder(func.lower(_AGENTS.name), _AGENTS.id, _RUNS.agent_id),
+    "agent": NameOrder(func.lower(_AGENTS.name, type_=Text), _AGENTS.id, _RUNS.agent_id),
     "status": _RUNS.status,
     "verdict": VERDICT_KEY,
     "traces": TRACES_KEY,

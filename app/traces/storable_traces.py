@@ -7,7 +7,7 @@ from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.traces.files.imported_values import short_id
-from app.traces.files.ndjson import MAX_ID_CHARS
+from app.traces.files.ndjson import MAX_ID_CHARS, MAX_TRIAL
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace
 
@@ -43,7 +43,7 @@ def make_storable(trace: Trace) -> Trace:
     """The trace with texts that Postgres can store, each at most a million characters.
 
     NUL and lone surrogates become U+FFFD, and a truncated text ends with a note. A number that is
-    not finite or out of the range of its column becomes None. A trace ID that is too long for the
+    not finite or out of the range of its column becomes None, the number of a trial 0. A trace ID that is too long for the
     index ends with a digest. An unchanged trace is the same object.
     """
     changed: dict[str, Any] = {
@@ -55,6 +55,8 @@ def make_storable(trace: Trace) -> Trace:
     if len(trace.trace_id) > MAX_ID_CHARS:
         changed["trace_id"] = short_id(changed.get("trace_id", trace.trace_id))
     changed |= dict.fromkeys(_find_unstorable_numbers(trace))
+    if not 0 <= trace.trial <= MAX_TRIAL:
+        changed["trial"] = 0
     if trace.tags:
         changed["tags"] = tuple(map(_make_storable_text, trace.tags))
     if trace.attributes:

@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from app.core.engine import libpq_url
 from app.core.resources import Resources
+from app.jobs import rescue_tick
 from app.jobs.clock_watch import DatabaseClockWatch
 from app.jobs.handlers import JobHandlers
 from app.jobs.queue import enqueue
@@ -91,6 +93,22 @@ def queue(service_resources: Resources) -> Queue:
     age = "SELECT now() - pg_postmaster_start_time() > make_interval(secs => %s)"
     until(lambda: bool(queue.rows.value(age, RECONNECT_S)))
     return queue
+
+
+def test_rescue_tick__failure_to_end_long_waits_keeps_no_job_from_its_rescue(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def time_out(_session: Session) -> None:
+        raise TimeoutError
+
+    queue.date_heartbeat(timedelta(hours=1))
+    with monkeypatch.context() as patches:
+        patches.setattr(rescue_tick, "end_long_waits", time_out)
+        rescue = queue.start_rescuer()
+        with pytest.raises(TimeoutError):
+            rescue()
+    assert queue.is_rescued()
+    rescue()  # and tries again
 
 
 def test_rescue_tick__new_process_leaves_a_worker_its_job_whose_heartbeat_is_of_before_a_jump(

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import pytest
@@ -165,9 +166,12 @@ def test_search_names__reads_a_batch_for_the_first_matches_of_equal_names(
     assert read <= 2 * search.NAME_BATCHES.smallest
 
 
-def test_search_names__cursor_of_another_list_is_refused(names: Database) -> None:
+@pytest.mark.parametrize("key", [[7], [7, "id"], [datetime(2026, 1, 1, tzinfo=UTC), "id"]])
+def test_search_names__cursor_of_another_list_is_refused(
+    names: Database, key: list[keyset.CursorValue]
+) -> None:
     with names.read() as session, pytest.raises(BadCursor):
-        search_names(session, "bot", SearchKind.AGENT, keyset.encode_cursor([7]))
+        search_names(session, "bot", SearchKind.AGENT, keyset.encode_cursor(key))
 
 
 def test_search__cursor_without_its_kind_is_refused(service: Service) -> None:

@@ -58,6 +58,13 @@ def test_collect__too_long_trace_ids_end_with_a_digest() -> None:
     assert make_storable(Trace(trace_id=too_long[0], item_id="i")).trace_id == trace_ids[1]
 
 
+@pytest.mark.parametrize(
+    ("trial", "stored"), [(-1, 0), (0, 0), (32_767, 32_767), (32_768, 0), (2**40, 0)]
+)
+def test_make_storable__trial_out_of_range_is_zero(trial: int, stored: int) -> None:
+    assert make_storable(Trace(trace_id="t", item_id="i", trial=trial)).trial == stored
+
+
 def test_collect__heartbeats_may_repeat_a_cursor() -> None:
     pages = [page("1"), page("1"), page("2", "a"), page("2"), page("2"), page(None, "b")]
     assert list(collect(PageSource(*pages), QUERY, "1")) == pages
