@@ -279,15 +279,16 @@ on("click", "[data-help]", () => dialog.showModal());
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || localStorage.getItem("shortcuts") === "off") return;
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
+  const { key } = event;
   const rows = [...all("[data-row]")];
   const row = rows.findIndex((element) => element.hasAttribute("aria-current"));
-  if (Date.now() - going < 1500 && goTo[event.key]) return (location.href = goTo[event.key]);
+  if (Date.now() - going < 1500 && goTo[key]) return (location.href = goTo[key]);
   going = 0;
-  if (event.key === "g") going = Date.now();
-  else if (event.key === "/") { event.preventDefault(); byId("search")?.focus(); }
-  else if (event.key === "?") dialog?.showModal();
-  else if ("jk".includes(event.key) && rows.length) {
-    const next = Math.max(0, Math.min(rows.length - 1, row + (event.key === "j" ? 1 : -1)));
+  if (key === "g") going = Date.now();
+  else if (key === "/") { event.preventDefault(); byId("search")?.focus(); }
+  else if (key === "?") dialog?.showModal();
+  else if ("jk".includes(key) && rows.length) {
+    const next = Math.max(0, Math.min(rows.length - 1, row + (key === "j" ? 1 : -1)));
     rows[row]?.removeAttribute("aria-current");
     rows[next].setAttribute("aria-current", "true");
     (rows[next].querySelector("a, button") ?? rows[next]).focus();
