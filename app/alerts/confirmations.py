@@ -38,12 +38,13 @@ class ConfirmedRun(NamedTuple):
 
 
 def await_confirmation(
-    row: AlertState, run: RunFields, decision: AlertDecision, now: datetime
+    row: AlertState, run: RunFields, decision: AlertDecision, now: datetime, *, leads: bool
 ) -> None:
     """Keep a suspicious run until it is repeated; the state is PENDING."""
     assert decision.step is not None, "only the evidence over runs is confirmed"
     assessment = decision.assessment
     row.confirmation = Confirmation(
+        leads=leads,
         run_id=run.run_id,
         run_seq=run.run_seq,
         fingerprint=run.fingerprint,
@@ -111,10 +112,10 @@ def settle(session: Session, rule: AlertRule, row: AlertState, now: datetime) ->
 
 
 def store_evidence_alone(session: Session, rule: AlertRule, row: AlertState) -> None:
-    """Store the evidence of a run alone with it, when its rule stops waiting for the repetition."""
-    if row.confirmation is not None:
+    """Store the evidence of a run alone with it, when the rule that leads stops waiting for the repetition."""
+    if row.confirmation is not None and row.confirmation.leads:
         step = _step_alone(row.confirmation)
-        store_step(session, rule, row.agent_id, row.confirmation.run_seq, step)
+        store_step(session, rule, row.confirmation.run_seq, step)
 
 
 def _step_alone(confirmation: Confirmation) -> SeriesStep:
@@ -136,8 +137,8 @@ def _apply(
         confirmation.fingerprint,
     )
     row.confirmation = row.confirm_until = None
-    if decision.step is not None:
-        store_step(session, rule, row.agent_id, run.run_seq, decision.step)
+    if decision.step is not None and confirmation.leads:
+        store_step(session, rule, run.run_seq, decision.step)
     return advance_state(session, rule, row, run, decision, now)
 
 

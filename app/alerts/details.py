@@ -83,9 +83,11 @@ class Confirmation(WireModel):
     """A suspicious run of a REGRESSED rule that is repeated before a notification is sent.
 
     It holds what follows from the run alone: that applies when the repetition fails or is late.
+    `leads`: the verdict of the rule is that which is stored with the run.
     """
 
     version: Literal[1] = 1
+    leads: bool
     run_id: str
     run_seq: int
     fingerprint: str | None

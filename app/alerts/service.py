@@ -26,7 +26,7 @@ from app.alerts.rules import (
     AlertStatus,
     IncidentResolution,
 )
-from app.alerts.stored_series import leading_rules
+from app.alerts.stored_series import leading_decisions
 from app.core.errors import Conflict, Unavailable
 from app.results.run_result import RunResult
 
@@ -68,6 +68,8 @@ def record_decisions(
     # Rules before states, both in the order of their IDs: every writer takes the locks in this order.
     rules = queries.lock_enabled_rules(session, rule_ids)
     states = _lock_states(session, sorted(rules), result.agent_id, now)
+    leading = leading_decisions(rules, decisions)
+    leading_ids = {decision.rule_id for decision in leading.values()}
     events, firing_incidents, applied = [], [], list[AlertDecision]()
     for decision in decisions:
         rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
@@ -87,22 +89,27 @@ def record_decisions(
             events += confirmations.settle(session, rule, state, now)
         applied.append(decision)
         if decision.wants_confirmation:
-            confirmations.await_confirmation(state, result, decision, now)
+            leads = decision.rule_id in leading_ids
+            confirmations.await_confirmation(state, result, decision, now, leads=leads)
             continue
         events += advance_state(session, rule, state, result, decision, now)
     # Before the new events: a recipient learns of an incident before it learns that it has ended.
     publish_after_silence(session, firing_incidents, rules, now, after_run=result.run_id)
     store_and_publish(session, events, rules, now, after_run=result.run_id)
     is_awaited = any(decision.wants_confirmation for decision in applied)
-    return RecordedDecisions(is_awaited, _leading_steps(rules, applied))
+    return RecordedDecisions(is_awaited, _steps(leading, applied))
 
 
-def _leading_steps(
-    rules: Mapping[str, AlertRule], decisions: Sequence[AlertDecision]
+def _steps(
+    leading: Mapping[str, AlertDecision], applied: Sequence[AlertDecision]
 ) -> dict[str, SeriesStep]:
-    leading = leading_rules(rules.values())
-    step_by_rule = {decision.rule_id: decision.present_step() for decision in decisions}
-    steps = {series: step_by_rule.get(rule_id) for series, rule_id in leading.items()}
+    """By series, the step of the leading decision, where it was applied."""
+    applied_ids = {decision.rule_id for decision in applied}
+    steps = {
+        series: decision.present_step()
+        for series, decision in leading.items()
+        if decision.rule_id in applied_ids
+    }
     return {series: step for series, step in steps.items() if step is not None}
 
 

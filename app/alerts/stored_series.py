@@ -4,41 +4,36 @@ Where a REGRESSED rule watches a series, they are those of the rule; otherwise t
 promise. What people say about incidents applies to both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from app.alerts.evaluation.incident_rules import SeriesStep, accept_level, return_runs
 from app.alerts.evaluation.rule_evidence import series_name
+from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.models import AlertRule
-from app.alerts.queries import list_enabled_rules
-from app.alerts.rules import Condition
 from app.kpis.models import KpiHistory
 from app.results.models import RunMetricAggregate, RunSeries
 from app.results.run_series import SeriesKind, list_open_series, parse_series
-from app.statistics.sequential import DEFAULT_FALSE_PAGES
 
 
-def leading_rules(rules: Iterable[AlertRule]) -> dict[str, str]:
-    """By series, the ID of the REGRESSED rule whose verdict is stored: the one with the highest promise,
-    which pages first.
+def leading_decisions(
+    rules: Mapping[str, AlertRule], decisions: Iterable[AlertDecision]
+) -> dict[str, AlertDecision]:
+    """By series, the decision of the REGRESSED rule whose verdict is stored: the one with the highest
+    promise, which pages first.
     """
-    leading: dict[str, str] = {}
-    for rule in sorted(rules, key=_precedence):
-        if rule.condition == Condition.REGRESSED:
-            leading.setdefault(series_name(rule), rule.id)
+    leading: dict[str, AlertDecision] = {}
+    for decision in sorted(decisions, key=_precedence):
+        if decision.step is not None and decision.rule_id in rules:
+            leading.setdefault(series_name(rules[decision.rule_id]), decision)
     return leading
 
 
-def store_step(
-    session: Session, rule: AlertRule, agent_id: str, run_seq: int, step: SeriesStep
-) -> None:
-    """Replace what is stored with an earlier run, unless another rule leads its series."""
+def store_step(session: Session, rule: AlertRule, run_seq: int, step: SeriesStep) -> None:
+    """Replace what is stored with an earlier run."""
     series = series_name(rule)
-    rules = list_enabled_rules(session, rule.benchmark_id, agent_id)
-    if leading_rules(rules).get(series) != rule.id:
-        return
     session.execute(
         update(RunSeries)
         .where(RunSeries.run_seq == run_seq, RunSeries.series == series)
@@ -70,6 +65,5 @@ def return_series(session: Session, run_seq: int) -> None:
             series.state = return_runs(series.state)
 
 
-def _precedence(rule: AlertRule) -> tuple[float, str]:
-    promise = rule.false_pages_per_month
-    return -(DEFAULT_FALSE_PAGES if promise is None else promise), rule.id
+def _precedence(decision: AlertDecision) -> tuple[float, str]:
+    return -decision.promise, decision.rule_id

@@ -87,8 +87,8 @@ class RunsEvidence(WireModel):
 
     The mean of the last `width` runs is `level`, that of the `reference` runs before them
     `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
-    standard errors, which pages above `limit`; in a run whose cumulative sum pages, that of the sum. `since` is the first run of the window; in an
-    incident, the first run of the incident.
+    standard errors, which pages above `limit`; in a run whose cumulative sum pages, that of the sum.
+    `since` is the first run of the window; in an incident, the first run of the incident.
     """
 
     version: Literal[1] = 1

@@ -57,9 +57,10 @@ class AlertDecision:
     """The decision of one revision of a rule about a run.
 
     `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
-    `step` is the next state of the series of a REGRESSED rule. With `is_reference_lost` the run can
-    no longer be compared with those before the open incident. With `wants_confirmation` the run is
-    repeated first; `series_before` is the state of the series without it.
+    `step` is the next state of the series of a REGRESSED rule; `promise` is the number of false pages
+    in 30 runs that holds for the rule. With `is_reference_lost` the run can no longer be compared with
+    those before the open incident. With `wants_confirmation` the run is repeated first; `series_before`
+    is the state of the series without it.
     """
 
     rule_id: str
@@ -67,6 +68,7 @@ class AlertDecision:
     assessment: Assessment
     seen_seq: int | None = None
     step: SeriesStep | None = None
+    promise: float = DEFAULT_FALSE_PAGES
     series_before: SeriesState | None = None
     wants_confirmation: bool = False
     is_reference_lost: bool = False
@@ -188,6 +190,7 @@ class AlertEvaluationService:
             assessment=replace(assessment, details=details),
             seen_seq=history.seen_seq if spec.condition.excludes_incidents else None,
             step=step,
+            promise=spec.false_pages_per_month or promise,
             series_before=history.series,
             wants_confirmation=step is not None
             and rule.confirm_runs
