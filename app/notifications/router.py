@@ -13,9 +13,10 @@ from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page
 from app.core.web.deps import Hub, Res
+from app.core.web.event_feeds import EventFeed, EventSnapshot
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
-from app.core.web.sse import EventSnapshot, EventStream, stream_events
+from app.core.web.sse import EventStream, stream_events
 from app.notifications import endpoints, inbox, queries, service
 from app.notifications.delivery_rows import describe_request
 from app.notifications.registry import require_target
@@ -69,11 +70,11 @@ def list_notifications(
 def follow_inbox(request: Request, res: Res, hub: Hub) -> EventStream:
     """Follow the inbox as server-sent events: one event for each new or read message."""
 
-    def snapshot() -> EventSnapshot:
+    def read_inbox(_: object) -> dict[str, EventSnapshot]:
         with res.db.read() as session:
-            return EventSnapshot(event="inbox", data=inbox_view(session))
+            return {inbox.INBOX: EventSnapshot(event="inbox", data=inbox_view(session))}
 
-    return stream_events(request, hub, inbox.INBOX, snapshot)
+    return stream_events(request, hub, EventFeed("inbox", read_inbox), inbox.INBOX)
 
 
 @inbox_router.post("/test", status_code=201, response_model=DeliveryView, dependencies=ADMIN)

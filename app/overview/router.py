@@ -9,8 +9,9 @@ from app.access.deps import READ
 from app.core.keyset import MAX_CURSOR
 from app.core.schemas import Instant
 from app.core.web.deps import Hub, Res
+from app.core.web.event_feeds import EventFeed, EventSnapshot
 from app.core.web.routes import Router
-from app.core.web.sse import EVERY_KEY, EventSnapshot, EventStream, stream_events
+from app.core.web.sse import EVERY_KEY, EventStream, stream_events
 from app.overview import queries
 from app.overview.schemas import Overview, SearchKind, SearchResult
 from app.overview.search import search_names
@@ -48,11 +49,12 @@ def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:
 def follow_activity(request: Request, res: Res, hub: Hub) -> EventStream:
     """Follow the runs in progress and the inbox as server-sent events: one event for each change."""
 
-    def snapshot() -> EventSnapshot:
+    def read_activity(_: object) -> dict[str, EventSnapshot]:
         with res.db.read() as session:
-            return EventSnapshot(event="activity", data=queries.read_activity(session))
+            activity = queries.read_activity(session)
+        return {EVERY_KEY: EventSnapshot(event="activity", data=activity)}
 
-    return stream_events(request, hub, EVERY_KEY, snapshot)
+    return stream_events(request, hub, EventFeed("activity", read_activity), EVERY_KEY)
 
 
 @router.get("/search", dependencies=READ)

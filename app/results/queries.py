@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, func, literal, select, text
+from sqlalchemy import any_, bindparam, func, literal, select, text
 from sqlalchemy.orm import Session, load_only
 from sqlalchemy.sql.elements import KeyedColumnElement
 
@@ -49,6 +49,7 @@ _NEWEST_IN_PERIOD = [_RUNS.c.created_at, _RUNS.c.seq]
 # Filters by value, in the order of the index that serves two of them.
 _VALUE_FILTERS = ("benchmark_id", "agent_id", "status")
 RUN_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
+RUNS_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == any_(bindparam("run_ids"))))
 
 # Answers yes or no in one round trip; `require_runnable` finds the reason of a no.
 RUNNABLE = text(
@@ -171,6 +172,11 @@ def get_run_columns(db: Database, run_id: str) -> Mapping[str, Any]:
     if run is None:
         raise _not_found(run_id)
     return run
+
+
+def find_runs_columns(db: Database, run_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    """The visible columns of runs, in no order; a run that does not exist is left out."""
+    return db.fetch_rows(RUNS_BY_ID, {"run_ids": list(run_ids)})
 
 
 def list_runs(

@@ -1,5 +1,6 @@
 """HTTP routes of benchmark runs and their comparisons."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
@@ -12,9 +13,10 @@ from app.comparison.schemas import CategoryValues, ComparedItemView, Comparison
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page, explain_pattern
 from app.core.web.deps import Hub, Res
+from app.core.web.event_feeds import EventFeed, EventSnapshot
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
-from app.core.web.sse import EventSnapshot, EventStream, stream_events
+from app.core.web.sse import EventStream, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
 from app.results import queries, rules
@@ -268,12 +270,16 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
 @router.get("/{runId}/events", response_class=EventStream, dependencies=READ)
 def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> EventStream:
     """Stream the run as server-sent events: one for each change, until it has ended."""
+    queries.get_run_columns(res.db, run_id)  # a run that does not exist is 404
 
-    def snapshot() -> EventSnapshot | None:
-        run = run_columns_view(queries.get_run_columns(res.db, run_id))
-        return EventSnapshot(event="run", data=run, final=RunStatus(run.status).is_final)
+    def read_runs(run_ids: Sequence[str]) -> dict[str, EventSnapshot]:
+        runs = map(run_columns_view, queries.find_runs_columns(res.db, run_ids))
+        return {
+            run.id: EventSnapshot(event="run", data=run, final=RunStatus(run.status).is_final)
+            for run in runs
+        }
 
-    return stream_events(request, hub, run_id, snapshot)
+    return stream_events(request, hub, EventFeed("run", read_runs), run_id)
 
 
 @router.delete("/{runId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)

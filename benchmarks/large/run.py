@@ -19,6 +19,7 @@ from app.metrics.registry import default_refs, load_metrics
 from app.postgres.server import EmbeddedPostgres
 from app.runs.scoring import MAX_CHUNK_SIZE
 from app.traces.files.ndjson import iter_traces
+from benchmarks.large.floor import floor_cpu_s
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
 from benchmarks.large.run_table import RunFigures, render_run_table
@@ -90,6 +91,8 @@ def measure() -> Iterator[BenchRow]:
             runs.append(_measured_run(service, file, size))
             metrics_cpu_s = _metrics_cpu_s(file, size)
             yield from _rows(runs[-1], metrics_cpu_s)
+            if size <= METRICS_LIMIT:
+                yield _floor_row(service, file, size, metrics_cpu_s)
             peer_s = _peer_seconds(file) if size <= PEER_LIMIT else None
             if peer_s is not None:
                 yield from _peer_rows(runs[-1], peer_s, metrics_cpu_s)
@@ -190,6 +193,18 @@ def _metrics_cpu_s(file: Path, size: int) -> float:
             seconds += time.process_time() - began
             count += len(chunk)
     return seconds / count * size
+
+
+def _floor_row(service: RunningService, file: Path, size: int, metrics_cpu_s: float) -> BenchRow:
+    url = EmbeddedPostgres(service.data_dir).url()
+    cpu_s = floor_cpu_s(file, url, default_refs(METRICS), lambda: _cpu_seconds(service)["database"])
+    return BenchRow(
+        f"floor {size}",
+        "CPU without the service is printed: parse, store, read, hand over, compute, store, read",
+        cpu_s / metrics_cpu_s,
+        True,
+        f"{cpu_s:.1f} s beside {metrics_cpu_s:.1f} s of the metrics alone",
+    )
 
 
 def _peer_seconds(file: Path) -> float:

@@ -2,27 +2,22 @@
 
 A service notifies a key inside its transaction; Postgres delivers the notification at the commit to
 the one listening connection of each process, which wakes the streams of that key. A stream then
-takes a new snapshot, so that a lost notification does no harm.
+reads the state again, so that a lost notification does no harm.
 Source: WHATWG HTML §9.2 (server-sent events).
 """
 
 import asyncio
-import hashlib
-import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import psycopg
 import structlog
 from fastapi import Request
-from fastapi.encoders import jsonable_encoder
 from fastapi.responses import Response, StreamingResponse
 from psycopg import sql
 from starlette.types import Receive, Scope, Send
@@ -31,13 +26,14 @@ from app.core.engine import libpq_url
 from app.core.errors import Unavailable
 from app.core.postgres_notify import CHANNEL
 from app.core.problem_documents import TooManyRequests
+from app.core.web.event_feeds import EncodedEvent, EventFeed, FeedReader
 from app.core.web.stream_owners import OpenToAll, StreamOwner, StreamOwners
 
 log = structlog.stdlib.get_logger(__name__)
 
 # Below the idle timeout of common proxies (60 s); the command line gives up after four of them.
 HEARTBEAT_S = 15.0
-# A shard writes many rows: their notifications become one snapshot.
+# A shard writes many rows: their notifications become one event.
 COALESCE_S = 0.1
 FIRST_RECONNECT_S = 0.1
 MAX_RECONNECT_S = 5.0
@@ -47,9 +43,6 @@ REVOKE_INTERVAL_S = 1.0
 END_GRACE_S = 0.5
 STREAMS_PER_OWNER = 100
 STREAMS_PER_PROCESS = 1000
-# It has a connection while it reads. One, so that 200 streams need as many connections as one stream: a
-# snapshot is a lookup by key, and a second thread would wait for the same table.
-SNAPSHOT_THREADS = 1
 # The key of streams that every notification wakes.
 EVERY_KEY = "*"
 _RETRY_LATER = {"Retry-After": "10"}
@@ -70,20 +63,6 @@ class EventSubscription:
     revoked: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSnapshot:
-    """The state that a stream sends at one moment.
-
-    `data` is JSON or a wire model. `final` ends the stream after it. Without an `id`, a digest of
-    the content is the id, so that an unchanged snapshot is never sent twice.
-    """
-
-    event: str
-    data: Any
-    id: str | None = None
-    final: bool = False
-
-
 class EventHub:
     """Wakes streams by key, over one listening connection for the whole process.
 
@@ -100,7 +79,7 @@ class EventHub:
         coalesce_s: float = COALESCE_S,
     ) -> None:
         self.owners = owners or OpenToAll()
-        self.snapshot_limiter = anyio.CapacityLimiter(SNAPSHOT_THREADS)
+        self.reader = FeedReader()
         # A thread of its own: requests that occupy all others must not keep streams open.
         self._revoke_limiter = anyio.CapacityLimiter(1)
         self.heartbeat_s = heartbeat_s
@@ -237,21 +216,19 @@ class EventHub:
                 self.wake(notification.payload)
 
 
-def stream_events(
-    request: Request, hub: EventHub, key: str, snapshot: Callable[[], EventSnapshot | None]
-) -> "EventStream":
-    """Server-sent events that follow one resource until a snapshot is final; the route has the response
-    class `EventStream`.
+def stream_events(request: Request, hub: EventHub, feed: EventFeed, key: str) -> "EventStream":
+    """Server-sent events that follow one resource of a feed until its state is final; the route has the
+    response class `EventStream`.
 
-    `snapshot` runs in a thread: at the start, after each notification of the key and at each
-    heartbeat. None means that the resource was deleted and ends the stream. A client that
-    reconnects with `Last-Event-ID` does not get the same event again; one that has received the
-    final event gets 204, which stops the reconnects of a browser. An error of the first snapshot
-    becomes the response, and so does `TooManyStreams`. The stream ends within two seconds after its
-    API key or its browser session has ended.
+    The state is read at the start, after each notification of the key and at each heartbeat; a
+    resource that was deleted ends the stream. A client that reconnects with `Last-Event-ID` does not
+    get the same event again; one that has received the final event gets 204, which stops the
+    reconnects of a browser. An error of the first read becomes the response, and so does
+    `TooManyStreams`. The stream ends within two seconds after its API key or its browser session has
+    ended.
     """
     owner = hub.owners.owner_of(request)
-    return _FollowedResource(hub, key, owner, snapshot, request.headers.get("last-event-id"))
+    return _FollowedResource(hub, feed, key, owner, request.headers.get("last-event-id"))
 
 
 class EventStream(StreamingResponse):
@@ -264,26 +241,26 @@ class _FollowedResource(EventStream):
     def __init__(
         self,
         hub: EventHub,
+        feed: EventFeed,
         key: str,
         owner: StreamOwner,
-        snapshot: Callable[[], EventSnapshot | None],
         last_id: str | None,
     ) -> None:
         # nginx would otherwise collect events until its buffer is full.
         super().__init__(self._events(), headers={"X-Accel-Buffering": "no"})
         self._hub = hub
+        self._feed = feed
         self._key = key
         self._owner = owner
-        self._snapshot = snapshot
         self._last_id = last_id
-        self._first: EventSnapshot | None = None
+        self._first: EncodedEvent | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Subscribed before the first snapshot: a change between the two would be missed.
+        # Subscribed before the first read: a change between the two would be missed.
         with self._hub.subscribe(self._key, self._owner) as subscription:
             self._subscription = subscription
-            self._first = await self._take_snapshot()
-            if self._first is None or self._is_final_event_known(self._first):
+            self._first = await self._read()
+            if self._first is None or (self._first.final and self._first.id == self._last_id):
                 await Response(status_code=204)(scope, receive, send)
             else:
                 await self._stream_until_disconnect(receive, send)
@@ -314,61 +291,39 @@ class _FollowedResource(EventStream):
             tasks.cancel_scope.cancel()
 
     async def _events(self) -> AsyncIterator[bytes]:
-        snapshot = self._first
-        while snapshot is not None and not self._must_end():
-            yield self._encode_event(snapshot)
-            if snapshot.final:
+        event = self._first
+        while event is not None and not self._must_end():
+            yield self._message(event)
+            if event.final:
                 return
             await self._wait_for_change()
-            snapshot = await self._retake_snapshot(snapshot)
+            event = await self._read_again(event)
 
     async def _wait_for_change(self) -> None:
         with anyio.move_on_after(self._hub.heartbeat_s):
             await self._subscription.wakeup.wait()
             await asyncio.sleep(self._hub.coalesce_s)
-        # Before the snapshot: a change during it sets the event again and causes another snapshot.
+        # Before the read: a change during it sets the event again and causes another read.
         self._subscription.wakeup.clear()
 
     def _must_end(self) -> bool:
         return self._hub.closed or self._subscription.revoked.is_set()
 
-    async def _retake_snapshot(self, previous: EventSnapshot) -> EventSnapshot | None:
-        """A new snapshot; the previous one while the database is unavailable."""
+    async def _read_again(self, previous: EncodedEvent) -> EncodedEvent | None:
+        """The present event; the previous one while the database is unavailable."""
         if self._must_end():
             return None
         try:
-            return await self._take_snapshot()
+            return await self._read()
         except Unavailable:
             return previous
 
-    async def _take_snapshot(self) -> EventSnapshot | None:
-        # Few threads of their own: a change that many streams follow must not delay requests.
-        snapshot = await anyio.to_thread.run_sync(
-            self._snapshot, limiter=self._hub.snapshot_limiter
-        )
-        # A thread cannot be cancelled: a stream that was ended meanwhile sends nothing more.
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        return snapshot
+    async def _read(self) -> EncodedEvent | None:
+        return await self._hub.reader.read(self._feed, self._key)
 
-    def _encode_event(self, snapshot: EventSnapshot) -> bytes:
-        data = _json(snapshot.data)
-        identity = _event_id(snapshot, data)
-        if identity == self._last_id:
-            # An unchanged snapshot becomes a comment, which keeps proxies from closing the
-            # connection.
+    def _message(self, event: EncodedEvent) -> bytes:
+        if event.id == self._last_id:
+            # An unchanged state becomes a comment, which keeps proxies from closing the connection.
             return b": still here\n\n"
-        self._last_id = identity
-        return f"event: {snapshot.event}\nid: {identity}\ndata: {data}\n\n".encode()
-
-    def _is_final_event_known(self, snapshot: EventSnapshot) -> bool:
-        return snapshot.final and _event_id(snapshot, _json(snapshot.data)) == self._last_id
-
-
-def _json(data: Any) -> str:
-    return json.dumps(jsonable_encoder(data), ensure_ascii=False, separators=(",", ":"))
-
-
-def _event_id(snapshot: EventSnapshot, data: str) -> str:
-    if snapshot.id is not None:
-        return snapshot.id
-    return hashlib.sha256(f"{snapshot.event} {data}".encode()).hexdigest()[:16]
+        self._last_id = event.id
+        return event.message

@@ -2,7 +2,7 @@
 
 import threading
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,8 +20,9 @@ from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
+from app.core.web.event_feeds import EventFeed, EventSnapshot
 from app.core.web.query_parameters import PageParams
-from app.core.web.sse import EventSnapshot, stream_events
+from app.core.web.sse import stream_events
 from app.core.web.stream_owners import StreamOwner
 from app.main import create_app
 
@@ -50,6 +51,10 @@ class ThingStore:
         self.things: list[Thing] = []
         self.snapshots: list[EventSnapshot | None] = []
         self.taken = 0
+
+    def read(self, keys: Sequence[str]) -> dict[str, EventSnapshot]:
+        snapshot = self.snapshot()
+        return {} if snapshot is None else dict.fromkeys(keys, snapshot)
 
     def snapshot(self) -> EventSnapshot | None:
         self.before_snapshot()
@@ -119,7 +124,7 @@ def toy_router(thing_store: ThingStore) -> APIRouter:
 
     @router.get("/{thing_id}/events")
     def follow(thing_id: str, request: Request, hub: Hub) -> StreamingResponse:
-        return stream_events(request, hub, thing_id, thing_store.snapshot)
+        return stream_events(request, hub, EventFeed("thing", thing_store.read), thing_id)
 
     @router.get("/any/json")
     def any_json() -> Any:
