@@ -37,6 +37,7 @@ MAY_BE_ASYNC = {
     "app/core/web/static_files.py",
     "app/core/web/request_body.py",
     "app/core/problem_documents.py",
+    "app/core/web/event_feeds.py",
     "app/core/web/sse.py",
     "app/core/web/uploads.py",
     "app/jobs/job_manager.py",
@@ -64,6 +65,7 @@ MAY_CATCH_EVERYTHING = {
     "app/core/problem_documents.py",
     "app/core/registry.py",
     # Streams of revoked keys must end after any error of a check.
+    "app/core/web/event_feeds.py",
     "app/core/web/sse.py",
     "app/harness/bash/check_registry.py",
     "app/llm/completion_pool.py",
