@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,7 @@ from app.traces.service import create_collection
 from app.traces.trial_numbers import (
     READ_POSITIONS,
     WRITTEN_POSITIONS,
+    TrialCounts,
     read_window,
     write_window,
 )
@@ -178,7 +180,7 @@ RESCUE: Final = "rescue"
 ROTATION: Final = "rotation"
 DROP_LOST: Final = "secrets drop-lost"
 DUE_DELIVERIES: Final = "deliveries"
-READ_TRIALS: Final = "read trials"
+READ_TRIALS: Final = "count trials"
 WRITE_TRIALS: Final = "number trials"
 
 
@@ -347,11 +349,14 @@ def _time_trials(db: Database) -> Iterator[Timing]:
         }
         insert_rows(session, "collected_traces", traces, ROWS)
     firsts = iter(range(0, ROWS, READ_POSITIONS))
-    yield _time_batches(
-        READ_TRIALS,
-        db,
-        lambda session: len(read_window(session, collection, next(firsts, ROWS))[0]),
-    )
+    with closing(TrialCounts()) as counts:
+
+        def count(session: Session) -> int:
+            items, trials = read_window(session, collection, next(firsts, ROWS))
+            counts.add(items, trials)
+            return len(items)
+
+        yield _time_batches(READ_TRIALS, db, count)
     written = iter(range(0, ROWS, WRITTEN_POSITIONS))
 
     def write(session: Session) -> int:

@@ -86,6 +86,8 @@ LIMITED: Final[Mapping[str, str]] = {
     "app.traces.otel.service._MERGE_SPANS": _EXPORT,
     "app.traces.otel.service._MERGE_TRACES": _EXPORT,
     "app.traces.otel.service.store_spans": _EXPORT,
+    "app.traces.trial_numbers.TrialCounts.add": "app.traces.trial_numbers.READ_POSITIONS",
+    "app.traces.trial_numbers.TrialCounts.number": "app.traces.trial_numbers.READ_POSITIONS",
     "app.traces.service.delete_positions": "app.runs.retention.ROWS_PER_BATCH",
 }
 

@@ -4,14 +4,19 @@ The arguments of a job contain its deaths. They are judged together, each time o
 proof of a death may appear only later.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from app.core.errors import AppError
 from app.jobs.handlers import MAX_ATTEMPTS
+
+log = logging.getLogger(__name__)
 
 # Proved deaths. After one, the jobs of the worker go on side by side: most deaths have another cause.
 SUSPECT_AFTER = 2
@@ -25,7 +30,7 @@ DELAY_AFTER_UNPROVED = 50
 FIRST_DELAY = timedelta(minutes=1)
 MAX_DELAY = timedelta(hours=1)
 # ... and then fail, before the next night: the next instant of a schedule is skipped while a run of it is in
-# progress, and nobody is told why.
+# progress.
 GIVE_UP_AFTER = timedelta(hours=12)
 
 # The lock of jobs (`enqueue`) that all suspects get instead of their own.
@@ -69,9 +74,12 @@ class WorkerDeath:
 
     instance: str
     root: str
-    rescued_at: datetime
+    rescued_at: AwareDatetime
     is_own: bool
     is_proved: bool = False
+
+
+_ENTRY: Final = TypeAdapter(WorkerDeath)
 
 
 class Sighting(NamedTuple):
@@ -107,12 +115,19 @@ class Suspicion(Enum):
     INTERRUPTED = "interrupted"  # fails, although the machines may be the reason
 
 
-def read_deaths(entries: Sequence[Mapping[str, Any]]) -> list[WorkerDeath]:
-    """The deaths that the arguments of a job contain; see `write_deaths`."""
-    return [
-        WorkerDeath(**{**entry, "rescued_at": datetime.fromisoformat(entry["rescued_at"])})
-        for entry in entries
-    ]
+def read_deaths(entries: object) -> list[WorkerDeath]:
+    """The deaths that the arguments of a job contain; see `write_deaths`.
+
+    Fields of a newer version are ignored, and so is an entry that cannot be read: an error would stop the
+    rescue of every other job, too.
+    """
+    deaths = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        try:
+            deaths.append(_ENTRY.validate_python(entry))
+        except ValidationError:
+            log.warning("the death of a worker cannot be read and does not count: %.200r", entry)
+    return deaths
 
 
 def write_deaths(deaths: Iterable[WorkerDeath]) -> list[dict[str, Any]]:

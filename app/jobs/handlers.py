@@ -89,6 +89,14 @@ class JobHandler:
     def name(self) -> str:
         return self.request_type.NAME
 
+    def knows_arguments(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether this version declares each of the stored arguments of a job."""
+        request_type = self.request_type
+        return (
+            request_type.model_config.get("extra") == "ignore"
+            or arguments.keys() <= request_type.model_fields.keys()
+        )
+
     def run(self, job: JobContext, arguments: Mapping[str, Any]) -> None:
         """Run a job with its stored arguments. Raises: `ValidationError` when they are not those of the
         declaration.

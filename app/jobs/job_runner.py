@@ -21,7 +21,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 from app.jobs.declarations import queue_of
-from app.jobs.handlers import JobContext, JobHandlers, WorkerStopping
+from app.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
 from app.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, claim_of
 from app.jobs.outcomes import (
     FINISH_CLAIMED_JOB,
@@ -54,7 +54,7 @@ CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
 # The steps of most runs take less, and go on without a query.
 YIELD_AFTER_S = 2.0
-# A job of a newer version is offered again twice a minute, until a worker knows it.
+# A job of a newer version is offered again twice a minute, until a worker knows it and its arguments.
 UNKNOWN_JOB_DELAY_S = 30.0
 FORGET_WORKER_AFTER_S = 24 * 3600.0
 
@@ -113,7 +113,7 @@ class Worker:
     async def drain(self) -> None:
         """Run the waiting jobs, and the jobs that they enqueue, then return.
 
-        Jobs without a handler in this process stay in the queue, and so do those of a later time than
+        Jobs that this process does not know stay in the queue, and so do those of a later time than
         a retry has.
         """
         async with self.draining() as drain:
@@ -139,6 +139,7 @@ class Worker:
         waiting = await app.job_manager.list_jobs_async(status="todo")
         return any(
             self._may_run(job.task_name)
+            and self._find_handler(claim_of(job)) is not None
             and (job.scheduled_at is None or job.scheduled_at <= horizon)
             for job in waiting
         )
@@ -236,8 +237,10 @@ class Worker:
 
     def _run_step(self, context: ProcrastinateContext, claim: JobClaim) -> JobClaim | None:
         """Run one job; returns the claim of the one that follows."""
-        handler = self._handlers.find(claim.name)
-        assert handler is not None
+        handler = self._find_handler(claim)
+        if handler is None:
+            self._release_unknown(claim)
+            return None
         next_step = NextStep(claim, self._may_run)
         job = JobContext(
             resources=self._resources,
@@ -266,8 +269,19 @@ class Worker:
         is_served = self._queues is None or queue_of(name) in self._queues
         return is_served and self._handlers.find(name) is not None
 
+    def _find_handler(self, claim: JobClaim) -> JobHandler | None:
+        """The handler of a job; None for a job of a newer version, whose name or argument this one lacks."""
+        handler = self._handlers.find(claim.name)
+        arguments = split_arguments(claim.arguments).arguments
+        return handler if handler is not None and handler.knows_arguments(arguments) else None
+
     def _release_unknown(self, unknown: JobClaim) -> None:
-        """Release a job of an unknown name: a worker of a newer version may run it."""
+        """Release a job of a newer version: a worker of that version may run it."""
+        log.warning(
+            "job %s (%d) waits for a worker of a newer version, which knows its name and arguments",
+            unknown.name,
+            unknown.id,
+        )
         self._record_outcome(unknown, JobReleased(delay_s=UNKNOWN_JOB_DELAY_S))
 
     def _record_outcome(self, claim: JobClaim, outcome: JobOutcome) -> None:

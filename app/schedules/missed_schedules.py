@@ -13,18 +13,23 @@ from sqlalchemy.orm import Session
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
 from app.notifications.types import MessageSeverity
-from app.schedules.rules import SKIP_DETAILS, FireSkipReason
+from app.results.rules import RunStatus
+from app.schedules.rules import SKIP_DETAILS, ConcurrencyPolicy, FireSkipReason
 
 TICK_S = 60.0
 # A scheduler that is restarted fires what it missed: only a longer absence is worth an alert.
 OVERDUE_AFTER = timedelta(minutes=5)
+# A short overlap is normal: a schedule of every minute with runs of five minutes skips four due times each time.
+# After six hours the run hangs, or the schedule is too frequent; one of every night has missed one night.
+BLOCKED_AFTER = timedelta(hours=6)
 # A longer time without any worker is not reported instant by instant when they return.
 LOOKBACK = timedelta(hours=24)
 # One notice for each schedule in this time: a schedule of every minute would send one each minute.
 REPORT_INTERVAL = timedelta(hours=1)
 BATCH_SIZE = 100
 
-# The other reasons are not misses: another instant fired instead, or there was nothing to run.
+# The other reasons are not misses: another instant fired instead, there was nothing to run, or a run was in
+# progress (see `BLOCKED_AFTER`).
 MISSED_REASONS = (
     FireSkipReason.MISSED,
     FireSkipReason.OUTSIDE_CATCHUP_WINDOW,
@@ -51,6 +56,32 @@ SELECT_STOPPED = text(
     JOIN schedule_configs AS schedule ON schedule.id = stopped.schedule_id
     WHERE NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = stopped.dedup_key)
     ORDER BY stopped.at, schedule.id LIMIT :batch_size
+    """
+)
+# Most runs in progress are young, so few schedules have their skipped instants counted. `dedup_key` has the day of
+# the run: a run that hangs for weeks is reported each day.
+SELECT_BLOCKED = text(
+    """
+    SELECT blocked.*,
+           (SELECT count(*) FROM schedule_fires AS skipped
+            WHERE skipped.schedule_id = blocked.id AND skipped.due_at > blocked.due_at
+              AND skipped.reason = :overlap) AS skipped_count
+    FROM (
+        SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, run.id AS run_id,
+               run.seq AS run_seq, fire.due_at, fire.fired_at,
+               format('schedule-blocked/%s/%s/%s', schedule.id, run.id, floor(
+                   extract(epoch FROM cast(:now AS timestamptz) - fire.fired_at) / 86400)) AS dedup_key
+        FROM benchmark_runs AS run
+        JOIN schedule_fires AS fire ON fire.run_id = run.id
+        JOIN schedule_configs AS schedule ON schedule.id = fire.schedule_id
+        WHERE run.status = ANY(:unfinished) AND fire.fired_at < cast(:now AS timestamptz) - :blocked_after
+          AND schedule.next_run_at IS NOT NULL AND schedule.concurrency_policy = :forbid
+    ) AS blocked
+    WHERE NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = blocked.dedup_key)
+      AND EXISTS (SELECT FROM schedule_fires AS skipped
+                  WHERE skipped.schedule_id = blocked.id AND skipped.due_at > blocked.due_at
+                    AND skipped.reason = :overlap)
+    ORDER BY blocked.fired_at, blocked.run_id LIMIT :batch_size
     """
 )
 # The schedules are locked, so that of two workers one reports a miss. The misses of a schedule that
@@ -110,12 +141,16 @@ class MissedInstants(NamedTuple):
 
 
 def report_missed_schedules(session: Session, now: datetime) -> int:
-    """Raise one alert for each schedule that is overdue, started no runs or was disabled. Schedules
-    with the same recipients share a message.
+    """Raise one alert for each schedule that is overdue, started no runs, was disabled, or is blocked by
+    its run. Schedules with the same recipients share a message.
 
     Returns: how many were reported; if `BATCH_SIZE` or more, call again in a new transaction.
     """
-    notices = [*_stopped_schedules(session, now), *_missed_instants(session, now)]
+    notices = [
+        *_stopped_schedules(session, now),
+        *_blocked_schedules(session, now),
+        *_missed_instants(session, now),
+    ]
     publish_notices(session, notices, now)
     return len(notices)
 
@@ -140,6 +175,34 @@ def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
                 if row.is_disabled
                 else f"The schedule {row.name!r} was due at {_format_time(row.at)} and started no"
                 f" run: {OVERDUE_DETAIL}."
+            ),
+        )
+
+
+def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]:
+    parameters = {
+        "now": now,
+        "blocked_after": BLOCKED_AFTER,
+        "unfinished": [status for status in RunStatus if not status.is_final],
+        "forbid": ConcurrencyPolicy.FORBID,
+        "overlap": FireSkipReason.OVERLAP,
+        "batch_size": BATCH_SIZE,
+    }
+    for row in session.execute(SELECT_BLOCKED, parameters):
+        count = row.skipped_count
+        skipped = "1 due time was" if count == 1 else f"{count} due times were"
+        yield EventNotice(
+            state=AlertEventState.SCHEDULE_MISSED,
+            dedup_key=row.dedup_key,
+            name=row.name,
+            benchmark_id=row.benchmark_id,
+            agent_id=row.agent_id,
+            run_id=row.run_id,
+            run_seq=row.run_seq,
+            explanation=(
+                f"The schedule {row.name!r} started no run since {_format_time(row.fired_at)}:"
+                f" {skipped} skipped, because its run of that time is in progress and"
+                f" concurrencyPolicy is FORBID. To cancel it: mosaico runs cancel {row.run_id}"
             ),
         )
 

@@ -1,12 +1,13 @@
 """Trial numbers of a collection: no two traces of an item have the same one.
 
 Sources without trials give every trace of an item the number 0. Only after the last page is it known which items
-repeat.
+repeat. So the traces are read twice, window by window: to count the numbers of each item, and to renumber. Neither the
+memory nor the time between two statements grows with the collection.
 """
 
-from array import array
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 from sqlalchemy import text
@@ -17,8 +18,6 @@ from app.traces.files.ndjson import MAX_TRIAL
 # Each statement reads or rewrites the traces of so many positions. Rewriting costs more: a row has its texts.
 READ_POSITIONS: Final = 5_000
 WRITTEN_POSITIONS: Final = 500
-_POSITION_BITS: Final = 31
-_TRIAL_BITS: Final = 15
 
 # By position, which has no gaps: an order by item has no index, and one would cost each collection more than
 # this reads.
@@ -41,20 +40,19 @@ _WRITE = text(
 
 
 def number_stored_trials(session: Session, collection_id: int, trace_count: int) -> None:
-    """Renumber the trials of each item of a collection in which several traces have the same number.
-
-    Memory: about 60 bytes per trace, until it returns.
-    """
-    items, trials = array("q"), array("h")
-    for first in range(0, trace_count, READ_POSITIONS):
-        window_items, window_trials = read_window(session, collection_id, first)
-        items.extend(window_items)
-        trials.extend(window_trials)
-    numbers = number_trials(items, trials)
-    for first in range(0, trace_count, WRITTEN_POSITIONS):
-        window = slice(first, first + WRITTEN_POSITIONS)
-        if numbers[window] != trials[window]:
-            write_window(session, collection_id, first, numbers[window])
+    """Renumber the trials of each item of a collection in which several traces have the same number."""
+    with closing(TrialCounts()) as counts:
+        for first in range(0, trace_count, READ_POSITIONS):
+            counts.add(*read_window(session, collection_id, first))
+        if not counts.has_repeats:
+            return
+        for first in range(0, trace_count, READ_POSITIONS):
+            items, trials = read_window(session, collection_id, first)
+            numbers = counts.number(items, trials)
+            for start in range(0, len(numbers), WRITTEN_POSITIONS):
+                window = slice(start, start + WRITTEN_POSITIONS)
+                if numbers[window] != trials[window]:
+                    write_window(session, collection_id, first + start, numbers[window])
 
 
 def read_window(
@@ -72,33 +70,66 @@ def write_window(session: Session, collection_id: int, first: int, trials: Seque
     session.execute(_WRITE, {**window, "trials": list(trials)})
 
 
-def number_trials(items: Sequence[int], trials: Sequence[int]) -> "array[int]":
-    """The trial number of each trace, given its item and its number so far.
+class TrialCounts:
+    """Counts the trial numbers of each item, then numbers its trials.
 
     An item in which a number occurs twice is numbered from 0 on, in the order of these numbers and of the
-    traces, up to `MAX_TRIAL`; other items keep their numbers.
+    traces, up to `MAX_TRIAL`; other items keep their numbers. Items are hashes of 64 bits: two with the same one,
+    once in 30 million collections of a million items, are numbered as one.
     """
-    numbers = array("h", trials)
-    for item_trials in _group_by_item(items, trials):
-        if len({trial for trial, _ in item_trials}) < len(item_trials):
-            for number, (_, position) in enumerate(item_trials):
-                numbers[position] = min(number, MAX_TRIAL)
-    return numbers
 
+    def __init__(self) -> None:
+        # Imported here: 1 MiB that only a process needs that collects traces.
+        import sqlite3
 
-def _group_by_item(items: Sequence[int], trials: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
-    """The trials and positions of the traces of each item that has several, in order."""
-    # Numbers sort faster than tuples, in a third of their memory. Items are hashes of 64 bits: two with the same
-    # one, once in 30 million collections of a million items, are numbered as one.
-    keys = [
-        ((item << _TRIAL_BITS | trial) << _POSITION_BITS) | position
-        for position, (item, trial) in enumerate(zip(items, trials, strict=True))
-    ]
-    keys.sort()
-    for _, item_keys in groupby(keys, lambda key: key >> (_TRIAL_BITS + _POSITION_BITS)):
-        item_trials = [
-            (key >> _POSITION_BITS & MAX_TRIAL, key & ((1 << _POSITION_BITS) - 1))
-            for key in item_keys
-        ]
-        if len(item_trials) > 1:
-            yield item_trials
+        # An empty name is a private database on disk, deleted when it is closed: a collection can exceed the
+        # memory. Of the `count` traces with this item and number, `taken` have their new number.
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.execute(
+            "CREATE TABLE trials (item INTEGER, trial INTEGER, count INTEGER DEFAULT 1, taken INTEGER DEFAULT 0,"
+            " PRIMARY KEY (item, trial)) WITHOUT ROWID"
+        )
+        # Never committed, as it is of this process only.
+        self._database.execute("BEGIN")
+        self.has_repeats = False
+
+    def add(self, items: Sequence[int], trials: Sequence[int]) -> None:
+        """Count the trial numbers of the next traces, given their items."""
+        for key in zip(items, trials, strict=True):
+            [count] = self._database.execute(
+                "INSERT INTO trials (item, trial) VALUES (?, ?)"
+                " ON CONFLICT DO UPDATE SET count = count + 1 RETURNING count",
+                key,
+            ).fetchone()
+            self.has_repeats |= count > 1
+
+    def number(self, items: Sequence[int], trials: Sequence[int]) -> Sequence[int]:
+        """The new numbers of the next traces, in the order of `add`, after all of them are counted."""
+        numbers = list(trials)
+        next_numbers = dict(self._iter_next_numbers(set(items)))
+        taken: Counter[tuple[int, int]] = Counter()
+        for index, key in enumerate(zip(items, trials, strict=True)):
+            if key in next_numbers:
+                numbers[index] = min(next_numbers[key] + taken[key], MAX_TRIAL)
+                taken[key] += 1
+        self._database.executemany(
+            "UPDATE trials SET taken = taken + ? WHERE item = ? AND trial = ?",
+            ((count, *key) for key, count in taken.items()),
+        )
+        return numbers
+
+    def _iter_next_numbers(self, items: Iterable[int]) -> Iterator[tuple[tuple[int, int], int]]:
+        """The next number of each item and trial number, of items in which a number occurs twice."""
+        for item in items:
+            rows = self._database.execute(
+                "SELECT trial, count, taken FROM trials WHERE item = ? ORDER BY trial", (item,)
+            ).fetchall()
+            if all(count == 1 for _, count, _ in rows):
+                continue
+            first = 0
+            for trial, count, taken in rows:
+                yield (item, trial), first + taken
+                first += count
+
+    def close(self) -> None:
+        self._database.close()

@@ -71,6 +71,7 @@ def test_missed_schedule__overdue_for_five_minutes_causes_a_notice(
         ("SKIPPED", "MISSED", "no scheduler was running at that time, and misfirePolicy is SKIP"),
         ("SKIPPED", "COALESCED", None),
         ("SKIPPED", "NO_NEW_RUN", None),
+        ("SKIPPED", "OVERLAP", None),
         ("STARTED", None, None),
     ],
 )
@@ -166,3 +167,74 @@ def test_missed_schedule__schedules_with_one_recipient_share_a_message(
     assert len(report_missed(service_with_schedule, NOW + timedelta(minutes=6))) == 2
     assert len(service_with_schedule.list_items("/deliveries")) == 1
     assert len(service_with_schedule.list_items("/notifications")) == 1
+
+
+def block(service: Service, rows: DatabaseReader) -> str:
+    """A run that the schedule started at `NOW` and that never ends; returns its ID."""
+    run_id: str = service.start_run()["id"]
+    rows.execute(
+        """INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status, run_id)
+           VALUES ('nightly', %s, %s, 'SCHEDULED', 'STARTED', %s)""",
+        NOW, NOW, run_id,
+    )  # fmt: skip
+    rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(days=9))
+    return run_id
+
+
+def skip(rows: DatabaseReader, *hours: float) -> None:
+    """Due times that were skipped so many hours after `NOW`."""
+    for due_at in (NOW + timedelta(hours=hour) for hour in hours):
+        rows.execute(
+            """INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status, reason)
+               VALUES ('nightly', %s, %s, 'SCHEDULED', 'SKIPPED', 'OVERLAP')""",
+            due_at, due_at,
+        )  # fmt: skip
+
+
+def test_blocked_schedule__is_reported_once_a_day_from_six_hours_on(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
+    run_id = block(service_with_schedule, rows)
+    skip(rows, 2, 4)
+    reported = {
+        hours: len(report_missed(service_with_schedule, NOW + timedelta(hours=hours)))
+        for hours in (4, 5.9, 6.1, 23, 24.1, 47, 48.1)
+    }
+    assert reported == {4: 0, 5.9: 0, 6.1: 1, 23: 1, 24.1: 2, 47: 2, 48.1: 3}
+    alert = service_with_schedule.list_items("/alerts")[0]
+    assert (alert["state"], alert["name"], alert["severity"], alert["runId"]) == (
+        "SCHEDULE_MISSED", "every night", "CRITICAL", run_id,
+    )  # fmt: skip
+    assert alert["explanation"] == (
+        "The schedule 'every night' started no run since 2026-11-22 07:00:00 UTC: 2 due times were"
+        " skipped, because its run of that time is in progress and concurrencyPolicy is FORBID."
+        f" To cancel it: mosaico runs cancel {run_id}"
+    )
+    assert len(service_with_schedule.list_items("/deliveries")) == 3
+
+
+def test_blocked_schedule__a_nightly_one_is_reported_when_its_first_night_is_skipped(
+    service_with_schedule: Service, rows: DatabaseReader
+) -> None:
+    block(service_with_schedule, rows)
+    assert report_missed(service_with_schedule, NOW + timedelta(hours=23)) == []
+    skip(rows, 24)
+    [alert] = report_missed(service_with_schedule, NOW + timedelta(hours=24, minutes=1))
+    assert "1 due time was skipped" in alert["explanation"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE benchmark_runs SET status = 'FAILED'",
+        "UPDATE schedule_configs SET next_run_at = NULL, enabled = false",
+        "UPDATE schedule_configs SET concurrency_policy = 'ALLOW'",
+    ],
+)
+def test_blocked_schedule__that_may_run_again_is_not_reported(
+    service_with_schedule: Service, rows: DatabaseReader, change: str
+) -> None:
+    block(service_with_schedule, rows)
+    skip(rows, 2)
+    rows.execute(change)
+    assert report_missed(service_with_schedule, NOW + timedelta(hours=7)) == []

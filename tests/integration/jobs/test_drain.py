@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 from sqlalchemy import text
 
 from app.core.resources import Resources
+from app.jobs.declarations import JobRequest
 from app.jobs.handlers import JobHandlers
 from app.jobs.job_runner import Worker
 from app.jobs.queue import enqueue
@@ -12,19 +14,34 @@ from tests.support.service import Service
 from tests.support.toy_jobs import BuildToy, SellToy
 
 
-def test_drain__job_without_a_handler_stays_in_the_queue(
-    service: Service, service_resources: Resources
+class SailToy(BuildToy):
+    """`BuildToy` of a newer version, with one argument more."""
+
+    sail: str = "red"
+
+
+@pytest.mark.parametrize("newer", [SellToy(), SailToy()])
+def test_drain__job_of_a_newer_version_stays_in_the_queue(
+    service: Service, service_resources: Resources, newer: JobRequest
 ) -> None:
+    """A job of an unknown name, and one with an unknown argument."""
     done: list[str] = []
     handlers = JobHandlers()
     handlers.register(BuildToy)(lambda _job, build: done.append(build.toy))
     with service_resources.db.begin() as session:
-        enqueue(session, SellToy())
+        enqueue(session, newer)
         enqueue(session, BuildToy())
 
     asyncio.run(Worker(service_resources, handlers, service.pool, concurrency=1).drain())
 
     assert done == ["boat"]
     with service_resources.db.read() as session:
-        jobs = session.execute(text("SELECT task_name, status::text FROM procrastinate_jobs")).all()
-    assert set(jobs) == {("toys.sell", "todo"), ("toys.build", "succeeded")}
+        jobs = session.execute(
+            text(
+                "SELECT task_name, args, status::text, attempts FROM procrastinate_jobs ORDER BY id"
+            )
+        ).all()
+    assert jobs == [
+        (newer.NAME, newer.arguments(), "todo", 0),
+        ("toys.build", {"toy": "boat"}, "succeeded", 1),
+    ]

@@ -432,6 +432,24 @@ def test_process_that_registers_again__did_not_die(fleet: Fleet, rescuer: str) -
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 0)
 
 
+def test_rescue__an_unreadable_death_of_one_job_holds_up_no_other(fleet: Fleet) -> None:
+    fleet.enqueue("boat", "kite")
+    worker_id = fleet.register(PELICAN)
+    fleet.fetch(worker_id)
+    fleet.rows.execute(
+        "UPDATE procrastinate_jobs SET args = args || %s::jsonb WHERE args ->> 'toy' = 'boat'",
+        json.dumps({DEATHS: [{"machine": "heron"}]}),
+    )
+    fleet.lose(worker_id)
+
+    assert fleet.rescue(HERON) == 2
+
+    assert {toy: (fleet.status(toy), fleet.deaths(toy)) for toy in ("boat", "kite")} == {
+        "boat": ("todo", 1),
+        "kite": ("todo", 1),
+    }
+
+
 def test_lost_worker__its_jobs_are_rescued_although_the_clock_of_the_database_was_set_back(
     fleet: Fleet,
 ) -> None:

@@ -65,6 +65,35 @@ def test_deaths__are_stored_as_json() -> None:
     assert read_deaths(write_deaths(deaths)) == deaths
 
 
+def test_read_deaths__a_field_of_a_newer_version_is_ignored() -> None:
+    [entry] = write_deaths([death(1)])
+
+    assert read_deaths([{**entry, "signal": 9}]) == [death(1)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rescued_at": "yesterday"},
+        {"rescued_at": "2026-11-23T00:00:00"},  # without a zone: cannot be compared
+        {"instance": None},
+    ],
+)
+def test_read_deaths__an_unreadable_entry_does_not_count_and_is_logged(
+    changes: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = write_deaths([death(1), death(2)])
+
+    assert read_deaths([{**first, **changes}, second]) == [death(2)]
+
+    assert "cannot be read and does not count: {'instance': " in caplog.text
+
+
+@pytest.mark.parametrize("entries", [None, {}, 3, ["x"]])
+def test_read_deaths__something_else_contains_no_deaths(entries: object) -> None:
+    assert read_deaths(entries) == []
+
+
 @pytest.mark.parametrize(
     ("sighting", "is_proved"),
     [
