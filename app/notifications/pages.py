@@ -16,7 +16,7 @@ from app.core.web.forms.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, check_form, local_path
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, list_in_api, render_page, see_other
+from app.core.web.pages import Crumb, build_url, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
@@ -76,10 +76,10 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         endpoint = queries.get_endpoint(session, endpoint_id)
         deliveries = queries.list_deliveries(
             session, PageQuery(SHOWN_DELIVERIES), endpoint_id=endpoint_id
-        ).rows
+        )
         titles = {
             delivery.id: queries.get_notification(session, delivery.notification_id).title
-            for delivery in deliveries
+            for delivery in deliveries.rows
         }
     channel = CHANNELS.find(endpoint.channel)
     response = render_page(
@@ -91,9 +91,12 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         has_secrets=True,
         steps=STEPS,
         endpoint=endpoint,
-        deliveries=deliveries,
+        deliveries=deliveries.rows,
+        all_deliveries=f"/api/v1{build_url('/deliveries', endpointId=endpoint_id)}"
+        if deliveries.next_cursor
+        else None,
         titles=titles,
-        is_pending=any(delivery.status == DeliveryStatus.PENDING for delivery in deliveries),
+        is_pending=any(delivery.status == DeliveryStatus.PENDING for delivery in deliveries.rows),
         is_signed=channel is not None and channel.signed,
         secret=find_secret(request, res.secrets),
         overlaps=OVERLAPS,

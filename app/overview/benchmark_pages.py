@@ -62,7 +62,7 @@ def show_benchmark(
         cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)
         pinned = list_pinned_baselines(session, benchmark_id)
         agents = list_agent_names(session)
-        revisions = queries.list_revisions(session, benchmark_id, PageQuery(SHOWN_REVISIONS)).rows
+        revisions = queries.list_revisions(session, benchmark_id, PageQuery(SHOWN_REVISIONS))
     evaluated = set(benchmark.evaluates)
     return render_page(
         request,
@@ -74,6 +74,7 @@ def show_benchmark(
         benchmark=benchmark,
         cells=cells,
         pinned=pinned,
-        revisions=revisions,
+        revisions=revisions.rows,
+        has_more_revisions=revisions.next_cursor is not None,
         agents=[(id_, name) for id_, name in agents.items() if not evaluated or id_ in evaluated],
     )

@@ -92,7 +92,8 @@ def show_trend(
         rows=rows[:NEWEST],
         latest=rows[0] if rows and len(trends) == 1 else None,
         change=_latest_change(trends) if len(trends) == 1 else None,
-        moves=_list_moves(trends),
+        moves=(moves := _list_moves(trends))[:SHOWN_MOVES],
+        earlier_moves=moves[SHOWN_MOVES:],
         trends=trends,
         runs=sum(trend.runs for trend in trends),
         max_agents=MAX_SERIES,
@@ -113,7 +114,7 @@ def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[st
 
 
 def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:
-    """The newest runs in which the value moved; of many runs, one of each point of the chart."""
+    """The runs in which the value moved, newest first; of many runs, one of each point of the chart."""
     moves = [
         {"run_id": bucket.run_id, "at": bucket.last_at, "verdict": bucket.verdict}
         for trend in trends
@@ -123,7 +124,7 @@ def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:
         for trend in trends
         for point in trend.points
     ]
-    return [move for move in reversed(moves) if move["verdict"] in MOVES][:SHOWN_MOVES]
+    return [move for move in reversed(moves) if move["verdict"] in MOVES]
 
 
 def _latest_change(trends: Sequence[AgentTrend]) -> ChangeText | None:

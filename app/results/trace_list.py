@@ -1,6 +1,6 @@
 """The traces of a run as a page lists them: filtered, with the beginnings of their texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -122,21 +122,38 @@ def find_neighbors(session: Session, collection_id: int, position: int) -> Neigh
     return NeighborTraces(ids.get(position - 1), ids.get(position + 1))
 
 
-def list_traces_of_item(
-    session: Session, run: BenchmarkRun, item_id: str, limit: int
-) -> list[tuple[CollectedTrace, TraceResult | None]]:
-    """The trials of an item in a run, in their order."""
+def list_trials_of_item(session: Session, runs: Iterable[BenchmarkRun], item_id: str) -> list[int]:
+    """The numbers of the trials of an item that any of the runs has, in order."""
+    statement = (
+        select(CollectedTrace.trial)
+        .where(
+            CollectedTrace.collection_id.in_([run.collection_id for run in runs]),
+            CollectedTrace.item_id == item_id,
+        )
+        .distinct()
+        .order_by(CollectedTrace.trial)
+    )
+    return list(session.scalars(statement))
+
+
+def get_traces_of_item(
+    session: Session, run: BenchmarkRun, item_id: str, trials: Sequence[int]
+) -> dict[int, tuple[CollectedTrace, TraceResult | None]]:
+    """The traces of some trials of an item in a run, by the number of the trial."""
     statement = (
         select(CollectedTrace, TraceResult)
         .outerjoin(
             TraceResult,
             (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
         )
-        .where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id == item_id)
-        .order_by(CollectedTrace.trial, CollectedTrace.position)
-        .limit(limit)
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            CollectedTrace.item_id == item_id,
+            CollectedTrace.trial.in_(trials),
+        )
+        .order_by(CollectedTrace.position)
     )
-    return [(trace, result) for trace, result in session.execute(statement)]
+    return {trace.trial: (trace, result) for trace, result in session.execute(statement)}
 
 
 def trace_conditions(
@@ -169,7 +186,8 @@ def trace_conditions(
 
 
 def _beginning(column: Any) -> Any:
-    return func.left(column, PREVIEW_CHARS)
+    # One character more, so that a reader sees whether the text is cut.
+    return func.left(column, PREVIEW_CHARS + 1)
 
 
 def _first_position(cursor: str | None) -> int:

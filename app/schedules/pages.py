@@ -90,7 +90,7 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
     now = res.clock()
     with res.db.read() as session:
         schedule = queries.get_schedule(session, schedule_id)
-        fires = queries.list_fires(session, schedule_id, PageQuery(SHOWN_FIRES)).rows
+        fires = queries.list_fires(session, schedule_id, PageQuery(SHOWN_FIRES))
         benchmark = get_benchmark(session, schedule.benchmark_id)
         agent = get_agent(session, schedule.agent_id)
     return render_page(
@@ -102,7 +102,8 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
         steps=STEPS,
         schedule=schedule,
         preview=preview_of_schedule(schedule, now, reader=reader_zone(request)),
-        fires=show_fires(fires),
+        fires=show_fires(fires.rows),
+        has_more_fires=fires.next_cursor is not None,
         benchmark=benchmark.display_name,
         agent=agent.name,
     )

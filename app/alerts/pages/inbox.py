@@ -201,7 +201,7 @@ def _entry(
         "notes": list(dict.fromkeys(event.note for event in entry.events if event.note)),
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
         "run_url": path_of("runs", runs[0]) if runs else None,
-        "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events][:3],
+        "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events],
         "rules": [
             promises[rule_id]
             for rule_id in dict.fromkeys(event.rule_id or "" for event in entry.events)

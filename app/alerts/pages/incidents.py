@@ -19,7 +19,14 @@ from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm, check_form
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page, see_other
+from app.core.web.pages import (
+    Crumb,
+    build_url,
+    list_in_api,
+    reader_zone,
+    render_page,
+    see_other,
+)
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.number_text import format_value
@@ -68,7 +75,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         row = incident_row(session, incident)
         events = queries.list_events(
             session, PageQuery(SHOWN_ALERTS), AlertFilter(), incident_id=incident_id
-        ).rows
+        )
         chart = draw_incident(session, incident, reader_zone(request))
     return render_page(
         request,
@@ -80,7 +87,8 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         incident=incident,
         row=row,
         chart=chart,
-        alerts=[_alert_row(event) for event in events],
+        alerts=[_alert_row(event) for event in events.rows],
+        all_alerts=_alerts_in_api(incident) if events.next_cursor else None,
         has_level=Condition(incident.condition).excludes_incidents,
     )
 
@@ -135,6 +143,12 @@ def incident_row(session: Session, incident: Incident) -> dict[str, Any]:
 
 def _alert_row(event: AlertEvent) -> dict[str, Any]:
     return {"event": event, "url": alert_page_path(event.id)}
+
+
+def _alerts_in_api(incident: Incident) -> str:
+    """The alerts of the rule and the agent, among which are those of the incident."""
+    address = build_url("/alerts", alertConfigId=incident.rule_id, agentId=incident.agent_id)
+    return f"/api/v1{address}"
 
 
 def _to_incident(incident_id: str) -> Response:

@@ -37,7 +37,14 @@ from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, list_in_api, reader_zone, render_page, see_other
+from app.core.web.pages import (
+    Crumb,
+    build_url,
+    list_in_api,
+    reader_zone,
+    render_page,
+    see_other,
+)
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 
@@ -97,9 +104,9 @@ def show_rule(
         newest = PageQuery(SHOWN_EVENTS)
         incidents = incident_queries.list_incidents(
             session, newest, IncidentFilter(rule_ids=[rule_id])
-        ).rows
-        incident_rows = [incident_row(session, incident) for incident in incidents]
-        alerts = queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id])).rows
+        )
+        incident_rows = [incident_row(session, incident) for incident in incidents.rows]
+        alerts = queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id]))
         silences = [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_rule(
@@ -127,7 +134,11 @@ def show_rule(
         promise=promise,
         agents=agents,
         incidents=incident_rows,
-        alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts],
+        alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts.rows],
+        all_incidents=build_url("/incidents", rule=rule_id) if incidents.next_cursor else None,
+        all_alerts=f"/api/v1{build_url('/alerts', alertConfigId=rule_id)}"
+        if alerts.next_cursor
+        else None,
         silences=silences,
         hours=SILENCE_HOURS,
         days=days or BACKTEST_DAYS,

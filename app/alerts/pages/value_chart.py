@@ -33,10 +33,7 @@ _MARKS = {
 
 def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> PageChart | None:
     """The value before and in an incident, with its beginning and end; None without any run."""
-    runs = list_ended_runs(
-        session, incident.benchmark_id, incident.agent_id,
-        since=incident.started_at - LEAD, limit=MAX_POINTS,
-    )  # fmt: skip
+    runs, note = _newest_runs(session, incident, incident.started_at - LEAD)
     if not runs:
         return None
     points = _past_points(
@@ -53,7 +50,8 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> PageC
         for seq, text, verdict in marks
         if seq in positions
     ]
-    return _draw(incident.value_name, points, incident.unit, events=events)
+    chart = _draw(incident.value_name, points, incident.unit, events=events)
+    return chart._replace(note=note)
 
 
 def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart | None:
@@ -68,10 +66,7 @@ def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart
         watched = session.get(AlertRule, event.rule_id)
     if watched is None or event.value is None:
         return None
-    runs = list_ended_runs(
-        session, event.benchmark_id, event.agent_id,
-        since=event.created_at - LEAD, limit=MAX_POINTS,
-    )  # fmt: skip
+    runs, note = _newest_runs(session, event, event.created_at - LEAD)
     seqs = [run.seq for run in runs]
     if event.run_seq not in seqs:
         return None
@@ -93,7 +88,8 @@ def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart
     text, verdict = _MARKS.get(AlertEventState(event.state), ("alert", Verdict.REGRESSED))
     mark = TrendEvent(seqs.index(event.run_seq), text, verdict)
     name = details.value_name or event.name
-    return _draw(name, points, details.unit, limits=limits, events=[mark])
+    chart = _draw(name, points, details.unit, limits=limits, events=[mark])
+    return chart._replace(note=note)
 
 
 def draw_backtest(
@@ -112,7 +108,22 @@ def draw_backtest(
     if rule.condition in _FIXED and rule.threshold is not None:
         limits.append(TrendLimit(f"limit {format_number(rule.threshold)}", rule.threshold))
     points = [_replayed_point(run, zone) for run in runs]
-    return _draw(rule.name, points, None, limits=limits, events=events)
+    chart = _draw(rule.name, points, None, limits=limits, events=events)
+    if len(backtest.runs) == len(runs):
+        return chart
+    return chart._replace(note=f"The newest {len(runs)} of {len(backtest.runs):,} runs are drawn.")
+
+
+def _newest_runs(
+    session: Session, subject: Incident | AlertEvent, since: datetime
+) -> tuple[list[PastRun], str]:
+    """The last runs since a time, as many as a chart shows, and a note if there are more."""
+    runs = list_ended_runs(
+        session, subject.benchmark_id, subject.agent_id, since=since, limit=MAX_POINTS + 1
+    )
+    if len(runs) <= MAX_POINTS:
+        return runs, ""
+    return runs[-MAX_POINTS:], f"The newest {MAX_POINTS} runs are drawn; earlier ones are not."
 
 
 def _draw(

@@ -68,10 +68,11 @@ class TrendPoint(NamedTuple):
 
 
 class PageChart(NamedTuple):
-    """A chart of a page, and its points for the table beside it."""
+    """A chart of a page, and its points for the table beside it; `note` says what is not drawn."""
 
     svg: Markup
     points: Sequence[TrendPoint]
+    note: str = ""
 
 
 class TrendLimit(NamedTuple):

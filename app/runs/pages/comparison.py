@@ -129,6 +129,7 @@ def show_comparison(
         ],
         categories=_category_rows(comparison),
         peers=peers,
+        max_peers=stored_run_comparison.MAX_PEERS,
         flips=flips,
         items=[
             case_row(

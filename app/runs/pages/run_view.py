@@ -104,7 +104,7 @@ def load_run_page(
         ),
         "kpis": _kpi_rows(kpis),
         "metrics": [_metric_row(metric) for metric in list_run_metrics(session, run.seq)],
-        "alerts": _alerts(session, run.id, res),
+        **_alerts(session, run.id, res),
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
@@ -228,13 +228,22 @@ def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
     }
 
 
-def _alerts(session: Session, run_id: str, res: Resources) -> list[dict[str, Any]]:
-    """The alerts of a run, each with its deliveries and what its rule promises."""
-    events = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id])).rows
+def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
+    """The alerts of a run, each with its deliveries and what its rule promises; the address of all of
+    them where the page shows only the newest.
+    """
+    events = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
     promises = read_promises(
-        session, [event.rule_id for event in events], res.clock(), read_budget(res.options)
+        session, [event.rule_id for event in events.rows], res.clock(), read_budget(res.options)
     )
-    return [_alert(session, event, promises.get(event.rule_id or "")) for event in events]
+    return {
+        "alerts": [
+            _alert(session, event, promises.get(event.rule_id or "")) for event in events.rows
+        ],
+        "all_alerts": f"/api/v1{build_url('/alerts', runId=run_id)}"
+        if events.next_cursor
+        else None,
+    }
 
 
 def _alert(session: Session, event: AlertEvent, promise: RulePromise | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
 from app.core.keyset import PageRows
-from app.core.text import cut_middle, format_number
+from app.core.text import cut_middle, format_number, shorten
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
@@ -31,7 +31,8 @@ router = Router()
 # A page must stay readable and quick whatever an agent wrote.
 MAX_SHOWN_CHARS = 20_000
 MAX_STEPS = 200
-MAX_TRIALS = 6
+TRIALS_OF_PAGE = 6
+# Columns of a list; beside a trace, the metrics after these are folded.
 MAX_METRICS = 4
 
 RunId = Annotated[str, Path(alias="runId")]
@@ -143,22 +144,25 @@ def show_item(
     res: Res,
     item: Annotated[str, Query(max_length=1000)],
     base: Annotated[str, Query(max_length=200)],
+    first_trial: Annotated[int, Query(alias="trial", ge=1)] = 1,
 ) -> Response:
-    """An item in two runs, trial by trial, side by side."""
+    """An item in two runs, trial by trial, side by side; a page of trials from the number `trial` on."""
     with res.db.read() as session:
         run, baseline = get_run(session, run_id), get_run(session, base)
         for compared in (run, baseline):
             rules.require_traces(compared.id, compared.purged_at)
-        sides = [
-            trace_list.list_traces_of_item(session, compared, item, MAX_TRIALS)
+        numbers = trace_list.list_trials_of_item(session, (baseline, run), item)
+        left = [number for number in numbers if number + 1 >= first_trial]
+        shown, later = left[:TRIALS_OF_PAGE], left[TRIALS_OF_PAGE:]
+        before, now = (
+            trace_list.get_traces_of_item(session, compared, item, shown)
             for compared in (baseline, run)
-        ]
+        )
         steps = _crumbs(session, run)
     trials = [
-        _trial(baseline, run, *(side[n] if n < len(side) else None for side in sides))
-        for n in range(max(map(len, sides)))
+        _trial(baseline, run, number, before.get(number), now.get(number)) for number in shown
     ]
-    first = next((trace for side in sides for trace, _ in side), None)
+    first = next((trace for side in (before, now) for trace, _ in side.values()), None)
     return render_page(
         request,
         "item.html",
@@ -172,6 +176,9 @@ def show_item(
         input=_cut(first.input if first else None),
         expected=_cut(first.expected_output if first else None),
         trials=trials,
+        trial_count=len(numbers),
+        next_trial=later[0] + 1 if later else None,
+        shown_metrics=MAX_METRICS,
     )
 
 
@@ -203,9 +210,15 @@ def _trace_row(
     values = dict(zip(columns, trace.values or [], strict=False))
     return {
         "trace": trace,
+        "input": _beginning(trace.input),
+        "answer": _beginning(trace.output or trace.error),
         "url": path_of("runs", run.id, "traces", trace.trace_id),
         "values": [_number(values.get(column)) for column in visible],
     }
+
+
+def _beginning(text: str | None) -> str:
+    return shorten(text or "", trace_list.PREVIEW_CHARS)
 
 
 def _number(value: float | None) -> str | None:
@@ -297,20 +310,21 @@ def _safe_url(url: str | None) -> str | None:
 def _trial(
     baseline: BenchmarkRun,
     run: BenchmarkRun,
+    number: int,
     before: tuple[CollectedTrace, TraceResult | None] | None,
     now: tuple[CollectedTrace, TraceResult | None] | None,
 ) -> dict[str, Any]:
-    """One trial in both runs; a side is None where the run has fewer trials."""
+    """One trial in both runs; a side is None where the run has no trial of this number."""
     sides = [
         None if pair is None else {
             "trace": pair[0],
             "url": path_of("runs", of_run.id, "traces", pair[0].trace_id),
-            "values": _values(of_run.metric_keys or [], pair[1])[:MAX_METRICS],
+            "values": _values(of_run.metric_keys or [], pair[1]),
         }
         for of_run, pair in ((baseline, before), (run, now))
     ]  # fmt: skip
     texts = [_answer(pair[0]) if pair else "" for pair in (before, now)]
-    return {"before": sides[0], "now": sides[1], "diff": _diff(*texts)}
+    return {"number": number, "before": sides[0], "now": sides[1], "diff": _diff(*texts)}
 
 
 def _answer(trace: CollectedTrace) -> str:

@@ -1,0 +1,199 @@
+"""Pages that show a part of a list say how much of it, and give a way to the rest; trials of two runs are
+paired by their number.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.alerts.models import AlertEvent
+from app.benchmarks.config_types import MetricSelection
+from app.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
+from app.notifications.models import Delivery, Notification
+from app.results.models import BenchmarkRun, TraceResult
+from app.schedules.models import ScheduleFire
+from app.traces.models import CollectedTrace
+from app.triggers.models import TriggerEvent
+from tests.support.every_page import BASE, RUN
+from tests.support.page_data import write_month, write_schedule
+from tests.support.service import Service
+
+HTML: Final = {"Accept": "text/html"}
+METRICS: Final = [f"METRIC_{number}" for number in range(9)]
+MANY_TRIALS: Final = "case-020"
+NOW: Final = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def crowded(module_service: Service) -> Service:
+    """A month with more of everything than a page shows."""
+    with module_service.resources.db.begin() as session:
+        write_month(session)
+        write_schedule(session)
+        _measure_more(session)
+        _write_trials(session)
+        _write_more_rows(session)
+    return module_service
+
+
+def _measure_more(session: Session) -> None:
+    """Two runs with nine metrics, which all changed."""
+    for run_id, change in ((BASE, 0.0), (RUN, 0.5)):
+        run = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == run_id)).one()
+        run.metric_keys = ["EXACT_MATCH", "LATENCY_MS", *METRICS]
+        for result in session.scalars(select(TraceResult).where(TraceResult.run_seq == run.seq)):
+            result.values = [*result.values, *(number + change for number in range(9))]
+
+
+def _write_trials(session: Session) -> None:
+    """An item of nine trials in the baseline; the run lacks the trial 2 of 9."""
+    for run_id, trials in ((BASE, range(9)), (RUN, [0, *range(2, 9)])):
+        run = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == run_id)).one()
+        for trial in trials:
+            session.add(
+                CollectedTrace(
+                    collection_id=run.collection_id, position=1000 + trial, trial=trial,
+                    trace_id=f"{run_id}/many-{trial}", item_id="many", outcome="scored",
+                    input="?", expected_output="x", output=f"answer of trial {trial}", tags=[],
+                )
+            )  # fmt: skip
+
+
+def _write_more_rows(session: Session) -> None:
+    session.add_all(
+        BenchmarkRevision(benchmark_id="support", revision=number, changed_at=NOW, changes=["name"])
+        for number in range(2, 14)
+    )
+    session.add_all(
+        KpiDefinition(
+            id=f"support-{number}", revision=1, benchmark_id="support", name=f"extra {number}",
+            formula="EXACT_MATCH", gate=False, direction="HIGHER_IS_BETTER",
+        )
+        for number in range(8)
+    )  # fmt: skip
+    benchmark = session.get_one(Benchmark, "support")
+    benchmark.metrics = [MetricSelection(key=key) for key in ("EXACT_MATCH", *METRICS)]
+    for number in range(40):
+        session.add(
+            ScheduleFire(
+                schedule_id="nightly", due_at=NOW - timedelta(days=60 + number), status="SKIPPED",
+                triggered_by="SCHEDULED", reason="MISSED",
+            )
+        )  # fmt: skip
+    first = session.get_one(AlertEvent, "alert-0")
+    for number in range(60):
+        session.add(
+            AlertEvent(
+                id=f"more-{number}", dedup_key=f"more-{number}", state="WORSE", name=f"more {number}",
+                severity="CRITICAL", benchmark_id="support", agent_id="billing", run_id=RUN,
+                run_seq=first.run_seq, rule_id="rule-1", incident_id="alert-0", details=first.details,
+                notification_id="note-0" if number < 5 else None, explanation="It fell.",
+                created_at=NOW - timedelta(minutes=30 + number),
+            )
+        )  # fmt: skip
+    note = session.get_one(Notification, "note-0")
+    sentences = tuple(f"Sentence {number} of the message." for number in range(7))
+    note.message = note.message.model_copy(update={"sentences": sentences})
+    for number in range(40):
+        session.add(
+            Notification(
+                id=f"more-{number}", topic="test", severity="INFO", title="test", message=note.message,
+                read_at=NOW,
+            )
+        )  # fmt: skip
+        session.flush()
+        session.add(
+            Delivery(
+                id=f"more-{number}", notification_id=f"more-{number}", endpoint_id="endpoint-1",
+                status="DELIVERED", attempts=1,
+            )
+        )  # fmt: skip
+    session.add(
+        TriggerEvent(
+            id="event-1", type="trace-created", received_at=NOW, status="STARTED",
+            details={}, benchmark_ids=[], run_ids=[f"run-{number}" for number in range(8)],
+        )
+    )  # fmt: skip
+
+
+def read_page(service: Service, path: str) -> str:
+    response = service.client.get(path, headers=HTML)
+    assert response.status_code == 200, response.text
+    return unescape(re.sub(r"\s+", " ", response.text))
+
+
+def read_text(html: str) -> str:
+    """The text of a page, without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def test_side_by_side__trials_are_paired_by_their_number(crowded: Service) -> None:
+    page = read_page(crowded, f"/runs/{RUN}/items?item=many&base={BASE}")
+    second, third = re.findall(r"<h2>Trial [23]</h2>.*?(?=<h2>|<nav)", page)[:2]
+    assert "answer of trial 1" in read_text(second)
+    assert "this run has no such trial" in second
+    assert third.count("answer of trial 2") == 2
+
+
+def test_side_by_side__every_trial_and_metric_is_reached(crowded: Service) -> None:
+    page = read_page(crowded, f"/runs/{RUN}/items?item=many&base={BASE}")
+    assert "6 of 9 trials" in page
+    [address] = re.findall(r'rel="next" href="([^"]+)"', page)
+    rest = read_page(crowded, address)
+    assert re.findall(r"<h2>Trial (\d)</h2>", page + rest) == list("123456789")
+    assert "First trials" in rest
+    measured = read_page(crowded, f"/runs/{RUN}/items?item={MANY_TRIALS}&base={BASE}")
+    assert "4 of 11 metrics" in measured
+    assert all(f"<dt>{metric}</dt>" in measured for metric in METRICS)
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "reached"),
+    [
+        (f"/compare?base={BASE}&run={RUN}&layout=case", "4 of 9 changed", "METRIC_8 +0.5"),
+        ("/inbox?tab=all", "4 of 7 sentences", "Sentence 6 of the message."),
+        ("/inbox?tab=all", "3 of 6 alerts", "more 4"),
+        ("/benchmarks", "6 of 10 KPIs", "extra 7"),
+        ("/benchmarks", "6 of 10 metrics", "METRIC_8"),
+        ("/triggers", "5 of 8 runs", "run-7"),
+        (f"/runs/{RUN}/traces", "4 of 11 metrics are shown", "METRIC_8"),
+    ],
+)
+def test_page__cut_part_is_counted_and_folded(
+    path: str, said: str, reached: str, crowded: Service
+) -> None:
+    page = read_page(crowded, path)
+    assert said in page
+    folded = " ".join(re.findall(r"<details.*?</details>", page))
+    assert reached in read_text(folded)
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "address"),
+    [
+        ("/benchmarks/support", "The newest 10 revisions", "/api/v1/benchmarks/support/revisions"),
+        ("/schedules/nightly", "The newest 30 fires", "/api/v1/schedule-configs/nightly/fires"),
+        ("/alerts/rule-1", "The newest 10 alerts", "/api/v1/alerts?alertConfigId=rule-1"),
+        (f"/runs/{RUN}", "The newest 5 alerts", f"/api/v1/alerts?runId={RUN}"),
+        ("/incidents/alert-0", "The newest 50 alerts", "/api/v1/alerts?alertConfigId=rule-1&agentId=billing"),
+        ("/endpoints/endpoint-1", "The newest 30 deliveries", "/api/v1/deliveries?endpointId=endpoint-1"),
+    ],
+)  # fmt: skip
+def test_page__newest_rows_link_to_all(
+    path: str, said: str, address: str, crowded: Service
+) -> None:
+    page = read_page(crowded, path)
+    assert said in page
+    assert f'href="{address}"' in page
+    answer: Any = crowded.client.get(address, params={"limit": 200}).json()
+    assert len(answer["items"]) > int(re.findall(r"\d+", said)[0])
+
+
+def test_run__flipped_items_are_counted(crowded: Service) -> None:
+    page = read_page(crowded, f"/runs/{RUN}")
+    assert "8 of 10 flipped items" in page
