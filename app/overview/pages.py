@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ
 from app.comparison.change_text import describe_change, format_amount, format_value
 from app.core.web.deps import Res
+from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
 from app.core.web.sparklines import sparkline
@@ -34,6 +35,14 @@ class NewsCard(NamedTuple):
     subject: str
     values: str
     change: str
+    repeated_by: "RepeatForm | None" = None
+
+
+class RepeatForm(NamedTuple):
+    """The form that runs a benchmark again: its address and fields."""
+
+    address: str
+    fields: dict[str, str]
 
 
 class GridCell(NamedTuple):
@@ -133,10 +142,19 @@ def _card(cell: OverviewCell) -> NewsCard:
     text = describe_change(change, change.scale, cell.kpi.unit) if change and cell.kpi else None
     if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:
         words = {rules.FAILED: "the run failed", Verdict.INVALID: "not comparable"}
-        return NewsCard(cell, outcome, words.get(outcome, cell.benchmark_name), "", "")
+        subject = words.get(outcome, cell.benchmark_name)
+        repeated_by = _repeat_form(cell) if outcome in words else None
+        return NewsCard(cell, outcome, subject, "", "", repeated_by)
     # The page of the run has the adjusted interval and p.
     interval = f", 95 % CI {text.bounds}" if text.bounds else ""
     return NewsCard(cell, outcome, cell.kpi.name, text.values, f"{text.delta}{interval}")
+
+
+def _repeat_form(cell: OverviewCell) -> RepeatForm:
+    """A failed run gets a new attempt; a run that may not be retried, or is invalid, a new run."""
+    if cell.can_retry:
+        return RepeatForm(f"{path_of('runs', cell.run_id)}/retry", {})
+    return RepeatForm("/runs", {"benchmark": cell.benchmark_id, "agent": cell.agent_id})
 
 
 def _change_of(kpi: HeadlineKpi | None) -> ValueVerdict | None:

@@ -17,20 +17,26 @@ from app.overview import rules
 from app.overview.schemas import (
     ActiveRun,
     Activity,
+    ExpectedRun,
     HeadlineKpi,
+    MissedSchedule,
     NextSchedule,
     OpenAlert,
     Overview,
     OverviewCell,
 )
+from app.results.expected_end import expect_ends
 from app.results.models import BenchmarkRun
-from app.results.rules import RunStatus, Validity
+from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from app.results.run_names import Names, read_names
 from app.schedules.missed_schedules import MISSED_REASONS
 from app.schedules.models import ScheduleConfig, ScheduleFire
 
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20
+MAX_MISSED = 20
+
+_UNFINISHED = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
 
 # The last ended run of each agent on each benchmark; repetitions and rescored runs repeat another one.
 # From pair to pair of the index (benchmark_id, agent_id, seq): a GROUP BY reads every run of the history.
@@ -79,12 +85,14 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
     seqs = list(session.scalars(LAST_RUNS))
     runs = list(session.scalars(select(BenchmarkRun).where(BenchmarkRun.seq.in_(seqs))))
     active = list(session.scalars(_select_active()))
+    ends = expect_ends(session, active, now)
     names = read_names(session, [(run.benchmark_id, run.agent_id) for run in (*runs, *active)])
     kpis = _read_headline_kpis(session, runs)
     alerts: dict[str, list[OpenAlert]] = defaultdict(list)
     for event in list_open_events(session, [run.id for run in runs]):
         alert = OpenAlert(alert_id=event.id, notification_id=event.notification_id)
         alerts[str(event.run_id)].append(alert)
+    missed = _count_missed(session, max(since, now - timedelta(days=30)), now)
     cells = rules.sort_cells(
         [_cell(run, names, kpis.get(run.seq), alerts[run.id], since) for run in runs]
     )
@@ -93,9 +101,14 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         cells=cells,
         counts=rules.count_outcomes(cells),
         detectable_drops=rules.list_detectable_drops(cells),
-        active_runs=[_active_run(run, names) for run in active],
+        active_runs=[
+            ExpectedRun(**_active_run(run, names).model_dump(), expected_end_at=ends.get(run.id))
+            for run in active
+        ],
+        active_count=_count_active(session) if len(active) == MAX_ACTIVE else len(active),
         next_schedule=_next_schedule(session),
-        missed_fires=_count_missed(session, max(since, now - timedelta(days=30)), now),
+        missed_fires=sum(missed.values()),
+        missed_schedules=_missed_schedules(session, missed),
     )
 
 
@@ -125,6 +138,7 @@ def _cell(
         run_id=run.id,
         status=run.status,
         is_recent=run.completed_at >= since,
+        can_retry=run.status in RETRYABLE and run.retry_count < MAX_RETRIES,
         completed_at=run.completed_at,
         verdict=verdict,
         explanation=_explain(run),
@@ -180,8 +194,12 @@ def _read_histories(session: Session, kpi_of: Mapping[int, str]) -> dict[int, li
 
 
 def _select_active() -> Any:
-    unfinished = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
-    return select(BenchmarkRun).where(unfinished).order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
+    return select(BenchmarkRun).where(_UNFINISHED).order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
+
+
+def _count_active(session: Session) -> int:
+    statement = select(func.count()).select_from(BenchmarkRun).where(_UNFINISHED)
+    return session.scalars(statement).one()
 
 
 def _active_run(run: BenchmarkRun, names: Names) -> ActiveRun:
@@ -208,10 +226,28 @@ def _next_schedule(session: Session) -> NextSchedule | None:
     return NextSchedule(schedule_id=schedule.id, name=schedule.name, due_at=schedule.next_run_at)
 
 
-def _count_missed(session: Session, since: datetime, now: datetime) -> int:
-    statement = select(func.count()).where(
-        ScheduleFire.due_at >= since,
-        ScheduleFire.due_at < now,
-        ScheduleFire.reason.in_([str(reason) for reason in MISSED_REASONS]),
+def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str, int]:
+    """The number of due times that started no run, by schedule, the most first."""
+    count = func.count().label("missed")
+    statement = (
+        select(ScheduleFire.schedule_id, count)
+        .where(
+            ScheduleFire.due_at >= since,
+            ScheduleFire.due_at < now,
+            ScheduleFire.reason.in_([str(reason) for reason in MISSED_REASONS]),
+        )
+        .group_by(ScheduleFire.schedule_id)
+        .order_by(count.desc(), ScheduleFire.schedule_id)
     )
-    return session.scalar(statement) or 0
+    return {row.schedule_id: row.missed for row in session.execute(statement)}
+
+
+def _missed_schedules(session: Session, missed: Mapping[str, int]) -> list[MissedSchedule]:
+    ids = list(missed)[:MAX_MISSED]
+    names = select(ScheduleConfig.id, ScheduleConfig.name).where(ScheduleConfig.id.in_(ids))
+    name_of = {row.id: row.name for row in session.execute(names)}
+    return [
+        MissedSchedule(schedule_id=id_, name=name_of[id_], missed=missed[id_])
+        for id_ in ids
+        if id_ in name_of
+    ]

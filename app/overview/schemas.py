@@ -41,6 +41,7 @@ class OpenAlert(WireModel):
 class OverviewCell(WireModel):
     """The last run of an agent on a benchmark that has ended. `isRecent` is whether it ended in the
     requested period. `verdict` is that of the run, INVALID also when too little was measured.
+    `canRetry` is whether the run failed and may be retried.
     """
 
     benchmark_id: str
@@ -50,6 +51,7 @@ class OverviewCell(WireModel):
     run_id: str
     status: RunStatus
     is_recent: bool
+    can_retry: Annotated[bool, Field(description="Whether the run failed and may be retried.")]
     completed_at: datetime
     verdict: Verdict | None
     explanation: StoredText
@@ -68,6 +70,16 @@ class ActiveRun(WireModel):
     traces_total: int | None
 
 
+class ExpectedRun(ActiveRun):
+    """A run in progress with its expected end, from its progress or from the last runs of the agent; null
+    where neither is known.
+    """
+
+    expected_end_at: Annotated[
+        datetime | None, Field(description="Expected end, from the progress or the last runs.")
+    ]
+
+
 class Activity(WireModel):
     """The runs in progress, at most 20, and the number of open messages of the inbox."""
 
@@ -81,6 +93,14 @@ class NextSchedule(WireModel):
     schedule_id: str
     name: StoredText
     due_at: datetime
+
+
+class MissedSchedule(WireModel):
+    """A schedule with due times of the period that started no run."""
+
+    schedule_id: str
+    name: StoredText
+    missed: Annotated[int, Field(description="Number of its due times that started no run.")]
 
 
 class SearchKind(StrEnum):
@@ -131,8 +151,15 @@ class Overview(WireModel):
     cells: list[OverviewCell]
     counts: dict[str, int]
     detectable_drops: list[float]
-    active_runs: Annotated[list[ActiveRun], Field(description="The runs in progress, at most 20.")]
+    active_runs: Annotated[
+        list[ExpectedRun], Field(description="The runs in progress, at most 20.")
+    ]
+    active_count: Annotated[int, Field(description="Number of all runs in progress.")]
     next_schedule: NextSchedule | None
     missed_fires: Annotated[
         int, Field(description="Number of due times of the period that started no run.")
+    ]
+    missed_schedules: Annotated[
+        list[MissedSchedule],
+        Field(description="The schedules of these times, most missed first, at most 20."),
     ]

@@ -30,6 +30,7 @@ from app.kpis.models import KpiHistory
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.notifications.delivery_rows import list_delivery_rows
+from app.results.expected_end import expect_ends
 from app.results.kpi_trend import list_kpi_points, trend_events, trend_points
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
@@ -84,6 +85,7 @@ def load_run_page(
         ],
         "outcome": outcome_of(run.validity, run.verdict),
         "is_final": status.is_final,
+        "expected_end_at": expect_ends(session, [run], res.clock()).get(run.id),
         "can_pin": status is RunStatus.COMPLETED
         and run.validity == Validity.VALID
         and not run.purged_at

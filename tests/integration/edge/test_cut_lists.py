@@ -3,6 +3,7 @@ paired by their number.
 """
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any, Final
@@ -81,7 +82,7 @@ def _write_more_rows(session: Session) -> None:
     for number in range(40):
         session.add(
             ScheduleFire(
-                schedule_id="nightly", due_at=NOW - timedelta(days=60 + number), status="SKIPPED",
+                schedule_id="nightly", due_at=NOW - timedelta(days=60 + number), fired_at=NOW, status="SKIPPED",
                 triggered_by="SCHEDULED", reason="MISSED",
             )
         )  # fmt: skip
@@ -98,12 +99,12 @@ def _write_more_rows(session: Session) -> None:
         )  # fmt: skip
     note = session.get_one(Notification, "note-0")
     sentences = tuple(f"Sentence {number} of the message." for number in range(7))
-    note.message = note.message.model_copy(update={"sentences": sentences})
+    note.message = replace(note.message, sentences=sentences)
     for number in range(40):
         session.add(
             Notification(
                 id=f"more-{number}", topic="test", severity="INFO", title="test", message=note.message,
-                read_at=NOW,
+                read_at=NOW, created_at=NOW - timedelta(days=1),
             )
         )  # fmt: skip
         session.flush()
