@@ -26,13 +26,13 @@ def morning(service: Service) -> Service:
 def read_page(service: Service, path: str) -> str:
     response = service.client.get(path, headers=HTML)
     assert response.status_code == 200, response.text
-    return unescape(re.sub(r"\s+", " ", response.text))
+    return unescape(re.sub(r"\s+", " ", str(response.text)))
 
 
 def read_card(service: Service, outcome: str) -> str:
     """The card of the first run with an outcome."""
     cards = re.findall(r"<article.*?</article>", read_page(service, "/?hours=168"))
-    return next(card for card in cards if outcome in card)
+    return next(str(card) for card in cards if outcome in card)
 
 
 def press(service: Service, card: str, label: str) -> str:
