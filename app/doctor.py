@@ -21,6 +21,7 @@ from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.errors import AppError
 from app.core.http.client import own_service_client
+from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from app.core.migrations import SchemaMismatch, require_columns, require_current_schema
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -33,8 +34,6 @@ from app.postgres.server import EmbeddedPostgres
 from app.startup import mail_access, opened_resources, schema_remedy
 from app.tables import METADATA
 
-MIN_FREE_BYTES = 1024**3
-MAX_CLOCK_DIFFERENCE = timedelta(seconds=2)
 TIMEOUT_S = 5.0
 # A zone of the time zone database, which a machine may lack.
 SAMPLE_ZONE = "Europe/Rome"

@@ -5,7 +5,9 @@ import platform
 import shutil
 from datetime import datetime, timedelta
 from importlib.metadata import version
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy import text
 
 from app.core.resources import Resources
@@ -13,6 +15,12 @@ from app.core.schemas import WireModel
 from app.core.web.prometheus import UnfinishedJobStatus, query_queues
 from app.jobs.queries import list_workers
 from app.overview.providers import PluginKind, loaded_plugins
+from app.overview.system_checks import (
+    MachineState,
+    SystemCheck,
+    list_checks,
+    read_stored_state,
+)
 
 # A worker sends a heartbeat every 10 s.
 SILENT_AFTER = timedelta(seconds=60)
@@ -65,15 +73,32 @@ class SystemView(WireModel):
     workers: list[WorkerView]
     queues: list[QueueView]
     plugins: list[PluginView]
+    is_healthy: Annotated[bool, Field(description="Whether every check is ok.")]
+    checks: Annotated[list[SystemCheck], Field(description="The checks, failed ones first.")]
 
 
 def read_system(res: Resources) -> SystemView:
     """The state of the service now."""
     with res.db.read() as session:
         database_version, database_bytes, database_now = session.execute(_DATABASE).one()
-        workers = list_workers(session)
+        workers = [
+            WorkerView(
+                **worker._asdict(), is_alive=database_now - worker.last_heartbeat < SILENT_AFTER
+            )
+            for worker in list_workers(session)
+        ]
         now = res.clock()
+        stored = read_stored_state(session, database_now, is_pooled=res.db.direct_url != res.db.url)
     disk = shutil.disk_usage(res.data_dir)
+    queues, plugins = query_queues(res.db), loaded_plugins()
+    machine = MachineState(
+        disk_free_bytes=disk.free,
+        clock_difference=now - database_now,
+        alive_workers=sum(worker.is_alive for worker in workers),
+        workers=len(workers),
+        broken_plugins=[f"{plugin.kind} {plugin.name}" for plugin in plugins if plugin.error],
+    )
+    checks = list_checks(stored, machine, queues, f"Postgres {database_version}")
     return SystemView(
         version=version("mosaico"),
         python=platform.python_version(),
@@ -85,17 +110,12 @@ def read_system(res: Resources) -> SystemView:
         clock_difference_seconds=round((now - database_now).total_seconds(), 3),
         disk_free_bytes=disk.free,
         disk_total_bytes=disk.total,
-        workers=[
-            WorkerView(
-                **worker._asdict(), is_alive=database_now - worker.last_heartbeat < SILENT_AFTER
-            )
-            for worker in workers
-        ],
+        workers=workers,
         queues=[
             QueueView(
                 queue=q.queue, status=q.status, jobs=q.depth, oldest_seconds=round(q.oldest_s, 1)
             )
-            for q in query_queues(res.db)
+            for q in queues
         ],
         plugins=[
             PluginView(
@@ -104,6 +124,8 @@ def read_system(res: Resources) -> SystemView:
                 origin=plugin.origin,
                 error=plugin.error,
             )
-            for plugin in loaded_plugins()
+            for plugin in plugins
         ],
+        is_healthy=all(check.ok for check in checks),
+        checks=checks,
     )

@@ -9,20 +9,21 @@ from app.core.web.routes import Router
 from app.metrics.registry import METRICS
 from app.overview.providers import loaded_plugins
 from app.overview.system import read_system
+from app.overview.system_checks import describe_checks
 
 router = Router()
 
 
 @router.get("/system", dependencies=READ)
 def show_system(request: Request, res: Res) -> Response:
-    """Return whether the service is healthy: workers, queues, database, clock and disk."""
+    """Return whether the service is healthy: what is wrong first, and what to do."""
     system = read_system(res)
     alive = sum(worker.is_alive for worker in system.workers)
     broken = [plugin for plugin in system.plugins if plugin.error]
     waiting = sum(queue.jobs for queue in system.queues if queue.status == "todo")
     return render_page(
         request, "system.html", title="System", nav="/system", api="/overview/system", system=system,
-        alive=alive, broken=broken, waiting=waiting,
+        alive=alive, broken=broken, waiting=waiting, headline=describe_checks(system.checks),
     )  # fmt: skip
 
 
