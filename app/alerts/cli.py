@@ -34,7 +34,9 @@ cli.add_group(silences_cli)
 
 alerts = Resource(group=cli, noun="alert", path="/alerts", page="/alerts/events")
 rules = Resource(group=rules_cli, noun="alert rule", path=RULES, page="/alerts")
-silences = Resource(group=silences_cli, noun="silence", path="/silences")
+silences = Resource(
+    group=silences_cli, noun="silence", path="/silences", page="/silences", page_suffix="/edit"
+)
 
 ALERT_COLUMNS = (
     field("id"),

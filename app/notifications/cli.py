@@ -35,8 +35,8 @@ cli.add_group(endpoints_cli)
 cli.add_group(deliveries_cli)
 
 endpoints = Resource(group=endpoints_cli, noun="endpoint", path=ENDPOINTS, page="/endpoints")
-deliveries = Resource(group=deliveries_cli, noun="delivery", path=DELIVERIES)
-notifications = Resource(group=inbox, noun="notification", path=INBOX)
+deliveries = Resource(group=deliveries_cli, noun="delivery", path=DELIVERIES, page="/deliveries")
+notifications = Resource(group=inbox, noun="notification", path=INBOX, list_page="/inbox?tab=all")
 
 NOTIFICATION_COLUMNS = (
     field("id"),

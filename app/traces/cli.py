@@ -28,7 +28,7 @@ from app.traces.files.options import InputOptions, open_reader
 PATH = "/local-datasets"
 
 cli = CommandGroup("datasets", help="Manage uploaded datasets.")
-datasets = Resource(group=cli, noun="dataset", path=PATH)
+datasets = Resource(group=cli, noun="dataset", path=PATH, page="/datasets")
 
 COLUMNS = (
     field("id"),

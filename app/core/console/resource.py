@@ -109,12 +109,16 @@ class FieldOption(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A REST resource: its commands go into `group`, its pages for people are below `page`."""
+    """A REST resource: its commands go into `group`, its pages for people are below `page`, with
+    `page_suffix` after the ID; `list_page` is the page of a resource that has none of its own.
+    """
 
     group: CommandGroup
     noun: str
     path: str
     page: str | None = None
+    page_suffix: str = ""
+    list_page: str | None = None
 
     @property
     def argument(self) -> Any:
@@ -338,7 +342,9 @@ class Resource:
     def _print_page(self, pages_url: str, resource_id: str) -> None:
         """Print the address of the page of a resource, as a status line."""
         if self.page:
-            print_status(f"page: {pages_url}{self.page}{path_of(resource_id)}")
+            print_status(f"page: {pages_url}{self.page}{path_of(resource_id)}{self.page_suffix}")
+        elif self.list_page:
+            print_status(f"page: {pages_url}{self.list_page}")
 
     def _path_of(self, resource_id: str) -> str:
         return f"{self.path}{path_of(resource_id)}"
