@@ -8,11 +8,17 @@ from app.access import queries, service
 from app.access.deps import ADMIN
 from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
 from app.access.queries import AuditFilter
-from app.access.schemas import ApiKeyCreate, ApiKeyPatch
+from app.access.schemas import ApiKeyCreate, ApiKeyPatch, ApiKeyView
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.forms.form_page import FormPage, show_form, submit_form
+from app.core.web.forms.form_page import (
+    FormPage,
+    require_revision,
+    revision_of,
+    show_form,
+    submit_form,
+)
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
@@ -119,6 +125,8 @@ def change_api_key(request: Request, key_id: KeyId, form: SentForm, res: Res) ->
 
     def save(body: ApiKeyPatch) -> str:
         with res.db.begin() as session:
+            queries.lock_key(session, key_id)
+            require_revision(form, _revision(queries.get_key(session, key_id)))
             service.update_key(session, key_id, body, now=res.clock())
         return path_of("keys", key_id)
 
@@ -131,6 +139,10 @@ def revoke_api_key(key_id: KeyId, res: Res) -> Response:
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
     return see_other(NAV)
+
+
+def _revision(key: ApiKeyView) -> str:
+    return revision_of(key.model_dump(mode="json", include={"name", "expires_at", "revoked_at"}))
 
 
 def _new_page() -> FormPage:
@@ -146,5 +158,5 @@ def _edit_page(key_id: str, res: Resources) -> FormPage:
     values: dict[str, Any] = key.model_dump(mode="json")
     return FormPage(
         form=EDIT_FORM, title=f"Edit {key.name}", nav=NAV, steps=(*STEPS, Crumb(key.name, address)),
-        action=address, back=address, values=values, revision=0,
+        action=address, back=address, values=values, revision=_revision(key),
     )  # fmt: skip

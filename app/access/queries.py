@@ -62,6 +62,11 @@ def get_key_row(session: Session, key_id: str) -> ApiKey:
     return UnknownApiKey.unless(session.get(ApiKey, key_id))
 
 
+def lock_key(session: Session, key_id: str) -> None:
+    """Lock a key until the transaction ends, so that it can be compared with what a form showed."""
+    session.get(ApiKey, key_id, with_for_update=True, populate_existing=True)
+
+
 def get_key(session: Session, key_id: str) -> ApiKeyView:
     """One key, without its text. Raises `UnknownApiKey`."""
     return ApiKeyView.model_validate(get_key_row(session, key_id))

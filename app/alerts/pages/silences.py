@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import RUN
 from app.agents.queries import list_agent_names
 from app.alerts import queries, silences
+from app.alerts.models import AlertSilence
 from app.alerts.schemas import SilenceCreate, SilencePatch, SilenceView
 from app.alerts.silence_matchers import SilenceMatchers
 from app.benchmarks.queries import list_benchmark_names
@@ -17,7 +18,13 @@ from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices
-from app.core.web.forms.form_page import FormPage, show_form, submit_form
+from app.core.web.forms.form_page import (
+    FormPage,
+    require_revision,
+    revision_of,
+    show_form,
+    submit_form,
+)
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
@@ -84,6 +91,8 @@ def change_silence(request: Request, silence_id: SilenceId, form: SentForm, res:
         # The form shows every matcher: an empty one is cleared.
         matchers = SilenceMatchers.model_validate(body.matchers.model_dump())
         with res.db.begin() as session:
+            stored = queries.get_silence(session, silence_id, for_update=True)
+            require_revision(form, revision_of(_values(stored)))
             changed = body.model_copy(update={"matchers": matchers})
             silences.update_silence(session, silence_id, changed, res.clock())
         return SILENCES
@@ -111,13 +120,17 @@ def _new_page(res: Resources) -> FormPage:
 def _edit_page(silence_id: str, res: Resources) -> FormPage:
     with res.db.read() as session:
         silence = queries.get_silence(session, silence_id)
-        values: dict[str, Any] = SilenceView.model_validate(silence).model_dump(mode="json")
+        values = _values(silence)
         choices = _choices(session)
     return FormPage(
         form=EDIT_FORM, title="Edit silence", nav=NAV, steps=STEPS,
         action=path_of("silences", silence_id), back=SILENCES, values=values, choices=choices,
-        revision=0,
+        revision=revision_of(values),
     )  # fmt: skip
+
+
+def _values(silence: AlertSilence) -> dict[str, Any]:
+    return SilenceView.model_validate(silence).model_dump(mode="json")
 
 
 def _choices(session: Session) -> dict[str, Choices]:

@@ -25,7 +25,7 @@ from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilte
 from app.runs import retention, service
 from app.runs.pages import run_view
 from app.runs.pages.estimate import window_of
-from app.runs.schemas import RunView
+from app.runs.schemas import RunAcceptance, RunView
 from app.runs.views import run_columns_view
 from app.statistics.verdict_rules import Verdict
 from app.traces.production import TraceWindow
@@ -163,9 +163,12 @@ def rescore_run(run_id: RunId, res: Res) -> Response:
 @router.post("/runs/{runId}/accept", dependencies=ADMIN)
 def accept_run(run_id: RunId, request: Request, form: SentForm, res: Res) -> Response:
     """Accept the level of a run."""
-    by, note = get_caller(request).key_id, form.text("note") or None
+    checked = check_form(RunAcceptance, {"note": form.text("note") or None})
+    if checked.body is None:
+        raise Invalid(f"the note {checked.errors['note']}")
+    by = get_caller(request).key_id
     with res.db.begin() as session:
-        service.accept_run(session, run_id, by=by, note=note, now=res.clock())
+        service.accept_run(session, run_id, by=by, note=checked.body.note, now=res.clock())
     return _to_run(run_id)
 
 

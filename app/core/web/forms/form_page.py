@@ -2,6 +2,8 @@
 beside its field, and refused with both versions when the resource has changed since the form was shown.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -32,7 +34,7 @@ class FormPage:
     """A page with a form.
 
     `values` are those of the API's view. `revision` is that of the edited resource, None for a new one;
-    a resource without revisions is edited with 0. `preview` gives the values of the template that depend on
+    that of a resource without revisions is `revision_of` its fields. `preview` gives the values of the template that depend on
     the typed body; they are shown below the input `preview_at`.
     """
 
@@ -45,7 +47,7 @@ class FormPage:
     submit: str = "Save"
     values: Mapping[str, Any] = field(default_factory=dict)
     choices: Mapping[str, Choices] = field(default_factory=dict)
-    revision: int | None = None
+    revision: int | str | None = None
     template: str = "form.html"
     preview: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     preview_at: str = ""
@@ -135,7 +137,13 @@ def submit_form(
         )  # fmt: skip
 
 
-def require_revision(fields: FormFields, revision: int) -> None:
+def revision_of(values: Mapping[str, Any]) -> str:
+    """The revision of a resource that stores none: a digest of the fields that its form edits."""
+    document = json.dumps(values, sort_keys=True, default=str)
+    return hashlib.sha256(document.encode()).hexdigest()[:16]
+
+
+def require_revision(fields: FormFields, revision: int | str) -> None:
     """Raise `PreconditionFailed` if the form shows another revision than the locked row has."""
     if fields.text("revision") != str(revision):
         raise PreconditionFailed
