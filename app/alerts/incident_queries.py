@@ -1,5 +1,6 @@
 """Reads of incidents, and of the runs that they keep out of a history."""
 
+from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
@@ -50,6 +51,28 @@ class ValueSeries(NamedTuple):
     agent_id: str
     kpi: str | None
     metric: str | None
+
+
+def list_incidents_of_kpi(
+    session: Session,
+    benchmark_id: str,
+    agent_id: str,
+    kpi_id: str,
+    period: tuple[datetime, datetime | None],
+    limit: int,
+) -> list[Incident]:
+    """The incidents of a KPI of an agent that overlap a period, newest first, without false alarms."""
+    since, until = period
+    statement = select(Incident).where(
+        Incident.benchmark_id == benchmark_id,
+        Incident.agent_id == agent_id,
+        Incident.kpi == kpi_id,
+        Incident.verdict.is_distinct_from("noise"),
+        Incident.resolved_at.is_(None) | (Incident.resolved_at >= since),
+    )
+    if until is not None:
+        statement = statement.where(Incident.started_at < until)
+    return list(session.scalars(statement.order_by(Incident.started_at.desc()).limit(limit)))
 
 
 def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:

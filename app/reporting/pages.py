@@ -11,15 +11,24 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.agents.models import Agent
+from app.alerts.incident_queries import list_incidents_of_kpi
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.comparison.change_text import ChangeText, describe_change
+from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
-from app.reporting.trend import NEWEST, AgentTrend, draw_trends, list_limits, load_trends
+from app.reporting.trend import (
+    NEWEST,
+    AgentTrend,
+    draw_trends,
+    incident_spans,
+    list_limits,
+    load_trends,
+)
 from app.results.kpi_trend import KpiPoint, describe_value
 from app.statistics.verdict_rules import Verdict
 
@@ -29,6 +38,7 @@ BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 KpiId = Annotated[str, Path(alias="kpi")]
 
 SHOWN_MOVES = 5
+MAX_INCIDENTS = 20
 # The verdicts that say that the value moved.
 MOVES = (Verdict.REGRESSED, Verdict.IMPROVED)
 DAYS = ((30, "30 days"), (90, "90 days"), (365, "1 year"))
@@ -42,20 +52,35 @@ def show_trend(
     res: Res,
     agent: Annotated[list[str] | None, Query(max_length=MAX_SERIES)] = None,
     days: Annotated[int, Query(ge=1, le=3660)] = 90,
+    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
+    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
 ) -> Response:
-    """The values of a KPI for some agents; without one, for the agent with the newest value."""
+    """The values of a KPI for some agents; without one, for the agent with the newest value. `from` and
+    `to` are days of the reader's zone; without them, the last `days`.
+    """
     zone = reader_zone(request)
+    first, until = period_of_days(first_day, last_day, zone)
     # Of whole hours, so that the page is the same until the next one.
-    since = res.clock().replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
+    end = until or res.clock().replace(minute=0, second=0, microsecond=0)
+    since = first or end - timedelta(days=days)
+    is_chosen = bool(first_day or last_day)
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_ids = list(dict.fromkeys(filter(None, agent or ()))) or list(agents)[:1]
         agent_names = {id_: agents.get(id_, id_) for id_ in agent_ids} or {"": ""}
-        trends = load_trends(session, kpi, agent_names, since)
+        trends = load_trends(session, kpi, agent_names, since, until)
+        incidents = (
+            list_incidents_of_kpi(
+                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_INCIDENTS + 1
+            )
+            if len(agent_ids) == 1
+            else []
+        )
     name = benchmark.display_name
-    chart = draw_trends(kpi.name, kpi, trends, zone, is_page=True)
+    spans = incident_spans(trends[0], incidents) if len(trends) == 1 else []
+    chart = draw_trends(kpi.name, kpi, trends, zone, spans=spans, is_page=True)
     rows = sorted(
         (_row(trend, point) for trend in trends for point in trend.points),
         key=lambda row: row["at"],
@@ -66,6 +91,7 @@ def show_trend(
         "agentId": agent_ids,
         "kpi": kpi_id,
         "from": since.isoformat(),
+        "to": until.isoformat() if until else None,
     }
     return render_page(
         request,
@@ -86,7 +112,11 @@ def show_trend(
         path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
         agents=agents,
         agent_ids=agent_ids,
-        days=days,
+        days=None if is_chosen else days,
+        first_day=first_day,
+        last_day=last_day,
+        incidents=incidents[:MAX_INCIDENTS],
+        has_more_incidents=len(incidents) > MAX_INCIDENTS,
         periods=DAYS,
         chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
         rows=rows[:NEWEST],

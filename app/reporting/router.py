@@ -120,6 +120,7 @@ def plot_kpi_history(
     agent_ids: Annotated[list[str], Query(alias="agentId", min_length=1, max_length=MAX_SERIES)],
     kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
     since: Annotated[Instant | None, Query(alias="from")] = None,
+    until: Annotated[Instant | None, Query(alias="to")] = None,
     time_zone: Annotated[
         str, Query(alias="timeZone", description="Time zone of the days in the chart.")
     ] = "UTC",
@@ -134,7 +135,7 @@ def plot_kpi_history(
         kpi = get_kpi(session, benchmark_id, kpi_id)
         benchmark = get_benchmark(session, benchmark_id).display_name
         agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
-        trends = load_trends(session, kpi, agents, since or EARLIEST)
+        trends = load_trends(session, kpi, agents, since or EARLIEST, until)
     title = f"{kpi.name} of {join_words(list(agents.values()), 'and')} in {benchmark}"
     return Response(draw_trends(title, kpi, trends, zone), media_type=SVG)
 
@@ -146,6 +147,7 @@ def get_kpi_trend(
     agent_ids: Annotated[list[str], Query(alias="agentId", min_length=1, max_length=MAX_SERIES)],
     kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
     since: Annotated[Instant | None, Query(alias="from")] = None,
+    until: Annotated[Instant | None, Query(alias="to")] = None,
 ) -> Page[TrendPointView]:
     """The points of the chart of a KPI over the runs of at most four agents: at most 180, oldest first.
     Of more runs, a point is several that follow each other.
@@ -153,7 +155,7 @@ def get_kpi_trend(
     with res.db.read() as session:
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
-        trends = load_trends(session, kpi, agents, since or EARLIEST)
+        trends = load_trends(session, kpi, agents, since or EARLIEST, until)
     return Page(
         items=[
             view

@@ -7,11 +7,12 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
+from app.alerts.models import Incident
 from app.benchmarks.models import KpiDefinition
 from app.core.text import format_number
 from app.core.web.overlay_chart import TrendSeries, overlay_chart
-from app.core.web.page_paths import path_of
-from app.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
+from app.core.web.page_paths import incident_page_path, path_of
+from app.core.web.trend_chart import TrendLimit, TrendPoint, TrendSpan, trend_chart
 from app.reporting.schemas import TrendPointView
 from app.results.kpi_trend import (
     MAX_POINTS,
@@ -50,23 +51,35 @@ class AgentTrend(NamedTuple):
 
 
 def load_trends(
-    session: Session, kpi: KpiDefinition, agents: Mapping[str, str], since: datetime
+    session: Session,
+    kpi: KpiDefinition,
+    agents: Mapping[str, str],
+    since: datetime,
+    until: datetime | None = None,
 ) -> list[AgentTrend]:
-    """The trend of each agent; `agents` are names by ID. Several agents share the points of a chart."""
+    """The trend of each agent in a period; `agents` are names by ID. Several agents share the points of a chart."""
     limit = MAX_POINTS // max(1, len(agents))
     return [
-        _load_trend(session, kpi, agent_id, name, since, limit) for agent_id, name in agents.items()
+        _load_trend(session, kpi, agent_id, name, (since, until), limit)
+        for agent_id, name in agents.items()
     ]
 
 
 def _load_trend(
-    session: Session, kpi: KpiDefinition, agent_id: str, name: str, since: datetime, limit: int
+    session: Session,
+    kpi: KpiDefinition,
+    agent_id: str,
+    name: str,
+    period: tuple[datetime, datetime | None],
+    limit: int,
 ) -> AgentTrend:
+    since, until = period
     of_kpi = (session, kpi.benchmark_id, agent_id, kpi.id)
-    buckets = list_trend_buckets(*of_kpi, since=since, points=limit)
+    buckets = list_trend_buckets(*of_kpi, since=since, until=until, points=limit)
     # Buckets of one run have nothing that the points do not have.
     is_bucketed = any(bucket.runs > 1 for bucket in buckets)
-    points = list_kpi_points(*of_kpi, since=since, limit=NEWEST if is_bucketed else limit)
+    shown = NEWEST if is_bucketed else limit
+    points = list_kpi_points(*of_kpi, since=since, until=until, limit=shown)
     return AgentTrend(name, points, buckets if is_bucketed else ())
 
 
@@ -76,6 +89,7 @@ def draw_trends(
     trends: Sequence[AgentTrend],
     zone: ZoneInfo,
     *,
+    spans: Sequence[TrendSpan] = (),
     is_page: bool = False,
 ) -> str:
     """The chart, with the thresholds of the KPI; the labels of its points are days in a time zone.
@@ -90,7 +104,39 @@ def draw_trends(
     [trend] = trends
     events = () if trend.buckets else trend_events(trend.points)
     points = _points(trend, kpi.unit, zone)
-    return trend_chart(title, points, kpi.unit, limits=limits, events=events, is_page=is_page)
+    return trend_chart(
+        title, points, kpi.unit, limits=limits, events=events, spans=spans, is_page=is_page
+    )
+
+
+def incident_spans(trend: AgentTrend, incidents: Sequence[Incident]) -> list[TrendSpan]:
+    """The points of the chart that lie in each incident; an incident without a point is left out."""
+    spans = []
+    for incident in incidents:
+        inside = _positions_in(trend, incident)
+        if inside:
+            text = f"incident: {incident.name}, {(incident.resolution or 'open').lower()}"
+            spans.append(TrendSpan(inside[0], inside[-1], text, incident_page_path(incident.id)))
+    return spans
+
+
+def _positions_in(trend: AgentTrend, incident: Incident) -> list[int]:
+    """The positions of the points in an incident: by the numbers of their runs, those of many runs by time."""
+    if not trend.buckets:
+        return [
+            position
+            for position, point in enumerate(trend.points)
+            if incident.started_seq <= point.kpi.run_seq
+            and (incident.end_seq is None or point.kpi.run_seq < incident.end_seq)
+        ]
+    inside = [
+        position
+        for position, bucket in enumerate(trend.buckets)
+        if bucket.last_at >= incident.started_at
+        and (incident.resolved_at is None or bucket.first_at < incident.resolved_at)
+    ]
+    # The value of the run that opened it was recorded just before.
+    return inside or ([len(trend.buckets) - 1] if incident.resolved_at is None else [])
 
 
 def trend_views(agent_id: str, trend: AgentTrend) -> list[TrendPointView]:

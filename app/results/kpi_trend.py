@@ -34,6 +34,7 @@ _BUCKETS = text(
         FROM kpi_history AS history JOIN benchmark_runs AS run ON run.seq = history.run_seq
         WHERE history.benchmark_id = :benchmark_id AND history.agent_id = :agent_id
           AND history.kpi_id = :kpi_id AND history.recorded_at >= :since
+          AND history.recorded_at < coalesce(CAST(:until AS timestamptz), 'infinity')
           AND run.confirms IS NULL AND run.rescore_of IS NULL
     ), ranked AS (
         SELECT *, position / ceil(total / CAST(:points AS float))::bigint AS bucket,
@@ -74,9 +75,10 @@ def list_trend_buckets(
     kpi_id: str,
     *,
     since: datetime,
+    until: datetime | None = None,
     points: int = MAX_POINTS,
 ) -> list[TrendBucket]:
-    """The runs since a time in at most `points` buckets of the same size, oldest first; only the last one
+    """The runs of a period in at most `points` buckets of the same size, oldest first; only the last one
     may be smaller.
     """
     parameters = {
@@ -84,6 +86,7 @@ def list_trend_buckets(
         "agent_id": agent_id,
         "kpi_id": kpi_id,
         "since": since,
+        "until": until,
         "points": points,
     }
     return [TrendBucket(*row) for row in session.execute(_BUCKETS, parameters)]
@@ -113,6 +116,7 @@ def list_kpi_points(
     *,
     up_to: int | None = None,
     since: datetime | None = None,
+    until: datetime | None = None,
     limit: int = MAX_POINTS,
 ) -> list[KpiPoint]:
     """The last values of a KPI, oldest first; `up_to` is the ID of the last one, included."""
@@ -137,6 +141,8 @@ def list_kpi_points(
         statement = statement.where(KpiHistory.id <= up_to)
     if since is not None:
         statement = statement.where(KpiHistory.recorded_at >= since)
+    if until is not None:
+        statement = statement.where(KpiHistory.recorded_at < until)
     newest = session.execute(statement.order_by(KpiHistory.id.desc()).limit(limit)).all()
     return [
         KpiPoint(kpi, fingerprint, accepted_at, differences or ())

@@ -36,6 +36,8 @@ from app.core.web.svg import (
 )
 
 MAX_LABELS = 6
+# Half the width of a span of one point.
+SPAN_EDGE = 8
 # Of a label below the chart: its size, and its least distance from the next one.
 LABEL_SIZE, LABEL_SPACE = 12, 24
 MAX_INTERVALS = 60
@@ -90,6 +92,15 @@ class TrendEvent(NamedTuple):
     verdict: str | None = None
 
 
+class TrendSpan(NamedTuple):
+    """Something that lasted from the point `first` to the point `last`, drawn as an area that is a link."""
+
+    first: int
+    last: int
+    text: str
+    url: str
+
+
 def trend_chart(
     name: str,
     points: Sequence[TrendPoint],
@@ -97,6 +108,7 @@ def trend_chart(
     *,
     limits: Sequence[TrendLimit] = (),
     events: Sequence[TrendEvent] = (),
+    spans: Sequence[TrendSpan] = (),
     is_page: bool = False,
 ) -> str:
     """A value over its runs, oldest first: a line, the band of the intervals, a mark per verdict.
@@ -122,6 +134,7 @@ def trend_chart(
     ]
     body = [
         *draw_grid(y),
+        *_spans(spans, pixels, is_page=is_page),
         *_lines(pixels, points, y, has_ends=not is_page),
         *draw_limits(limits, y, drawn),
         *_events(events, pixels),
@@ -282,6 +295,22 @@ def _between(drawn: Sequence[tuple[float, float]]) -> Iterator[tuple[float, floa
         steps = int(max(abs(next_x - x), abs(next_y - y)) / LIMIT_SPACE) + 1
         for step in range(1, steps):
             yield x + (next_x - x) * step / steps, y + (next_y - y) * step / steps
+
+
+def _spans(spans: Sequence[TrendSpan], pixels: Sequence[float], *, is_page: bool) -> Iterator[str]:
+    """An area behind the points of each span; on a page it leads to its cause."""
+    color = COLORS["REGRESSED"]
+    for span in spans:
+        left, right = pixels[span.first] - SPAN_EDGE, pixels[span.last] + SPAN_EDGE
+        area = (
+            f"<title>{escape(span.text)}</title>"
+            f'<rect class="m-regressed" x="{left:.1f}" y="{TOP}" width="{right - left:.1f}"'
+            f' height="{HEIGHT - BOTTOM - TOP}" fill="{color}" fill-opacity="0.12"/>'
+        )
+        if is_page:
+            yield f'<a href="{escape(span.url)}" tabindex="-1">{area}</a>'
+        else:
+            yield f"<g>{area}</g>"
 
 
 def _events(events: Sequence[TrendEvent], pixels: Sequence[float]) -> Iterator[str]:

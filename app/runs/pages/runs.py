@@ -1,9 +1,7 @@
 """Pages of runs: the list, one run with its live progress, and what a user can do with them."""
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 from fastapi import Path, Query, Request, Response
 
@@ -12,6 +10,7 @@ from app.agents.queries import list_agent_names
 from app.benchmarks.queries import list_benchmark_names
 from app.comparison import baselines
 from app.core.errors import Invalid
+from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
 from app.core.web.page_paths import path_of
@@ -59,7 +58,7 @@ def show_runs(
     """The list of runs: filtered, sorted and page by page."""
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
-    since, until = _period(first_day, last_day, reader_zone(request))
+    since, until = period_of_days(first_day, last_day, reader_zone(request))
     period: dict[str, Any] = {
         name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))
     }
@@ -211,23 +210,6 @@ def _window(form: FormFields) -> TraceWindow | None:
 
 def _to_run(run_id: str) -> Response:
     return see_other(path_of("runs", run_id))
-
-
-def _period(
-    first_day: str, last_day: str, zone: ZoneInfo
-) -> tuple[datetime | None, datetime | None]:
-    """Start and end of a period of days in the reader's zone, both included. Raises: `Invalid`."""
-    try:
-        first, last = (date.fromisoformat(day) if day else None for day in (first_day, last_day))
-        # Not 24 hours later: days on which the clock changes are shorter or longer.
-        following = last + timedelta(days=1) if last else None
-        start, end = (
-            datetime.combine(day, time(), zone).astimezone(UTC) if day else None
-            for day in (first, following)
-        )
-    except (ValueError, OverflowError):
-        raise Invalid("a period has dates such as 2026-11-23, from year 1 to 9999") from None
-    return start, end
 
 
 def _csv_path(run_filter: RunListFilter, sort: str, period: Mapping[str, str | None]) -> str:
