@@ -28,6 +28,7 @@ from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from app.plugins import load_plugins
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
+from tests.support.every_page import BASE as BASE_ID
 from tests.support.every_page import RUN as RUN_ID
 from tests.support.every_page import page_paths, write_every_page, write_hostile_pages
 from tests.support.many_runs import write_many_runs
@@ -40,10 +41,28 @@ WIDTHS: Final = (1440, 390)
 MAX_HEIGHT: Final = 2400
 THEMES: Final[tuple[Theme, ...]] = ("light", "dark")
 RUN: Final = f"/runs/{RUN_ID}"
-DOCS: Final[tuple[tuple[str, str, Theme], ...]] = (
-    ("morning-light.webp", "/", "light"),
-    ("run-dark.webp", RUN, "dark"),
+WIDE, NARROW = WIDTHS
+COMPARE: Final = f"/compare?base={BASE_ID}&run={RUN_ID}"
+TRACE: Final = f"{RUN}/traces/{RUN_ID}%2Ft-0"
+TREND: Final = "/benchmarks/support/kpis/support-pass?agent=billing&days=30"
+BACKTEST: Final = "/alerts/rule-1?days=30&agent=billing"
+# Name, path, width and theme. All of them are smaller than a megabyte together.
+DOCS: Final[tuple[tuple[str, str, int, Theme], ...]] = (
+    ("morning-light", "/", WIDE, "light"),
+    ("morning-narrow-dark", "/", NARROW, "dark"),
+    ("run-dark", RUN, WIDE, "dark"),
+    ("run-narrow-light", RUN, NARROW, "light"),
+    ("compare-light", COMPARE, WIDE, "light"),
+    ("trace-dark", TRACE, WIDE, "dark"),
+    ("trend-light", TREND, WIDE, "light"),
+    ("trend-narrow-dark", TREND, NARROW, "dark"),
+    ("inbox-dark", "/inbox", WIDE, "dark"),
+    ("inbox-narrow-light", "/inbox", NARROW, "light"),
+    ("rule-light", BACKTEST, WIDE, "light"),
+    ("system-dark", "/system", WIDE, "dark"),
 )
+DOCS_HEIGHT: Final = 1400
+DOCS_QUALITY: Final = 50
 DOCS_FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 
 
@@ -100,17 +119,25 @@ def opened_page(browser: Browser, service: Service) -> Iterator[Page]:
     context.close()
 
 
-def take_picture(page: Page, file: Path, *, width: int, theme: Theme) -> int:
+def take_picture(
+    page: Page,
+    file: Path,
+    *,
+    width: int,
+    theme: Theme,
+    max_height: int = MAX_HEIGHT,
+    quality: int = 70,
+) -> int:
     """Store the page as a picture, in the format that the name of the file says; returns by how many pixels it is too wide."""
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 900})
     size = page.evaluate(
         "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
     )
-    clip = {"x": 0, "y": 0, "width": width, "height": min(size[1], MAX_HEIGHT), "scale": 1}
+    clip = {"x": 0, "y": 0, "width": width, "height": min(size[1], max_height), "scale": 1}
     options = {
         "format": file.suffix[1:],
-        "quality": 70,
+        "quality": quality,
         "clip": clip,
         "captureBeyondViewport": True,
     }
@@ -133,9 +160,12 @@ def main() -> None:
         browser = launch_chromium(playwright, chromium)
         with opened_page(browser, service) as page:
             if options.docs:
-                for name, path, theme in DOCS:
+                for name, path, width, theme in DOCS:
                     page.goto(path)
-                    take_picture(page, DOCS_FOLDER / name, width=1280, theme=theme)
+                    take_picture(
+                        page, DOCS_FOLDER / f"{name}.webp", width=width, theme=theme,
+                        max_height=DOCS_HEIGHT, quality=DOCS_QUALITY,
+                    )  # fmt: skip
                 return
             options.folder.mkdir(parents=True, exist_ok=True)
             for path in options.paths or page_paths():
