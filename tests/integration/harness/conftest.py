@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.harness.mcp.evaluator_registry import load_evaluators
+from tests.support.bash_runs import SCRIPT, TASKS, write_lines
 from tests.support.mcp_commands import answers
 from tests.support.model_server import ModelServer, model_server
 
@@ -28,3 +29,12 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def loaded_evaluators() -> None:
     load_evaluators()
+
+
+@pytest.fixture
+def dataset_folder(tmp_path: Path) -> Path:
+    """The operator's folder of datasets: two tasks, and a script that answers them."""
+    root = tmp_path / "datasets"
+    write_lines(root / "nightly" / "tasks.jsonl", TASKS)
+    write_lines(root / "script.jsonl", SCRIPT)
+    return root

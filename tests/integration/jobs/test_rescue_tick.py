@@ -58,10 +58,7 @@ class Queue:
     resources: Resources
     clock: MonotonicClock
     worker_id: int
-
-    @property
-    def rows(self) -> DatabaseReader:
-        return DatabaseReader(self.resources.db.url)
+    rows: DatabaseReader
 
     def start_rescuer(self) -> RescueTick:
         return RescueTick(self.resources.db, HANDLERS, read_process_origin(), monotonic=self.clock)
@@ -88,7 +85,8 @@ def queue(service_resources: Resources) -> Queue:
         enqueue(session, BuildToy())
         worker_id = session.scalars(text(WORKER)).one()
         session.execute(text(START), {"worker": worker_id})
-    queue = Queue(service_resources, MonotonicClock(), worker_id)
+    rows = DatabaseReader(service_resources.db.url)
+    queue = Queue(service_resources, MonotonicClock(), worker_id, rows)
     # No worker counts as dead just after a start of the server, which that of the tests may be.
     age = "SELECT now() - pg_postmaster_start_time() > make_interval(secs => %s)"
     until(lambda: bool(queue.rows.value(age, RECONNECT_S)))

@@ -1,0 +1,185 @@
+"""A job that ends its workers fails with POISON; until then it runs alone, and its neighbors go on."""
+
+from datetime import timedelta
+from unittest.mock import ANY
+
+from app.jobs.deaths import DELAY_AFTER_UNPROVED, SUSPECT_AFTER, SUSPECTS_LOCK, UNSERVED_LOCK
+from app.jobs.handlers import MAX_ATTEMPTS
+from tests.support.fleet import HERON, PELICAN, Fleet, machine
+
+
+def test_poison_job__fails_after_five_crashes_on_one_machine(fleet: Fleet) -> None:
+    fleet.enqueue("bomb")
+
+    for _ in range(MAX_ATTEMPTS):
+        assert fleet.status("bomb") == "todo"
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    assert fleet.status("bomb") == "failed"
+    query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
+    assert fleet.rows.value(query) == {"toy": "bomb", "code": "POISON", "message": ANY}
+
+
+def test_poison_job__costs_its_neighbors_only_the_shared_deaths(fleet: Fleet) -> None:
+    """The jobs of one worker: one of them ends it, the others would take long."""
+    fleet.enqueue("bomb", "boat", "doll")
+    crashes = 0
+    while fleet.status("bomb") == "todo":
+        worker_id = fleet.register(PELICAN)
+        toys = fleet.fetch(worker_id)
+        if "bomb" in toys:
+            crashes += 1
+            fleet.lose(worker_id)
+            fleet.rescue(PELICAN)
+        else:
+            [toy] = toys
+            fleet.finish(toy)
+
+    assert fleet.status("bomb") == "failed"
+    assert crashes <= MAX_ATTEMPTS + 1
+    for harmless in ("boat", "doll"):
+        assert fleet.status(harmless) == "todo"
+        assert fleet.deaths(harmless) == SUSPECT_AFTER
+
+
+def test_suspects__run_one_after_another_and_later_jobs_beside_them(fleet: Fleet) -> None:
+    fleet.enqueue("boat", "bomb", "doll")
+    for _ in range(SUSPECT_AFTER):
+        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb", "doll"]
+    fleet.enqueue("car")
+
+    # In another worker, too.
+    assert fleet.fetch(fleet.register(PELICAN)) == ["boat", "car"]
+    assert fleet.fetch(fleet.register(HERON)) == []
+    fleet.finish("boat")
+    assert fleet.fetch(fleet.register(HERON)) == ["bomb"]
+
+
+def test_first_death__delays_none_of_the_jobs(fleet: Fleet) -> None:
+    fleet.enqueue("boat", "doll")
+    fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    assert fleet.fetch(fleet.register(HERON)) == ["boat", "doll"]
+
+
+def test_new_poison_job__joins_the_suspects(fleet: Fleet) -> None:
+    """It ends workers beside a harmless suspect, until it is one itself."""
+    fleet.enqueue("boat", "doll")
+    for _ in range(SUSPECT_AFTER):
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+    fleet.enqueue("bomb")
+
+    assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
+    assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
+    # Now the new job is a suspect, and waits for the others.
+    assert fleet.fetch(fleet.register(PELICAN)) == ["boat"]
+    fleet.finish("boat")
+    assert fleet.fetch(fleet.register(PELICAN)) == ["doll"]
+
+
+def test_suspect__gives_its_own_lock_up(fleet: Fleet) -> None:
+    fleet.register(HERON)
+    fleet.enqueue("boat", lock="harbor")
+    for _ in range(SUSPECT_AFTER):
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+
+    assert fleet.rows.value("SELECT lock FROM procrastinate_jobs") == SUSPECTS_LOCK
+
+
+def test_suspect_of_a_queue_without_worker__holds_up_no_other(fleet: Fleet) -> None:
+    fleet.enqueue("boat", queue="ships")
+    fleet.enqueue("doll")
+    for _ in range(SUSPECT_AFTER):
+        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "doll"]
+
+    # The first suspect waits for a worker of its queue.
+    toy_worker = fleet.register(PELICAN, ["toys"])
+    fleet.rescue(PELICAN)
+    assert fleet.fetch(toy_worker) == ["doll"]
+    assert fleet.lock("boat") == UNSERVED_LOCK
+
+    # Once there is one, again one suspect runs at a time.
+    ship_worker = fleet.register(HERON, ["ships"])
+    assert fleet.fetch(ship_worker) == []
+    fleet.finish("doll")
+    assert fleet.fetch(ship_worker) == ["boat"]
+    assert fleet.lock("boat") == SUSPECTS_LOCK
+
+
+def test_suspect__of_a_queue_whose_dead_worker_has_a_heartbeat_in_the_future_holds_up_no_other(
+    fleet: Fleet,
+) -> None:
+    fleet.enqueue("boat", queue="ships")
+    fleet.enqueue("doll")
+    for _ in range(SUSPECT_AFTER):
+        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+    fleet.set_heartbeat(fleet.register(HERON, ["ships"]), timedelta(days=60))
+
+    fleet.rescue(PELICAN)
+
+    assert fleet.lock("boat") == UNSERVED_LOCK
+    assert fleet.fetch(fleet.register(PELICAN, ["toys"])) == ["doll"]
+
+
+def test_lost_machines__after_fifty_the_job_waits_and_delays_no_other_suspect(fleet: Fleet) -> None:
+    fleet.enqueue("bomb")
+    for boot in range(DELAY_AFTER_UNPROVED):
+        fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+    fleet.enqueue("boat", lock=SUSPECTS_LOCK)
+    worker_id = fleet.register(HERON)
+
+    assert fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON) == ["bomb"]
+
+    assert fleet.lock("bomb") == UNSERVED_LOCK
+    assert fleet.fetch(worker_id) == ["boat"]
+
+    # Just before its time it is again one of the suspects, of which one runs at a time.
+    fleet.wait_until_due()
+    fleet.rescue(PELICAN)
+    assert fleet.lock("bomb") == SUSPECTS_LOCK
+    assert fleet.fetch(worker_id) == []
+    fleet.finish("boat")
+    assert fleet.fetch(worker_id) == ["bomb"]
+
+
+def test_crashes_on_living_machines__make_a_job_poison_although_others_rescue(fleet: Fleet) -> None:
+    """Every death is rescued by another machine, and each machine starts its worker again."""
+    fleet.enqueue("bomb")
+    crashes = 0
+    while fleet.status("bomb") == "todo":
+        crashes += 1
+        assert crashes <= MAX_ATTEMPTS + 2
+        died, rescuer = (PELICAN, HERON) if crashes % 2 else (HERON, PELICAN)
+        fleet.run_and_die(died, rescuer=rescuer)
+
+    # The last death is proved by the rescuer of the next one.
+    assert (fleet.status("bomb"), crashes) == ("failed", MAX_ATTEMPTS + 1)
+
+
+def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
+    neighbor = fleet.register(PELICAN)
+    fleet.enqueue("bomb")
+    for _ in range(MAX_ATTEMPTS):
+        fleet.run_and_die(PELICAN, rescuer=HERON)
+    assert fleet.status("bomb") == "todo"
+
+    fleet.rows.execute(
+        "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %s", neighbor
+    )
+    fleet.run_and_die(machine("pelican", boot=2), rescuer=HERON)
+
+    assert fleet.status("bomb") == "failed"
+
+
+def test_machine_that_ends_with_each_crash__fails_its_job_after_a_week(fleet: Fleet) -> None:
+    """A virtual machine per task: nothing that was above the worker is ever seen again."""
+    fleet.enqueue("bomb")
+    for boot in range(DELAY_AFTER_UNPROVED):
+        fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+    fleet.let_days_pass("bomb", days=7)
+
+    fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON)
+
+    assert fleet.status("bomb") == "failed"
+    query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
+    assert fleet.rows.value(query) == {"toy": "bomb", "code": "INTERRUPTED", "message": ANY}
