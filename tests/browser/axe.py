@@ -22,21 +22,26 @@ RUN: Final = """([elements, options]) => axe.run(
 # fields, signs and single letters. An element outside of the flow may cover others: its classes say
 # which.
 FIND_NEW_STYLES: Final = """checkedStyles => {
-  const checked = new Set(checkedStyles), found = new Map();
+  const checked = new Set(checkedStyles), found = new Map(), stylesOfBoxes = new Map();
+  // Neighbors are in the same boxes: on a large page, to look at all of them again took most of the time.
+  const styleOfBoxes = box => {
+    if (!box) return "";
+    if (!stylesOfBoxes.has(box)) {
+      const { backgroundColor, backgroundImage, opacity, filter, position } = getComputedStyle(box);
+      const style = [backgroundColor, backgroundImage, opacity, filter];
+      if (box instanceof SVGElement || !["static", "relative"].includes(position)) style.push(box.getAttribute("class"));
+      stylesOfBoxes.set(box, [...style, styleOfBoxes(box.parentElement)].join(" "));
+    }
+    return stylesOfBoxes.get(box);
+  };
   const elements = new Set(document.querySelectorAll("input, select, textarea, button"));
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) if (texts.currentNode.data.trim()) elements.add(texts.currentNode.parentElement);
   for (const element of elements) {
     if (!element.checkVisibility({ visibilityProperty: true })) continue;
     const own = getComputedStyle(element), letters = element.textContent.match(/[\\p{L}\\p{N}]/gu) ?? [];
-    const style = [element.localName, element.matches(":disabled, [aria-disabled=true] *"), letters.length > 1, own.color, own.fill, own.fontSize, own.fontWeight, own.textShadow,
-      own.textDecorationLine, element.parentElement && getComputedStyle(element.parentElement).color];
-    for (let box = element; box; box = box.parentElement) {
-      const { backgroundColor, backgroundImage, opacity, filter, position } = getComputedStyle(box);
-      style.push(backgroundColor, backgroundImage, opacity, filter);
-      if (box instanceof SVGElement || !["static", "relative"].includes(position)) style.push(box.getAttribute("class"));
-    }
-    const key = style.join(" ");
+    const key = [element.localName, element.matches(":disabled, [aria-disabled=true] *"), letters.length > 1, own.color, own.fill, own.fontSize, own.fontWeight, own.textShadow,
+      own.textDecorationLine, element.parentElement && getComputedStyle(element.parentElement).color, styleOfBoxes(element)].join(" ");
     if (!checked.has(key) && !found.has(key)) found.set(key, element);
   }
   window.elementsOfNewStyles = [...found.values()];

@@ -250,13 +250,16 @@ def test_live__updates_are_off_after_three_failures(month: Site, site: Site) -> 
 
 
 def test_swagger__is_accessible_and_executes_under_the_policy(month: Site, site: Site) -> None:
-    """Criteria 31 and 38: axe finds nothing, Execute returns 200, and the key is not stored. A page of all
-    operations takes seconds; its other address, /docs, gives the same page.
+    """Criteria 31 and 38: axe finds nothing, Execute returns 200, and the key is not stored. Its other
+    address, /docs, gives the same page.
     """
     page = site.open("/swagger-ui.html", context=site.context(login=False))
     operation = page.locator("#operations-agents-listAgents")
     operation.wait_for()
     assert find_violations(page) == []
+    # Swagger UI draws each operation again at each click: with all of them, each step took seconds.
+    page.get_by_placeholder("Filter by tag").fill("agents")
+    expect(page.locator(".opblock-tag-section")).to_have_count(1)
     page.get_by_role("button", name="Authorize").first.click()
     assert find_violations(page) == []
     page.locator(".modal-ux input").first.fill(site.key)
