@@ -1,5 +1,6 @@
 """What counts as a death of a worker by its job: not the loss of a machine, a restart or a suspension."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from app.jobs.deaths import DELAY_AFTER_UNPROVED
 from app.jobs.handlers import MAX_ATTEMPTS
 from app.jobs.outcomes import JobClaim, JobReleased, JobRetry, record_outcome
-from app.jobs.queue import split_arguments
+from app.jobs.queue import DEATHS, split_arguments
 from app.jobs.worker_process import ProcessOrigin
 from tests.support.fleet import HANDLERS, HERON, PELICAN, Fleet, machine, new_process
 
