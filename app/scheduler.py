@@ -12,6 +12,7 @@ from app.core.resources import Resources
 from app.core.settings import Settings
 from app.runs.stalled_runs import fail_runs_without_progress
 from app.schedules.firing import delete_old_fires
+from app.schedules.rules import SCHEDULER_NAME
 from app.schedules.ticker import Ticker
 from app.startup import opened_resources, set_up_logs
 
@@ -29,7 +30,7 @@ def run_scheduler(settings: Settings) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopping.set())
     stale_after = timedelta(seconds=settings.stale_run_s)
-    with opened_resources(settings, name="mosaico-scheduler", pool_size=3) as resources:
+    with opened_resources(settings, name=SCHEDULER_NAME, pool_size=3) as resources:
         ticker = Ticker(
             resources.db,
             chores={

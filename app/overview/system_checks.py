@@ -18,12 +18,12 @@ from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus
 from app.schedules.missed_schedules import MISSED_REASONS, OVERDUE_AFTER
 from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.schedules.rules import SCHEDULER_NAME
 
 # A job that waits longer is late: a worker takes a new one within a second.
 MAX_QUEUE_AGE: Final = timedelta(minutes=5)
 RECENT: Final = timedelta(hours=24)
 MAX_LINKS: Final = 5
-SCHEDULER_NAME: Final = "mosaico-scheduler"
 
 _SCHEMA = text("SELECT version_num FROM alembic_version")
 _HAS_SCHEMA = text("SELECT to_regclass('alembic_version') IS NOT NULL")
@@ -198,7 +198,7 @@ def _check_scheduler(stored: StoredState) -> SystemCheck:
         name="scheduler",
         ok=False,
         finding=finding,
-        remedy="start one",
+        remedy="schedules fire only while a scheduler runs; start one",
         command="mosaico scheduler",
         links=_links("schedules", stored.overdue_schedules),
     )

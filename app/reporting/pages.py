@@ -39,6 +39,8 @@ KpiId = Annotated[str, Path(alias="kpi")]
 
 SHOWN_MOVES = 5
 MAX_INCIDENTS = 20
+MAX_TABS = 8
+MAX_AGENTS = 500
 # The verdicts that say that the value moved.
 MOVES = (Verdict.REGRESSED, Verdict.IMPROVED)
 DAYS = ((30, "30 days"), (90, "90 days"), (365, "1 year"))
@@ -111,6 +113,7 @@ def show_trend(
         kpi=kpi,
         path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
         agents=agents,
+        tabs=_tabs(agents, agent_names),
         agent_ids=agent_ids,
         days=None if is_chosen else days,
         first_day=first_day,
@@ -132,15 +135,22 @@ def show_trend(
 
 
 def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[str, str]:
-    """The names of the agents with values of the KPI, by ID; the newest value first."""
+    """The names of the agents with values of the KPI, by ID; the newest value first, at most `MAX_AGENTS`."""
     rows = session.execute(
         select(Agent.id, Agent.name)
         .join(KpiHistory, KpiHistory.agent_id == Agent.id)
         .where(KpiHistory.benchmark_id == benchmark_id, KpiHistory.kpi_id == kpi_id)
         .group_by(Agent.id, Agent.name)
         .order_by(func.max(KpiHistory.id).desc())
+        .limit(MAX_AGENTS)
     )
     return {row.id: row.name for row in rows}
+
+
+def _tabs(agents: Mapping[str, str], shown: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The agents of the tabs: the shown ones, and those with the newest values."""
+    first = dict(list(agents.items())[:MAX_TABS])
+    return [(id_, name) for id_, name in {**first, **shown}.items() if id_]
 
 
 def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:

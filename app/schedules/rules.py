@@ -21,6 +21,8 @@ ON_TIME = timedelta(seconds=5)
 FIRE_ALL_LIMIT = 100
 # This many missed instants of one schedule have a row each; all older ones share one row.
 RECORDED_LIMIT = 500
+# The name of its database sessions, by which others see that it runs.
+SCHEDULER_NAME = "mosaico-scheduler"
 
 
 class MisfirePolicy(StrEnum):

@@ -1,0 +1,80 @@
+"""A choice of many agents is an input with suggestions, which reaches every agent by its ID."""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from app.agents.models import Agent
+from app.kpis.models import KpiHistory
+from app.results.models import BenchmarkRun
+from tests.support.page_data import write_month
+from tests.support.service import Service
+
+HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+TREND: Final = "/benchmarks/support/kpis/support-pass"
+
+
+@pytest.fixture
+def crowd(service: Service) -> Service:
+    """250 more agents, of which 20 have a value of a KPI."""
+    with service.resources.db.begin() as session:
+        write_month(session)
+        session.add_all(Agent(id=f"agent-{n:03d}", name=f"Robin {n}") for n in range(250))
+        session.flush()
+        value = session.query(KpiHistory).filter_by(run_id="run-billing-support-0", gate=True).one()
+        columns = {
+            column.name: getattr(value, column.name)
+            for column in KpiHistory.__table__.columns
+            if column.computed is None and column.name != "id"
+        }
+        for n in range(20):
+            run = BenchmarkRun(
+                id=f"of-{n}", benchmark_id="support", agent_id=f"agent-{n:03d}", status="COMPLETED",
+                triggered_by="MANUAL", validity="VALID", completed_at=datetime.now(UTC),
+            )  # fmt: skip
+            session.add(run)
+            session.flush()
+            own = {"run_id": run.id, "run_seq": run.seq, "agent_id": run.agent_id}
+            session.add(KpiHistory(**{**columns, **own}))
+    return service
+
+
+def read_page(service: Service, path: str) -> str:
+    response = service.client.get(path, headers=HTML)
+    assert response.status_code == 200, response.text
+    return str(response.text)
+
+
+@pytest.mark.parametrize(
+    "path", ["/runs", "/inbox", "/alerts/rule-1", "/new/schedule", "/new/silence", "/benchmarks/support"]
+)  # fmt: skip
+def test_page__of_many_agents_suggests_them(path: str, crowd: Service) -> None:
+    page = read_page(crowd, path)
+    names = re.findall(
+        r'<input [^>]*name="(?:agent|agentId|matchers.agentId)"[^>]* list="([^"]+)"', page
+    )
+    assert names
+    for name in names:
+        options = re.findall(rf'<datalist id="{name}">(.*?)</datalist>', page, re.DOTALL)
+        assert options[0].count("<option") == 200
+    assert not re.search(r'<select [^>]*name="(?:agent|agentId|matchers.agentId)"', page)
+
+
+def test_runs__agent_that_is_not_suggested_is_found_by_its_id(crowd: Service) -> None:
+    page = read_page(crowd, "/runs?agent=agent-003")
+    assert 'name="agent" value="agent-003"' in page
+    assert "/runs/of-3" in page
+    assert "/runs/run-billing" not in page
+
+
+def test_trend__few_agents_are_tabs_and_the_others_are_suggested(crowd: Service) -> None:
+    page = read_page(crowd, TREND)
+    [tabs] = re.findall(r'<nav class="tabs" aria-label="Agent">(.*?)</nav>', page, re.DOTALL)
+    assert tabs.count("<a ") == 8
+    assert "8 of 22 are above" in page
+    assert '<option value="billing">Billing bot</option>' in page
+    chosen = read_page(crowd, f"{TREND}?agent=billing")
+    [tabs] = re.findall(r'<nav class="tabs" aria-label="Agent">(.*?)</nav>', chosen, re.DOTALL)
+    assert re.search(r'aria-current="page">Billing bot', tabs)
