@@ -52,7 +52,9 @@ class SystemCheck(WireModel):
 
 
 class StoredState(NamedTuple):
-    """What the database says about the service; the lists are IDs."""
+    """What the database says about the service; the lists are IDs. `schedulers` are sessions, of which a
+    scheduler has several; None where they cannot be seen.
+    """
 
     revision: str | None
     schedulers: int | None
@@ -187,12 +189,8 @@ def _check_scheduler(stored: StoredState) -> SystemCheck:
         count = stored.active_schedules
         finding = f"no scheduler runs; {_count(count, 'schedule')} will not fire"
     else:
-        number = (
-            ""
-            if stored.schedulers is None
-            else f"{_count(stored.schedulers, 'scheduler')} connected, "
-        )
-        finding = f"{number}{_count(stored.active_schedules, 'schedule')} on, none overdue"
+        connected = "a scheduler is connected, " if stored.schedulers else ""
+        finding = f"{connected}{_count(stored.active_schedules, 'schedule')} on, none overdue"
         return SystemCheck(name="scheduler", ok=True, finding=finding)
     return SystemCheck(
         name="scheduler",

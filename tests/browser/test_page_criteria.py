@@ -8,10 +8,12 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs" / "page-criteria.md"
-# Besides the tests in a browser: those of an installed wheel, and of the page of the API.
+# Besides the tests in a browser: those of an installed wheel, and of pages that need no browser.
 OTHER_FILES: Final = (
     "tests/e2e/test_installed_wheel.py",
     "tests/integration/edge/test_api_pages.py",
+    "tests/integration/edge/test_stale_edits.py",
+    "tests/integration/edge/test_trend_page.py",
 )
 ROW: Final = re.compile(r"^\| (\d+) \| .+ \| ([^|]+) \|$", re.MULTILINE)
 NUMBERS: Final = re.compile(r"\bcriteri(?:on|a) ((?:\d+(?:, | and )?)+)", re.IGNORECASE)

@@ -299,12 +299,13 @@ def _between(drawn: Sequence[tuple[float, float]]) -> Iterator[tuple[float, floa
 
 def _spans(spans: Sequence[TrendSpan], pixels: Sequence[float], *, is_page: bool) -> Iterator[str]:
     """An area behind the points of each span; on a page it leads to its cause."""
-    color = COLORS["REGRESSED"]
+    # A file has no style sheet, which gives the color of the theme.
+    color = "currentColor" if is_page else COLORS["REGRESSED"]
     for span in spans:
         left, right = pixels[span.first] - SPAN_EDGE, pixels[span.last] + SPAN_EDGE
         area = (
             f"<title>{escape(span.text)}</title>"
-            f'<rect class="m-regressed" x="{left:.1f}" y="{TOP}" width="{right - left:.1f}"'
+            f'<rect class="span-regressed" x="{left:.1f}" y="{TOP}" width="{right - left:.1f}"'
             f' height="{HEIGHT - BOTTOM - TOP}" fill="{color}" fill-opacity="0.12"/>'
         )
         if is_page:

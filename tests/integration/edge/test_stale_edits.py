@@ -36,6 +36,7 @@ def read_revision(service: Service, path: str) -> str:
 def test_form__of_a_tab_that_is_stale_is_refused_with_both_versions(
     path: str, name: str, fields: dict[str, str], pages: Service
 ) -> None:
+    """Criterion 42 for resources that store no revision."""
     revision = read_revision(pages, f"{path}/edit")
     first = {**fields, "revision": revision, name: "the first tab"}
     second = {**fields, "revision": revision, name: "the second tab"}

@@ -46,7 +46,7 @@ def test_trend__shows_the_days_that_a_reader_chooses(month: Service) -> None:
 
 @pytest.mark.parametrize("end", [None, 1])
 def test_trend__marks_an_incident_over_its_runs(end: int | None, month: Service) -> None:
-    """It began four runs ago; an ended one ended with the last run."""
+    """Criterion 16: it began four runs ago; an ended one ended with the last run."""
     with month.resources.db.begin() as session:
         session.execute(
             text(
@@ -60,7 +60,7 @@ def test_trend__marks_an_incident_over_its_runs(end: int | None, month: Service)
     page = read_page(month, f"{TREND}?agent=billing")
     [width] = re.findall(
         r'<a href="/incidents/alert-0" tabindex="-1"><title>incident: pass rate regressed, open</title>'
-        r'<rect class="m-regressed" [^>]*width="([\d.]+)"',
+        r'<rect class="span-regressed" [^>]*width="([\d.]+)"',
         page,
     )
     points = [float(x) for x in re.findall(r'data-point tabindex="-1">.*?cx="([\d.]+)"', page)]
