@@ -24,6 +24,9 @@ from app.triggers.models import ProcessedSourceRun, SourceSubscription
 from app.triggers.queries import SubscriptionKey
 from app.triggers.rules import POLL_INTERVAL, RunRequest, digest
 
+# Each poll is enqueued with a savepoint of its own: a thousand in one transaction took two seconds.
+POLL_BATCH = 25
+
 
 class PollTarget(NamedTuple):
     """A place to poll for runs; `source_digest` identifies it."""
@@ -40,8 +43,11 @@ class PollTarget(NamedTuple):
         return digest(*(part or "" for part in parts))
 
 
-def enqueue_due_polls(session: Session, now: datetime) -> None:
-    """Enqueue a poll for each subscription that no process has polled for `POLL_INTERVAL`."""
+def enqueue_due_polls(session: Session, now: datetime) -> int:
+    """Enqueue a poll for each subscription that no process has polled for `POLL_INTERVAL`.
+
+    Returns: how many were due; if `POLL_BATCH` or more, call again in a new transaction.
+    """
     wanted_keys = queries.list_subscriptions(session)
     if wanted_keys:
         # A subscription per agent and benchmark: the row is what processes lock, and remembers the
@@ -49,7 +55,7 @@ def enqueue_due_polls(session: Session, now: datetime) -> None:
         wanted = queries.select_subscriptions()
         rows = insert(SourceSubscription).from_select(SubscriptionKey._fields, wanted)
         session.execute(rows.on_conflict_do_nothing())
-    due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL)
+    due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL, POLL_BATCH)
     for key, subscription in due.items():
         if key not in wanted_keys:
             # Deleted, so that a trigger that is turned on again takes a new starting point.
@@ -64,6 +70,7 @@ def enqueue_due_polls(session: Session, now: datetime) -> None:
                 key=f"triggers.poll:{key.benchmark_id}:{key.agent_id}",
             )
     session.flush()
+    return len(due)
 
 
 def find_target(session: Session, key: SubscriptionKey, res: Resources) -> PollTarget | None:

@@ -149,14 +149,15 @@ def list_subscriptions(session: Session) -> set[SubscriptionKey]:
 
 
 def lock_due_subscriptions(
-    session: Session, polled_before: datetime
+    session: Session, polled_before: datetime, limit: int
 ) -> dict[SubscriptionKey, SourceSubscription]:
-    """Subscriptions not polled since, locked; rows locked by another process are skipped."""
+    """Up to `limit` subscriptions not polled since, locked; rows locked by another process are skipped."""
     due = or_(SourceSubscription.polled_at.is_(None), SourceSubscription.polled_at <= polled_before)
     statement = (
         select(SourceSubscription)
         .where(due)
         .order_by(SourceSubscription.benchmark_id, SourceSubscription.agent_id)
+        .limit(limit)
     )
     subscriptions = session.scalars(statement.with_for_update(skip_locked=True))
     return {SubscriptionKey(row.benchmark_id, row.agent_id): row for row in subscriptions}

@@ -29,8 +29,10 @@ def tick(res: Resources) -> None:
     """Enqueue the jobs of due events and due polls."""
     with res.db.begin() as session:
         service.enqueue_due_events(session, res.clock())
-    with res.db.begin() as session:
-        polling.enqueue_due_polls(session, res.clock())
+    due = polling.POLL_BATCH
+    while due >= polling.POLL_BATCH:
+        with res.db.begin() as session:
+            due = polling.enqueue_due_polls(session, res.clock())
     with res.db.begin() as session:
         remote_experiments.enqueue_due_steps(session, res.clock())
 

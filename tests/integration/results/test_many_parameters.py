@@ -10,7 +10,7 @@ from app.core.clock import utc_now
 from app.core.db import Database
 from app.triggers import queries
 from app.triggers.models import SourceSubscription
-from app.triggers.polling import enqueue_due_polls
+from app.triggers.polling import POLL_BATCH, enqueue_due_polls
 from benchmarks.table_rows import insert_rows
 
 AGENTS = 33_000
@@ -50,3 +50,19 @@ def test_lock_states__creates_the_states_of_any_number_of_rules(
 
         assert sorted(states) == sorted(rule_ids)
         assert session.scalar(select(func.count()).select_from(AlertState)) == RULES
+
+
+def test_enqueue_due_polls__one_transaction_enqueues_a_bounded_number(
+    migrated_database: Database,
+) -> None:
+    with Session(migrated_database.engine) as session:  # nothing is committed
+        insert_rows(session, "agents", {"id": "'agent-' || n"}, 2 * POLL_BATCH + 3)
+        triggers = """'{"newRun": {"pattern": "*"}}'"""
+        benchmark = {"id": "'b'", "metrics": "'[]'", "triggers": triggers}
+        insert_rows(session, "benchmarks", benchmark)
+        pairs = {"benchmark_id": "'b'", "agent_id": "'agent-' || n"}
+        insert_rows(session, "benchmark_agents", pairs, 2 * POLL_BATCH + 3)
+
+        due = [enqueue_due_polls(session, utc_now()) for _ in range(4)]
+
+        assert due == [POLL_BATCH, POLL_BATCH, 3, 0]
