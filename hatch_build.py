@@ -1,17 +1,25 @@
-"""Builds the wheel: the templates of the pages are one file, which compresses to two thirds of the many."""
+"""Builds the wheel: the templates of the pages are one file, which compresses to two thirds of the many, and their
+style sheets and scripts are minified.
+"""
 
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-TEMPLATES = Path("app", "core", "web", "templates")
+WEB = Path("app", "core", "web")
+TEMPLATES = WEB / "templates"
+STATIC = WEB / "static"
 
 
-class TemplateBundle(BuildHookInterface[Any]):
-    """Puts `templates.json` beside the folder of templates, which the wheel is without."""
+class PageFiles(BuildHookInterface[Any]):
+    """Puts `templates.json` beside the folder of templates, which the wheel is without, and the minified files in
+    the place of those that were written.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         # An editable installation reads the folder.
@@ -23,6 +31,22 @@ class TemplateBundle(BuildHookInterface[Any]):
         bundle = Path(self._temporary.name, "templates.json")
         bundle.write_text(json.dumps(sources, ensure_ascii=False), "utf-8")
         build_data["force_include"][str(bundle)] = f"{TEMPLATES.as_posix()}.json"
+        for name, text in self._minify_assets().items():
+            file = Path(self._temporary.name, name)
+            file.write_text(text, "utf-8")
+            build_data["force_include"][str(file)] = (STATIC / name).as_posix()
+
+    def _minify_assets(self) -> dict[str, str]:
+        command = [
+            sys.executable,
+            "-I",
+            str(Path(self.root, WEB, "minified_assets.py")),
+            str(Path(self.root, STATIC)),
+        ]
+        assets: dict[str, str] = json.loads(
+            subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603 - our own script
+        )
+        return assets
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         if version != "editable":

@@ -26,6 +26,7 @@ from app.benchmarks.router import router as benchmarks
 from app.comparison.pages import router as power_page
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
+from app.core.web.forms.confirmation import require_confirmation
 from app.core.web.query_parameters import reject_wrong_parameters
 from app.core.web.routes import Router
 from app.kpis.router import router as kpis
@@ -150,7 +151,7 @@ OPEN_PATHS = (
 def include_pages(routes: APIRouter) -> None:
     """Add the routers of pages, which the description of the API leaves out."""
     for router in PAGES:
-        router.add_to(routes, include_in_schema=False)
+        router.add_to(routes, checks=[Depends(require_confirmation)], include_in_schema=False)
 
 
 def include_routers(routes: APIRouter) -> None:

@@ -1,7 +1,7 @@
 """Pages for logging in and out, the time zone of the reader, and pages of errors."""
 
 from typing import Annotated
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 from zoneinfo import available_timezones
 
 from fastapi import Query, Request, Response
@@ -16,6 +16,7 @@ from app.core.errors import AppError, Unauthorized
 from app.core.web import pages
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
+from app.core.web.forms.confirmation import page_before
 from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
@@ -127,7 +128,7 @@ async def render_error(request: Request, error: AppError) -> Response:
     # What the user typed survives: it is sent after the login.
     body = (await request.body()).decode("utf-8", "replace") if _is_small_form(request) else ""
     return _login_page(
-        request, _page_before(request), message="Your session has ended; log in to continue.",
+        request, page_before(request), message="Your session has ended; log in to continue.",
         status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
     )  # fmt: skip
 
@@ -178,10 +179,3 @@ def _without_secrets(body: str) -> str:
     return urlencode(
         [(name, value) for name, value in fields if not name.lower().endswith(SECRET_FIELDS)]
     )
-
-
-def _page_before(request: Request) -> str:
-    """The page that sent the form."""
-    referer = urlsplit(request.headers.get("referer", ""))
-    query = f"?{referer.query}" if referer.query else ""
-    return local_path(f"{referer.path}{query}" or "/")

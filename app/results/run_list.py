@@ -112,6 +112,14 @@ class RunListFilter(OwnerFilter, PeriodFilter):
         ]
 
 
+def list_runs_by_id(session: Session, run_ids: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The runs with these IDs that exist, newest first."""
+    if not run_ids:
+        return []
+    statement = RUN_COLUMNS.where(_RUNS.id.in_(run_ids)).order_by(_RUNS.seq.desc())
+    return [dict(row) for row in session.execute(statement).mappings()]
+
+
 class RunCount(NamedTuple):
     """A number of runs; not exact where counting stopped before the last run."""
 

@@ -1,10 +1,11 @@
 """The traces of a run as a page lists them: filtered, with the beginnings of their texts."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import Invalid
@@ -27,6 +28,8 @@ from app.traces.types import TraceOutcome
 PREVIEW_CHARS = 160
 # Their texts may be long.
 SEARCHED_TRACES = BatchSizes(100, 2_000)
+COUNT_TIME_S: Final = 0.1
+NEIGHBOR_TIME_S: Final = 0.1
 
 
 class TraceListFilter(ListFilter):
@@ -64,8 +67,15 @@ class ListedTrace(NamedTuple):
     values: list[float | None] | None
 
 
+class TraceCount(NamedTuple):
+    """A number of traces; not exact where counting stopped before the last trace."""
+
+    number: int
+    is_exact: bool
+
+
 class NeighborTraces(NamedTuple):
-    """The IDs of the traces before and after a trace; None at the ends."""
+    """The IDs of the traces before and after a trace; None at the ends, and where none was found in time."""
 
     before: str | None
     after: str | None
@@ -77,17 +87,11 @@ def search_traces(
     """Return one page of traces, in the order of the source. Raises: `Invalid` for an unknown
     metric.
     """
-    statement = (
-        select(
-            CollectedTrace.position, CollectedTrace.trace_id, CollectedTrace.item_id,
-            CollectedTrace.trial, CollectedTrace.outcome, _beginning(CollectedTrace.input),
-            _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values,
-        )
-        .outerjoin(
-            TraceResult,
-            (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
-        )
-        .where(CollectedTrace.collection_id == run.collection_id)
+    statement = _select_traces(
+        run,
+        CollectedTrace.position, CollectedTrace.trace_id, CollectedTrace.item_id,
+        CollectedTrace.trial, CollectedTrace.outcome, _beginning(CollectedTrace.input),
+        _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values,
     )  # fmt: skip
     conditions = trace_conditions(run.metric_keys or [], trace_filter)
 
@@ -108,18 +112,46 @@ def search_traces(
     return search_page(batches, read_until, lambda trace: [trace.position], query)
 
 
-def find_neighbors(session: Session, collection_id: int, position: int) -> NeighborTraces:
-    """The traces before and after a position of a collection."""
-    ids = {
-        row.position: row.trace_id
-        for row in session.execute(
-            select(CollectedTrace.position, CollectedTrace.trace_id).where(
-                CollectedTrace.collection_id == collection_id,
-                CollectedTrace.position.in_([position - 1, position + 1]),
-            )
-        )
-    }
-    return NeighborTraces(ids.get(position - 1), ids.get(position + 1))
+def count_traces(session: Session, run: BenchmarkRun, trace_filter: TraceListFilter) -> TraceCount:
+    """The number of traces that the filter selects, counted for at most `COUNT_TIME_S`. Raises: `Invalid`
+    for an unknown metric.
+    """
+    conditions = trace_conditions(run.metric_keys or [], trace_filter)
+    total = run.traces_total or run.traces_collected
+    if not conditions:
+        return TraceCount(total, is_exact=True)
+    matching = _select_traces(run, func.count()).where(*conditions)
+    number = 0
+    ends_at = time.monotonic() + COUNT_TIME_S
+    for window in _iter_windows(0, total):
+        if time.monotonic() > ends_at:
+            return TraceCount(number, is_exact=False)
+        number += session.scalar(matching.where(_is_in(window))) or 0
+    return TraceCount(number, is_exact=True)
+
+
+def find_neighbors(
+    session: Session, run: BenchmarkRun, position: int, trace_filter: TraceListFilter
+) -> NeighborTraces:
+    """The traces before and after a position, of those that the filter selects. Raises: `Invalid` for an
+    unknown metric.
+    """
+    conditions = trace_conditions(run.metric_keys or [], trace_filter)
+    matching = _select_traces(run, CollectedTrace.trace_id).where(*conditions).limit(1)
+    end = max(run.traces_total or run.traces_collected, position + 2)
+
+    def find_first(windows: Iterator[range], order: ColumnElement[Any]) -> str | None:
+        ends_at = time.monotonic() + NEIGHBOR_TIME_S
+        for window in windows:
+            trace_id: str | None = session.scalar(matching.where(_is_in(window)).order_by(order))
+            if trace_id is not None or time.monotonic() > ends_at:
+                return trace_id
+        return None
+
+    return NeighborTraces(
+        find_first(_iter_windows(position - 1, -1), CollectedTrace.position.desc()),
+        find_first(_iter_windows(position + 1, end), CollectedTrace.position.asc()),
+    )
 
 
 def list_trials_of_item(session: Session, runs: Iterable[BenchmarkRun], item_id: str) -> list[int]:
@@ -183,6 +215,36 @@ def trace_conditions(
         if trace_filter.state == "missing":
             conditions.append(value.is_(None))
     return conditions
+
+
+def _select_traces(run: BenchmarkRun, *columns: Any) -> Select[Any]:
+    """The traces of a run with their results, if they have any."""
+    return (
+        select(*columns)
+        .select_from(CollectedTrace)
+        .outerjoin(
+            TraceResult,
+            (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
+        )
+        .where(CollectedTrace.collection_id == run.collection_id)
+    )
+
+
+def _iter_windows(first: int, end: int) -> Iterator[range]:
+    """The positions from `first` to the one before `end`, or down to the one after it, in parts that a
+    statement reads in a short time. The first part is the smallest: a neighbor is often near.
+    """
+    step = 1 if first <= end else -1
+    size = SEARCHED_TRACES.smallest
+    while (end - first) * step > 0:
+        stop = first + step * size
+        stop = min(stop, end) if step > 0 else max(stop, end)
+        yield range(first, stop, step)
+        first, size = stop, min(size * 2, SEARCHED_TRACES.largest)
+
+
+def _is_in(window: range) -> ColumnElement[bool]:
+    return CollectedTrace.position.between(min(window[0], window[-1]), max(window[0], window[-1]))
 
 
 def _beginning(column: Any) -> Any:

@@ -30,6 +30,7 @@ MAY_BE_ASYNC = {
     "app/core/http/throttle.py",
     "app/core/web/deps.py",
     "app/core/web/etag.py",
+    "app/core/web/forms/confirmation.py",
     "app/core/web/forms/sent_fields.py",
     "app/core/web/query_parameters.py",
     "app/core/web/allowed_hosts.py",

@@ -103,6 +103,8 @@ def start_and_cancel_a_run(page: Page, site: Site) -> str:
     keys.follow(page.get_by_role("button", name="Run now"), '"Run now"')
     expect(page.locator("#state")).to_contain_text("PENDING")
     keys.follow(page.get_by_role("button", name="Cancel"), '"Cancel"')
+    expect(page.locator("h1")).to_have_text("Cancel this run?")
+    keys.follow(page.get_by_role("button", name="Confirm"), '"Confirm"')
     expect(page.locator("#state")).to_contain_text("CANCELLED")
     run_id = page.url.rpartition("/")[2]
     assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "CANCELLED"

@@ -63,6 +63,9 @@ def show_inbox(
         rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
         promises = read_promises(session, rule_ids, res.clock(), read_budget(res.options))
         entries = [_entry(session, entry, promises) for entry in page.rows]
+        newest = (
+            inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
+        )
         active = [
             silence_row(session, silence)
             for silence in inbox_view.list_current_silences(session, res.clock())
@@ -97,6 +100,12 @@ def show_inbox(
             ("severity", "Severity", [(name, name.lower()) for name in MessageSeverity], severity),
         ),
         is_filtered=bool(agent or benchmark or severity),
+        newest=_newest(newest.rows),
+        newest_url=""
+        if tab == "silenced" or (newest.next_cursor and not newest.rows)
+        else "/api/v1" + build_url(
+            "/inbox", agentId=agent, benchmarkId=benchmark, severity=severity, state=tab, limit=PAGE_SIZE
+        ),
         next_cursor=page.next_cursor,
     )  # fmt: skip
 
@@ -176,6 +185,14 @@ def _acknowledge(
             inbox_view.acknowledge_message(
                 session, notification_id, verdict, by, res.clock(), checked.body.note
             )
+
+
+def _newest(entries: Sequence[inbox_view.InboxEntry]) -> dict[str, str]:
+    """The ID and the time of the newest message; every message is newer than that of an empty list."""
+    if not entries:
+        return {"id": "", "since": "1970-01-01"}
+    notification = entries[0].notification
+    return {"id": notification.id, "since": notification.created_at.isoformat()}
 
 
 def _back(form: FormFields) -> Response:

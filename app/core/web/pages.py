@@ -29,6 +29,7 @@ from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.text import format_number, shorten
+from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
     break_at_underscores,
@@ -209,6 +210,8 @@ def render_file(
 
 def render_error(request: Request, error: AppError) -> Response:
     """The page of an error: what is wrong, what to do, and the id of the request."""
+    if isinstance(error, ConfirmationRequired):
+        return _render_question(request, error)
     response = render_page(
         request,
         "error.html",
@@ -226,6 +229,22 @@ def render_error(request: Request, error: AppError) -> Response:
     for name, value in error.extra.get("headers", {}).items():
         response.headers[name] = value
     return response
+
+
+def _render_question(request: Request, error: ConfirmationRequired) -> Response:
+    """The page that asks for a confirmation: the question, then what the change causes."""
+    question, mark, consequences = error.question.partition("?")
+    return render_page(
+        request,
+        "confirm.html",
+        title="Confirm",
+        status=error.status,
+        question=question + mark,
+        consequences=consequences.strip(),
+        fields=error.fields,
+        back=page_before(request),
+        has_secrets=True,
+    )
 
 
 def _section(request: Request) -> NavItem | None:

@@ -64,13 +64,14 @@ class Router:
         *,
         prefix: str = "",
         dependencies: Sequence[Depends] = (),
+        checks: Sequence[Depends] = (),
         responses: Mapping[int | str, dict[str, Any]] | None = None,
         include_in_schema: bool = True,
     ) -> None:
         """Add the routes to those of an application.
 
         `prefix` precedes the prefix of the router, `dependencies` run before those of the router,
-        `responses` are documented where the router documents no other.
+        `checks` after those of the route, `responses` are documented where the router documents no other.
         """
         for method, path, endpoint, options in self.routes:
             status = options.get("status_code", HTTPStatus.OK)
@@ -86,6 +87,7 @@ class Router:
                     *dependencies,
                     *self.dependencies,
                     *options.get("dependencies", ()),
+                    *checks,
                 ],
                 "include_in_schema": include_in_schema and options.get("include_in_schema", True),
             }

@@ -1,14 +1,15 @@
 """Style sheet, scripts and icon of the pages, under addresses that change with their content."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-import rcssmin
-import rjsmin
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -17,19 +18,27 @@ FOLDER = Path(__file__).parent / "static"
 URL = "/static"
 HASH_CHARS = 12
 FOREVER = "public, max-age=31536000, immutable"
-
-_MINIFIERS: Final[Mapping[str, Callable[[str], str]]] = {
-    ".css": rcssmin.cssmin,
-    ".js": rjsmin.jsmin,
-}
+# Only a wheel has this file (`hatch_build.py`).
+WHEEL_TEMPLATES: Final = FOLDER.with_name("templates.json")
+MINIFIER: Final = Path(__file__).with_name("minified_assets.py")
 
 
 @cache
 def read_asset(name: str) -> bytes:
-    """A static file as browsers get it: a style sheet or script has no comments and spaces."""
-    path = FOLDER / name
-    minify = _MINIFIERS.get(path.suffix)
-    return minify(path.read_text()).encode() if minify else path.read_bytes()
+    """A static file as browsers get it: a style sheet or script is minified."""
+    minified = _minified_assets().get(name)
+    return minified.encode() if minified is not None else (FOLDER / name).read_bytes()
+
+
+@cache
+def _minified_assets() -> Mapping[str, str]:
+    """The minified files of a source tree, by name; empty in a wheel, whose files are minified already."""
+    if WHEEL_TEMPLATES.exists():
+        return {}
+    command = [sys.executable, "-I", str(MINIFIER), str(FOLDER)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own script
+    assets: dict[str, str] = json.loads(output)
+    return assets
 
 
 @cache

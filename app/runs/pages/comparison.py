@@ -21,12 +21,13 @@ from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, Fl
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.web.deps import Res
-from app.core.web.pages import build_url, render_page
+from app.core.web.pages import build_url, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.verdict_types import ValueVerdict
 from app.results.queries import get_run
 from app.runs.pages.flips import case_row
+from app.runs.pages.run_choice import list_choices
 from app.statistics.verdict_rules import ChangeMethod
 
 router = Router()
@@ -51,9 +52,20 @@ def show_comparison(
     only: Shown = "all",
     sort: ItemOrder = "fall",
     layout: Layout = "metric",
+    base_id: Annotated[str, Query(alias="baseId", max_length=200)] = "",
+    run_id: Annotated[str, Query(alias="runId", max_length=200)] = "",
 ) -> Response:
-    """Compare `run` with `base`; of two runs without a base, the earlier one is the base."""
+    """Compare `run` with `base`; of two runs without a base, the earlier one is the base. An ID that was
+    typed (`baseId`, `runId`) takes the place of the run that was chosen.
+    """
     runs = run or []
+    if base_id.strip() or run_id.strip():
+        address = {
+            "base": base_id.strip() or base,
+            "run": run_id.strip() or runs,
+            "layout": _unless(layout, "metric"),
+        }
+        return see_other(build_url("/compare", address))
     if len(runs) + bool(base) != PAIR:
         raise Invalid(
             "a comparison needs two runs; select two runs of one benchmark in the list of runs"
@@ -66,6 +78,7 @@ def show_comparison(
         agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in pair)
         benchmark = get_benchmark(session, pair[1].benchmark_id)
         benchmark_name = benchmark.display_name
+        choices = list_choices(session, request, res, *pair)
     comparison = stored_run_comparison.compare_in_child(
         res.db, [ids[0]], ids[1], metric=metric or None
     )
@@ -90,6 +103,7 @@ def show_comparison(
         api=_api_path(ids, layout, shown_metric if layout == "case" else metric, sort, query),
         agents=list(agents),
         benchmark=benchmark_name,
+        choices=choices,
         comparison=comparison,
         pair=pair,
         base=ids[0],

@@ -1,15 +1,17 @@
 """Pages of runs: the list, one run with its live progress, and what a user can do with them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
+from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.agents.queries import list_agent_names
 from app.benchmarks.queries import list_benchmark_names
 from app.comparison import baselines
 from app.core.errors import Invalid
+from app.core.keyset import DEFAULT_LIMIT, PageQuery, PageRows
 from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
@@ -24,6 +26,7 @@ from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilte
 from app.runs import retention, service
 from app.runs.pages import run_view
 from app.runs.pages.estimate import window_of
+from app.runs.pages.run_choice import list_choices
 from app.runs.schemas import RunAcceptance, RunView
 from app.runs.views import run_columns_view
 from app.statistics.verdict_rules import Verdict
@@ -37,8 +40,13 @@ IN_API = {
     "text": "text", "sort": "sort",
 }  # fmt: skip
 
+# A list that starts elsewhere offers new runs if the newest one is found in this time.
+NEWEST_TIME_S = 0.1
+
 RunId = Annotated[str, Path(alias="runId")]
 Filter = Annotated[str, Query(max_length=200)]
+ChosenIds = Annotated[list[str] | None, Query(alias="run", max_length=2)]
+OnlyIds = Annotated[list[str] | None, Query(alias="id", max_length=DEFAULT_LIMIT)]
 
 
 @router.get("/runs", dependencies=READ)
@@ -54,8 +62,12 @@ def show_runs(
     first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
     last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
     sort: Filter = DEFAULT_SORT,
+    chosen_ids: ChosenIds = None,
+    only_ids: OnlyIds = None,
 ) -> Response:
-    """The list of runs: filtered, sorted and page by page."""
+    """The list of runs: filtered, sorted and page by page. `run` are those that are chosen for a comparison;
+    with `id` the page shows these runs only.
+    """
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
     since, until = period_of_days(first_day, last_day, reader_zone(request))
@@ -71,27 +83,46 @@ def show_runs(
         since=since,
         until=until,
     )
+    is_newest_first = sort == DEFAULT_SORT and not query.cursor and not only_ids
     with res.db.read() as session:
-        page = run_list.search_runs(session, run_filter, sort, query)
+        page = (
+            PageRows(run_list.list_runs_by_id(session, only_ids), None)
+            if only_ids
+            else run_list.search_runs(session, run_filter, sort, query)
+        )
         count = (
             run_list.count_runs(session, run_filter)
             if query.cursor or page.next_cursor
             else RunCount(len(page.rows), is_exact=True)
         )
+        newest = page if is_newest_first else _find_newest(session, run_filter)
+        shown_ids = {row["id"] for row in page.rows}
+        elsewhere = [run_id for run_id in chosen_ids or [] if run_id not in shown_ids]
+        chosen = run_list.list_runs_by_id(session, elsewhere)
         benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
-    parameters = dict(request.query_params)
+    # A run that was deleted is chosen no longer.
+    chosen_ids = [
+        run_id
+        for run_id in chosen_ids or []
+        if run_id in shown_ids or any(row["id"] == run_id for row in chosen)
+    ]
+    parameters = {**request.query_params, "run": chosen_ids}
     return render_page(
         request,
         "runs.html",
         title="Runs",
         nav="/runs",
-        api=list_in_api(request, "/benchmark-runs", IN_API, **period),
+        api=None if only_ids else list_in_api(request, "/benchmark-runs", IN_API, **period),
         csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
         runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
-        count=_count_text(count),
-        newest=page.rows[0]["id"]
-        if page.rows and not query.cursor and sort == DEFAULT_SORT
-        else "",
+        chosen=[_row(run, benchmarks, agents) for run in map(run_columns_view, chosen)],
+        count=_count_text(count, len(chosen_ids)),
+        newest=_newest(newest.rows),
+        # Without the newest run, a list that goes on would call every run new.
+        newest_url=""
+        if only_ids or (newest.next_cursor and not newest.rows)
+        else _newest_url(run_filter, period),
+        is_newest_first=is_newest_first,
         next_cursor=page.next_cursor,
         params=parameters,
         sort=sort,
@@ -125,12 +156,17 @@ def show_run(request: Request, run_id: RunId, res: Res) -> Response:
     """
     with res.db.read() as session:
         view = run_view.load_run_page(session, run_id, res, zone_of=request)
+        run = view["run"]
+        choices = (
+            list_choices(session, request, res, run) if run.status == RunStatus.COMPLETED else []
+        )
     return render_page(
         request,
         "run.html",
         title=f"{view['agent']}, {view['benchmark']}",
         nav="/runs",
         api=f"/benchmark-runs/{path_of(run_id)[1:]}",
+        choices=[choice for choice in choices if choice[0] != run.id],
         **view,
     )
 
@@ -216,14 +252,39 @@ def _csv_path(run_filter: RunListFilter, sort: str, period: Mapping[str, str | N
     """All runs of the filter as CSV in the API."""
     return build_url(
         "/benchmark-runs.csv",
-        period,
-        benchmarkId=list(run_filter.benchmark_ids),
-        agentId=list(run_filter.agent_ids),
-        status=list(run_filter.statuses),
-        verdict=list(run_filter.verdicts),
-        text=run_filter.text,
+        {**_in_api(run_filter), **period},
         sort=None if sort == DEFAULT_SORT else sort,
     )
+
+
+def _in_api(run_filter: RunListFilter) -> dict[str, Any]:
+    """The parameters of the API for a filter, without its period."""
+    return {
+        "benchmarkId": list(run_filter.benchmark_ids),
+        "agentId": list(run_filter.agent_ids),
+        "status": list(run_filter.statuses),
+        "verdict": list(run_filter.verdicts),
+        "text": run_filter.text,
+    }
+
+
+def _newest_url(run_filter: RunListFilter, period: Mapping[str, str | None]) -> str:
+    """The newest runs of a filter in the API, in which the page looks for new ones."""
+    path = build_url("/benchmark-runs", {**_in_api(run_filter), **period}, limit=DEFAULT_LIMIT)
+    return f"/api/v1{path}"
+
+
+def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mapping[str, Any]]:
+    return run_list.search_runs(
+        session, run_filter, DEFAULT_SORT, PageQuery(1), search_time_s=NEWEST_TIME_S
+    )
+
+
+def _newest(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The ID and the time of the newest run; every run is newer than that of an empty list."""
+    if not rows:
+        return {"id": "", "since": "1970-01-01"}
+    return {"id": rows[0]["id"], "since": rows[0]["created_at"].isoformat()}
 
 
 def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str]) -> dict[str, Any]:
@@ -234,6 +295,7 @@ def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str])
         "id": run.id,
         "label": f"{agent} on {benchmark}",
         "status": run.status,
+        "is_active": not RunStatus(run.status).is_final,
         "verdict": run_view.outcome_of(run.validity, run.verdict),
         "agent": agent,
         "benchmark": benchmark,
@@ -247,8 +309,8 @@ def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str])
     }
 
 
-def _count_text(run_count: RunCount) -> str:
+def _count_text(run_count: RunCount, chosen: int) -> str:
     runs = "1 run" if run_count.number == 1 else f"{run_count.number:,} runs"
-    if run_count.is_exact:
-        return runs
-    return f"at least {runs}" if run_count.number else "no run found yet"
+    if not run_count.is_exact:
+        runs = f"at least {runs}" if run_count.number else "no run found yet"
+    return f"{runs}, {chosen} selected" if chosen else runs

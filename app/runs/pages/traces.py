@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ
 from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
+from app.core.errors import Invalid
 from app.core.keyset import PageRows
 from app.core.text import cut_middle, format_number, shorten
 from app.core.web.deps import Res
@@ -65,23 +67,21 @@ def show_traces(
         run = get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
         columns = run.metric_keys or []
-        metric_shown = metric or (columns[0] if columns and (below or state == "missing") else "")
-        limit, mistake = _read_limit(below)
-        trace_filter = TraceListFilter.unchecked(
-            metric=metric_shown or None, below=limit, state=state, text=text.strip() or None
-        )
+        trace_filter, mistake = _read_filter(columns, metric, below, state, text)
         # A filter that is wrong selects nothing: rows of another one would look like its result.
         page = (
             PageRows[trace_list.ListedTrace]([], None)
             if mistake
             else trace_list.search_traces(session, run, trace_filter, query)
         )
+        count = None if mistake else trace_list.count_traces(session, run, trace_filter)
         steps = _crumbs(session, run)
-    visible = [column for column in dict.fromkeys([metric_shown, *columns]) if column][:MAX_METRICS]
+    visible = [column for column in dict.fromkeys([trace_filter.metric, *columns]) if column]
+    shown_filter = _shown_filter(metric, below, state, text)
     return render_page(
         request,
         "traces.html",
-        title="Traces",
+        title=f"Traces of {steps[-1].text}",
         nav="/runs",
         api=list_in_api(
             request,
@@ -91,10 +91,14 @@ def show_traces(
         ),
         run=run,
         steps=steps,
+        count=_count_text(run, count) if count else "",
         columns=columns,
-        visible=visible,
-        rows=[_trace_row(run, columns, visible, trace) for trace in page.rows],
-        is_filtered=bool(metric or below or state or text),
+        visible=visible[:MAX_METRICS],
+        rows=[
+            _trace_row(run, columns, visible[:MAX_METRICS], trace, shown_filter)
+            for trace in page.rows
+        ],
+        is_filtered=bool(shown_filter),
         mistake=mistake,
         status=HTTPStatus.UNPROCESSABLE_ENTITY if mistake else HTTPStatus.OK,
         next_cursor=page.next_cursor,
@@ -102,17 +106,31 @@ def show_traces(
 
 
 @router.get("/runs/{runId}/traces/{traceId:path}", dependencies=READ)
-def show_trace(request: Request, run_id: RunId, trace_id: TraceId, res: Res) -> Response:
+def show_trace(
+    request: Request,
+    run_id: RunId,
+    trace_id: TraceId,
+    res: Res,
+    metric: Text = "",
+    below: Text = "",
+    state: Text = "",
+    text: Text = "",
+) -> Response:
     """Show one trace: input, expected output and output, its values, and every step of the
-    agent.
+    agent. The traces before and after it are those of the list with the same filter.
     """
+    shown_filter = _shown_filter(metric, below, state, text)
     with res.db.read() as session:
         run = get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
         detail = get_trace(session, run, trace_id)
         trace = detail.trace
-        neighbors = trace_list.find_neighbors(session, trace.collection_id, trace.position)
-        steps = [*_crumbs(session, run), Crumb("Traces", f"{path_of('runs', run_id)}/traces")]
+        trace_filter, mistake = _read_filter(run.metric_keys or [], metric, below, state, text)
+        if mistake:
+            raise Invalid(mistake)
+        neighbors = trace_list.find_neighbors(session, run, trace.position, trace_filter)
+        traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
+        steps = [*_crumbs(session, run), Crumb("Traces", traces)]
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
     return render_page(
         request,
@@ -131,8 +149,9 @@ def show_trace(request: Request, run_id: RunId, trace_id: TraceId, res: Res) -> 
         transcript=_shown_steps(detail.transcript),
         omitted=_omitted(detail.transcript),
         source_url=_safe_url(trace.url),
-        before=neighbors.before,
-        after=neighbors.after,
+        before=_trace_url(run, neighbors.before, shown_filter),
+        after=_trace_url(run, neighbors.after, shown_filter),
+        is_filtered=bool(shown_filter),
         baseline=baseline,
     )
 
@@ -182,6 +201,42 @@ def show_item(
     )
 
 
+def _read_filter(
+    columns: list[str], metric: str, below: str, state: str, text: str
+) -> tuple[TraceListFilter, str | None]:
+    """The filter of the address, and what is wrong with it. Without a metric it is about the first one."""
+    limit, mistake = _read_limit(below)
+    shown_metric = metric or (columns[0] if columns and (below or state == "missing") else "")
+    trace_filter = TraceListFilter.unchecked(
+        metric=shown_metric or None, below=limit, state=state, text=text.strip() or None
+    )
+    return trace_filter, mistake
+
+
+def _shown_filter(metric: str, below: str, state: str, text: str) -> dict[str, str]:
+    """The parameters of the filter in an address; empty without a filter."""
+    parameters = {"metric": metric, "below": below, "state": state, "text": text.strip()}
+    return {name: value for name, value in parameters.items() if value}
+
+
+def _count_text(run: BenchmarkRun, count: trace_list.TraceCount) -> str:
+    """How many traces match, of how many."""
+    total = run.traces_total or run.traces_collected
+    traces = "1 trace" if total == 1 else f"{total:,} traces"
+    if count.is_exact:
+        return traces if count.number == total else f"{count.number:,} of {traces}"
+    return f"at least {count.number:,} of {traces}"
+
+
+def _trace_url(
+    run: BenchmarkRun, trace_id: str | None, shown_filter: Mapping[str, str]
+) -> str | None:
+    """The page of a trace, which keeps the filter of the list; None without a trace."""
+    if trace_id is None:
+        return None
+    return build_url(path_of("runs", run.id, "traces", trace_id), shown_filter)
+
+
 def _read_limit(text: str) -> tuple[float | None, str | None]:
     """The limit that a reader wrote, None without one, and what is wrong with it."""
     if not text:
@@ -205,14 +260,18 @@ def _crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:
 
 
 def _trace_row(
-    run: BenchmarkRun, columns: list[str], visible: list[str], trace: trace_list.ListedTrace
+    run: BenchmarkRun,
+    columns: list[str],
+    visible: list[str],
+    trace: trace_list.ListedTrace,
+    shown_filter: Mapping[str, str],
 ) -> dict[str, Any]:
     values = dict(zip(columns, trace.values or [], strict=False))
     return {
         "trace": trace,
         "input": _beginning(trace.input),
         "answer": _beginning(trace.output or trace.error),
-        "url": path_of("runs", run.id, "traces", trace.trace_id),
+        "url": _trace_url(run, trace.trace_id, shown_filter),
         "values": [_number(values.get(column)) for column in visible],
     }
 

@@ -1,5 +1,6 @@
 """Browser sessions: login by key or link, the role and end of the key, and requests of other sites."""
 
+import gzip
 import hashlib
 from collections.abc import Iterator
 from datetime import timedelta
@@ -212,7 +213,9 @@ def test_static_files__are_kept_forever_under_the_hash_of_their_content(service:
     assert "immutable" in by_hash.headers["cache-control"]
     assert "immutable" not in service.client.get("/static/app.css").headers["cache-control"]
     names = ("app.css", "app.js", "theme.js")
-    assert sum(len(service.client.get(asset_url(name)).content) for name in names) <= 24_000
+    contents = [service.client.get(asset_url(name)).content for name in names]
+    assert sum(map(len, contents)) <= 24_000
+    assert sum(len(gzip.compress(content)) for content in contents) <= 8_192
 
 
 def test_static_files__are_sent_small_by_their_hash_and_as_written_without(

@@ -14,30 +14,14 @@ const on = (type, selector, act) =>
 // Theme
 on("click", "[data-theme-button]", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-  localStorage.setItem("theme", root.dataset.theme);
+  root.dataset.theme = localStorage.theme = dark ? "light" : "dark";
 });
 
-// Time zone: the browser's, until the reader chooses one.
-const zone = document.body.dataset.zone;
-if (!/(^|; )mosaico_zone=/.test(document.cookie)) {
-  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (own) {
-    document.cookie = `mosaico_zone=${own}; path=/; max-age=31536000; samesite=lax`;
-    if (own !== zone) showTimes(own);
-  }
-}
-function showTimes(name) {
-  const date = { timeZone: name, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
-  const short = new Intl.DateTimeFormat("en-GB", date);
-  const exact = new Intl.DateTimeFormat("en-GB", { ...date, weekday: "short", year: "numeric", second: "2-digit", timeZoneName: "short" });
-  for (const time of all("time[data-kind]")) {
-    const at = new Date(time.dateTime);
-    time.title = exact.format(at);
-    if (time.dataset.kind !== "age") time.textContent = time.dataset.kind === "date" ? short.format(at).replace(",", "") : time.title;
-  }
-  const label = first(".zone");
-  if (label) label.textContent = name;
+// Time zone: the browser's, until the reader chooses one. The service writes the times again, if the cookie is kept.
+const own = Intl.DateTimeFormat().resolvedOptions().timeZone, zoneCookie = /(^|; )mosaico_zone=/;
+if (own && !zoneCookie.test(document.cookie)) {
+  document.cookie = `mosaico_zone=${own}; path=/; max-age=31536000; samesite=lax`;
+  if (own !== document.body.dataset.zone && zoneCookie.test(document.cookie)) location.reload();
 }
 
 // Ages grow while a page is open.
@@ -90,13 +74,18 @@ async function copy(text, button) {
   say("Copied");
   setTimeout(() => (button.textContent = label), 1500);
 }
-on("click", "[data-copy]", (event, button) => copy(button.dataset.copy, button));
-on("click", "[data-copy-from]", async (event, button) => copy(await (await fetch(button.dataset.copyFrom)).text(), button));
-on("click", "[data-copy-link]", (event, button) => copy(location.href, button));
+// Without a text, the address of the page.
+on("click", "[data-copy]", (event, button) => copy(button.dataset.copy || location.href, button));
+on("click", "[data-copy-from]", async (event, button) => {
+  const [text] = await ask(button.dataset.copyFrom);
+  if (text) copy(text, button);
+});
 
 // Changes: ask where it matters, and send each form once.
-on("submit", "form[data-confirm]", (event, form) => {
-  if (!confirm(form.dataset.confirm)) event.preventDefault();
+on("submit", "form:has(> [name=confirm])", (event, form) => {
+  // A form that is sent with its question is answered with a page that asks it.
+  if (confirm(form.elements.confirm.value)) form.addEventListener("formdata", ({ formData }) => formData.delete("confirm"), { once: true });
+  else event.preventDefault();
 });
 document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || event.target.method !== "post") return;
@@ -108,26 +97,52 @@ for (const button of all("[data-back]")) {
   button.addEventListener("click", () => history.back());
 }
 
-// Fragments: the parts of the page with [data-fragment] are replaced by those of a fetched page.
+// What the service answers to a request; nothing, and a sentence on the page, if it does not.
+async function ask(url, request) {
+  const answer = await fetch(url, request).then(async (response) => [await response.text(), response]).catch(() => []);
+  const works = answer[1]?.status < 500 && answer[1].status !== 429;
+  warn(works ? "" : "The server does not answer; this page tries again.");
+  return works ? answer : [];
+}
+function warn(text) {
+  const trouble = byId("trouble");
+  if (trouble.textContent !== text) say(text);
+  trouble.textContent = text;
+  trouble.hidden = !text;
+}
+
+// Fragments: the parts of the page with [data-fragment] are replaced by those of a fetched page, or only `parts`.
 // `remember` is the field whose change made the address; changes of one field are one step back.
-let latest = 0, edited;
-async function refresh(url, { remember, ...request } = {}) {
-  const mine = ++latest;
-  const response = await fetch(url, { headers: { Accept: "text/html" }, ...request });
-  if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+let latest = 0, edited, retry;
+async function refresh(url, options = {}, failures = 0) {
+  const { remember, parts, ...request } = options;
+  const mine = parts ? latest : ++latest;
+  if (!parts) retry = clearTimeout(retry);
+  const [text, response] = await ask(url, { headers: { Accept: "text/html" }, ...request });
   if (mine !== latest) return;
-  for (const old of all("[data-fragment]")) {
+  if (!response) {
+    const next = setTimeout(refresh, Math.min(30000, 1000 * 2 ** failures), url, options, failures + 1);
+    if (!parts) retry = next;
+    return;
+  }
+  if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
+  const page = new DOMParser().parseFromString(text, "text/html");
+  // A wrong value has a page of the same parts.
+  if (!response.ok && response.status !== 422) return warn(`Not current: ${page.title}`);
+  for (const old of all(parts ?? "[data-fragment]")) {
     const fresh = page.getElementById(old.id);
     // The focus stays: a part with an open field or menu waits until that is left.
     const active = old.contains(document.activeElement) && document.activeElement;
-    if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => setTimeout(refresh, 1000, location.href);
+    if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => setTimeout(refresh, 1000, url, options);
     else if (fresh) {
+      keep(old, fresh);
       old.replaceWith(fresh);
       showNumbers(fresh);
-      if (active) [...fresh.querySelectorAll("a, button, [tabindex]")].find((part) => part.textContent === active.textContent)?.focus();
+      const row = byId(active && active.closest("[data-row]")?.id) ?? fresh;
+      if (active) [...row.querySelectorAll("a, button, input, [tabindex]")].find((part) => part.textContent === active.textContent && part.value === active.value)?.focus();
     }
   }
+  if (parts) return;
   document.title = page.title;
   const count = first("[data-count]");
   if (count && remember) say(count.textContent);
@@ -136,21 +151,29 @@ async function refresh(url, { remember, ...request } = {}) {
   address = location.pathname + location.search;
   follow();
 }
+// What a reader has ticked, typed and chosen in a part of the page stays when the part is replaced.
+function keep(old, fresh) {
+  for (const field of old.querySelectorAll("input, textarea")) {
+    const { type, name, value, checked } = field;
+    const twin = [...fresh.querySelectorAll(field.tagName)].find((other) => other.name === name && (type !== "checkbox" || other.value === value));
+    if (twin && checked !== field.defaultChecked) twin.checked = checked;
+    if (twin && value !== field.defaultValue) twin.value = value;
+  }
+  for (const row of [fresh, ...fresh.querySelectorAll("[data-row]")]) if (byId(row.id)?.ariaCurrent) row.ariaCurrent = "true";
+}
 let typing;
-on("input", "form[data-filter]", (event, form) => {
-  clearTimeout(typing);
-  typing = setTimeout(() => {
-    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
-    refresh(`${form.getAttribute("action")}${query.size ? `?${query}` : ""}`, { remember: event.target.name });
-  }, 150);
+const onTyping = (selector, send) =>
+  on("input", selector, (event, form) => {
+    clearTimeout(typing);
+    typing = setTimeout(() => send(form, new URLSearchParams(new FormData(form)), event.target.name), 150);
+  });
+onTyping("form[data-filter]", (form, query, remember) => {
+  for (const [name, value] of [...query]) if (!value) query.delete(name, value);
+  refresh(`${form.getAttribute("action")}${query.size ? `?${query}` : ""}`, { remember });
 });
-on("input", "form[data-preview]", (event, form) => {
-  clearTimeout(typing);
-  typing = setTimeout(() => {
-    const body = new URLSearchParams(new FormData(form));
-    body.set("check", 1);
-    refresh(form.action, { method: "POST", body });
-  }, 150);
+onTyping("form[data-preview]", (form, body) => {
+  body.set("check", 1);
+  refresh(form.action, { method: "POST", body });
 });
 // A link to a part of the page is no new page.
 let address = location.pathname + location.search;
@@ -177,7 +200,7 @@ function follow() {
     if (failures > 2) note("live updates off: the page asks every 10 s");
     // The inbox alone is no reason to replace parts of the page, such as a form that is being filled in.
     const isInbox = run.id === "inbox-count";
-    poll = setTimeout(() => { poll = undefined; (isInbox ? Promise.resolve() : refresh(location.href).catch(() => {})).then(follow); }, failures < 3 && !isInbox ? 1000 : 10000);
+    poll = setTimeout(() => { poll = undefined; (isInbox || retry ? Promise.resolve() : refresh(location.href)).then(follow); }, failures < 3 && !isInbox ? 1000 : 10000);
   };
 }
 function stop() {
@@ -186,28 +209,24 @@ function stop() {
   source = poll = undefined;
 }
 function showProgress(part, { tracesTotal: total, tracesProcessed: done, tracesCollected: collected }) {
-  const bar = part?.querySelector("progress");
-  if (!bar) return;
-  if (total) { bar.max = total; bar.value = Math.max(bar.value, Math.min(done, total)); }
+  const text = part?.querySelector("[data-progress-text]"), bar = part?.querySelector("progress");
+  if (!text || !(bar || total)) return;
+  if (bar && total) { bar.max = total; bar.value = done = Math.max(bar.value, Math.min(done, total)); }
   const count = (number) => number.toLocaleString(locale);
   // The same node, whose numbers are not written again.
-  part.querySelector("[data-progress-text]").firstChild.data = total ? `${count(bar.value)} of ${count(total)} traces` : `${count(collected)} traces collected`;
+  text.firstChild.data = total ? `${count(done)} of ${count(total)}${bar ? " traces" : ""}` : `${count(collected)} traces collected`;
 }
 let ended = 0;
 function show(state) {
   const element = followed();
   if (!element) return;
   const runs = state.activeRuns;
+  if ("unread" in state) showUnread(`${state.unread}`);
   for (const run of runs ?? [state]) showProgress(runs ? element.querySelector(`[data-run="${CSS.escape(run.runId)}"]`) : element, run);
-  const now = runs ? [state.unread, ...runs.map((run) => `${run.runId} ${run.status} ${run.tracesTotal ?? ""}`)].join() : `${state.status ?? state.unread}`;
-  if (now === element.dataset.state) return;
+  if (element.id === "runs") return showRows(runs);
+  const now = runs ? [state.unread, ...runs.map((run) => `${run.runId} ${run.status} ${run.tracesTotal ?? ""}`)].join() : state.status;
+  if (element.id === "inbox-count" || now === element.dataset.state) return;
   element.dataset.state = now;
-  if (element.id === "inbox-count") {
-    element.firstChild.data = now;
-    element.hidden = now === "0";
-    document.title = (element.hidden ? "" : `(${now}) `) + document.title.replace(/^\(\d+\) /, "");
-    return;
-  }
   stop();
   // What has ended changes the order of the page: a link offers it.
   const link = byId("new-rows");
@@ -218,7 +237,29 @@ function show(state) {
     link.textContent = `${ended} ended – show`;
   }
   if (state.status) say(`Run ${state.status.toLowerCase()}`);
-  refresh(location.href).catch(() => {});
+  refresh(location.href);
+}
+function showUnread(number) {
+  const badge = byId("inbox-count");
+  if (badge.dataset.state === number) return;
+  badge.dataset.state = number;
+  for (const count of all(".count")) {
+    count.firstChild.data = number;
+    count.hidden = number === "0";
+  }
+  document.title = (badge.hidden ? "" : `(${number}) `) + document.title.replace(/^\(\d+\) /, "");
+  offerNew();
+}
+// A row of a run in progress that has another status is fetched, and stays where it is. Many runs change together.
+let statuses = {}, rowsTimer;
+function showRows(runs) {
+  if (runs.some((run) => !statuses[run.runId])) offerNew();
+  statuses = Object.fromEntries(runs.map((run) => [run.runId, run.status]));
+  rowsTimer ??= setTimeout(() => {
+    rowsTimer = undefined;
+    const changed = [...all("tr[data-run]")].map((row) => row.dataset).filter((row) => statuses[row.run] !== row.status);
+    if (changed[0]) refresh(`/runs?${new URLSearchParams(changed.map((row) => ["id", row.run]))}`, { parts: "tr[data-run]" });
+  }, 500);
 }
 document.addEventListener("visibilitychange", follow);
 follow();
@@ -233,20 +274,37 @@ on("click", "[data-insert]", (event, link) => {
 });
 
 // Answers that are awaited
-setInterval(() => !document.hidden && first("[data-poll]") && refresh(location.href).catch(() => {}), 1000);
+setInterval(() => !document.hidden && !retry && first("[data-poll]") && refresh(location.href), 1000);
 
 // Lists that grow: a link offers the new rows; nothing moves by itself.
-setInterval(async () => {
-  const list = first("[data-newest]");
-  if (document.hidden || !list) return;
-  const response = await fetch(list.dataset.newest, { headers: { Accept: "application/json" } }).catch(() => null);
+async function offerNew() {
+  const list = first("[data-newest]")?.dataset, link = byId("new-rows");
+  if (document.hidden || !list || !link) return;
+  const [text, response] = await ask(list.newest);
   if (!response?.ok) return;
-  const { items } = await response.json();
-  const index = items.findIndex((item) => item.id === list.dataset.first);
-  const news = index < 0 ? items.length : index;
-  const link = byId("new-rows");
-  if (link) { link.hidden = !news; link.textContent = `${news} new – show`; }
-}, 10000);
+  const { items } = JSON.parse(text);
+  const index = items.findIndex((item) => item.id === list.first);
+  const news = index < 0 ? items.filter((item) => new Date(item.createdAt) > new Date(list.since)).length : index;
+  const offer = `${news} new – show`;
+  if (news && link.textContent !== offer) say(offer);
+  link.hidden = !news;
+  link.textContent = offer;
+}
+setInterval(offerNew, 10000);
+on("click", "#new-rows[data-here]", async (event) => {
+  event.preventDefault();
+  await refresh(location.href);
+  first("[data-row] a, [data-row] button")?.focus();
+});
+
+// Two runs are chosen for a comparison: the address has them, so that other pages and filters of the list do, too.
+on("change", "#runs [name=run]", (event, tick) => {
+  const query = new URLSearchParams(location.search);
+  const ids = [...all("#runs [name=run]:checked")].map(({ value }) => value).filter((id) => id !== tick.value);
+  query.delete("run");
+  for (const id of tick.checked ? [...ids.slice(-1), tick.value] : ids) query.append("run", id);
+  refresh(`/runs?${query}`, { remember: "run" });
+});
 
 // Charts: arrow keys read the points, Enter opens the run of one.
 on("keydown", "[data-chart]", (event, chart) => {
@@ -272,16 +330,16 @@ let going = 0;
 const dialog = byId("shortcuts");
 const toggle = first("[data-shortcuts-switch]");
 if (toggle) {
-  toggle.checked = localStorage.getItem("shortcuts") !== "off";
-  toggle.addEventListener("change", () => localStorage.setItem("shortcuts", toggle.checked ? "on" : "off"));
+  toggle.checked = localStorage.shortcuts !== "off";
+  toggle.addEventListener("change", () => (localStorage.shortcuts = toggle.checked ? "on" : "off"));
 }
 on("click", "[data-help]", () => dialog.showModal());
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || localStorage.getItem("shortcuts") === "off") return;
+  if (event.ctrlKey || event.altKey || event.metaKey || localStorage.shortcuts === "off") return;
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
   const { key } = event;
   const rows = [...all("[data-row]")];
-  const row = rows.findIndex((element) => element.hasAttribute("aria-current"));
+  const row = rows.findIndex((element) => element.ariaCurrent);
   if (Date.now() - going < 1500 && goTo[key]) return (location.href = goTo[key]);
   going = 0;
   if (key === "g") going = Date.now();
@@ -289,12 +347,12 @@ document.addEventListener("keydown", (event) => {
   else if (key === "?") dialog?.showModal();
   else if ("jk".includes(key) && rows.length) {
     const next = Math.max(0, Math.min(rows.length - 1, row + (key === "j" ? 1 : -1)));
-    rows[row]?.removeAttribute("aria-current");
-    rows[next].setAttribute("aria-current", "true");
+    if (rows[row]) rows[row].ariaCurrent = null;
+    rows[next].ariaCurrent = "true";
     (rows[next].querySelector("a, button") ?? rows[next]).focus();
     rows[next].scrollIntoView({ block: "nearest" });
-  } else if ("oasxjk".includes(event.key)) {
+  } else if ("oasxjk".includes(key)) {
     // Without a chosen row no key acts on one: it could be another one than the reader looks at.
-    (rows[row] ?? document).querySelector(`[data-key="${event.key}"]${rows[row] ? "" : ":not([data-row] *)"}`)?.click();
+    (rows[row] ?? document).querySelector(`[data-key="${key}"]${rows[row] ? "" : ":not([data-row] *)"}`)?.click();
   }
 });

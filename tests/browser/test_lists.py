@@ -1,0 +1,196 @@
+"""Lists that change while they are read: new rows are offered, rows in progress follow, and what a reader has chosen,
+ticked and typed stays.
+"""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Page, expect
+from sqlalchemy import text
+
+from app.core.postgres_notify import notify_streams
+from app.notifications import inbox
+from app.notifications.models import Notification
+from tests.browser.conftest import Site
+from tests.browser.keyboard import press
+from tests.support.page_data import write_month, write_open_alert, write_traces
+
+RUN, BASE, OLD = "run-billing-support-0", "run-billing-support-1", "run-billing-support-20"
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.fixture(scope="module")
+def month(module_site: Site) -> Site:
+    with module_site.service.resources.db.begin() as session:
+        write_month(session)
+        write_traces(session, "run-billing-support-2", broken=0)
+    return module_site
+
+
+def start_run(site: Site, agent: str = "triage") -> str:
+    run = site.service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": agent})
+    return str(run["id"])
+
+
+def chosen_row(page: Page) -> str:
+    return str(page.evaluate("document.querySelector('[data-row][aria-current]')?.id"))
+
+
+def test_inbox__new_message_is_offered_and_keeps_ticks_note_and_row(
+    month: Site, site: Site
+) -> None:
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
+    page = site.open("/inbox")
+    press(page, "j", "x")
+    row = chosen_row(page)
+    page.get_by_label("Note").fill("seen by me")
+    page.get_by_label("Note").blur()
+    with site.service.resources.db.begin() as session:
+        first = session.query(Notification).first()
+        assert first is not None
+        session.add(
+            Notification(
+                id="note-new", title="Something new", severity="INFO", topic=first.topic,
+                message=first.message, created_at=datetime.now(UTC),
+            )
+        )  # fmt: skip
+        session.flush()
+        notify_streams(session, inbox.INBOX)
+    expect(page.locator("#new-rows")).to_have_text("1 new – show")
+    assert chosen_row(page) == row
+    expect(page.locator("article input:checked")).to_have_count(1)
+    page.locator("#new-rows").click()
+    expect(page.locator("#m-note-new")).to_be_visible()
+    expect(page.locator("#new-rows")).to_be_hidden()
+    assert chosen_row(page) == row
+    expect(page.locator(f"#{row} input:checked")).to_have_count(1)
+    expect(page.get_by_label("Note")).to_have_value("seen by me")
+
+
+def test_page__says_that_the_server_does_not_answer_and_tries_again(
+    month: Site, site: Site
+) -> None:
+    page = site.open("/runs", context=site.context())
+    expect(page.locator("#run-count")).to_contain_text("runs")
+    for answer in ("abort", "503"):
+        page.route(
+            "**/runs?*",
+            lambda route, answer=answer: (
+                route.abort() if answer == "abort" else route.fulfill(status=503, body="broken")
+            ),
+        )
+        rows = page.locator("tbody tr").count()
+        page.locator("form.filter select[name=agent]").select_option("billing")
+        expect(page.locator("#trouble")).to_have_text(re.compile("The server does not answer"))
+        expect(page.locator("#live")).to_have_text(re.compile("The server does not answer"))
+        expect(page.locator("tbody tr")).to_have_count(rows)
+        page.unroute_all()
+        expect(page.locator("#trouble")).to_be_hidden()
+        expect(page).to_have_url(re.compile("agent=billing"))
+        page.goto(f"{site.url}/runs")
+
+
+def test_runs__rows_in_progress_follow_without_a_reload(month: Site, site: Site) -> None:
+    run_id = start_run(site)
+    page = site.open("/runs?sort=agent&agent=triage&status=PENDING")
+    page.evaluate("window.isSamePage = true")
+    row = page.locator(f"#r-{run_id}")
+    expect(row).to_contain_text("PENDING")
+    site.service.post(f"/benchmark-runs/{run_id}/cancel")
+    expect(row).to_contain_text("CANCELLED")
+    assert page.evaluate("window.isSamePage")
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?status=PENDING&agent=sql", "?sort=agent", "?agent=billing&text=support"]
+)
+def test_runs__new_run_is_offered_on_every_list(query: str, month: Site, site: Site) -> None:
+    """On an empty list, in another order and with a filter; the link leads to the newest runs."""
+    page = site.open(f"/runs{query}")
+    page.wait_for_load_state()
+    expect(page.locator("#new-rows")).to_be_hidden()
+    run_id = start_run(site, "billing" if "billing" in query else "sql")
+    expect(page.locator("#new-rows")).to_have_text("1 new – show")
+    page.locator("#new-rows").click()
+    expect(page.locator(f"#r-{run_id}")).to_be_visible()
+    site.service.post(f"/benchmark-runs/{run_id}/cancel")
+
+
+def test_runs__new_run_is_offered_on_a_later_page(month: Site, site: Site) -> None:
+    page = site.open("/runs")
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_role("link", name="First page")).to_be_visible()
+    run_id = start_run(site)
+    expect(page.locator("#new-rows")).to_have_text("1 new – show")
+    page.locator("#new-rows").click()
+    expect(page.locator(f"#r-{run_id}")).to_be_visible()
+
+
+def test_runs__selection_stays_over_pages_and_filters(month: Site, site: Site) -> None:
+    page = site.open("/runs?agent=billing&text=support")
+    press(page, "j", "x")
+    expect(page.locator("#run-count")).to_contain_text("1 selected")
+    expect(page).to_have_url(re.compile("run="))
+    first = chosen_row(page).removeprefix("r-")
+    field = page.locator("form.filter input[name=text]")
+    field.fill("support-20")
+    expect(page.locator("#runs")).to_contain_text("Also selected")
+    page.locator(f"#r-{OLD} input").check()
+    expect(page.locator("#run-count")).to_contain_text("2 selected")
+    page.get_by_role("button", name="Compare two runs").click()
+    expect(page).to_have_url(re.compile(f"/compare\\?.*{first}"))
+    assert OLD in page.url
+
+
+def test_compare__other_run_is_chosen_on_the_page_of_a_run_and_of_a_comparison(
+    month: Site, site: Site
+) -> None:
+    page = site.open(f"/runs/{RUN}", context=site.context(java_script_enabled=False))
+    page.get_by_text("Compare with", exact=True).click()
+    page.get_by_label("Recent run of the benchmark").select_option("run-billing-support-3")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page).to_have_url(re.compile(f"base=run-billing-support-3&baseId=&?|run={RUN}"))
+    expect(page.locator("h1")).to_contain_text("Billing bot")
+    page.get_by_text("Other runs", exact=True).click()
+    page.locator("input[name=baseId]").fill(BASE)
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page).to_have_url(f"{site.url}/compare?base={BASE}&run={RUN}")
+
+
+def test_traces__keys_follow_the_filter_and_the_list_is_counted(month: Site, site: Site) -> None:
+    page = site.open(f"/runs/{RUN}/traces")
+    expect(page.locator("h1")).to_have_text(re.compile("^Traces of Billing bot on Support"))
+    total = page.locator("#trace-count [data-count]").inner_text()
+    assert re.fullmatch(r"\d+ traces", total)
+    page.get_by_label("Below").fill("0.5")
+    expect(page.locator("#trace-count [data-count]")).to_have_text(f"30 of {total}")
+    addresses = [
+        str(link.get_attribute("href")) for link in page.locator("tbody a[data-key=o]").all()
+    ]
+    page.goto(f"{site.url}{addresses[0]}")
+    for address in (addresses[1], addresses[2]):
+        press(page, "j")
+        expect(page).to_have_url(f"{site.url}{address}")
+    press(page, "k")
+    expect(page).to_have_url(f"{site.url}{addresses[1]}")
+    page.goto(f"{site.url}{addresses[-1]}")
+    expect(page.get_by_role("link", name="Next", exact=True)).to_have_count(0)
+    with site.service.resources.db.read() as session:
+        ids = session.scalars(text("SELECT trace_id FROM collected_traces ORDER BY trace_id"))
+        assert len(list(ids)) > len(addresses)
+
+
+def test_destructive_form__asks_on_a_page_without_javascript(month: Site, site: Site) -> None:
+    run_id = start_run(site)
+    page = site.open(f"/runs/{run_id}", context=site.context(java_script_enabled=False))
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("h1")).to_have_text("Cancel this run?")
+    assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "PENDING"
+    page.get_by_role("link", name="Back").click()
+    expect(page).to_have_url(f"{site.url}/runs/{run_id}")
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.locator("#state")).to_contain_text("CANCELLED")
+    assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "CANCELLED"
