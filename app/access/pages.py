@@ -26,6 +26,8 @@ router = Router()
 
 A_YEAR_S = 365 * 24 * 3600
 MAX_DRAFT_CHARS = 64 * 1024
+SESSION_ENDED = "Your session has ended; log in to continue."
+SESSION_AND_INPUT_LOST = f"{SESSION_ENDED} What you sent is too large to be kept, and nothing was changed: send it again after the login."
 # Values that a page must never show again.
 SECRET_FIELDS = ("secret", "key", "password", "token")
 
@@ -126,9 +128,10 @@ async def render_error(request: Request, error: AppError) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
         return see_other(build_url("/login", next=request.url.path + query))
     # What the user typed survives: it is sent after the login.
-    body = (await request.body()).decode("utf-8", "replace") if _is_small_form(request) else ""
+    is_kept = _is_small_form(request)
+    body = (await request.body()).decode("utf-8", "replace") if is_kept else ""
     return _login_page(
-        request, page_before(request), message="Your session has ended; log in to continue.",
+        request, page_before(request), message=SESSION_ENDED if is_kept else SESSION_AND_INPUT_LOST,
         status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
     )  # fmt: skip
 

@@ -150,7 +150,8 @@ def trend_chart(
 def _describe(points: Sequence[TrendPoint]) -> str:
     last = points[-1]
     value = "no value" if last.value is None else format_decimal(last.value, ".4g")
-    return f"runs: {len(points)}, the last at {value}, {last.verdict or 'not compared'}"
+    verdict = (last.verdict or "not compared").replace("_", " ").lower()
+    return f"runs: {len(points)}, the last at {value}, {verdict}"
 
 
 def draw_points(

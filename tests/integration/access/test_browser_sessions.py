@@ -18,6 +18,7 @@ from tests.support.http import serving
 from tests.support.service import Service
 
 HTML = {"Accept": "text/html"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
@@ -37,6 +38,33 @@ def key_of(service: Service, role: str = "admin") -> str:
 
 def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
     return browser.post("/login", data={"key": key, **form})
+
+
+@pytest.mark.parametrize(
+    "sent", ["hours=8", "message=a&verdict=true&note=seen", "confirm=Delete+it%3F", "form=1&name=A"]
+)
+def test_login__after_a_form_shows_what_will_be_sent(
+    service: Service, browser: httpx.Client, sent: str
+) -> None:
+    ended = browser.post("/inbox/none/silence", content=sent, headers=FORM)
+    assert ended.status_code == 401
+    assert "Your session has ended" in ended.text
+    shown = log_in(
+        browser, key_of(service), next="/inbox", draft=sent, draftAction="/inbox/none/silence"
+    )
+    assert shown.status_code == 200
+    assert "Nothing was changed yet" in shown.text
+    assert "set-cookie" in shown.headers
+    # A form with fields of its own can be opened again; a button is only sent.
+    assert ("Back to the form" in shown.text) == sent.startswith("form=1")
+
+
+def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(
+    browser: httpx.Client,
+) -> None:
+    ended = browser.post("/inbox/none/silence", content=f"note={'x' * 70_000}", headers=FORM)
+    assert ended.status_code == 401
+    assert "too large to be kept" in ended.text
 
 
 def test_login__session_reads_the_api_and_changes_nothing_there(
