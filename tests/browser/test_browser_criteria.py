@@ -125,8 +125,6 @@ def test_rows__are_chosen_for_a_comparison_by_keyboard(month: Site, site: Site) 
     for run_id in (RUN, BASE):
         focus_by_tab(page, page.locator(f"input[value='{run_id}']"))
         press(page, "Space")
-        # The list is shown again with the choice; until then another Tab may leave what is replaced.
-        expect(page).to_have_url(re.compile(f"run={run_id}(&|$)"))
     press(page, "Enter")
     expect(page.get_by_role("heading", level=2).first).to_contain_text("Flipped items")
     press(page, "g", "m")
