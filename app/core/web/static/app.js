@@ -114,7 +114,6 @@ function warn(text) {
 // Fragments: the parts of the page with [data-fragment] are replaced by those of a fetched page, or only `parts`.
 // `remember` is the field whose change made the address; changes of one field are one step back.
 let latest = 0, edited, retry;
-const focusable = (part) => [...part.querySelectorAll("a, button, input")];
 async function refresh(url, options = {}, failures = 0) {
   const { remember, parts, ...request } = options;
   const mine = parts ? latest : ++latest;
@@ -139,8 +138,8 @@ async function refresh(url, options = {}, failures = 0) {
       keep(old, fresh);
       old.replaceWith(fresh);
       showNumbers(fresh);
-      const row = active && (active.closest("[data-row]") || old);
-      if (row) focusable(byId(row.id) || fresh)[focusable(row).indexOf(active)]?.focus();
+      const row = byId(active && active.closest("[data-row]")?.id) ?? fresh;
+      if (active) [...row.querySelectorAll("a, button, input, [tabindex]")].find((part) => part.textContent === active.textContent && part.value === active.value)?.focus();
     }
   }
   if (parts) return;
