@@ -27,7 +27,10 @@ router = Router()
 A_YEAR_S = 365 * 24 * 3600
 MAX_DRAFT_CHARS = 64 * 1024
 SESSION_ENDED = "Your session has ended; log in to continue."
-SESSION_AND_INPUT_LOST = f"{SESSION_ENDED} What you sent is too large to be kept, and nothing was changed: send it again after the login."
+SESSION_AND_INPUT_LOST = (
+    f"{SESSION_ENDED} What you sent is too large to be kept, and nothing was changed: send it again"
+    " after the login."
+)
 # Values that a page must never show again.
 SECRET_FIELDS = ("secret", "key", "password", "token")
 
