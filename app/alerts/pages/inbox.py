@@ -21,7 +21,7 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
-from app.core.web.pages import build_url, list_in_api, render_page, see_other
+from app.core.web.pages import build_url, list_in_api, newest_row, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
@@ -188,11 +188,8 @@ def _acknowledge(
 
 
 def _newest(entries: Sequence[inbox_view.InboxEntry]) -> dict[str, str]:
-    """The ID and the time of the newest message; every message is newer than that of an empty list."""
-    if not entries:
-        return {"id": "", "since": "1970-01-01"}
-    notification = entries[0].notification
-    return {"id": notification.id, "since": notification.created_at.isoformat()}
+    newest = entries[0].notification if entries else None
+    return newest_row((newest.id, newest.created_at) if newest else None)
 
 
 def _back(form: FormFields) -> Response:

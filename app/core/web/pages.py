@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
@@ -287,6 +287,14 @@ def list_in_api(
         cursor=request.query_params.get("cursor"),
         limit=limit or DEFAULT_LIMIT,
     )
+
+
+def newest_row(newest: tuple[str, datetime] | None) -> dict[str, str]:
+    """The ID and the time of the newest row of a list, by which its page knows newer ones; every row is newer
+    than that of an empty list.
+    """
+    row_id, created_at = newest or ("", datetime.fromtimestamp(0, UTC))
+    return {"id": row_id, "since": created_at.isoformat()}
 
 
 def public_url(request: Request) -> str:

@@ -16,7 +16,14 @@ from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
 from app.core.web.page_paths import path_of
-from app.core.web.pages import build_url, list_in_api, reader_zone, render_page, see_other
+from app.core.web.pages import (
+    build_url,
+    list_in_api,
+    newest_row,
+    reader_zone,
+    render_page,
+    see_other,
+)
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.results import run_list
@@ -281,10 +288,7 @@ def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mappin
 
 
 def _newest(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The ID and the time of the newest run; every run is newer than that of an empty list."""
-    if not rows:
-        return {"id": "", "since": "1970-01-01"}
-    return {"id": rows[0]["id"], "since": rows[0]["created_at"].isoformat()}
+    return newest_row((rows[0]["id"], rows[0]["created_at"]) if rows else None)
 
 
 def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str]) -> dict[str, Any]:
