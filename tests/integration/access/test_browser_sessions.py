@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from app.access.models import ApiKey
 from app.access.service import create_key
@@ -15,6 +16,7 @@ from app.core.resources import Resources
 from app.core.web.static_files import FOLDER, HASH_CHARS, asset_url
 from app.main import create_app
 from tests.support.http import serving
+from tests.support.processes import until
 from tests.support.service import Service
 
 HTML = {"Accept": "text/html"}
@@ -34,6 +36,18 @@ def browser(service: Service) -> Iterator[httpx.Client]:
 
 def key_of(service: Service, role: str = "admin") -> str:
     return str(service.post("/keys", {"name": f"a {role}", "role": role})["token"])
+
+
+def listens(service: Service) -> bool:
+    """Whether the service listens for notifications; it wakes every stream when it begins."""
+    with service.resources.db.read() as session:
+        count = session.scalar(
+            text(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mosaico-events'"
+                " AND datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN%'"
+            )
+        )
+    return bool(count)
 
 
 def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
@@ -118,6 +132,7 @@ def test_key__that_is_revoked_or_expires_ends_its_streams(
     end: str, service: Service, browser: httpx.Client
 ) -> None:
     created = service.post("/keys", {"name": "reader", "role": "read"})
+    until(lambda: listens(service))
     with (
         httpx.Client(
             base_url=browser.base_url,
