@@ -25,7 +25,8 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @pytest.fixture
 def browser(service: Service) -> Iterator[httpx.Client]:
-    """A client without a key, which keeps cookies and asks for pages."""
+    """A client without a key, which keeps cookies and asks for pages, of a service that listens already."""
+    until(lambda: listens(service))
     headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
     url = service.client.base_url
     with httpx.Client(
@@ -132,7 +133,6 @@ def test_key__that_is_revoked_or_expires_ends_its_streams(
     end: str, service: Service, browser: httpx.Client
 ) -> None:
     created = service.post("/keys", {"name": "reader", "role": "read"})
-    until(lambda: listens(service))
     with (
         httpx.Client(
             base_url=browser.base_url,
