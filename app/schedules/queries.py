@@ -118,17 +118,18 @@ def claim_due(session: Session, now: datetime, limit: int) -> list[DueGroup]:
     return [DueGroup(Timetable(*columns), ids) for *columns, ids in session.execute(statement)]
 
 
-def claim_not_due(
+def lock_not_due(
     session: Session, now: datetime, after_id: str, limit: int
 ) -> Sequence[ScheduleConfig]:
-    """Lock the next schedules by id that are due later; rows locked by others are skipped."""
+    """Lock the next schedules by id that are due later, and wait for those that others have locked."""
     statement = (
         select(ScheduleConfig)
         .where(ScheduleConfig.next_run_at > now, ScheduleConfig.id > after_id)
         .order_by(ScheduleConfig.id)
         .limit(limit)
-        # A locked schedule is being fired or edited, and both recompute its next instant anyway.
-        .with_for_update(skip_locked=True)
+        # Not skipped: the start of its run, and a report about it, lock a schedule and leave its next instant,
+        # which after a jump of the clock may be months ahead.
+        .with_for_update()
     )
     return session.scalars(statement).all()
 

@@ -104,7 +104,7 @@ def recompute_next_runs(session: Session, now: datetime, after_id: str, limit: i
     Schedules that are due are left alone, and an instant that has fired does not fire again.
     Returns: the id after which to continue; None when no schedules are left.
     """
-    schedules = queries.claim_not_due(session, now, after_id, limit)
+    schedules = queries.lock_not_due(session, now, after_id, limit)
     for schedule in schedules:
         try:
             # From now: an instant that the new zone data moves into the past is not fired

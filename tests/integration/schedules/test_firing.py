@@ -1,6 +1,7 @@
 """Due instants: runs, overlaps, failures, edits and clock jumps."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from app.schedules import queries
 from app.schedules.service import recompute_next_runs
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
+from tests.support.processes import until
 from tests.support.schedule_fires import (
     DAY,
     TWO,
@@ -20,6 +22,11 @@ from tests.support.schedule_fires import (
 )
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
+
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
 
 
 def test_fire_due__due_instant_starts_run_and_advances_schedule(
@@ -245,6 +252,26 @@ def test_recompute_next_runs__zone_data_change_updates_next_run(
     due(TWO + timedelta(minutes=30))
     with service.resources.db.begin() as session:
         assert recompute_next_runs(session, TWO - DAY / 2, "", 10) is None
+    assert schedule(prepared_service)["nextRunAt"] == "2026-03-02T02:00:00Z"
+
+
+def test_recompute_next_runs__waits_for_a_schedule_whose_run_is_being_started(
+    prepared_service: Service, due: Due, rows: DatabaseReader, service: Service
+) -> None:
+    """Otherwise a clock that is set back would leave it at its old time."""
+    due(TWO + 60 * DAY)
+    db = service.resources.db
+
+    def recompute() -> None:
+        with db.begin() as session:
+            recompute_next_runs(session, TWO - DAY / 2, "", 10)
+
+    with ThreadPoolExecutor(1) as thread, db.begin() as session:
+        queries.get_schedule(session, "s-1", for_update=True)
+        recomputed = thread.submit(recompute)
+        until(lambda: recomputed.done() or bool(rows.value(WAITING)))
+        session.commit()
+        recomputed.result()
     assert schedule(prepared_service)["nextRunAt"] == "2026-03-02T02:00:00Z"
 
 
