@@ -1,4 +1,5 @@
-"""What a process loads: none loads numpy or scipy to answer or to parse, only the API loads FastAPI.
+"""What a process loads: none loads numpy or scipy to answer or to parse, or rich to log, and only
+the API loads FastAPI.
 
 One interpreter imports one thing after the other: what a later step must not load, no earlier one does.
 """
@@ -13,14 +14,16 @@ import pytest
 NUMERICAL = {"numpy", "scipy"}
 SANDBOX = {"bashkit"}
 WEB = {"fastapi", "starlette"}
+TABLES = {"rich", "pygments"}
 # Libraries of 9 MiB that an API process needs rarely.
 RARE = {"cryptography", "re2", "sqlite3"}
 STEPS = {
     "app.gate.rules": "import app.gate.rules",
     "app.gate.cli": "import app.gate.cli",
-    "app.serve": "import app.serve",
     "app.scheduler": "import app.scheduler",
+    # Both import httpx, which brings rich along.
     "app.worker": "import app.worker",
+    "app.serve": "import app.serve",
     "app.main": "import app.main",
     "plugins": "from app.plugins import load_plugins; load_plugins()",
     "comparison": (
@@ -33,11 +36,11 @@ STEPS = {
 @pytest.mark.parametrize(
     ("step", "unused"),
     [
-        ("app.gate.rules", NUMERICAL | WEB),
-        ("app.gate.cli", NUMERICAL | WEB),
-        ("app.serve", NUMERICAL | WEB),
-        ("app.scheduler", NUMERICAL | WEB),
+        ("app.gate.rules", NUMERICAL | WEB | TABLES),
+        ("app.gate.cli", NUMERICAL | WEB | TABLES),
+        ("app.scheduler", NUMERICAL | WEB | TABLES),
         ("app.worker", NUMERICAL | WEB),
+        ("app.serve", NUMERICAL | WEB),
         ("app.main", NUMERICAL),
     ],
 )
