@@ -57,6 +57,4 @@ def run_scheduler(settings: Settings) -> None:
 def fail_stalled_runs(resources: Resources, stale_after: timedelta) -> None:
     """Fail runs that make no progress and have no job left."""
     with resources.db.begin() as session:
-        run_ids = fail_runs_without_progress(session, resources.clock(), stale_after)
-    if run_ids:
-        log.warning("failed %d stalled runs: %s", len(run_ids), ", ".join(run_ids))
+        fail_runs_without_progress(session, resources.clock(), stale_after)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import procrastinate
 import psycopg
+import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 from procrastinate import JobContext as ProcrastinateContext
 
@@ -220,7 +221,11 @@ class Worker:
         claim: JobClaim | None = claim_of(context.job)
         started_at = time.monotonic()
         while claim is not None:
-            with bind_correlation(split_arguments(claim.arguments).correlation):
+            call = split_arguments(claim.arguments)
+            with (
+                bind_correlation(call.correlation),
+                structlog.contextvars.bound_contextvars(**_ids_of(call.arguments)),
+            ):
                 claim = self._run_step(context, claim)
             if claim is not None and self._must_yield(started_at):
                 self._record_outcome(claim, JobReleased())
@@ -342,6 +347,13 @@ class Worker:
 async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
     # procrastinate sends one statement at a time: BEGIN and COMMIT would be two more round trips.
     await connection.set_autocommit(True)
+
+
+def _ids_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The IDs in the arguments of a job: every log line has them, so that the ID of a run finds the lines of
+    its jobs.
+    """
+    return {name: value for name, value in arguments.items() if name.endswith("_id")}
 
 
 def _log_outcome(claim: JobClaim, outcome: JobOutcome, error: Exception) -> None:

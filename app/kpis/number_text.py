@@ -3,9 +3,11 @@
 Negative numbers have a minus sign; tab-separated tables have hyphens (`app.core.console.table`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from app.core.text import MINUS, format_decimal, format_number
+from app.statistics.verdict_rules import Scale
 
 # Names of scales and not of quantities: they add nothing to a number.
 DIMENSIONLESS_UNITS = frozenset({"ratio", "score"})
@@ -18,6 +20,49 @@ def format_value(value: float, unit: str | None = None, *, is_share: bool = Fals
     """A value with its unit; a share always has three decimals."""
     number = format_decimal(value, f".{_SHARE_DIGITS}f") if is_share else format_number(value)
     return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
+
+
+class FigureFormat(NamedTuple):
+    """How pages and charts write the figures of one KPI or metric: the same digits in a table, in a headline, in
+    an interval and in the text of a chart.
+    """
+
+    unit: str | None
+    is_share: bool
+
+    @classmethod
+    def of(
+        cls,
+        values: Iterable[float | None],
+        unit: str | None = None,
+        scale: Scale | None = None,
+    ) -> "FigureFormat":
+        """The format of these values: a share is what its comparison calls one; without a comparison, what has
+        no unit and lies between 0 and 1.
+        """
+        if scale is not None:
+            return cls(unit, scale is Scale.RATE)
+        if unit is not None and unit not in DIMENSIONLESS_UNITS:
+            return cls(unit, is_share=False)
+        # Of smaller values three decimals would show nothing.
+        stored = [value for value in values if value]
+        return cls(unit, all(_SMALLEST_SHARE <= value <= 1 for value in stored))
+
+    def write(self, value: float) -> str:
+        """A value with its unit."""
+        return format_value(value, self.unit, is_share=self.is_share)
+
+    def write_pair(self, before: float | None, after: float | None) -> list[str | None]:
+        """Two values that are read side by side, with the same number of decimals; None for a missing one."""
+        if before is not None and after is not None:
+            return list(format_compared([before, after], self.unit, is_share=self.is_share))
+        return [None if value is None else self.write(value) for value in (before, after)]
+
+    def write_range(self, low: float | None, high: float | None) -> str | None:
+        """An interval or the ends of a range, "0.620 to 0.790"; None without one."""
+        if low is None or high is None:
+            return None
+        return " to ".join(format_values([low, high], self.unit, is_share=self.is_share))
 
 
 def format_compared(

@@ -8,12 +8,13 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ
-from app.comparison.change_text import describe_change, format_amount, format_value
+from app.comparison.change_text import describe_change, format_amount
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
 from app.core.web.sparklines import sparkline
+from app.kpis.number_text import FigureFormat
 from app.kpis.verdict_types import ValueVerdict
 from app.overview import queries, rules
 from app.overview.router import DAY_HOURS, Hours, Since, period_start
@@ -206,8 +207,10 @@ def grid_cell(cell: OverviewCell) -> GridCell:
     if kpi is None or kpi.value is None or outcome == rules.FAILED:
         return GridCell(cell, outcome, "", "", Markup())
     scale = kpi.verdict.scale if kpi.verdict else None
-    ends = (kpi.interval_low, kpi.interval_high)
-    interval = "" if None in ends else " to ".join(format_value(end, scale) for end in ends)
-    # The sparkline has numbers only, no text of a user.
-    spark = Markup(sparkline(kpi.history, cell.verdict))  # noqa: S704 - our own SVG
-    return GridCell(cell, outcome, format_value(kpi.value, scale, kpi.unit), interval, spark)
+    figures = FigureFormat.of([kpi.value, *kpi.history], kpi.unit, scale)
+    interval = figures.write_range(kpi.interval_low, kpi.interval_high) or ""
+    spark = sparkline(kpi.history, cell.verdict, write=figures.write)
+    return GridCell(
+        cell, outcome, figures.write(kpi.value), interval,
+        Markup(spark),  # noqa: S704 - our own SVG, which escapes the unit
+    )  # fmt: skip

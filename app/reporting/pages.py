@@ -21,6 +21,7 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page
 from app.core.web.routes import Router
 from app.kpis.models import KpiHistory
+from app.kpis.number_text import FigureFormat
 from app.reporting.trend import (
     NEWEST,
     AgentTrend,
@@ -28,6 +29,7 @@ from app.reporting.trend import (
     incident_spans,
     list_limits,
     load_trends,
+    trend_figures,
 )
 from app.results.kpi_trend import KpiPoint, describe_value
 from app.statistics.verdict_rules import Verdict
@@ -83,8 +85,9 @@ def show_trend(
     name = benchmark.display_name
     spans = incident_spans(trends[0], incidents) if len(trends) == 1 else []
     chart = draw_trends(kpi.name, kpi, trends, zone, spans=spans, is_page=True)
+    figures = trend_figures(trends)
     rows = sorted(
-        (_row(trend, point) for trend in trends for point in trend.points),
+        (_row(trend, point, figures) for trend in trends for point in trend.points),
         key=lambda row: row["at"],
         reverse=True,
     )
@@ -170,12 +173,13 @@ def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:
 def _latest_change(trends: Sequence[AgentTrend]) -> ChangeText | None:
     """The newest value of an agent against its baseline; None without a comparison."""
     points = trends[0].points
-    verdict = points[-1].kpi.verdict if points else None
-    return describe_change(verdict, verdict.scale) if verdict else None
+    kpi = points[-1].kpi if points else None
+    verdict = kpi.verdict if kpi else None
+    return describe_change(verdict, verdict.scale, kpi.unit) if kpi and verdict else None
 
 
-def _row(trend: AgentTrend, point: KpiPoint) -> dict[str, Any]:
-    value = describe_value(point)
+def _row(trend: AgentTrend, point: KpiPoint, figures: FigureFormat) -> dict[str, Any]:
+    value = describe_value(point, figures)
     return {
         "agent": trend.name,
         "run_id": point.kpi.run_id,

@@ -18,7 +18,7 @@ from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
-from app.results.kpi_trend import list_kpi_points, trend_points
+from app.results.kpi_trend import kpi_figures, list_kpi_points, trend_points
 from app.results.models import BenchmarkRun
 from app.results.queries import get_run
 from app.results.run_names import read_names
@@ -45,10 +45,12 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
             session, run.benchmark_id, run.agent_id, row.kpi_id, up_to=row.id, limit=RUNS_BACK
         )
     labels = {point.kpi.id: f"{point.kpi.recorded_at:%Y-%m-%d}" for point in points}
+    figures = kpi_figures(points)
     return trend_chart(
         f"{row.name} of {owners.agents[run.agent_id]} in {owners.benchmarks[run.benchmark_id]}",
-        trend_points(points, labels, {}),
+        trend_points(points, labels, {}, figures),
         row.unit,
+        write=figures.write,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from app.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
 from app.core.text import format_number
+from app.kpis.number_text import FigureFormat
 from app.metrics.types import Direction
 from app.runs.schemas import MetricAggregateView, TraceResultView
 from app.traces.types import TraceOutcome
@@ -46,12 +47,16 @@ def tabulate_repeats(metrics: Sequence[MetricAggregateView]) -> list[dict[str, A
 
 def tabulate_categories(categories: Sequence[CategoryValues]) -> dict[str, Any]:
     """A row per category, a column per KPI and metric."""
-    names = list(dict.fromkeys(name for values in categories for name in _by_name(values)))
+    by_name = list(map(_by_name, categories))
+    formats = {
+        name: _format_of([row[name] for row in by_name if name in row])
+        for name in dict.fromkeys(name for row in by_name for name in row)
+    }
     rows = [
-        (values.category, values.items, list(_category_cells(_by_name(values), names)))
-        for values in categories
+        (values.category, values.items, list(_category_cells(row, formats)))
+        for values, row in zip(categories, by_name, strict=True)
     ]
-    return {"names": names, "rows": rows}
+    return {"names": list(formats), "rows": rows}
 
 
 def format_optional_number(value: float | None) -> str | None:
@@ -63,18 +68,23 @@ def _by_name(values: CategoryValues) -> dict[str, CategoryKpi | CategoryMetric]:
     return by_kpi | {metric.metric: metric for metric in values.metrics}
 
 
+def _format_of(column: Sequence[CategoryKpi | CategoryMetric]) -> FigureFormat:
+    """How the values of one KPI or metric in all categories are written."""
+    if isinstance(column[0], CategoryMetric):
+        return FigureFormat(None, is_share=False)
+    return FigureFormat.of(kpi.value for kpi in column)
+
+
 def _category_cells(
-    by_name: Mapping[str, CategoryKpi | CategoryMetric], names: Sequence[str]
+    by_name: Mapping[str, CategoryKpi | CategoryMetric], formats: Mapping[str, FigureFormat]
 ) -> Iterator[str | None]:
-    for name in names:
+    for name, figures in formats.items():
         row = by_name.get(name)
         if row is None or row.value is None:
             yield None
-        elif row.interval_low is None or row.interval_high is None:
-            yield format_number(row.value)
-        else:
-            interval = f"{format_number(row.interval_low)} to {format_number(row.interval_high)}"
-            yield f"{format_number(row.value)} ({interval})"
+            continue
+        interval = figures.write_range(row.interval_low, row.interval_high)
+        yield f"{figures.write(row.value)} ({interval})" if interval else figures.write(row.value)
 
 
 def _is_candidate(result: TraceResultView, metric: str) -> bool:

@@ -13,12 +13,14 @@ from app.core.text import format_number
 from app.core.web.overlay_chart import TrendSeries, overlay_chart
 from app.core.web.page_paths import incident_page_path, path_of
 from app.core.web.trend_chart import TrendLimit, TrendPoint, TrendSpan, trend_chart
+from app.kpis.number_text import FigureFormat
 from app.reporting.schemas import TrendPointView
 from app.results.kpi_trend import (
     MAX_POINTS,
     KpiPoint,
     TrendBucket,
     bucket_points,
+    kpi_figures,
     list_kpi_points,
     list_trend_buckets,
     trend_events,
@@ -97,16 +99,24 @@ def draw_trends(
     That of one agent has the intervals and what explains a change of level; those of several agents
     share the time.
     """
-    limits = list_limits(kpi)
+    limits, figures = list_limits(kpi), trend_figures(trends)
     if len(trends) > 1:
-        series = [_series(trend, kpi.unit, zone) for trend in trends]
-        return overlay_chart(title, series, kpi.unit, limits=limits, is_page=is_page)
+        series = [_series(trend, figures, zone) for trend in trends]
+        return overlay_chart(
+            title, series, kpi.unit, limits=limits, is_page=is_page, write=figures.write
+        )
     [trend] = trends
     events = () if trend.buckets else trend_events(trend.points)
-    points = _points(trend, kpi.unit, zone)
+    points = _points(trend, figures, zone)
     return trend_chart(
-        title, points, kpi.unit, limits=limits, events=events, spans=spans, is_page=is_page
-    )
+        title, points, kpi.unit, limits=limits, events=events, spans=spans, is_page=is_page,
+        write=figures.write,
+    )  # fmt: skip
+
+
+def trend_figures(trends: Sequence[AgentTrend]) -> FigureFormat:
+    """How the values of a KPI are written, of all agents alike."""
+    return kpi_figures([point for trend in trends for point in trend.points])
 
 
 def incident_spans(trend: AgentTrend, incidents: Sequence[Incident]) -> list[TrendSpan]:
@@ -170,25 +180,26 @@ def list_limits(kpi: KpiDefinition) -> Sequence[TrendLimit]:
     ]
 
 
-def _series(trend: AgentTrend, unit: str | None, zone: ZoneInfo) -> TrendSeries:
+def _series(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> TrendSeries:
     """The points of an agent in a chart of several: each names its agent."""
     times = [bucket.last_at for bucket in trend.buckets] or [
         point.kpi.recorded_at for point in trend.points
     ]
     points = [
-        point._replace(text=f"{trend.name}, {point.text}") for point in _points(trend, unit, zone)
+        point._replace(text=f"{trend.name}, {point.text}")
+        for point in _points(trend, figures, zone)
     ]
     return TrendSeries(trend.name, points, times)
 
 
-def _points(trend: AgentTrend, unit: str | None, zone: ZoneInfo) -> Sequence[TrendPoint]:
+def _points(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> Sequence[TrendPoint]:
     if trend.buckets:
         span = trend.buckets[-1].last_at - trend.buckets[0].first_at
         names = [_bucket_label(bucket, zone, has_year=span > A_YEAR) for bucket in trend.buckets]
-        return bucket_points(trend.buckets, names, unit)
+        return bucket_points(trend.buckets, names, figures)
     labels = {point.kpi.id: _day(point.kpi.recorded_at, zone) for point in trend.points}
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in trend.points}
-    return trend_points(trend.points, labels, urls)
+    return trend_points(trend.points, labels, urls, figures)
 
 
 def _bucket_label(bucket: TrendBucket, zone: ZoneInfo, *, has_year: bool) -> str:

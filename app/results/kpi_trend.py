@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from app.core.web.trend_chart import TrendEvent, TrendPoint
 from app.kpis.models import KpiHistory
-from app.kpis.number_text import format_value, format_values
+from app.kpis.number_text import FigureFormat
 from app.results.models import BenchmarkRun
 from app.results.rules import Validity
-from app.statistics.verdict_rules import Scale, Verdict
+from app.statistics.verdict_rules import Verdict
 
 # As many as a reader can distinguish.
 MAX_POINTS = 180
@@ -151,7 +151,10 @@ def list_kpi_points(
 
 
 def trend_points(
-    points: Sequence[KpiPoint], labels: Mapping[int, str], urls: Mapping[int, str]
+    points: Sequence[KpiPoint],
+    labels: Mapping[int, str],
+    urls: Mapping[int, str],
+    figures: FigureFormat,
 ) -> list[TrendPoint]:
     """The points of a chart; `labels` and `urls` are by the ID of the value."""
     return [
@@ -162,7 +165,7 @@ def trend_points(
             high=point.kpi.interval_high,
             verdict=point.verdict,
             fingerprint=point.fingerprint,
-            text=f"{labels[point.kpi.id]}: {describe_point(point)}",
+            text=f"{labels[point.kpi.id]}: {describe_point(point, figures)}",
             url=urls.get(point.kpi.id),
         )
         for point in points
@@ -191,22 +194,26 @@ class ValueText(NamedTuple):
     reason: str | None = None
 
 
-def describe_value(point: KpiPoint) -> ValueText:
-    """The value of a point with its interval: "0.71" and "0.62 to 0.79"."""
+def describe_value(point: KpiPoint, figures: FigureFormat) -> ValueText:
+    """The value of a point with its interval: "0.710" and "0.620 to 0.790"."""
     kpi = point.kpi
     if kpi.value is None:
         return ValueText(None, None, kpi.undefined_reason or "undefined")
-    is_share = bool(kpi.verdict and kpi.verdict.scale is Scale.RATE)
-    text = format_value(kpi.value, kpi.unit, is_share=is_share)
-    if kpi.interval_low is None or kpi.interval_high is None:
-        return ValueText(text, None)
-    low, high = format_values([kpi.interval_low, kpi.interval_high], kpi.unit, is_share=is_share)
-    return ValueText(text, f"{low} to {high}")
+    interval = figures.write_range(kpi.interval_low, kpi.interval_high)
+    return ValueText(figures.write(kpi.value), interval)
 
 
-def describe_point(point: KpiPoint) -> str:
-    """A value with its interval and verdict: "0.71 (95 % CI 0.62 to 0.79), regressed"."""
-    value = describe_value(point)
+def kpi_figures(points: Sequence[KpiPoint]) -> FigureFormat:
+    """How the values of one KPI in these points are written: all alike, whether they were compared or not."""
+    kpis = [point.kpi for point in points]
+    scales = (kpi.verdict.scale for kpi in kpis if kpi.verdict and kpi.verdict.scale)
+    unit = kpis[-1].unit if kpis else None
+    return FigureFormat.of((kpi.value for kpi in kpis), unit, next(scales, None))
+
+
+def describe_point(point: KpiPoint, figures: FigureFormat) -> str:
+    """A value with its interval and verdict: "0.710 (95 % CI 0.620 to 0.790), regressed"."""
+    value = describe_value(point, figures)
     if value.text is None:
         return f"no value: {value.reason}"
     interval = f" (95 % CI {value.interval})" if value.interval else ""
@@ -215,7 +222,7 @@ def describe_point(point: KpiPoint) -> str:
 
 
 def bucket_points(
-    buckets: Sequence[TrendBucket], labels: Sequence[str], unit: str | None
+    buckets: Sequence[TrendBucket], labels: Sequence[str], figures: FigureFormat
 ) -> list[TrendPoint]:
     """The points of a chart over many runs; the band of a bucket is from its lowest to its highest value."""
     return [
@@ -226,19 +233,18 @@ def bucket_points(
             high=bucket.high,
             verdict=bucket.verdict,
             fingerprint=bucket.fingerprint,
-            text=f"{label}: {describe_bucket(bucket, unit)}",
+            text=f"{label}: {describe_bucket(bucket, figures)}",
             url=f"/runs/{quote(bucket.run_id, safe='')}",
         )
         for bucket, label in zip(buckets, labels, strict=True)
     ]
 
 
-def describe_bucket(bucket: TrendBucket, unit: str | None) -> str:
-    """A bucket in words: "12 runs, mean 0.83 (0.79 to 0.86), worst verdict regressed"."""
+def describe_bucket(bucket: TrendBucket, figures: FigureFormat) -> str:
+    """A bucket in words: "12 runs, mean 0.830 (0.790 to 0.860), worst verdict regressed"."""
     runs = "1 run" if bucket.runs == 1 else f"{bucket.runs} runs"
     verdict = bucket.verdict.replace("_", " ").lower() if bucket.verdict else "not compared"
     if bucket.mean is None or bucket.low is None or bucket.high is None:
         return f"{runs}, no valid value, {verdict}"
-    mean = format_value(bucket.mean, unit)
-    low, high = format_values([bucket.low, bucket.high], unit)
-    return f"{runs}, mean {mean} ({low} to {high}), worst verdict {verdict}"
+    mean, ends = figures.write(bucket.mean), figures.write_range(bucket.low, bucket.high)
+    return f"{runs}, mean {mean} ({ends}), worst verdict {verdict}"

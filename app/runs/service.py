@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import structlog
 from psycopg.errors import ForeignKeyViolation
 from psycopg.types.json import Jsonb
 from sqlalchemy import select
@@ -31,6 +32,8 @@ from app.runs.schemas import RunView
 from app.runs.views import run_columns_view
 from app.traces.production import TraceWindow
 from app.traces.repetition_names import is_repetition, name_of_repetition
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 def create_run(
@@ -217,6 +220,8 @@ def fail_run(session: Session, run_id: str, code: str, message: str, now: dateti
     if RunStatus(run.status).is_final:
         return False
     run.error_code, run.error_message = code, message
+    # Also of a run that fails without a job; its page shows this ID.
+    log.error("run failed", run_id=run.id, code=code, error=message)
     publish_notice(session, _failed_notice(run), now)
     end_run(session, run, RunStatus.FAILED, now)
     return True

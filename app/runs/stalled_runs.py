@@ -33,9 +33,10 @@ STALLED_RUNS = text(
 ).bindparams(bindparam("batch", BATCH))
 
 
-def fail_runs_without_progress(session: Session, now: datetime, after: timedelta) -> list[str]:
-    """Fail runs that made no progress for the time `after` and have no job; returns their IDs."""
+def fail_runs_without_progress(session: Session, now: datetime, after: timedelta) -> None:
+    """Fail runs that made no progress for the time `after` and have no job."""
     run_ids = list(session.scalars(STALLED_RUNS, {"before": now - after}))
     minutes = after.total_seconds() / 60
     message = f"the run made no progress for {minutes:g} min and has no job left; retry it"
-    return [run_id for run_id in run_ids if fail_run(session, run_id, Stale.code, message, now)]
+    for run_id in run_ids:
+        fail_run(session, run_id, Stale.code, message, now)

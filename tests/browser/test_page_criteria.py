@@ -14,6 +14,7 @@ OTHER_FILES: Final = (
     "tests/integration/edge/test_api_pages.py",
     "tests/integration/edge/test_stale_edits.py",
     "tests/integration/edge/test_trend_page.py",
+    "tests/integration/runs/test_failure_logs.py",
 )
 ROW: Final = re.compile(r"^\| (\d+) \| .+ \| ([^|]+) \|$", re.MULTILINE)
 NUMBERS: Final = re.compile(r"\bcriteri(?:on|a) ((?:\d+(?:, | and )?)+)", re.IGNORECASE)

@@ -24,7 +24,7 @@ from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
 from app.core.web.pages import Crumb, reader_zone, render_page, see_other
 from app.core.web.routes import Router
-from app.kpis.number_text import format_amount, format_value, format_values
+from app.kpis.number_text import FigureFormat, format_amount
 from app.notifications.delivery_rows import list_delivery_rows
 from app.results.models import BenchmarkRun
 
@@ -76,6 +76,7 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
     names = DisplayNameReader(session)(event)
     run = session.scalar(select(BenchmarkRun).where(BenchmarkRun.id == event.run_id))
     details = event.details
+    figures = FigureFormat(details.unit, details.is_share)
     return {
         "agent": names.agent,
         "headline": headline_of(event),
@@ -84,10 +85,8 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
         "run_url": path_of("runs", run.id) if run else None,
         "rule_url": rule_page_path(event.rule_id) if event.rule_id else None,
         "incident_url": incident_page_path(event.incident_id) if event.incident_id else None,
-        "value": None
-        if event.value is None
-        else format_value(event.value, details.unit, is_share=details.is_share),
-        "expected": _expected(event.baseline, details),
+        "value": None if event.value is None else figures.write(event.value),
+        "expected": _expected(event.baseline, details, figures),
         "change": _change(details),
         "silences": [
             silence_row(session, silence)
@@ -96,15 +95,12 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
     }
 
 
-def _expected(baseline: float | None, details: AlertDetails) -> str | None:
+def _expected(baseline: float | None, details: AlertDetails, figures: FigureFormat) -> str | None:
     """The range or the level that the value was compared with."""
     if details.anomaly is not None:
-        ends = [details.anomaly.expected_low, details.anomaly.expected_high]
-        low, high = format_values(ends, details.unit, is_share=details.is_share)
-        return f"{low} to {high}, from {details.anomaly.history} runs"
-    if baseline is None:
-        return None
-    return format_value(baseline, details.unit, is_share=details.is_share)
+        ends = figures.write_range(details.anomaly.expected_low, details.anomaly.expected_high)
+        return f"{ends}, from {details.anomaly.history} runs"
+    return None if baseline is None else figures.write(baseline)
 
 
 def _change(details: AlertDetails) -> str | None:

@@ -9,7 +9,7 @@ from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.alerts import incident_queries, incidents, queries
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, Incident
-from app.alerts.pages.value_chart import draw_incident
+from app.alerts.pages.value_chart import draw_incident, incident_figures
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
@@ -29,7 +29,6 @@ from app.core.web.pages import (
 )
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.kpis.number_text import format_value
 
 router = Router()
 
@@ -123,8 +122,7 @@ def accept_incident(
 def incident_row(session: Session, incident: Incident) -> dict[str, Any]:
     """An incident with display names, for lists and its page."""
     names = DisplayNameReader(session).names(incident.benchmark_id, incident.agent_id)
-    before = None if incident.baseline is None else format_value(incident.baseline)
-    now = None if incident.value is None else format_value(incident.value, incident.unit)
+    before, now = incident_figures(incident).write_pair(incident.baseline, incident.value)
     change = f" {before} → {now}" if before and now else ""
     return {
         "id": incident.id,

@@ -16,7 +16,7 @@ from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.core.text import format_number
 from app.core.web.page_paths import path_of
 from app.core.web.trend_chart import PageChart, TrendEvent, TrendLimit, TrendPoint, trend_chart
-from app.kpis.number_text import format_value
+from app.kpis.number_text import FigureFormat
 from app.results.run_history import PastRun, list_ended_runs
 from app.statistics.verdict_rules import Verdict
 
@@ -36,9 +36,10 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> PageC
     runs, note = _newest_runs(session, incident, incident.started_at - LEAD)
     if not runs:
         return None
+    figures = incident_figures(incident)
     points = _past_points(
         session, runs, RuleTarget.of(incident.kpi, incident.metric), incident.opened_seq, zone,
-        lambda run: _position_in(incident, run),
+        figures, lambda run: _position_in(incident, run),
     )  # fmt: skip
     positions = {run.seq: position for position, run in enumerate(runs)}
     marks = (
@@ -50,8 +51,13 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> PageC
         for seq, text, verdict in marks
         if seq in positions
     ]
-    chart = _draw(incident.value_name, points, incident.unit, events=events)
+    chart = _draw(incident.value_name, points, figures, events=events)
     return chart._replace(note=note)
+
+
+def incident_figures(incident: Incident) -> FigureFormat:
+    """How the values of an incident are written."""
+    return FigureFormat.of([incident.baseline, incident.value], incident.unit)
 
 
 def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart | None:
@@ -70,25 +76,26 @@ def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart
     seqs = [run.seq for run in runs]
     if event.run_seq not in seqs:
         return None
+    details = event.details
+    figures = FigureFormat(details.unit, details.is_share)
     points = _past_points(
-        session, runs, RuleTarget.of(watched.kpi, watched.metric), event.run_seq, zone,
+        session, runs, RuleTarget.of(watched.kpi, watched.metric), event.run_seq, zone, figures,
         lambda run: "the run of the alert" if run.seq == event.run_seq else "",
     )  # fmt: skip
-    details = event.details
     expected = (
         [event.baseline]
         if details.anomaly is None
         else [details.anomaly.expected_low, details.anomaly.expected_high]
     )
     limits = [
-        TrendLimit(f"expected {format_value(value, is_share=details.is_share)}", value)
+        TrendLimit(f"expected {figures.write(value)}", value)
         for value in expected
         if value is not None
     ]
     text, verdict = _MARKS.get(AlertEventState(event.state), ("alert", Verdict.REGRESSED))
     mark = TrendEvent(seqs.index(event.run_seq), text, verdict)
     name = details.value_name or event.name
-    chart = _draw(name, points, details.unit, limits=limits, events=[mark])
+    chart = _draw(name, points, figures, limits=limits, events=[mark])
     return chart._replace(note=note)
 
 
@@ -108,7 +115,8 @@ def draw_backtest(
     if rule.condition in _FIXED and rule.threshold is not None:
         limits.append(TrendLimit(f"limit {format_number(rule.threshold)}", rule.threshold))
     points = [_replayed_point(run, zone) for run in runs]
-    chart = _draw(rule.name, points, None, limits=limits, events=events)
+    figures = FigureFormat.of(point.value for point in points)
+    chart = _draw(rule.name, points, figures, limits=limits, events=events)
     if len(backtest.runs) == len(runs):
         return chart
     return chart._replace(note=f"The newest {len(runs)} of {len(backtest.runs):,} runs are drawn.")
@@ -129,12 +137,14 @@ def _newest_runs(
 def _draw(
     name: str,
     points: Sequence[TrendPoint],
-    unit: str | None,
+    figures: FigureFormat,
     *,
     limits: Sequence[TrendLimit] = (),
     events: Sequence[TrendEvent],
 ) -> PageChart:
-    chart = trend_chart(name, points, unit, limits=limits, events=events, is_page=True)
+    chart = trend_chart(
+        name, points, figures.unit, limits=limits, events=events, is_page=True, write=figures.write
+    )
     return PageChart(Markup(chart), points)  # noqa: S704 - our own SVG, which escapes its texts
 
 
@@ -144,6 +154,7 @@ def _past_points(
     target: RuleTarget,
     marked_seq: int | None,
     zone: ZoneInfo,
+    figures: FigureFormat,
     describe: Callable[[PastRun], str],
 ) -> list[TrendPoint]:
     """The watched value of each run; `describe` adds words to the text of a point."""
@@ -154,7 +165,7 @@ def _past_points(
         value = measurement.point.value if measurement and measurement.point else None
         verdict = Verdict.REGRESSED if run.seq == marked_seq else None
         label = _label(run.completed_at, zone)
-        words = ["no value" if value is None else format_number(value), describe(run)]
+        words = ["no value" if value is None else figures.write(value), describe(run)]
         points.append(
             TrendPoint(
                 label=label,

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.core.problem_documents import UnknownHost, problem_response, request_id
+from app.core.problem_documents import UnknownHost, error_response
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 # Probes of load balancers send the address that they probe, and learn nothing here.
@@ -80,7 +81,10 @@ class AllowedHostsMiddleware:
         hosts = Headers(scope=scope).getlist("host")
         if len(hosts) == 1 and self.policy.allows(hosts[0]):
             return await self.app(scope, receive, send)
-        response = problem_response(_unknown_host(hosts), request_id=request_id(scope))
+        # Addresses are made of this header, which may be anything: the page of the error has none of it.
+        others = [header for header in scope["headers"] if header[0] != b"host"]
+        request = Request({**scope, "headers": others}, receive)
+        response = await error_response(request, _unknown_host(hosts))
         return await response(scope, receive, send)
 
 

@@ -1,10 +1,10 @@
 """An SVG chart of several series over the same time; pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from app.core.text import format_decimal, shorten
+from app.core.text import format_number, shorten
 from app.core.web.svg import (
     BOTTOM,
     FAINT,
@@ -47,9 +47,11 @@ def overlay_chart(
     *,
     limits: Sequence[TrendLimit] = (),
     is_page: bool = False,
+    write: Callable[[float], str] = format_number,
 ) -> str:
     """At most `MAX_SERIES` series as lines of different dashes, a mark per verdict, and the names above.
 
+    `write` gives the text of a value.
     The intervals are left out: four bands would hide each other. The table of the page has them.
     """
     values = [point.value for line in series for point in line.points if point.value is not None]
@@ -63,18 +65,18 @@ def overlay_chart(
     for number, line in enumerate(series):
         pixels = [x.pixel(at.timestamp()) for at in line.times]
         body += _dashed_lines(pixels, line.points, y, DASHES[number])
-        body += draw_points(pixels, line.points, y, is_page=is_page)
+        body += draw_points(pixels, line.points, y, is_page=is_page, write=write)
         body += _legend(number, line.name)
     heading = f"{title}{f' ({unit})' if unit else ''}"
-    description = "; ".join(_describe(line) for line in series)
+    description = "; ".join(_describe(line, write) for line in series)
     if is_page:
         return draw_frame(heading, description, body, height=HEIGHT - LEGEND_HEIGHT, role="group")
     return draw_chart(heading, description, body, legend=True)
 
 
-def _describe(series: TrendSeries) -> str:
+def _describe(series: TrendSeries, write: Callable[[float], str]) -> str:
     last = next((p.value for p in reversed(series.points) if p.value is not None), None)
-    value = "no value" if last is None else f"the last at {format_decimal(last, '.4g')}"
+    value = "no value" if last is None else f"the last at {write(last)}"
     return f"{series.name}: {len(series.points)} points, {value}"
 
 

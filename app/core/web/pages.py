@@ -28,7 +28,7 @@ from app.core.errors import AppError, Invalid, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
-from app.core.text import format_number, shorten
+from app.core.text import format_number, replace_unstorable, shorten
 from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
 from app.core.web.page_text import (
@@ -348,7 +348,8 @@ def _frame(
         inbox=count_inbox(resources) if counts and count_inbox else 0,
         zone=reader_zone(request),
         now=resources.clock(),
-        address=request.url.path + query,
+        # The link to the time zone has it as a parameter, which NUL in a refused path would spoil.
+        address=replace_unstorable(request.url.path) + query,
         role=caller.role if caller else None,
         version=_version(),
         # A link is followed with GET.

@@ -19,8 +19,7 @@ from app.core.problem_documents import (
     BODY_PROBLEMS,
     SlowRequest,
     UnsupportedMediaType,
-    problem_response,
-    request_id,
+    error_response,
 )
 from app.core.strict_json import parse_json
 
@@ -82,7 +81,7 @@ class RequestBodyMiddleware:
             _check_path(scope)
             ready = receive if self.is_streamed(scope) else await self._read(scope, receive)
         except AppError as error:
-            response = problem_response(error, request_id=request_id(scope))
+            response = await error_response(Request(scope, receive), error)
             return await response(scope, receive, send)
         except _ClientDisconnected:
             return None

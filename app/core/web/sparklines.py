@@ -1,16 +1,23 @@
 """Small SVG charts of table cells: the last values of a KPI, a change with its interval; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from app.core.text import format_decimal
+from app.core.text import format_number
 from app.core.web.change_charts import ChangeBar
 from app.core.web.svg import BAND, COLORS, FAINT, INK, Axis, escape, mark_class
 
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
 
 
-def sparkline(values: Sequence[float], verdict: str | None = None) -> str:
-    """A small line chart whose last value is marked; empty for fewer than two values."""
+def sparkline(
+    values: Sequence[float],
+    verdict: str | None = None,
+    *,
+    write: Callable[[float], str] = format_number,
+) -> str:
+    """A small line chart whose last value is marked; empty for fewer than two values. `write` gives the text of
+    a value.
+    """
     if len(values) < 2:  # noqa: PLR2004 - a line has two ends
         return ""
     low, high = min(values), max(values)
@@ -21,12 +28,12 @@ def sparkline(values: Sequence[float], verdict: str | None = None) -> str:
         for index, value in enumerate(values)
     ]
     x, y = points[-1].split(",")
-    lowest, highest, last = (format_decimal(value, ".4g") for value in (low, high, values[-1]))
+    lowest, highest, last = map(write, (low, high, values[-1]))
     label = f"{len(values)} runs, from {lowest} to {highest}, the last {last}"
     mark = mark_class("m", verdict) if verdict in COLORS else "faint"
     return (
         f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img">'
-        f"<title>{label}</title>"
+        f"<title>{escape(label)}</title>"
         f'<polyline points="{" ".join(points)}" fill="none" stroke="currentColor"/>'
         f'<circle class="{mark}" cx="{x}" cy="{y}" r="3" fill="currentColor"/></svg>'
     )

@@ -3,13 +3,13 @@
 No style sheet, script or external resource, so that a strict content security policy shows it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from app.core.text import format_decimal
+from app.core.text import format_number
 from app.core.web.svg import (
     BAND,
     BOTTOM,
@@ -110,10 +110,11 @@ def trend_chart(
     events: Sequence[TrendEvent] = (),
     spans: Sequence[TrendSpan] = (),
     is_page: bool = False,
+    write: Callable[[float], str] = format_number,
 ) -> str:
     """A value over its runs, oldest first: a line, the band of the intervals, a mark per verdict.
 
-    On a page, the chart has no title and no background, and each point links to its run.
+    `write` gives the text of a value, as tables beside the chart have it. On a page, the chart has no title and no background, and each point links to its run.
     """
     bounds = [
         bound
@@ -138,29 +139,36 @@ def trend_chart(
         *_lines(pixels, points, y, has_ends=not is_page),
         *draw_limits(limits, y, drawn),
         *_events(events, pixels),
-        *draw_points(pixels, points, y, is_page=is_page),
+        *draw_points(pixels, points, y, is_page=is_page, write=write),
         *_labels(pixels, points),
     ]
     title = f"{name}{f' ({unit})' if unit else ''}"
     if is_page:
-        return draw_frame(title, _describe(points), body, height=HEIGHT - LEGEND, role="group")
-    return draw_chart(title, _describe(points), body, legend=True)
+        return draw_frame(
+            title, _describe(points, write), body, height=HEIGHT - LEGEND, role="group"
+        )
+    return draw_chart(title, _describe(points, write), body, legend=True)
 
 
-def _describe(points: Sequence[TrendPoint]) -> str:
+def _describe(points: Sequence[TrendPoint], write: Callable[[float], str]) -> str:
     last = points[-1]
-    value = "no value" if last.value is None else format_decimal(last.value, ".4g")
+    value = "no value" if last.value is None else write(last.value)
     verdict = (last.verdict or "not compared").replace("_", " ").lower()
     return f"runs: {len(points)}, the last at {value}, {verdict}"
 
 
 def draw_points(
-    pixels: Sequence[float], points: Sequence[TrendPoint], y: Axis, *, is_page: bool
+    pixels: Sequence[float],
+    points: Sequence[TrendPoint],
+    y: Axis,
+    *,
+    is_page: bool,
+    write: Callable[[float], str],
 ) -> Iterator[str]:
     """A mark for each point, on a page with a link to its run."""
     for x, point in zip(pixels, points, strict=True):
         # A run without a value keeps its place, at the foot of the chart.
-        value = "no value" if point.value is None else format_decimal(point.value, ".4g")
+        value = "no value" if point.value is None else write(point.value)
         verdict = INVALID if point.value is None else point.verdict
         height = HEIGHT - BOTTOM - 4 if point.value is None else y.pixel(point.value)
         if not is_page:

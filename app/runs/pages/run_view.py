@@ -15,7 +15,7 @@ from app.alerts.queries import AlertFilter, list_events
 from app.alerts.rule_records import RulePromise, read_promises
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import list_pinned_baselines
-from app.comparison.change_text import describe_change, format_amount, format_pair
+from app.comparison.change_text import describe_change, format_amount
 from app.comparison.verdict_text import describe_runs_evidence
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
@@ -27,11 +27,12 @@ from app.core.web.pages import Crumb, build_url, reader_zone
 from app.core.web.sparklines import interval_bar
 from app.core.web.trend_chart import PageChart, TrendLimit, trend_chart
 from app.kpis.models import KpiHistory
+from app.kpis.number_text import FigureFormat
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.notifications.delivery_rows import list_delivery_rows
 from app.results.expected_end import expect_ends
-from app.results.kpi_trend import list_kpi_points, trend_events, trend_points
+from app.results.kpi_trend import kpi_figures, list_kpi_points, trend_events, trend_points
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
@@ -154,15 +155,15 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
     verdict = kpi.verdict
     scale = verdict.scale if verdict else None
     text = describe_change(verdict, scale, kpi.unit) if verdict else None
-    baseline = verdict.baseline_value if verdict else None
-    before, value = format_pair(baseline, kpi.value, scale, kpi.unit)
+    figures = FigureFormat.of([kpi.value], kpi.unit, scale)
+    before, value = figures.write_pair(verdict.baseline_value if verdict else None, kpi.value)
     return {
         "name": kpi.name,
         "gate": kpi.gate,
         "url": build_url(
             path_of("benchmarks", kpi.benchmark_id, "kpis", kpi.kpi_id), agent=kpi.agent_id
         ),
-        "value": None if kpi.value is None else value,
+        "value": value,
         "reason": kpi.undefined_reason or "the KPI is undefined",
         "not_compared": (verdict.reason if verdict else None) or "there is no baseline",
         "before": before if text else None,
@@ -212,19 +213,21 @@ def _bar(name: str, verdict: ValueVerdict | None, limits: Mapping[Scale | None, 
 
 
 def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
-    def number(value: float | None) -> str | None:
-        return None if value is None else format_number(value)
+    is_share = metric.verdict is not None and metric.verdict.scale is Scale.RATE
+    figures = FigureFormat(None, is_share)
+
+    def write(value: float | None) -> str | None:
+        return None if value is None else figures.write(value)
 
     missing = ", ".join(f"{count} × {reason}" for reason, count in metric.missing.items())
-    low, high = number(metric.interval_low), number(metric.interval_high)
     return {
         "name": metric.metric,
-        "mean": number(metric.mean),
-        "interval": f"{low} to {high}" if low and high else None,
+        "mean": write(metric.mean),
+        "interval": figures.write_range(metric.interval_low, metric.interval_high),
         "n": metric.n,
         "expected": metric.expected,
-        "p50": number(metric.p50),
-        "p95": number(metric.p95),
+        "p50": write(metric.p50),
+        "p95": write(metric.p95),
         "missing": missing,
         "verdict": metric.verdict.verdict if metric.verdict else None,
     }
@@ -297,10 +300,12 @@ def _trend(
         for value in (planned.threshold_min, planned.threshold_max)
         if value is not None
     ]
-    drawn = trend_points(points, labels, urls)
+    figures = kpi_figures(points)
+    drawn = trend_points(points, labels, urls, figures)
     chart = trend_chart(
-        kpi.name, drawn, kpi.unit, limits=limits, events=trend_events(points), is_page=True
-    )
+        kpi.name, drawn, kpi.unit, limits=limits, events=trend_events(points), is_page=True,
+        write=figures.write,
+    )  # fmt: skip
     return {
         "trend": PageChart(Markup(chart), drawn),  # noqa: S704 - our own SVG, which escapes its texts
         "trend_title": f"{kpi.name}, last {len(points)} runs",

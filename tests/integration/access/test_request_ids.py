@@ -46,7 +46,8 @@ def test_request_id__is_carried_by_jobs_and_their_jobs(
     assert prepared_service.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
     correlation = {"request_id": "request-7", "traceparent": TRACEPARENT}
     steps = ("runs.collect", "score.shard", "runs.finish")
-    assert [contexts[step] for step in steps] == [correlation] * len(steps)
+    expected = {**correlation, "run_id": run["id"]}
+    assert [contexts[step] for step in steps] == [expected] * len(steps)
 
 
 def test_request_id__invalid_id_is_replaced_and_shown_in_the_problem(service: Service) -> None:

@@ -67,5 +67,5 @@ def test_categories__have_a_column_for_each_kpi_and_metric() -> None:
     text = partial_view(CategoryValues, category="text", items=3, kpis=[], metrics=[missing])
     assert tabulate_categories([code, text]) == {
         "names": ["quality", "F1"],
-        "rows": [("code", 2, ["0.5 (0.25 to 0.75)", None]), ("text", 3, [None, None])],
+        "rows": [("code", 2, ["0.500 (0.250 to 0.750)", None]), ("text", 3, [None, None])],
     }
