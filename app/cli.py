@@ -31,6 +31,7 @@ from app.core.console.terminal import (
     print_status,
 )
 from app.core.garbage_collection import pause_collection
+from app.core.optional_imports import leave_out_terminal_libraries
 
 GC_THRESHOLD = 50_000
 
@@ -302,6 +303,7 @@ def serve(
 def api() -> None:
     """Run one API process."""
     pause_collection()
+    leave_out_terminal_libraries()
     from app.core.settings import load_settings
     from app.main import serve_api
     from app.serve import end_with_parent
@@ -340,6 +342,7 @@ def _split_names(names: str | None) -> list[str] | None:
 def scheduler() -> None:
     """Run one scheduler process. Several may run: each schedule still fires once."""
     pause_collection()
+    leave_out_terminal_libraries()
     from app.core.settings import load_settings
     from app.scheduler import run_scheduler
     from app.serve import end_with_parent

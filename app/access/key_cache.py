@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.access import queries, service
@@ -12,7 +13,6 @@ from app.access.rules import KeyFormat, classify_key, hash_token, is_usable
 from app.core.clock import Clock
 from app.core.db import Database
 from app.core.errors import Unavailable
-from app.core.structured_logs import structlog
 
 # A revoked key must stop working within a second; a running request may take the rest of it.
 CACHE_TTL_S = 0.8

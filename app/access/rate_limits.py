@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -16,7 +17,6 @@ from app.access.rules import ceil_seconds, client_network
 from app.core.batch_delete import delete_batch
 from app.core.db import Database
 from app.core.errors import Unavailable
-from app.core.structured_logs import structlog
 
 MINUTE_S = 60
 SYNC_INTERVAL_S = 1.0

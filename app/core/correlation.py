@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from app.core.structured_logs import structlog
+import structlog
 
 REQUEST_ID = "request_id"
 TRACEPARENT = "traceparent"

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
 from app.core.masking import is_secret_name
-from app.core.structured_logs import structlog
 from app.core.text import shorten
 
 LogFormat = Literal["console", "json"]
@@ -72,9 +74,7 @@ def configure_logging(log_format: LogFormat) -> None:
     _install_handler(log_format, shared)
 
 
-def redact(
-    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Redact the values of an event; the last processor before rendering."""
     return {key: _redact_value(value, key, MAX_DEPTH) for key, value in event.items()}
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
+import structlog
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
@@ -23,7 +24,6 @@ from app.core.correlation import TRACEPARENT, bind_correlation, is_traceparent
 from app.core.errors import AppError, ErrorItem, Invalid, NotFound
 from app.core.ids import is_identifier, new_id
 from app.core.strict_json import MalformedJson, escape_pointer_step
-from app.core.structured_logs import structlog
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -18,7 +18,9 @@ READY_GOAL_S: Final = 4.0
 ROUNDS: Final = 5
 # As `mosaico api` imports it.
 IMPORT: Final = (
-    "from app.core.garbage_collection import pause_collection; pause_collection(); import app.main"
+    "from app.core.garbage_collection import pause_collection; pause_collection();"
+    " from app.core.optional_imports import leave_out_terminal_libraries; leave_out_terminal_libraries();"
+    " import app.main"
 )
 API_LIMIT_MIB: Final = 150
 LIBRARIES: Final = "fastapi, uvicorn, sqlalchemy.orm, psycopg"

@@ -1,5 +1,4 @@
-"""What a process loads: none loads numpy or scipy to answer or to parse, or rich to log, and only
-the API loads FastAPI.
+"""What a process loads: none loads numpy or scipy to answer or to parse, only the API loads FastAPI.
 
 One interpreter imports one thing after the other: what a later step must not load, no earlier one does.
 """
@@ -14,16 +13,14 @@ import pytest
 NUMERICAL = {"numpy", "scipy"}
 SANDBOX = {"bashkit"}
 WEB = {"fastapi", "starlette"}
-TABLES = {"rich", "pygments"}
 # Libraries of 9 MiB that an API process needs rarely.
 RARE = {"cryptography", "re2", "sqlite3"}
 STEPS = {
     "app.gate.rules": "import app.gate.rules",
     "app.gate.cli": "import app.gate.cli",
-    "app.scheduler": "import app.scheduler",
-    # Both import httpx, which brings rich along.
-    "app.worker": "import app.worker",
     "app.serve": "import app.serve",
+    "app.scheduler": "import app.scheduler",
+    "app.worker": "import app.worker",
     "app.main": "import app.main",
     "plugins": "from app.plugins import load_plugins; load_plugins()",
     "comparison": (
@@ -36,11 +33,11 @@ STEPS = {
 @pytest.mark.parametrize(
     ("step", "unused"),
     [
-        ("app.gate.rules", NUMERICAL | WEB | TABLES),
-        ("app.gate.cli", NUMERICAL | WEB | TABLES),
-        ("app.scheduler", NUMERICAL | WEB | TABLES),
-        ("app.worker", NUMERICAL | WEB),
+        ("app.gate.rules", NUMERICAL | WEB),
+        ("app.gate.cli", NUMERICAL | WEB),
         ("app.serve", NUMERICAL | WEB),
+        ("app.scheduler", NUMERICAL | WEB),
+        ("app.worker", NUMERICAL | WEB),
         ("app.main", NUMERICAL),
     ],
 )
@@ -55,6 +52,19 @@ def test_plugins__load_neither_the_sandbox_nor_rarely_used_libraries() -> None:
 def test_comparison__does_not_load_all_of_scipy() -> None:
     """`scipy.stats` takes half a second of CPU and 40 MiB in each metric process."""
     assert "scipy.stats" not in _modules_after_each_step()["comparison"]
+
+
+def test_terminal_libraries__are_left_out_by_those_who_could_use_them() -> None:
+    program = (
+        "import sys; from app.core.optional_imports import *; leave_out_terminal_libraries();"
+        " import httpx, structlog; print([n for n in TERMINAL_LIBRARIES if sys.modules[n]])"
+    )
+
+    completed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert (completed.stdout, completed.stderr) == ("[]\n", "")
 
 
 def _packages_after(step: str) -> set[str]:

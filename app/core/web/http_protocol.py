@@ -15,12 +15,12 @@ from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
 import h11
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.core.errors import AppError
 from app.core.ids import new_id
 from app.core.problem_documents import REQUEST_ID, MalformedRequest, SlowRequest, problem_response
-from app.core.structured_logs import structlog
 from app.core.web.security_headers import SECURITY_HEADERS
 
 log = structlog.stdlib.get_logger(__name__)

@@ -16,6 +16,7 @@ from itertools import chain
 import anyio
 import anyio.to_thread
 import psycopg
+import structlog
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from psycopg import sql
@@ -25,7 +26,6 @@ from app.core.engine import libpq_url
 from app.core.errors import Unavailable
 from app.core.postgres_notify import CHANNEL
 from app.core.problem_documents import TooManyRequests
-from app.core.structured_logs import structlog
 from app.core.web.event_feeds import EncodedEvent, EventFeed, FeedReader
 from app.core.web.stream_owners import OpenToAll, StreamOwner, StreamOwners
 

@@ -4,6 +4,7 @@ import tempfile
 import threading
 from typing import Any, Final
 
+import structlog
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
@@ -12,7 +13,6 @@ from app.access.deps import RUN
 from app.core.errors import AppError, NotFound, TooLarge, Unavailable
 from app.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
 from app.core.resources import Resources
-from app.core.structured_logs import structlog
 from app.core.web.routes import Router
 from app.core.web.uploads import MEMORY_BYTES, read_content_type, receive_body
 from app.traces.otel.export_body import (
