@@ -1,10 +1,12 @@
 """Traces as NDJSON (one JSON object per line): the format of uploads and of `mosaico score`."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, Final, NoReturn, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
@@ -120,31 +122,17 @@ def parse_trace(value: Any) -> Trace:
     """
     if not isinstance(value, Mapping):
         _reject("a trace", "an object", value)
-    trace_id = _identifier(value, "traceId")
-    if trace_id is None:
+    if value.get("traceId") is None:
         raise InvalidTrace("traceId is missing; give each trace an ID.")
-    outcome = _outcome(value)
-    return Trace(
-        trace_id=trace_id,
-        item_id=_identifier(value, "itemId") or trace_id,
-        trial=_count(value, "trial", MAX_TRIAL) or 0,
-        outcome=outcome,
-        input=_text(value, "input"),
-        expected_output=_text(value, "expectedOutput"),
-        output=_output(value, outcome),
-        error=_text(value, "error"),
-        tags=tuple(_list(value, "tags", _tag)),
-        attributes=_attributes(value),
-        url=_text(value, "url"),
-        input_tokens=_count(value, "inputTokens"),
-        output_tokens=_count(value, "outputTokens"),
-        cost_usd=_amount(value, "costUsd"),
-        latency_ms=_amount(value, "latencyMs"),
-        tool_calls=_tool_calls(value),
-        turns=_count(value, "turns", MAX_TURNS),
-        scores=_scores(value),
-        transcript=_transcript(value),
-    )
+    # By the keys of the document: most traces have a few of them.
+    parsed: dict[str, Any] = {
+        field.name: field.parse(content, key)
+        for key, content in value.items()
+        if content is not None and (field := _FIELDS.get(key)) is not None
+    }
+    trace = Trace(**{"item_id": parsed["trace_id"], **parsed})
+    is_empty_answer = trace.outcome is TraceOutcome.SCORED and value.get("output", "") is None
+    return dataclasses.replace(trace, output="") if is_empty_answer else trace
 
 
 def format_trace_line(trace: Trace) -> bytes:
@@ -170,10 +158,8 @@ def _present_fields(source: Trace | ToolCall, keys: Mapping[str, str]) -> dict[s
     return {key: value for key, value in values if value is not None}
 
 
-def _identifier(source: Mapping[str, Any], key: str) -> str | None:
-    text = _text(source, key)
-    if text is None:
-        return None
+def _identifier(value: Any, key: str) -> str:
+    text = _text(value, key)
     if not text.strip() or len(text) > MAX_ID_CHARS:
         raise InvalidTrace(
             f"{key} has {len(text)} characters or is blank; use 1 to {MAX_ID_CHARS} characters."
@@ -181,17 +167,7 @@ def _identifier(source: Mapping[str, Any], key: str) -> str | None:
     return text
 
 
-def _text(source: Mapping[str, Any], key: str) -> str | None:
-    value = source.get(key)
-    return None if value is None else _require_storable(value, key)
-
-
-def _output(source: Mapping[str, Any], outcome: TraceOutcome) -> str | None:
-    is_empty_answer = outcome is TraceOutcome.SCORED and source.get("output", "") is None
-    return "" if is_empty_answer else _text(source, "output")
-
-
-def _require_storable(value: Any, key: str) -> str:
+def _text(value: Any, key: str) -> str:
     if not isinstance(value, str):
         _reject(key, "a text (put other values into JSON text)", value)
     flaw = unstorable_reason(value)
@@ -200,29 +176,20 @@ def _require_storable(value: Any, key: str) -> str:
     return value
 
 
-def _count(source: Mapping[str, Any], key: str, most: int = MAX_INTEGER) -> int | None:
-    value = source.get(key)
-    if value is None:
-        return None
+def _count(value: Any, key: str, most: int = MAX_INTEGER) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         _reject(key, f"a whole number from 0 to {most}", value)
     return value
 
 
-def _amount(source: Mapping[str, Any], key: str) -> float | None:
-    return _require_not_negative(source.get(key), key)
-
-
-def _require_not_negative(value: Any, key: str) -> float | None:
-    if value is None:
-        return None
-    amount = _require_number(value, key)
+def _amount(value: Any, key: str) -> float:
+    amount = _number(value, key)
     if amount < 0:
         _reject(key, "a number of at least 0", value)
     return amount
 
 
-def _require_number(value: Any, key: str) -> float:
+def _number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         _reject(key, "a number", value)
     try:
@@ -234,93 +201,102 @@ def _require_number(value: Any, key: str) -> float:
     return number
 
 
-def _outcome(source: Mapping[str, Any]) -> TraceOutcome:
-    value = source.get("outcome")
-    if value is None:
-        return TraceOutcome.SCORED
+def _outcome(value: Any, key: str) -> TraceOutcome:
     try:
         return TraceOutcome(value)
     except ValueError:
-        _reject("outcome", f"one of {', '.join(TraceOutcome)}", value)
+        _reject(key, f"one of {', '.join(TraceOutcome)}", value)
 
 
-def _list(
-    source: Mapping[str, Any], key: str, parse_member: Callable[[Any, str], T]
-) -> Iterator[T]:
-    value = source.get(key)
-    if value is None:
-        return
+def _list(value: Any, key: str, parse_member: Callable[[Any, str], T]) -> tuple[T, ...]:
     if not isinstance(value, list):
         _reject(key, "a list", value)
-    for index, member in enumerate(value):
-        yield parse_member(member, f"{key}[{index}]")
+    return tuple(parse_member(member, f"{key}[{index}]") for index, member in enumerate(value))
 
 
-def _tag(value: Any, key: str) -> str:
-    return _require_storable(value, key)
+def _tags(value: Any, key: str) -> tuple[str, ...]:
+    return _list(value, key, _text)
 
 
-def _attributes(source: Mapping[str, Any]) -> Mapping[str, str]:
-    value = source.get("attributes")
-    if value is None:
-        return {}
+def _attributes(value: Any, key: str) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        _reject("attributes", "an object of texts", value)
+        _reject(key, "an object of texts", value)
     return {
-        _require_storable(name, "a name in attributes"): _require_storable(
-            text, f"attributes[{name!r:.80}]"
-        )
+        _text(name, f"a name in {key}"): _text(text, f"{key}[{name!r:.80}]")
         for name, text in value.items()
         if text is not None
     }
 
 
-def _tool_calls(source: Mapping[str, Any]) -> tuple[ToolCall, ...] | None:
-    if source.get("toolCalls") is None:
-        return None  # unknown, which differs from an empty list
-    return tuple(_list(source, "toolCalls", _tool_call))
+def _tool_calls(value: Any, key: str) -> tuple[ToolCall, ...]:
+    return _list(value, key, _tool_call)
 
 
 def _tool_call(value: Any, key: str) -> ToolCall:
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         _reject(key, 'an object with a "name"', value)
-    arguments, ok = value.get("arguments"), value.get("ok")
+    arguments, ok, latency_ms = (value.get(name) for name in ("arguments", "ok", "latencyMs"))
     if arguments is not None and not isinstance(arguments, Mapping):
         _reject(f"{key}.arguments", "an object", arguments)
     if ok is not None and not isinstance(ok, bool):
         _reject(f"{key}.ok", "true or false", ok)
     return ToolCall(
-        name=_require_storable(value["name"], f"{key}.name"),
+        name=_text(value["name"], f"{key}.name"),
         arguments=arguments,
         ok=ok,
-        latency_ms=_require_not_negative(value.get("latencyMs"), f"{key}.latencyMs"),
+        latency_ms=None if latency_ms is None else _amount(latency_ms, f"{key}.latencyMs"),
     )
 
 
-def _scores(source: Mapping[str, Any]) -> Mapping[str, float]:
-    value = source.get("scores")
-    if value is None:
-        return {}  # a plain dict, which can be pickled
+def _scores(value: Any, key: str) -> Mapping[str, float]:
     if not isinstance(value, Mapping):
-        _reject("scores", "an object of numbers", value)
+        _reject(key, "an object of numbers", value)
     return {
-        _require_storable(name, "a name in scores"): _require_number(score, f"scores[{name!r:.80}]")
+        _text(name, f"a name in {key}"): _number(score, f"{key}[{name!r:.80}]")
         for name, score in value.items()
         if score is not None
     }
 
 
-def _transcript(source: Mapping[str, Any]) -> Transcript | None:
-    document = source.get("transcript")
-    if document is None:
-        return None
+def _transcript(value: Any, key: str) -> Transcript:
     try:
-        return parse_transcript(document)
+        return parse_transcript(value)
     except ValidationError:
-        _reject("transcript", "a transcript as the API returns it with a trace", document)
+        _reject(key, "a transcript as the API returns it with a trace", value)
 
 
 def _reject(key: str, expected: str, value: Any) -> NoReturn:
     type_names = {dict: "an object", list: "a list", bool: "a boolean"}
     actual = type_names.get(type(value), "null" if value is None else f"{value!r:.40}")
     raise InvalidTrace(f"{key} must be {expected}, not {actual}; correct it.")
+
+
+class _Field(NamedTuple):
+    """A field of a trace; `parse` gets a value that is not null and its key, and rejects a wrong one."""
+
+    name: str
+    parse: Callable[[Any, str], object]
+
+
+_PARSERS: Final[Mapping[str, Callable[[Any, str], object]]] = {
+    "trace_id": _identifier,
+    "item_id": _identifier,
+    "trial": partial(_count, most=MAX_TRIAL),
+    "outcome": _outcome,
+    "input": _text,
+    "expected_output": _text,
+    "output": _text,
+    "error": _text,
+    "tags": _tags,
+    "attributes": _attributes,
+    "url": _text,
+    "input_tokens": _count,
+    "output_tokens": _count,
+    "cost_usd": _amount,
+    "latency_ms": _amount,
+    "tool_calls": _tool_calls,
+    "turns": partial(_count, most=MAX_TURNS),
+    "scores": _scores,
+    "transcript": _transcript,
+}
+_FIELDS: Final = {TRACE_KEYS[name]: _Field(name, parse) for name, parse in _PARSERS.items()}
