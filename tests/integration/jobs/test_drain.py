@@ -29,6 +29,7 @@ def test_drain__job_of_a_newer_version_stays_in_the_queue(
     handlers = JobHandlers()
     handlers.register(BuildToy)(lambda _job, build: done.append(build.toy))
     with service_resources.db.begin() as session:
+        # The newer job is the first of the queue: the worker fetches it before the known one.
         enqueue(session, newer)
         enqueue(session, BuildToy())
 
@@ -42,6 +43,7 @@ def test_drain__job_of_a_newer_version_stays_in_the_queue(
             )
         ).all()
     assert jobs == [
+        # No attempt counts: fetches by old workers bring a job no closer to MAX_ATTEMPTS.
         (newer.NAME, newer.arguments(), "todo", 0),
         ("toys.build", {"toy": "boat"}, "succeeded", 1),
     ]

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import procrastinate
@@ -88,6 +88,7 @@ def test_worker__gets_its_presence_back_after_the_database_refused_it(
             rows.execute("SELECT pg_terminate_backend(%s)", holder)
             assert refused.wait(LIVENESS_S)
 
+        # The old session ended before the refusal, so a holder is a new session.
         until(lambda: len(rows.all(HOLDERS, PRESENCE_LOCK)) == 1, within_s=60)
         may_end.set()
         until(lambda: bool(rows.value("SELECT status = 'succeeded' FROM procrastinate_jobs")))
@@ -113,6 +114,7 @@ def test_worker__sends_heartbeats_after_a_failed_fetch_while_a_job_runs(
     fetch_job = FencedJobManager.fetch_job
 
     async def fetch(manager: FencedJobManager, **arguments: Any) -> Any:
+        # The first fetch gets the job; every later one fails, as while the database is away.
         if started.is_set():
             failed.set()
             raise ConnectorException
@@ -121,11 +123,13 @@ def test_worker__sends_heartbeats_after_a_failed_fetch_while_a_job_runs(
     monkeypatch.setattr(FencedJobManager, "fetch_job", fetch)
     with service_resources.db.begin() as session:
         enqueue(session, BuildToy())
+    # With one slot the worker would fetch nothing while its job runs.
     worker = Worker(
         service_resources, handlers, ProcessPool(0, warm_up=lambda: None), concurrency=2
     )
-    with suppress(ConnectorException), running_worker(worker), ended_at_exit(may_end):
+    with running_worker(worker), ended_at_exit(may_end):
         assert failed.wait(LIVENESS_S)
+        # A heartbeat on its way at the failure does not count: one second is ten intervals.
         failed_at = rows.value("SELECT clock_timestamp()")
         query = (
             "SELECT last_heartbeat > %s::timestamptz + interval '1 s' FROM procrastinate_workers"
@@ -149,6 +153,7 @@ def test_job_manager__fetches_no_job_without_presence(service_resources: Resourc
                 lambda _: None,
                 origin=read_process_origin(),
                 queues=None,
+                # An hour: the only heartbeats are those that the test sends.
                 heartbeat_interval_s=3600,
             )
             worker_id = await manager.register_worker()

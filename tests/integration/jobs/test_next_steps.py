@@ -31,6 +31,7 @@ ORIGIN = ProcessOrigin(
     machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
 )
 
+# One fewer than make a job poison, and enough to make it a suspect.
 PROVED_DEATHS = write_deaths(
     WorkerDeath(
         instance=str(number),
@@ -100,7 +101,7 @@ def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> 
     claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, counts={DEATHS: PROVED_DEATHS})
 
     next_step(claim).start(session, PaintToy())
-    # A step that inherited the deaths would now fail as poison.
+    # A step that inherited the deaths would return as a suspect, with the lock of suspects.
     rescue(session)
 
     rescued = stored_claim(session)
@@ -180,12 +181,14 @@ def test_next_step__lost_reply_to_the_commit_leaves_the_next_step_in_the_queue(
         claim = claim_job(session)
         next_step(claim).start(session, PaintToy())
 
+    # The row is a job of another name by now, which the outcome must not end.
     with service_resources.db.begin() as session:
         assert record_outcome(session, claim, outcome, handlers)
 
     query = (
         "SELECT task_name, status::text, attempts, scheduled_at <= now() FROM procrastinate_jobs"
     )
+    # With the delay and the attempt of the outcome, the next step would pay for a foreign error.
     assert DatabaseReader(service_resources.db.url).all(query) == [("toys.paint", "todo", 0, True)]
 
 
@@ -213,6 +216,7 @@ def test_worker__long_job_lets_a_short_one_pass_before_its_next_step(
     yield_after_s: float,
     expected_order: list[str],
 ) -> None:
+    # A job that has used its slot for YIELD_AFTER_S asks for short jobs before its next step.
     monkeypatch.setattr(job_runner, "YIELD_AFTER_S", yield_after_s)
     handlers, order = JobHandlers(), list[str]()
 
@@ -228,9 +232,11 @@ def test_worker__long_job_lets_a_short_one_pass_before_its_next_step(
     with service_resources.db.begin() as session:
         enqueue(session, SawToy())
 
+    # With two slots the bell would ring beside the long job in both cases.
     asyncio.run(Worker(service_resources, handlers, metric_pool, concurrency=1).drain())
 
     assert order == expected_order
+    # The step that lets the bell pass goes back to the queue, which counts no attempt.
     attempts = "SELECT DISTINCT attempts FROM procrastinate_jobs"
     assert DatabaseReader(service_resources.db.url).all(attempts) == [(1,)]
 
@@ -248,6 +254,7 @@ def test_waiting_short_job__is_one_that_this_worker_could_start(
     assert has_waiting_short_job(db, ["bells"])
     assert not has_waiting_short_job(db, ["toys"])
     rows = DatabaseReader(db.url)
+    # While one job of a lock runs, nobody could start the next one.
     rows.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE lock = 'tower'")
     with db.begin() as session:
         enqueue_many(session, [RingBell()], lock="tower", is_short=True)
@@ -257,12 +264,14 @@ def test_waiting_short_job__is_one_that_this_worker_could_start(
 def test_worker__deliveries_are_made_before_runs_that_were_started_earlier(
     service: Service,
 ) -> None:
+    # The import of this list has registered the handlers of all jobs.
     assert TASKS
     service.create_agent()
     service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])
     for _ in range(2):
         service.start_run()
+    # Nobody listens at port 1: only the order of the starts counts here.
     endpoint = {"channel": "WEBHOOK", "recipient": "https://127.0.0.1:1/hook"}
     service.post("/notifications/test", endpoint)
 

@@ -81,6 +81,7 @@ def job_state(session: Session, claim: JobClaim) -> tuple[str, int]:
     [
         (JobSucceeded(), "succeeded", 1),
         (JobRetry(delay_s=5), "todo", 1),
+        # A restart of workers says nothing about the job: it must not come closer to MAX_ATTEMPTS.
         (JobReleased(), "todo", 0),
         (FAILURE, "failed", 1),
     ],
@@ -129,6 +130,7 @@ def test_record_outcome__failure_enqueues_the_on_failure_job(session: Session) -
     assert arguments == {"toy": "boat", "code": "NO_WOOD", "message": "bring some"}
 
 
+# Limits of zero: every silence counts, and the server of the tests may have started just now.
 def rescue(
     session: Session,
     rescuer: ProcessOrigin = ORIGIN,
@@ -170,6 +172,7 @@ def test_rescue_jobs__job_of_a_worker_with_heartbeats_is_left_alone(session: Ses
 
 
 def test_rescue_jobs__slow_worker_with_presence_keeps_its_job(session: Session) -> None:
+    # More than ABSENT_AFTER_S (3 s) and less than SUSPENDED_AFTER_S (15 s): the presence decides.
     claim = claim_job(session, silent_s=10)
     hold_presence(session, claim.worker_id)
 
@@ -179,6 +182,7 @@ def test_rescue_jobs__slow_worker_with_presence_keeps_its_job(session: Session) 
 
 
 def test_rescue_jobs__suspended_worker_with_presence_loses_its_job(session: Session) -> None:
+    # More than SUSPENDED_AFTER_S (15 s): a presence alone may be that of a frozen process.
     claim = claim_job(session, silent_s=60)
     hold_presence(session, claim.worker_id)
 

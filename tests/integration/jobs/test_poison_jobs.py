@@ -36,6 +36,7 @@ def test_poison_job__costs_its_neighbors_only_the_shared_deaths(fleet: Fleet) ->
             fleet.finish(toy)
 
     assert fleet.status("bomb") == "failed"
+    # Two shared deaths (SUSPECT_AFTER) and three of its own (MIN_OWN_DEATHS) make it poison.
     assert crashes <= MAX_ATTEMPTS + 1
     for harmless in ("boat", "doll"):
         assert fleet.status(harmless) == "todo"
@@ -69,6 +70,7 @@ def test_new_poison_job__joins_the_suspects(fleet: Fleet) -> None:
         fleet.run_and_die(PELICAN, rescuer=PELICAN)
     fleet.enqueue("bomb")
 
+    # Of the old suspects only the first runs; the new job is none yet and runs beside it.
     assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
     assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
     # Now the new job is a suspect, and waits for the others.
@@ -78,6 +80,7 @@ def test_new_poison_job__joins_the_suspects(fleet: Fleet) -> None:
 
 
 def test_suspect__gives_its_own_lock_up(fleet: Fleet) -> None:
+    # A living worker of all queues: without one the suspect would get UNSERVED_LOCK.
     fleet.register(HERON)
     fleet.enqueue("boat", lock="harbor")
     for _ in range(SUSPECT_AFTER):
@@ -113,6 +116,7 @@ def test_suspect__of_a_queue_whose_dead_worker_has_a_heartbeat_in_the_future_hol
     fleet.enqueue("doll")
     for _ in range(SUSPECT_AFTER):
         fleet.run_and_die(PELICAN, rescuer=PELICAN)
+    # Counted as alive, the dead worker of "ships" would keep its suspect first in line for 60 days.
     fleet.set_heartbeat(fleet.register(HERON, ["ships"]), timedelta(days=60))
 
     fleet.rescue(PELICAN)
@@ -124,10 +128,12 @@ def test_suspect__of_a_queue_whose_dead_worker_has_a_heartbeat_in_the_future_hol
 def test_lost_machines__after_fifty_the_job_waits_and_delays_no_other_suspect(fleet: Fleet) -> None:
     fleet.enqueue("bomb")
     for boot in range(DELAY_AFTER_UNPROVED):
+        # Each boot has an ID of its own, which is never seen again: none of the deaths is proved.
         fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
     fleet.enqueue("boat", lock=SUSPECTS_LOCK)
     worker_id = fleet.register(HERON)
 
+    # Death 51 is the first that makes the job wait, for a minute (FIRST_DELAY).
     assert fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON) == ["bomb"]
 
     assert fleet.lock("bomb") == UNSERVED_LOCK
@@ -163,9 +169,11 @@ def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
         fleet.run_and_die(PELICAN, rescuer=HERON)
     assert fleet.status("bomb") == "todo"
 
+    # The neighbor belongs to the boot of the dead workers: its heartbeat proves their deaths.
     fleet.rows.execute(
         "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %s", neighbor
     )
+    # Deaths are judged only when one is added. This one, of another boot, is not proved itself.
     fleet.run_and_die(machine("pelican", boot=2), rescuer=HERON)
 
     assert fleet.status("bomb") == "failed"
@@ -176,6 +184,7 @@ def test_machine_that_ends_with_each_crash__fails_its_job_after_a_week(fleet: Fl
     fleet.enqueue("bomb")
     for boot in range(DELAY_AFTER_UNPROVED):
         fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+    # INTERRUPTED needs deaths over GIVE_UP_AFTER (12 h), and more than DELAY_AFTER_UNPROVED.
     fleet.let_days_pass("bomb", days=7)
 
     fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON)

@@ -80,6 +80,7 @@ def test_pool__exception_reaches_the_caller_and_keeps_the_child(
 def test_pool__child_that_keeps_little_memory_stays_after_calls_per_child() -> None:
     pool = ProcessPool(1, warm_up=nothing, calls_per_child=2)
     first = pool.pids()
+    # Twice as many calls as allow a replacement, which costs as much as thousands of traces.
     for _ in range(5):
         pool.run(add, 1, 1, timeout_s=GENEROUS_S)
     assert pool.pids() == first
@@ -87,6 +88,7 @@ def test_pool__child_that_keeps_little_memory_stays_after_calls_per_child() -> N
 
 
 def test_pool__child_that_keeps_much_memory_is_replaced_after_calls_per_child() -> None:
+    # Every child keeps more than zero bytes: the number of calls alone decides.
     pool = ProcessPool(1, warm_up=nothing, calls_per_child=2, kept_bytes=0)
     first = pool.pids()
     pool.run(add, 1, 1, timeout_s=GENEROUS_S)
@@ -109,11 +111,13 @@ def test_pool_close__ends_running_and_waiting_calls(pool: ProcessPool) -> None:
     callers = [threading.Thread(target=call) for _ in range(3)]
     for caller in callers:
         caller.start()
+    # The first call has the only child, which the pool tells nobody; the other two wait for it.
     until(pool._free.empty)
     pool.close()
     for caller in callers:
         caller.join(LIVENESS_S)
 
+    # The running call raises ChildExited and the waiting ones PoolClosed; CallLost is their base.
     assert len(lost_calls) == 3
     with pytest.raises(PoolClosed):
         pool.run(add, 1, 1, timeout_s=GENEROUS_S)

@@ -61,7 +61,9 @@ def test_begin_step__repetition_ignores_later_changes_of_the_benchmark(
     service.upload([pair(1)])
     run = service.complete_run()
     rows = DatabaseReader(service.resources.db.url)
+    # The step ignores a run that has ended: only one in progress shows that its plan is frozen.
     rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
+    # A plan that is made anew fails, because no such metric exists.
     rows.execute("""UPDATE benchmarks SET metrics = '["WITHDRAWN"]'""")
 
     run_job(service, BeginRun(run_id=run["id"]))

@@ -31,6 +31,7 @@ STARTED = """
     INSERT INTO procrastinate_events (job_id, type)
     SELECT id, 'started' FROM procrastinate_jobs WHERE args ->> 'toy' = ANY (%s)
 """
+# Below MAX_RETRY_DELAY_S (60 s): a wait that a retry may have.
 SOON = """
     UPDATE procrastinate_jobs SET scheduled_at = now() + interval '50 seconds'
     WHERE args ->> 'toy' = %s
@@ -144,7 +145,9 @@ def test_rescue_tick__retry_does_not_wait_for_a_time_of_a_clock_that_was_ahead(
     rows = DatabaseReader(service_resources.db.url)
     rescue = RescueTick(service_resources.db, HANDLERS, read_process_origin())
     if has_jumped:
+        # The first call ends the long waits; a later one does so only after a jump.
         rescue()
+        # Other tests use the server, so its clock cannot be set for this one.
         monkeypatch.setattr(DatabaseClockWatch, "find_jump", lambda *_: -3600.0)
     with service_resources.db.begin() as session:
         for toy in ("retried", "soon", "later"):
@@ -166,6 +169,7 @@ def test_rescue_tick__jump_of_the_database_leaves_workers_the_time_to_send_heart
     rescue = queue.start_rescuer()
     jumps = itertools.chain([jump.total_seconds()], itertools.repeat(0.0))
     monkeypatch.setattr(DatabaseClockWatch, "find_jump", lambda *_: next(jumps))
+    # Long after the start of the rescuer, which has its own time of grace: only the jump is left.
     queue.clock.now_s = 60.0
     queue.date_heartbeat(jump)
 

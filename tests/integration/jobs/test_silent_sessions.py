@@ -106,6 +106,7 @@ def test_silent_sessions__session_of_a_clock_that_was_set_back_is_terminated(
 ) -> None:
     """Its last change lies an hour ahead: it would keep its locks for an hour."""
     run_pipeline(silent_session)
+    # Postgres stamps the change itself; seen an hour earlier, its stamp lies an hour ahead.
     an_hour_ago = str(silent_sessions._SELECT_WAITING).replace(
         "now()", "(now() - interval '1 hour')"
     )
@@ -125,6 +126,7 @@ def test_silent_sessions__session_without_transaction_is_left_alone(
 def test_silent_sessions__other_programs_are_left_alone(
     service_resources: Resources, silent_session: Session
 ) -> None:
+    # The rescue ends sessions of MOSAICO only: an operator may hold a lock in psql on purpose.
     silent_session.execute("SET application_name = 'psql'")
 
     assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 0

@@ -18,6 +18,7 @@ def test_heartbeat_in_the_future__proves_no_death(fleet: Fleet) -> None:
     fleet.set_heartbeat(fleet.register(PELICAN), timedelta(days=60))
     fleet.enqueue("boat")
 
+    # Ten deaths: with proofs, five of them would make the job poison.
     for _ in range(2 * MAX_ATTEMPTS):
         fleet.run_and_die(PELICAN, rescuer=HERON)
 
@@ -29,7 +30,9 @@ def test_lost_machines__never_make_a_job_poison(fleet: Fleet, rescuer: ProcessOr
     """Power losses of a fleet whose database runs elsewhere: the machine comes back, boot by boot."""
     fleet.enqueue("boat")
 
+    # From boot 2 on: PELICAN, one of the rescuers, is boot 1 and would prove a death of boot 1.
     for boot in range(2, 2 + DELAY_AFTER_UNPROVED + 10):
+        # From death 51 (DELAY_AFTER_UNPROVED) on the job waits for a minute or longer.
         fleet.wait_until_due()
         assert fleet.run_and_die(machine("pelican", boot=boot), rescuer=rescuer) == ["boat"]
 
@@ -41,6 +44,7 @@ def test_restarted_services__never_make_a_job_poison(fleet: Fleet) -> None:
     fleet.enqueue("boat")
 
     for number in range(2 * MAX_ATTEMPTS):
+        # The rescuer belongs to the next tree: no sign of the old supervisor proves the death.
         rescuer = machine("pelican", supervisor=f"tree-{number + 1}")
         fleet.run_and_die(machine("pelican", supervisor=f"tree-{number}"), rescuer=rescuer)
 
@@ -61,6 +65,7 @@ def test_suspended_worker__did_not_die(fleet: Fleet) -> None:
     )
     fleet.run_and_die(HERON, rescuer=HERON)
 
+    # The one death is that of HERON: the heartbeat has removed that of PELICAN.
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 1)
 
 
@@ -85,6 +90,7 @@ def test_rescue__an_unreadable_death_of_one_job_holds_up_no_other(fleet: Fleet) 
     fleet.fetch(worker_id)
     fleet.rows.execute(
         "UPDATE procrastinate_jobs SET args = args || %s::jsonb WHERE args ->> 'toy' = 'boat'",
+        # As a version with other fields may have written it.
         json.dumps({DEATHS: [{"machine": "heron"}]}),
     )
     fleet.lose(worker_id)
@@ -118,6 +124,7 @@ def test_restart_of_the_database__is_no_death(fleet: Fleet) -> None:
     worker_id = fleet.register(PELICAN)
     fleet.fetch(worker_id)
     fleet.lose(worker_id)
+    # The start of the job moves before that of the server, which other tests use and none restarts.
     fleet.rows.execute(
         "UPDATE procrastinate_events SET at = pg_postmaster_start_time() - interval '1 s'"
     )
@@ -146,6 +153,7 @@ def test_errors_of_earlier_attempts__are_no_deaths(fleet: Fleet) -> None:
     fleet.run_and_die(PELICAN, rescuer=PELICAN)
 
     [(attempts, arguments)] = fleet.rows.all("SELECT attempts, args FROM procrastinate_jobs")
+    # The rescue added one attempt and one rescue, so the four errors are still four.
     assert attempts - split_arguments(arguments).rescues == MAX_ATTEMPTS - 1
     assert (fleet.status("boat"), fleet.deaths("boat")) == ("todo", 1)
 
