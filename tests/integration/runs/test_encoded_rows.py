@@ -12,6 +12,7 @@ from app.metrics.types import MetricNote
 from app.runs.shards import RESULT_COLUMNS, encode_row
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
+# Postgres stores neither NUL nor lone surrogates in a text.
 notes = st.none() | st.dictionaries(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     st.just(MetricNote(reason="é")),
@@ -21,6 +22,7 @@ notes = st.none() | st.dictionaries(
 def test_encode_row__is_the_binary_copy_format() -> None:
     # 4 fields: int8 7 | int4 1 | float8[] {0.5, NULL} with one dimension of 2 from 1 | NULL
     expected = struct.pack(">h iq ii", 4, 8, 7, 4, 1)
+    # 701 is the OID of float8, and a length of -1 means NULL.
     expected += struct.pack(">i iiiii id i", 36, 1, 1, 701, 2, 1, 8, 0.5, -1)
     expected += struct.pack(">i", -1)
     assert encode_row(7, 1, [0.5, None], None) == expected

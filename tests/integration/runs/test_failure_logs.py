@@ -73,6 +73,7 @@ def test_failed_run__id_finds_the_traceback_of_an_unexpected_error(
     def fail(_job: JobContext, _request: JobRequest) -> None:
         raise RuntimeError("a mistake in the code")
 
+    # An unexpected error may contain secrets: the page hides its message, only the log has it.
     handler = HANDLERS.find("runs.collect")
     assert handler is not None
     monkeypatch.setitem(HANDLERS._handlers, handler.name, replace(handler, function=fail))
@@ -88,6 +89,7 @@ def test_stalled_run__id_on_its_page_finds_the_line_of_the_log(
     read_log: Callable[[], str],
 ) -> None:
     run = prepared_service.start_run()
+    # A run that a job still waits for is not stalled.
     rows.execute("DELETE FROM procrastinate_jobs")
     rows.execute("UPDATE benchmark_runs SET created_at = now() - interval '16 minutes'")
     fail_stalled_runs(prepared_service.resources, timedelta(minutes=15))

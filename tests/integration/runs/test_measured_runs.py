@@ -8,7 +8,7 @@ import pytest
 from app.core.engine import libpq_url
 from app.core.postgres_notify import CHANNEL
 from app.results import queries
-from app.runs import aggregation
+from app.runs import aggregation, shards
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"
@@ -63,6 +63,7 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
 
     rows = by_trace(service, run)
     assert list(rows) == [f"t-{number}" for number in range(1, 9)]
+    # An error of the agent is a wrong answer (0); one of the infrastructure is no answer.
     assert {name: row["values"]["ROUGE"] for name, row in rows.items()} == {
         "t-1": 1.0,
         "t-2": 0.0,
@@ -98,6 +99,7 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
             "url": "https://x.y/1",
         }.items()
     )
+    # The last two are measured only because a formula names them.
     assert list(rows["t-1"]["values"]) == [
         "ROUGE",
         'SCORE["Tone"]',
@@ -140,9 +142,11 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
         }.items()
     )
     assert metrics["ROUGE"]["p95"] == pytest.approx(0.85)
+    # The two values of Tone, 0.25 and -3, have the mean -2.75 / 2.
     assert (metrics['SCORE["Tone"]']["n"], metrics['SCORE["Tone"]']["mean"]) == (2, -1.375)
     nobody = metrics['SCORE["Nobody"]']
     assert (nobody["n"], nobody["coverage"], nobody["mean"], nobody["std"]) == (0, 0.0, None, None)
+    # The traces 1, 6, 7 and 8 have no such score; the timeout of 3 counts as an error of the agent.
     assert nobody["missing"] == {
         "NOT_SUPPORTED": 4,
         "AGENT_ERROR": 2,
@@ -185,11 +189,13 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
 def test_run__validity_follows_the_limits_of_the_benchmark(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["ROUGE"])
+    # Nine of ten: just the default of minCoverage.
     service.upload([pair(n) for n in range(9)] + [pair(9, output=None)])
     assert service.complete_run()["validity"] == "VALID", "coverage 0.9 is enough"
     service.patch("/benchmarks/bench-001", {"minCoverage": 0.91})
     assert service.complete_run()["validity"] == "INVALID"
     service.patch("/benchmarks/bench-001", {"minCoverage": 0})
+    # One of 20 is 0.05, just the default of maxErrorShare. It lowers the coverage to 0.95, too.
     traces = [pair(n) for n in range(19)] + [pair(19, output=None, outcome="infra_error")]
     service.upload(traces, run_name="run-2")
     run = service.complete_run()
@@ -225,6 +231,7 @@ def test_run__the_run_name_selects_the_upload(service: Service) -> None:
     assert "datasetRef" in run["errorMessage"]
     [*_, first] = service.get("/local-datasets")["items"]
     service.delete(f"/local-datasets/{first['id']}")
+    # The second run: its upload is the deleted one, and its stored traces are its own.
     assert len(by_trace(service, service.list_items(RUNS, status="COMPLETED")[-2])) == 1
 
 
@@ -258,8 +265,10 @@ def test_run_results__a_page_of_long_texts_is_shortened(
 
 
 def test_run_results__pages_follow_the_order_of_the_source_across_shards(
-    service: Service,
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Three shards; with the usual 2,000 traces in each there would be one.
+    monkeypatch.setattr(shards, "SHARD_TRACES", 500)
     service.create_agent()
     service.create_benchmark(metrics=["ACCURACY"])
     outputs = ["right" if number % 3 else "wrong" for number in range(1203)]

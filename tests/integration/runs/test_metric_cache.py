@@ -35,6 +35,7 @@ def test_metric_cache__an_unchanged_run_computes_nothing_and_equals_to_the_last_
 
     second = counting_service.complete_run()
 
+    # The one summary is that of the first run; the second takes its value over.
     assert (pool.take_counts(), pool.summarized) == ({}, {"F1_SCORE": 1})
     assert counts(second) == (0, 12)
     first_stored, other = rows.stored_run(first["id"]), rows.stored_run(second["id"])
@@ -119,6 +120,7 @@ def test_metric_cache__keeps_the_run_value_of_labels(
     second = counting_service.complete_run()
 
     assert pool.take_counts() == {}
+    # Five traces in shards of two are three shards.
     assert pool.summarized == ({} if shard_traces == 2000 else {"F1_SCORE": 3})
     assert mean(counting_service, second, "F1_SCORE") == mean(counting_service, first, "F1_SCORE")
 

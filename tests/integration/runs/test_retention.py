@@ -163,6 +163,7 @@ def test_assign_source_run__run_that_is_deleted_meanwhile_is_not_the_first(
             session.execute(
                 text("DELETE FROM benchmark_runs WHERE id = :id"), {"id": runs[0]["id"]}
             )
+            # The deletion commits only after the run has read its source: else nothing races.
             assigned = threads.submit(assign)
             until(is_waiting)
         assert assigned.result() == second["id"]
@@ -221,6 +222,7 @@ def test_delete_in_batches__time_of_the_database_decides(service: Service) -> No
         received.append(now)
         return 0
 
+    # Clocks that differ by more than MAX_CLOCK_DIFFERENCE (5 minutes) would stop the purge.
     four_minutes = timedelta(minutes=4)
     before = utc_now()
     delete_in_batches(service.resources.db, delete_none, lambda: utc_now() + four_minutes)
@@ -246,6 +248,7 @@ def stored_mark(service: Service) -> datetime:
 
 
 def test_purge_in_batches__deletes_what_had_expired_a_day_ago(service: Service) -> None:
+    # The first call only marks the time: rows that a wrong clock expires can be saved for a day.
     assert purge_times(service) == []
     first_mark = stored_mark(service)
     assert purge_times(service) == []
@@ -276,6 +279,7 @@ def test_purge_in_batches__interrupted_purge_goes_on(service: Service) -> None:
 
     with pytest.raises(ConnectionError):
         purge_in_batches(service.resources.db, "tests", fail, utc_now)
+    # The mark moves last, so a purge that is interrupted deletes for the same time again.
     assert purge_times(service) == [mark]
 
 
@@ -295,4 +299,5 @@ def test_purge__expired_rows_of_each_kind_are_deleted_a_day_later(service: Servi
     age_purge_marks(db)
     _purge(service.resources, keep_spans=timedelta(days=7))
     assert count(service, "idempotency_keys") == 0
+    # The spans are a purge of their own beside the list, because their age is a setting.
     assert count(service, "purge_marks") == len(PURGES) + 1

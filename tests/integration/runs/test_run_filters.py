@@ -49,6 +49,7 @@ def test_list_runs__filters_accept_lists_of_values(month: Service) -> None:
         for night in (0, 1)
     }
     assert ids(month, triggeredBy="MANUAL") == ["run-in-progress"]
+    # Two nights of seven pairs, and the run in progress.
     assert len(ids(month, triggeredBy=["MANUAL", "SCHEDULED"])) == 15
     assert ids(month, triggeredBy="WEBHOOK") == []
 
@@ -60,6 +61,7 @@ def test_list_runs__verdict_and_validity(month: Service) -> None:
         "run-sql-warehouse-0",
     }
     assert ids(month, validity="INVALID") == ["run-triage-tickets-0"]
+    # All of the 14 finished runs but one; the run in progress has no validity yet.
     assert len(ids(month, validity="VALID")) == 13
 
 
@@ -128,6 +130,7 @@ def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_batch_sizes(monkeypatch, BatchSizes(1, 1))
+    # Negative: each page ends after one batch, as in a table that is too large for the time.
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     # Two full pages.
     monkeypatch.setattr(csv_tables, "MAX_ROWS", 400)

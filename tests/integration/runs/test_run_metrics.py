@@ -93,10 +93,12 @@ def test_operation_metrics__cover_failed_traces_and_are_missing_when_unknown(
     run = service.complete_run()
     metrics = by_metric(service, run)
     assert "LATENCY" not in metrics
+    # (100 + 900) / 2: the 5000 ms of the infra_error are no latency of the agent.
     assert (metrics["LATENCY_MS"]["n"], metrics["LATENCY_MS"]["mean"]) == (2, 500.0)
     assert (metrics["COST_USD"]["n"], metrics["COST_USD"]["sum"]) == (2, 0.75)
     assert (metrics["TURNS"]["n"], metrics["TURNS"]["mean"]) == (2, 3.0)
     assert (metrics["TOOL_CALLS"]["n"], metrics["TOOL_CALLS"]["mean"]) == (2, 0.5)
+    # 1, 0 and 1: the timeout is an error of the agent, the infra_error none.
     assert (metrics["STATUS"]["n"], metrics["STATUS"]["mean"]) == (3, 2 / 3)
     assert (metrics["ERROR_COUNT"]["n"], metrics["ERROR_COUNT"]["sum"]) == (3, 2.0)
     assert metrics["TURNS"]["missing"] == {"NOT_SUPPORTED": 1, "INFRA_ERROR": 1}

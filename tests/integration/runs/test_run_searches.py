@@ -284,6 +284,7 @@ def test_search_runs__numbers_at_the_limits_are_cursors(
 def test_batch_sizes__follow_the_time_of_a_batch() -> None:
     sizes = BatchSizes(1_000, 20_000)
 
+    # A batch should take 10 to 25 ms: shorter ones double, longer ones halve, within the limits.
     assert sizes.following(1_000, 0.001) == 2_000
     assert sizes.following(16_000, 0.001) == 20_000
     assert sizes.following(4_000, 0.015) == 4_000

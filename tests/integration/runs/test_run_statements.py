@@ -27,12 +27,14 @@ def test_run__of_fifty_traces_takes_few_statements(
     service.create_agent()
     service.create_benchmark(measures=measures)
     for number in range(4):
+        # Other inputs in each upload: equal traces would be taken over instead of collected.
         traces = ({**trace, "input": f"run {number}"} for trace in varied_pairs(TRACES))
         service.upload(traces, run_name=f"run-{number}")
     service.complete_run(runName="run-0")
     database = service.resources.db.engine.url.database
     assert database is not None
     folder = server_below(run_folder).status().log_dir
+    # Sessions of the pool are older than the log: statements of them would not be in it.
     service.resources.db.dispose()
 
     with logged_statements(superuser_url, database, folder) as log:

@@ -142,10 +142,12 @@ def test_list_runs__newest_first_and_filtered(service: Service) -> None:
     assert ids(status="COMPLETED", limit=2) == list(reversed(done))
     assert ids(status="PENDING", benchmarkId="bench-002") == [pending]
     assert ids(status="RUNNING") == ids(benchmarkId="nobody") == ids(agentId="' OR 1=1") == []
+    # `from` includes its instant and `to` does not.
     second = service.get(f"{RUNS}/{done[1]}")["createdAt"]
     assert ids(**{"from": second}) == every[:-1]
     assert ids(to=second) == [done[0]]
     assert ids(**{"from": second, "to": service.get(f"{RUNS}/{done[2]}")["createdAt"]}) == [done[1]]
+    # The earliest and the latest times that are still within the years 1 to 9999 in UTC.
     assert ids(**{"from": "0001-01-02T00:00:00+14:00"}) == every
     assert ids(to="9999-12-31T23:59:59Z") == every
     for parameters in (
@@ -156,6 +158,7 @@ def test_list_runs__newest_first_and_filtered(service: Service) -> None:
         {"to": "2026-13-01"},
         {"limit": 201},
         {"cursor": "nonsense"},
+        # A cursor of another list.
         {"cursor": service.get("/agents", limit=1)["nextCursor"]},
     ):
         service.expect_problem(422, "GET", RUNS, params=parameters)
@@ -224,6 +227,7 @@ def test_delete_run__removes_everything_it_measured(service: Service) -> None:
     service.delete(f"{RUNS}/{pending['id']}")
     service.expect_problem(404, "GET", f"{RUNS}/{pending['id']}")
     assert service.get("/kpi-history")["items"] == []
+    # A job deletes the traces, batch by batch.
     service.work()
     with service.resources.db.read() as session:
         for table in ("collections", "collected_traces", "trace_results", "run_metrics"):
@@ -256,6 +260,7 @@ def test_run_results__collected_traces_have_no_values_until_they_are_measured(
     service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1), pair(2)])
     run = service.start_run()
+    # A worker would do all steps in one go; called by hand, the run stands between two of them.
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     pipeline.begin(job, BeginRun(run_id=run["id"]))
     pipeline.collect_traces(job, CollectTraces(run_id=run["id"]))

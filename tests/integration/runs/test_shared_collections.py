@@ -94,6 +94,7 @@ def test_collection__traces_being_taken_over_are_not_deleted(
 ) -> None:
     counting_service.create_benchmark(metrics=["ROUGE"])
     race = Race.of(counting_service)
+    # The smaller ID is that of the donor, whose traces the heir keeps.
     collection_id = rows.value("SELECT min(id) FROM collections")
     heir = race.run(race.take_over, race.delete)
     assert (heir["status"], counts(heir)) == ("COMPLETED", (4, 0))
@@ -106,6 +107,7 @@ def test_collection__traces_being_deleted_are_not_taken_over(
 ) -> None:
     counting_service.create_benchmark(metrics=["ROUGE"])
     race = Race.of(counting_service)
+    # The larger ID is that of the heir, which has to store the traces of its own.
     collection_id = rows.value("SELECT max(id) FROM collections")
     heir = race.run(race.delete, race.take_over)
     assert (heir["status"], counts(heir)) == ("COMPLETED", (4, 0))
@@ -121,6 +123,7 @@ def test_delete_in_batches__resumes_after_an_interruption(
     run = counting_service.complete_run()
     collection_id = rows.value("SELECT id FROM collections")
     counting_service.delete(f"{RUNS}/{run['id']}")
+    # The job looks before each batch: it stops after the first two of five traces.
     stops: Iterator[bool] = iter([False, True])
     job = JobContext(
         resources=counting_service.resources,
@@ -223,6 +226,7 @@ def test_retry_run__takes_over_the_collected_traces(
     counting_service.create_benchmark(metrics=["ROUGE"])
     failed = fail_after_collecting(counting_service)
     [upload] = counting_service.get("/local-datasets")["items"]
+    # Without the upload the retry cannot collect: it has only the traces of the failed run.
     counting_service.delete(f"/local-datasets/{upload['id']}")
 
     again = counting_service.post(f"{RUNS}/{failed['id']}/retry")

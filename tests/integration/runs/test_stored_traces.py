@@ -31,6 +31,7 @@ FULL = Trace(
     tags=("a", "lang:de"),
     attributes={"user": "u-1"},
     url="https://example.org/t",
+    # More than 32 bits hold.
     input_tokens=2**40,
     output_tokens=3,
     cost_usd=0.25,
@@ -104,6 +105,7 @@ def test_store_page__last_page_reads_a_collection_without_statistics_a_few_times
     assert rows_read <= 10 * len(traces)
     with migrated_database.read() as session:
         trials = [trace.trial for trace in read_traces(session, collection.id, 0, 1999)]
+    # The traces up to `repeated` are of one item, and so its trials; all others are single.
     assert trials == [*range(repeated + 1), *[0] * (1999 - repeated)]
 
 
