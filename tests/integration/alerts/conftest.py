@@ -43,6 +43,7 @@ def run_with(benchmark_service: Service) -> Callable[..., JSON]:
             pair(number, "yes", None if number < silent else "yes" if number < right else "no")
             for number in range(10)
         ]
+        # Equal traces would be stored once, and later runs of them would be no news.
         for trace in traces:
             trace["traceId"] += f"-{name}"
         benchmark_service.upload(traces, run_name=name)

@@ -99,6 +99,7 @@ def test_update_rule__an_agent_that_is_deleted_concurrently_is_not_found(
     benchmark_service.create_agent("agent-002")
     res = benchmark_service.resources
     with res.db.begin() as session:
+        # Read in this transaction and deleted in another: only the foreign key notices it.
         agent = get_agent(session, "agent-002")
         benchmark_service.delete("/agents/agent-002")
         patch = AlertConfigPatch.model_validate({"agentId": agent.id})

@@ -39,6 +39,7 @@ def test_record_decisions__an_older_run_that_ends_late_changes_nothing(
     service_with_rule: Service,
 ) -> None:
     record(service_with_rule, 2, AlertOutcome.BREACH)
+    # Run 1 ends after its successor, and the job of run 2 is repeated.
     record(service_with_rule, 1, AlertOutcome.HEALTHY)
     record(service_with_rule, 2, AlertOutcome.HEALTHY)
     assert states(service_with_rule) == ["FIRING"]
@@ -58,6 +59,7 @@ def test_record_decisions__concurrent_writers_notify_each_incident_once(
     service_with_rule: Service, rows: DatabaseReader
 ) -> None:
     incident_count = 6
+    # Both judge each run at the same moment, as two workers may after a rescue.
     together = threading.Barrier(2)
 
     def judge(_: int) -> None:
@@ -82,6 +84,7 @@ def test_record_decisions__ten_thousand_concurrent_decisions_notify_each_inciden
 
     with ThreadPoolExecutor(5) as pool:
         list(pool.map(judge, range(5)))
+    # Workers overtake each other, so that some runs are passed over; the others must alternate.
     alert_states = states(service_with_rule)
     assert alert_states == (["FIRING", "RESOLVED"] * len(alert_states))[: len(alert_states)]
     repeated = "SELECT count(*) FROM (SELECT 1 FROM alert_events GROUP BY incident_id, state HAVING count(*) > 1) AS x"

@@ -60,6 +60,7 @@ def test_incident__is_notified_at_its_beginning_and_its_end(
     for right in (9, 7, 7, 7, 9, 9, 9):
         run_with(right)
         states.append(state(benchmark_service))
+    # The second bad run fires (forRuns), the second good one resolves (keepFiringForRuns).
     assert states == ["OK", "PENDING", "FIRING", "FIRING", "FIRING", "RESOLVED", "OK"]
     fired, resolved = reversed(benchmark_service.list_items("/alerts"))
     assert (fired["state"], resolved["state"]) == ("FIRING", "RESOLVED")

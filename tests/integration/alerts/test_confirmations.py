@@ -87,6 +87,7 @@ def test_confirmation__retry_of_a_failed_repetition_is_a_repetition(
 def test_confirmation__a_late_repetition_is_not_awaited(
     benchmark_service: Service, complete: RunHistoryMaker
 ) -> None:
+    # The suspicious run is the newest one: it has ended on the last of the days.
     due = START + timedelta(days=complete.days - 1) + CONFIRM_TIMEOUT
     for now, states in ((due, []), (due + timedelta(seconds=1), ["FIRING"])):
         with benchmark_service.resources.db.begin() as session:

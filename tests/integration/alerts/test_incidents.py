@@ -113,6 +113,7 @@ def test_incident__recovery_closes_it_and_a_second_collapse_is_told_like_the_fir
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
     second, first = benchmark_service.list_items("/incidents")
     assert (first["state"], first["resolution"]) == ("RESOLVED", "RECOVERED")
+    # After five good runs, two bad ones and three good ones.
     assert (second["state"], second["startedRunId"]) == ("OPEN", "run-11")
     assert (first["startedRunId"], first["openedValue"]) == ("run-6", 0.57)
     assert first["baseline"] == pytest.approx(0.916, abs=0.01)
@@ -154,6 +155,7 @@ def test_noise__returns_the_runs_and_closes_the_incident(
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     if rule["condition"] == "PERCENTAGE_DROP":
         [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+        # The five runs before the newest one, the dismissed runs among them.
         assert state["baseline"] == pytest.approx((0.91 + 0.92 + 0.57 + 0.56 + 0.91) / 5)
     assert benchmark_service.get("/alert-configs/rule-1")["precision"]["noise"] == 1
 
@@ -293,6 +295,7 @@ def test_regressed__a_new_rule_starts_with_the_runs_that_exist(
 def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
+    # With one run a day, five days after the page of the sixth run comes the eleventh.
     create_regressed(cooldownMinutes=5 * 24 * 60)
     complete(*GOOD, 0.57, 0.92, 0.91, 0.57, 0.56)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]

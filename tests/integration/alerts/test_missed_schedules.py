@@ -147,6 +147,7 @@ def test_missed_schedule__extent_of_a_reported_outage_is_no_second_critical_mess
 ) -> None:
     rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW)
     [overdue] = report_missed(service_with_schedule, NOW + timedelta(minutes=6))
+    # A scheduler is back: it skips what was missed, and waits for the next night.
     rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(days=1))
     add_fires(rows, "nightly", 4)
     extent, _ = report_missed(service_with_schedule, NOW + timedelta(minutes=7))

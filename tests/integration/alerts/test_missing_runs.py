@@ -54,6 +54,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
     )
     # The next gap is another one.
     rows.execute("UPDATE benchmark_runs SET completed_at = %s", LAST + timedelta(hours=30))
+    # 20 and then 25 hours after the newest run, of 24 allowed ones.
     assert len(report(agent_with_run, LAST + timedelta(hours=50))) == 1
     assert len(report(agent_with_run, LAST + timedelta(hours=55))) == 2
 

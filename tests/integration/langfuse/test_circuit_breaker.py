@@ -71,6 +71,7 @@ def test_circuit_breaker__opens_after_repeated_failures(
         given_up(ours, langfuse)
         assert limit.open_for_s() == 0
     given_up(ours, langfuse)
+    # Thirty seconds for a slow machine: the time counts from the failure.
     assert FIRST_OPEN_S - 30 < limit.open_for_s() <= FIRST_OPEN_S
     assert waits(ours, langfuse)
 
@@ -107,6 +108,7 @@ def test_circuit_breaker__hold_applies_to_all_processes(
     assert next(iter(pages)).traces == ()
     pages.close()  # type: ignore[attr-defined]
     assert 270 < limit.open_for_s() <= 300
+    # A shorter wait that another request gets does not end the longer one.
     limit.hold_requests(5)
     assert limit.open_for_s() > 270
 
@@ -121,6 +123,7 @@ def test_circuit_breaker__hold_ends_with_its_time(
 
 
 def test_circuit_breaker__works_alone_without_a_database(langfuse: FakeLangfuse) -> None:
+    # Nobody listens at its port: a collection goes on without the breaker.
     alone = CircuitBreaker(db=make_resources().db, name="langfuse:nowhere")
     alone.hold_requests(300)
     alone.record_failure()

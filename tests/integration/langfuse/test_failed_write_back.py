@@ -24,6 +24,7 @@ def test_write_back__stopped_worker_resumes(
 ) -> None:
     monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 10)
     langfuse.experiment(items=50)
+    # The run itself writes nothing back: the test does so as the worker that is stopped.
     benchmark(service, langfuse, writeBack={})
     run = service.complete_run()
     with service.resources.db.begin() as session:
@@ -72,6 +73,7 @@ def test_write_back__server_failure_does_not_change_the_run(
     service: Service, langfuse: FakeLangfuse
 ) -> None:
     langfuse.experiment(items=5)
+    # The first request has the KPI: one score is accepted.
     langfuse.inject(
         RespondsWith(status=400, content={"message": "no"}), path=EVENTS, on=range(2, 99)
     )
@@ -145,6 +147,7 @@ def test_write_back__runs_in_turns(
     service: Service, langfuse: FakeLangfuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_back, "SCORES_PER_BATCH", 20)
+    # Each turn ends after one batch.
     monkeypatch.setattr(write_back, "MAX_TURN_S", 0.0)
     langfuse.experiment(items=30)
     benchmark(service, langfuse)
@@ -178,6 +181,7 @@ def test_write_back__unreadable_secret_fails_only_the_write_back(
     run = service.complete_run()
     with service.resources.db.begin() as session:
         session.connection().exec_driver_sql(
+            # The format of an encrypted secret, of a key that nobody has.
             "UPDATE agents SET langfuse_secret_key = 'v1.00000000.AAAA'"
         )
     write_back = write_again(service, run)["writeBack"]

@@ -70,6 +70,7 @@ def test_fake__run_name_with_a_comma_needs_the_filter(
     experiment = langfuse.experiment(run="run 1/ö,x", items=3)
     by_name = matching(condition("name", "run 1/ö,x"))
 
+    # The server splits `name` at commas.
     split = reader.get("/experiments", fromStartTime=EVER, name="run 1/ö,x")
     experiment_page = reader.get("/experiments", fromStartTime=EVER, filter=by_name)
 
@@ -130,6 +131,7 @@ def test_fake__rows_contain_raw_texts_and_string_metadata(
     rows_by_item = {row["experimentItemId"]: row for row in rows}
     assert rows_by_item["dataset-1-0"]["level"] == "ERROR"
     assert rows_by_item["dataset-1-0"]["output"].startswith("Error: ")
+    # API v4 has texts only: the text "1" and the number 1 look alike.
     assert rows_by_item["dataset-1-1"]["output"] == "1"
     assert rows_by_item["dataset-1-2"]["output"] == '{"a": "\\u00f6"}'
     assert rows_by_item["dataset-1-3"]["output"] == ""
@@ -195,6 +197,7 @@ def test_fake__too_many_ids_exceed_the_header_limit(
     ids = [experiment.trace_id(number) for number in range(900)]
 
     assert reader.get("/v3/scores", traceId=",".join(ids[:200]))["data"] == []
+    # 900 IDs of 32 characters are a URL of 30,000.
     assert reader.expect_problem(431, "/v3/scores", traceId=",".join(ids))
 
 
@@ -216,6 +219,7 @@ def test_fake__rows_contain_scores_near_in_time(langfuse: FakeLangfuse, reader: 
     every = reader.rows("/v3/scores", traceId=row["traceId"], fields="details,subject")
 
     scores_by_name = {score["name"]: score for score in row["scores"]}
+    # The rows lack corrections and the scores of child spans and of other days.
     assert scores_by_name.keys() == {"task", "trace"}
     assert scores_by_name["trace"]["value"] is True
     assert "comment" not in scores_by_name["task"]
@@ -307,6 +311,7 @@ def test_fake__trials_are_rows_of_the_same_item(langfuse: FakeLangfuse, reader: 
 def test_fake__v3_endpoints_answer_404_before_authentication(langfuse: FakeLangfuse) -> None:
     answer = httpx.get(f"{langfuse.url}/api/public/traces", trust_env=False, verify=False)
 
+    # A 404 even without keys is how a client recognizes a server that has API v4 only.
     assert answer.status_code == 404
     assert "events_only mode" in answer.json()["message"]
 

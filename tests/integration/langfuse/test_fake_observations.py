@@ -105,6 +105,7 @@ def test_fake__unpriced_model_has_empty_cost_details(
 
     call = reader.rows("/v2/observations", fields="usage", type="GENERATION")[0]
 
+    # A total of 0 without details means that the price is unknown, and not that it is free.
     assert (call["totalCost"], call["costDetails"]) == (0, {})
 
 
@@ -130,6 +131,7 @@ def test_fake__metrics_aggregate_a_run_in_one_request(
     metrics = reader.get("/v2/metrics", query=matching(query)[1:-1])["data"][0]
 
     assert metrics["count_count"] == 20
+    # Ten items with two calls: spans that were sent twice count once.
     assert metrics["sum_totalCost"] == pytest.approx(0.02)
     assert metrics["p95_latency"] == pytest.approx(300)
 

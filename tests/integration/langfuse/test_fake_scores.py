@@ -38,6 +38,7 @@ def test_fake__same_score_id_on_another_day_is_a_new_score(
     post_event(reader, score, AT)
     post_event(reader, score, "2026-11-21T03:00:00.000Z")
 
+    # The key of a score contains the date of its timestamp.
     assert len(reader.rows("/v3/scores", traceId="t-1")) == 2
 
 
@@ -69,6 +70,7 @@ def test_fake__older_event_changes_nothing_and_the_body_has_no_time(
         {"name": "n", "traceId": "t", "value": True, "dataType": "BOOLEAN"},
         {"name": "n", "traceId": "t", "value": 1, "dataType": "CATEGORICAL"},
         {"name": "n", "traceId": "t", "value": "", "dataType": "TEXT"},
+        # One more than the 500 characters of a TEXT.
         {"name": "n", "traceId": "t", "value": "x" * 501, "dataType": "TEXT"},
         {"name": "n", "traceId": "t", "value": 1, "dataType": "COLOUR"},
         {"name": "n", "traceId": "t", "value": 1, "timestamp": "yesterday"},

@@ -58,6 +58,7 @@ def test_fake_v3__traces_come_in_pages_of_100_with_parsed_texts(
 
     assert [trace["output"] for trace in response["data"]] == [1, {"a": 1}, None, "plain"]
     assert response["meta"] == {"page": 1, "limit": 100, "totalItems": 4, "totalPages": 1}
+    # -1: the server computes both only for the fields `metrics`.
     assert (plain["latency"], plain["totalCost"]) == (-1, -1)
     assert "output" not in plain
 

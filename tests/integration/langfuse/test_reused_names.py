@@ -93,6 +93,7 @@ def test_source__single_run_costs_one_request_more(langfuse: FakeLangfuse) -> No
 
 def test_source__overlapping_runs_are_trials_with_a_warning(langfuse: FakeLangfuse) -> None:
     add_run(langfuse, timedelta(), "first")
+    # The first run takes 100 seconds: 20 items, five seconds apart.
     add_run(langfuse, timedelta(seconds=50), "second")
     collection = collect_all(langfuse)
     assert (len(collection.traces), outputs(collection.traces)) == (40, {"first", "second"})
@@ -110,6 +111,7 @@ def test_source__run_after_a_short_pause_is_told_apart_with_a_warning(
     collection = collect_all(langfuse)
     assert outputs(collection.traces) == {"second"}
     assert "20 traces are left out" in (collection.pages[-1].warning or "")
+    # A pause of 5 minutes now ends no run: the repeated items are trials.
     trials = collect_all(langfuse, settle_for="10m")
     assert outputs(trials.traces) == {"first", "second"}
 
@@ -129,6 +131,7 @@ def test_source__links_of_two_runs_that_v3_cannot_tell_apart_are_a_warning(
 def test_source__growing_run_of_a_reused_name_is_waited_for(langfuse: FakeLangfuse) -> None:
     add_run(langfuse, timedelta(), "first")
     add_run(langfuse, NIGHT, "second", visible=(3, 8, 14, 20))
+    # Just after its last item the run may still grow, so it is polled.
     collection = collect_all(langfuse, now=DEFAULT_TIME + NIGHT + timedelta(seconds=20 * 5))
     assert (len(collection.traces), outputs(collection.traces)) == (20, {"second"})
 

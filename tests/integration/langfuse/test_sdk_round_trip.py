@@ -239,6 +239,7 @@ def test_sdk__score_lists_are_rejected_by_servers_up_to_4_16(
             stored_scores = sdk.api.scores.get_many(trace_id=experiment.trace_id(0)).data
         statuses = [request.status for request in older.requests_for("/scores")]
 
+    # SDK 5 sends a list of scores, and drops it with a line of the log when it is refused.
     assert stored_scores == []
     assert statuses == [400]
     assert caplog.records

@@ -320,6 +320,7 @@ def test_source__cached_server_is_not_checked_again(langfuse: FakeLangfuse) -> N
 
 def test_source__upgraded_server_is_detected(langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=2)
+    # As the server was before its upgrade.
     SERVER_CACHE.put(
         langfuse.url, langfuse.public_key, ServerInfo(api="v3", project_id="project-1")
     )
@@ -339,4 +340,5 @@ def test_source__experiment_search_falls_back_to_shorter_periods(langfuse: FakeL
         request.parameters["fromStartTime"][:10]
         for request in langfuse.requests_for("/experiments")
     ]
+    # From before Langfuse existed, then a year and 90 days before now.
     assert start_dates == ["2020-01-01", "2025-11-21", "2026-08-23"]

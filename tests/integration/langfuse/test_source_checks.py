@@ -34,6 +34,7 @@ def test_check__detects_a_v3_server(service: Service, langfuse_v3: FakeLangfuse)
         ({"langfuseSecretKey": None}, "LANGFUSE_AUTH", "no secret key"),
         ({"langfusePublicKey": None}, "LANGFUSE_AUTH", "no public key"),
         ({"langfuseUrl": "http://127.0.0.1:1"}, "LANGFUSE_UNAVAILABLE", "langfuseUrl"),
+        # An address for documentation (RFC 5737): calls to special networks are refused.
         ({"langfuseUrl": "http://198.51.100.1"}, "REFUSED_ADDRESS", "MOSAICO_OUTBOUND_ALLOW"),
     ],
 )
@@ -63,6 +64,7 @@ def test_credentials_refused_at__set_when_keys_are_rejected(
     assert first is not None
     service.complete_run()
     assert refused_at(service) == first
+    # The address is the same, and a new name proves nothing: only new keys end the refusal.
     service.patch("/agents/agent-001", {"name": "Pelican 2", "langfuseUrl": langfuse.url})
     assert refused_at(service) == first
     service.patch("/agents/agent-001", {"langfuseSecretKey": langfuse.secret_key})

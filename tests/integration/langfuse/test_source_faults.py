@@ -70,6 +70,7 @@ def code_of(langfuse: FakeLangfuse, **more: Any) -> str:
     ids=name_of,
 )
 def test_client__temporary_failure_is_retried(langfuse: FakeLangfuse, fault: Fault) -> None:
+    # As many failures as a request has retries.
     langfuse.inject(fault, path=ROWS, on={1, 2, 3, 4, 5})
     assert len(collect_all(langfuse).traces) == 120
 
@@ -82,6 +83,7 @@ def test_client__lasting_failure_raises_after_five_retries(
 ) -> None:
     langfuse.inject(fault, path=ROWS, on=ALWAYS)
     assert code_of(langfuse) == "LANGFUSE_UNAVAILABLE"
+    # One attempt and five retries.
     assert len(langfuse.requests_for(ROWS)) == 6
 
 
@@ -100,6 +102,7 @@ def test_client__page_without_response_raises_with_its_name(
     with pytest.raises(CollectionFailed, match=f"{ROWS} in 2 attempts") as caught:
         collect_all(langfuse, policy=replace(IMPATIENT, retries=1))
     assert caught.value.error_code == "LANGFUSE_UNAVAILABLE"
+    # One page, and two attempts for the next one.
     assert len(langfuse.requests_for(ROWS)) == 3
 
 
@@ -121,6 +124,7 @@ def test_client__wrong_keys_raise_at_once(langfuse: FakeLangfuse) -> None:
         "secret_key": Secret(langfuse.organisation_secret_key),
     }
     assert code_of(langfuse, **organisation) == "LANGFUSE_AUTH"
+    # A missing key is noticed without a request.
     assert code_of(langfuse, public_key=None) == "LANGFUSE_AUTH"
     assert code_of(langfuse, secret_key=None) == "LANGFUSE_AUTH"
     assert len(langfuse.requests) == 2
@@ -141,6 +145,7 @@ def test_client__retry_after_holds_all_requests(langfuse: FakeLangfuse) -> None:
 
 
 def test_client__endless_rate_limit_raises_at_the_deadline(langfuse: FakeLangfuse) -> None:
+    # Longer than the 20 seconds that FAST_POLICY waits for the rate limit (rate_limit_s).
     langfuse.inject(RateLimited(retry_after_s=60), path=ROWS, on=ALWAYS)
     assert code_of(langfuse) == "LANGFUSE_RATE_LIMITED"
     assert len(langfuse.requests_for(ROWS)) == 1
@@ -152,6 +157,7 @@ def test_client__endless_rate_limit_raises_at_the_deadline(langfuse: FakeLangfus
     ids=name_of,
 )
 def test_client__too_large_request_is_made_smaller(langfuse: FakeLangfuse, fault: Fault) -> None:
+    # A proxy does not look at the limit: its 524 ends after two requests instead.
     langfuse.inject(fault, path=ROWS, on=ALWAYS if not isinstance(fault, HtmlResponse) else {1, 2})
     assert len({trace.trace_id for trace in collect_all(langfuse).traces}) == 120
     limits = [
@@ -283,6 +289,7 @@ def test_source__heartbeats_continue_while_a_page_is_awaited(
     langfuse: FakeLangfuse, fault: Fault
 ) -> None:
     langfuse.inject(fault, path=ROWS, on=ALWAYS)
+    # Longer than the requested 300 seconds: the client waits and does not give up.
     pages = read_pages(langfuse, policy=replace(FAST_POLICY, rate_limit_s=3_600.0))
     started = time.monotonic()
     beat = next(pages)

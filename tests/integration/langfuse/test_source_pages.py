@@ -80,6 +80,7 @@ def test_source__recent_run_is_polled_until_stable(langfuse: FakeLangfuse) -> No
 
 def test_source__run_that_lacks_items_of_its_dataset_is_waited_for(langfuse: FakeLangfuse) -> None:
     langfuse.dataset("support", items=8)
+    # Twelve equal looks are more than `stable_polls`: only the missing items keep the run waiting.
     run = langfuse.experiment(items=8, visible=[*[2] * 12, *[5] * 12, 8])
     collection = collect_all(langfuse, now=run.started + timedelta(seconds=10))
     assert len(collection.traces) == 8
@@ -94,6 +95,7 @@ def test_source__run_that_lacks_items_has_settled_after_a_quiet_time(
     # 40 items in intervals of five seconds: a minute without a new item is long.
     collection = collect_all(langfuse, now=run.ends + timedelta(seconds=61))
     assert len(collection.traces) == 40
+    # Three equal looks (`stable_polls`) at a run of which nothing is expected any more.
     assert len(langfuse.requests_for("/experiments")) == 3
 
 
@@ -138,6 +140,7 @@ def test_source__rows_that_never_appear_are_missing(
     def hide(answer: dict[str, Any]) -> None:
         del answer["data"][:10]
 
+    # The first request looks for an earlier run of the name, the second one reads the rows.
     langfuse.inject(ModifiedResponse(change=hide), path="/experiment-items", on={2})
     collection = collect_all(langfuse)
     assert len(collection.traces) == 20

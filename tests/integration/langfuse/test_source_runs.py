@@ -157,6 +157,7 @@ def test_run__missing_traces_make_the_run_invalid(service: Service, langfuse: Fa
         del answer["data"][:10]
 
     langfuse.experiment(items=30)
+    # The first request looks for an earlier run of the name, the second one reads the rows.
     langfuse.inject(ModifiedResponse(change=hide), path=ROWS, on={2})
     agent(service, langfuse)
     benchmark(service)
@@ -194,6 +195,7 @@ def test_run__too_many_malformed_rows_make_the_run_invalid(
             row["traceId"] = 7
 
     langfuse.experiment(items=30)
+    # The first request looks for an earlier run of the name, the second one reads the rows.
     langfuse.inject(ModifiedResponse(change=spoil), path=ROWS, on={2})
     agent(service, langfuse)
     benchmark(service)
@@ -280,6 +282,7 @@ def test_run__changed_keys_are_used_for_the_rest(service: Service, langfuse: Fak
         keys = {"langfusePublicKey": new[0], "langfuseSecretKey": new[1]}
         service.patch("/agents/agent-001", keys)
 
+    # The fourth request has the third of four pages; the next one has keys that are refused.
     langfuse.inject(ModifiedResponse(change=rotate), path=ROWS, on={4})
     run = service.complete_run()
     assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 350)

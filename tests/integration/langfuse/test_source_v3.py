@@ -200,6 +200,7 @@ def test_iter_pages__rows_decide_where_a_list_ends(
     langfuse_v3: FakeLangfuse, total_pages: Iterator[int]
 ) -> None:
     langfuse_v3.experiment(items=130, calls_per_item=3)
+    # The whole run in one response fails, so that its links come in pages.
     langfuse_v3.inject(QueryTimeout(), path="/datasets/support/runs/run-1", on=ALWAYS)
     langfuse_v3.inject(ModifiedResponse(change=counting(total_pages)), on=ALWAYS)
     traces = collect_all(langfuse_v3).traces

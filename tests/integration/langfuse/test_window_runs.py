@@ -61,6 +61,7 @@ def test_window_run__days_are_compared_as_two_samples(
     first = service.complete_run()
     second = service.complete_run(traceWindow=window_json(1))
     assert (first["status"], first["validity"], first["tracesTotal"]) == ("COMPLETED", "VALID", 60)
+    # The tones are 0.90 to 0.94, each as often as the others.
     assert (metric(service, first)["n"], metric(service, first)["mean"]) == (
         60,
         pytest.approx(0.92),
@@ -106,6 +107,7 @@ def test_window_run__retry_reads_the_same_sample(service: Service, langfuse: Fak
     fill(langfuse, 300, scores={"Tone": 0.5})
     set_up(service, langfuse, sampleSize=40, seed=3)
     first = service.complete_run()
+    # The second run would take the traces of the first one over instead of reading them.
     service.delete(f"/benchmark-runs/{first['id']}")
     again = service.complete_run()
     assert (again["tracesTotal"], again["validity"]) == (40, "VALID")

@@ -56,6 +56,7 @@ def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
     assert kpi.metadata["formula"] == QUALITY["formula"]
     accuracy = {score.trace_id: score.value for score in scores if score.name == "ACCURACY"}
     assert accuracy == {experiment.trace_id(n): float(n < 15) for n in range(30)}
+    # A score of another day is a new score to Langfuse: a repetition would double it.
     assert {score.timestamp.date() for score in scores} == {DEFAULT_TIME.date()}
     assert {score.metadata["run"] for score in scores} == {run["id"]}
     assert langfuse.max_in_flight <= 8
@@ -112,6 +113,7 @@ def test_write_back__repetition_keeps_the_same_scores(
     again = write_again(service, run)
     assert again["writeBack"]["status"] == "WRITTEN"
     assert written(langfuse) == once
+    # One KPI, and two metrics of five traces.
     assert len(langfuse.store.scores) == 11
 
 

@@ -36,6 +36,7 @@ def due(prepared_service: Service, rows: DatabaseReader) -> Callable[..., JSON]:
     """A schedule that is due at an instant of the past."""
 
     def make(at: datetime, schedule_id: str = "s-1", **more: object) -> JSON:
+        # A year: with the default of a day, instants of several missed nights would be left out.
         body = {"id": schedule_id, **NIGHTLY, "catchupWindowSeconds": 366 * 86_400, **more}
         created = prepared_service.post("/schedule-configs", body)
         rows.execute("UPDATE schedule_configs SET next_run_at = %s WHERE id = %s", at, schedule_id)

@@ -65,6 +65,7 @@ def test_delete_old_fires__old_fires_are_deleted_in_batches(
     rows.execute(
         "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"
         " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
+        # Six of them are older than FIRES_RETENTION (400 days): three batches.
         " FROM generate_series(398, 405) AS n"
     )
     resources = prepared_service.resources
@@ -85,6 +86,7 @@ def test_daily_summary__runs_failures_and_idle_schedules(
     today = now.replace(hour=0, minute=0, second=1, microsecond=0)
     due(today, maxConsecutiveFailures=1, misfirePolicy="FIRE_ALL")
     due(today, "s-2", misfirePolicy="SKIP", cronExpression="1 0 0 * * *")
+    # Later than ON_TIME (5 s), so that the misfire policies decide.
     tick(today + timedelta(seconds=30))
     prepared_service.work()
     summary = prepared_service.get("/daily-summary", date=today.date().isoformat())

@@ -119,6 +119,7 @@ def test_record_run_end__invalid_run_neither_counts_nor_resets(
     prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
     tick(TWO)
     prepared_service.work()
+    # Half of the traces have an output: less than minCoverage (0.9) needs.
     prepared_service.upload([pair(1, output=None), pair(2)], run_name="half")
     prepared_service.patch("/benchmarks/bench-001", {"runName": "half"})
     tick(TWO + DAY)

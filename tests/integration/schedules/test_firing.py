@@ -203,6 +203,7 @@ def test_fire_due__locked_schedule_is_skipped(
     due(TWO)
     due(TWO, "s-2")
     with service.resources.db.begin() as session:
+        # As another scheduler that is firing this schedule: the tick must not wait for it.
         queries.get_schedule(session, "s-1", for_update=True)
         assert tick(TWO) == 1
     assert tick(TWO) == 1
@@ -222,6 +223,7 @@ def test_fire_due__clock_jump_fires_nothing_twice(
         tick(TWO + day * DAY)
     prepared_service.work()
     recorded_fires = [(fire["dueAt"][8:10], fire["status"]) for fire in fires(prepared_service)]
+    # The jump has coalesced the instant of the third into that of the fourth.
     assert recorded_fires == [
         ("02", "STARTED"),
         ("03", "SKIPPED"),
@@ -237,6 +239,7 @@ def test_fire_due__unknown_time_zone_disables_schedule(
     due(TWO)
     due(TWO + DAY, "s-2")
     rows.execute("UPDATE schedule_configs SET timezone = 'Atlantis/Poseidonis'")
+    # The tick finds the schedule that is due, the recomputation the other one.
     tick(TWO)
     with service.resources.db.begin() as session:
         recompute_next_runs(session, TWO, "", 10)
@@ -249,6 +252,7 @@ def test_fire_due__unknown_time_zone_disables_schedule(
 def test_recompute_next_runs__zone_data_change_updates_next_run(
     prepared_service: Service, due: Due, rows: DatabaseReader, service: Service
 ) -> None:
+    # As computed with other zone data: by its expression it is due at two o'clock.
     due(TWO + timedelta(minutes=30))
     with service.resources.db.begin() as session:
         assert recompute_next_runs(session, TWO - DAY / 2, "", 10) is None
@@ -298,6 +302,7 @@ def test_run_name_pattern__newest_complete_run_is_evaluated_once(
     for name in ("nightly-1", "nightly-2"):
         prepared_service.upload([pair(1)], run_name=name)
     due(TWO, runNamePattern="nightly-*")
+    # Of two schedules that look for the same run only one may evaluate it.
     due(TWO, "s-2", runNamePattern="nightly-*")
     source += [
         make_source_run("manual-1"),
@@ -324,6 +329,7 @@ def test_run_name_pattern__source_without_run_list_is_a_failure(
 ) -> None:
     prepared_service.patch("/benchmarks/bench-001", {"source": "listed"})
     due(TWO, runNamePattern="nightly-*")
+    # Only now: the API refuses a pattern for a source without a list of runs.
     prepared_service.patch("/benchmarks/bench-001", {"source": "local"})
     tick(TWO)
     prepared_service.work()

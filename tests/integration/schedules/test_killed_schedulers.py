@@ -24,6 +24,7 @@ FILL = """
         'next_run_at', date_trunc('second', clock_timestamp())))).*
     FROM schedule_configs AS one, generate_series(1, %s) AS n
 """
+# A row stands for all instants up to `range_end`; the next row begins a second later.
 GAPS = """
     SELECT schedule_id, due_at FROM (
         SELECT schedule_id, due_at, range_end,

@@ -20,6 +20,7 @@ def test_window__of_a_late_run_is_that_of_its_due_instant(
     prepared_service.work()
     runs = prepared_service.list_items("/benchmark-runs", benchmarkId="live")
     windows = sorted((run["traceWindow"]["from"], run["traceWindow"]["to"]) for run in runs)
+    # Each window ends 15 minutes (`lag`) before its due instant, whenever the run starts.
     assert windows == [
         ("2026-03-01T01:45:00Z", "2026-03-02T01:45:00Z"),
         ("2026-03-02T01:45:00Z", "2026-03-03T01:45:00Z"),

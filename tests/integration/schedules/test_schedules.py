@@ -127,6 +127,7 @@ def test_change_schedule__agent_deleted_concurrently_is_rejected(
     scheduled(prepared_service)
     prepared_service.create_agent("agent-002")
     with prepared_service.resources.db.begin() as session:
+        # Read in this transaction and deleted in another: only the foreign key notices it.
         agent = get_agent(session, "agent-002")
         prepared_service.delete("/agents/agent-002")
         patch = SchedulePatch.model_validate({"agentId": agent.id})
@@ -193,4 +194,5 @@ def test_preview__invalid_start_is_rejected(service: Service, after: str) -> Non
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
 def test_preview__ends_of_calendar_are_accepted(service: Service, zone: str, after: str) -> None:
     request_body = {"cronExpression": "@daily", "timezone": zone, "after": after}
+    # Whether an instant exists at the ends of the calendar depends on the zone: no error 500.
     assert service.send("POST", "/schedule-configs/preview", request_body).status_code in (200, 422)

@@ -75,6 +75,7 @@ def test_ticker__four_schedulers_fire_every_instant_once(
 def test_fire_all_due__returns_wait_until_next_due_instant(
     prepared_service: Service, rows: DatabaseReader
 ) -> None:
+    # Without a schedule MAX_WAIT_S, within which a new one is noticed.
     assert fire_all_due(prepared_service.resources.db) == 1.0
     prepared_service.post(
         "/schedule-configs",
@@ -101,6 +102,7 @@ def test_ticker__repeats_at_once_while_instants_are_due(
             over.set()
         return AN_HOUR_S if wait_s is None else wait_s
 
+    # One wait between the 301 calls would take an hour, and so fail the test.
     monkeypatch.setattr(ticks, "MAX_WAIT_S", AN_HOUR_S)
     monkeypatch.setattr(ticks, "fire_all_due", fire)
     ticker = Ticker(service.resources.db)

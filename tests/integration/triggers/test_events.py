@@ -65,6 +65,7 @@ def test_tick__concurrent_workers_start_one_run(setup: TriggerSetup) -> None:
     change(setup)
     setup.tick(seconds=0)
     setup.clock.advance(seconds=31)
+    # Each worker has a tick of its own, and only one of them may find the event due.
     for _ in range(3):
         tasks.tick(setup.service.resources)
     setup.service.work()

@@ -134,6 +134,7 @@ def test_langfuse_event__retries_start_no_further_run(
         "type": "monitor-alert",
         "payload": {"monitorId": "m", "severity": "critical"},
     }
+    # Langfuse sends an event again when the answer is late, with the same ID.
     for _ in range(3):
         setup.clock.advance(minutes=1)
         for event_body in (version, alert):
@@ -151,10 +152,12 @@ def test_langfuse_event__replayed_experiment_starts_no_run(
 ) -> None:
     set_rules(setup, {"event": "remote-experiment"})
     body = json.dumps(REMOTE).encode()
+    # A remote experiment has no ID of its own: the signed call itself identifies it.
     header = langfuse.header(body)
     first, again = (as_json(langfuse.deliver(body, header), 202) for _ in range(2))
     assert first["id"] == again["id"]
     setup.service.work()
+    # Just after CLOCK_TOLERANCE_S (5 minutes): a recorded call is of no use any more.
     setup.clock.advance(minutes=6)
     assert langfuse.deliver(body, header).status_code == 401
     setup.service.work()
@@ -169,9 +172,11 @@ def test_langfuse_event__invalid_signatures_start_no_run(
     assert langfuse.deliver(body, None).status_code == 401
     assert langfuse.deliver(body + b" ", langfuse.header(body)).status_code == 401
     assert langfuse.deliver(b"no JSON", langfuse.header(body)).status_code == 401
+    # Ten seconds more than CLOCK_TOLERANCE_S, before and after.
     assert langfuse.send(REMOTE, ago_s=310).status_code == 401
     assert langfuse.send(REMOTE, ago_s=-310).status_code == 401
     assert LangfuseSender(setup, "lf-whsec_another").send(REMOTE).status_code == 401
+    # The secret of a benchmark is for its own webhook, and must not open this address.
     benchmark_secret = setup.create_sender().secret
     assert LangfuseSender(setup, benchmark_secret).send(REMOTE).status_code == 401
     setup.service.work()
@@ -200,6 +205,7 @@ def test_langfuse_secrets__several_are_valid_until_deleted(
     assert LangfuseSender(setup, other).send(REMOTE).status_code == 401
     assert langfuse.send(REMOTE).status_code == 202
     with setup.service.resources.db.read() as session:
+        # The whole row as text: the secret must not be in any column.
         stored = session.scalars(text("SELECT to_json(s)::text FROM webhook_secrets s")).all()
     assert not [row for row in stored if LANGFUSE_SECRET in row]
 
@@ -220,6 +226,7 @@ def test_start_runs__one_failure_does_not_stop_the_others(
     setup.service.create_benchmark("bench-002", evaluates=["agent-002"], metrics=["ROUGE"])
     for benchmark_id in ("bench-001", "bench-002"):
         set_rules(setup, {"event": "remote-experiment"}, benchmark_id=benchmark_id)
+    # Of the two benchmarks only bench-001 evaluates this agent.
     langfuse.accepted({**REMOTE, "payload": {"agent": "agent-001", "runName": "run-1"}})
     setup.service.work()
     [event] = setup.list_events()

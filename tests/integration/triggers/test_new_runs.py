@@ -72,6 +72,7 @@ class FakeSource:
 @pytest.fixture
 def source(setup: TriggerSetup, monkeypatch: pytest.MonkeyPatch) -> FakeSource:
     source = FakeSource()
+    # Copies: the source of this test must not stay registered for the others.
     monkeypatch.setattr(TRACE_SOURCES, "_items", dict(TRACE_SOURCES._items))
     monkeypatch.setattr(TRACE_SOURCES, "_loaded", list(TRACE_SOURCES._loaded))
     TRACE_SOURCES.register("source", SourceSpec(open=lambda _: source, list_runs=source.list_runs))
@@ -147,6 +148,7 @@ def test_poll__runs_with_one_name_are_evaluated_separately(
 def short_lock_timeout(resources: Resources) -> Iterator[Session]:
     """A transaction with a short lock timeout."""
     with resources.db.begin() as session:
+        # The other transaction holds its lock for as long as this one waits.
         session.execute(text("SET LOCAL lock_timeout = '20ms'"))
         yield session
 
@@ -162,6 +164,7 @@ def test_poll__is_serialized_with_schedules(setup: TriggerSetup, source: FakeSou
     listed = list_complete_runs(target, resources)
     newest = {run.id: run.run for run in listed}
     with resources.db.begin() as schedule:
+        # A schedule locks the pair of benchmark and agent with this query, until it commits.
         find_evaluated_runs(schedule, "bench-001", "agent-001", listed)
         with pytest.raises(DatabaseUnavailable), short_lock_timeout(resources) as session:
             start_new_runs(session, target, listed, newest, resources.clock())
@@ -188,6 +191,7 @@ def test_poll__changed_source_or_reenabled_trigger_starts_anew(
     assert poll(setup) == []
     setup.set_triggers()
     source.put("nightly-2")
+    # This poll deletes the subscription, and with it the old starting point.
     poll(setup)
     setup.set_triggers(newRun={})
     assert poll(setup) == []
@@ -200,6 +204,7 @@ def test_enqueue_due_polls__polls_at_most_every_five_minutes(
     for seconds in (0, 60, 120, 60):
         setup.tick(seconds=seconds)
     assert source.polls == 1
+    # Four minutes so far: 61 seconds more pass POLL_INTERVAL (5 minutes).
     setup.tick(seconds=61)
     assert source.polls == 2
 
@@ -236,6 +241,7 @@ def test_poll__unavailable_source_is_retried(setup: TriggerSetup, source: FakeSo
     job = JobContext(
         resources=setup.service.resources, pool=setup.service.pool, is_stopping=lambda: False
     )
+    # Called here and not by the worker, which would wait before it tries again.
     with pytest.raises(Unavailable):
         tasks.poll(job, PollSource(benchmark_id="bench-001", agent_id="agent-001"))
     assert setup.list_events() == []

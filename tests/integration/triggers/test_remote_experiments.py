@@ -151,6 +151,7 @@ def test_experiment__new_run_under_the_name_of_an_old_one_is_evaluated(
     setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
     sender.accepted(EXPERIMENT)
     setup.service.work()
+    # The run that existed before the request is not the one that was asked for.
     setup.tick(minutes=1)
     assert (setup.list_runs(), only_event(setup)["status"]) == ([], "WAITING")
     source.experiment(
@@ -178,6 +179,7 @@ def test_poll__second_night_of_a_name_is_evaluated_once(
     assert setup.list_runs() == []
     for night in (1, 2):
         source.experiment(run="old", items=3, started=DEFAULT_TIME + timedelta(hours=20 * night))
+        # The second look finds the same run and starts nothing.
         for _ in range(2):
             setup.tick(minutes=6)
         runs = setup.list_runs()
@@ -204,6 +206,7 @@ def test_schedule__evaluates_each_night_of_a_name_once(
         },
     )
     for night in range(3):
+        # The second start of a night finds its run evaluated.
         for _ in range(2):
             setup.service.post(f"/schedule-configs/{schedule['id']}/trigger")
             setup.service.work()
@@ -221,6 +224,7 @@ def test_experiment__without_a_new_run_ends_at_the_limit(
     setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
     sender.accepted(EXPERIMENT)
     setup.service.work()
+    # An hour more than MAX_WAIT.
     setup.tick(hours=7)
     event = only_event(setup)
     assert (event["status"], setup.list_runs()) == ("IGNORED", [])
@@ -230,6 +234,7 @@ def test_experiment__without_a_new_run_ends_at_the_limit(
 def test_experiment__gone_run_url_is_the_reason_of_the_event(
     setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent
 ) -> None:
+    # 410: the address is gone for good, so the request is not repeated.
     run_url.status = 410
     setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
     setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
@@ -255,6 +260,7 @@ def test_experiment__request_is_repeated_until_the_agent_accepts_it(
     setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
     sender.accepted(EXPERIMENT)
     setup.service.work()
+    # The agent tells a repetition from a new request by its ID.
     ids = {headers["webhook-id"] for headers, _ in run_url.requests}
     assert (len(run_url.requests), len(ids)) == (3, 1)
     assert only_event(setup)["status"] == "WAITING"

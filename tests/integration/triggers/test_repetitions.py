@@ -129,6 +129,7 @@ def test_repetition__agent_makes_the_run_again_and_both_page(
     setup: TriggerSetup, nights: Nights, agent: HttpAgent
 ) -> None:
     setup.set_triggers(newRun={})
+    # The first poll only notes which runs exist already.
     setup.tick(minutes=5)
     bad = nights.night(3)
     assert bad["repeatedBy"] == "AGENT"
@@ -308,13 +309,16 @@ def test_repetition__cancelled_decides_by_the_run_alone(
 def test_repetition__that_is_invalid_decides_by_the_run_alone(
     nights: Nights, agent: HttpAgent
 ) -> None:
+    # Errors of the model provider count for nothing; those of the agent would be a valid, bad run.
+    outage = "Error code: 429 - rate limit reached"
     agent.make = lambda request: nights.experiment(
-        request["runName"], ITEMS, errors=set(range(ITEMS))
+        request["runName"], ITEMS, errors=set(range(ITEMS)), failure=outage
     )
     nights.night(3)
     nights.look()
     [repetition] = nights.repetitions()
-    assert (repetition["status"], nights.alerts()) == ("COMPLETED", ["FIRING"])
+    assert (repetition["status"], repetition["validity"]) == ("COMPLETED", "INVALID")
+    assert nights.alerts() == ["FIRING"]
 
 
 @pytest.mark.parametrize("missing", ["runUrl", "secret"])

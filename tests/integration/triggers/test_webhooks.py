@@ -110,6 +110,7 @@ def test_delete_expired_events__keeps_ids_for_a_week(setup: TriggerSetup) -> Non
 
 def test_webhook__signature_time_may_differ_by_five_minutes(setup: TriggerSetup) -> None:
     sender = setup.create_sender()
+    # Ten seconds less than CLOCK_TOLERANCE_S, and then ten more.
     for number, seconds in enumerate((-290, 290)):
         at = setup.clock() + timedelta(seconds=seconds)
         assert sender.call(f"msg_{number}", at=at).status_code == 202
@@ -136,6 +137,7 @@ def test_webhook__invalid_calls_get_identical_responses(
     setup.service.create_benchmark("bench-002", evaluates=["agent-001"])
     body = to_json(agentId="agent-001")
     headers = sender.headers("msg_1", body)
+    # A well-formed secret that no benchmark has.
     other_sender = setup.sender_with("whsec_" + "A" * 43 + "=")
 
     def elsewhere(benchmark_id: str) -> httpx.Response:
@@ -185,6 +187,7 @@ def test_webhook__failures_of_an_address_are_limited_but_valid_calls_are_not(
 
 def test_webhook__body_over_64_kib_is_rejected(setup: TriggerSetup) -> None:
     sender = setup.create_sender()
+    # Spaces around a document are valid JSON: only the size differs.
     fits = '{"runName": "x"}'.ljust(64 * 1024)
     assert sender.call("msg_1", fits).status_code == 202
     assert sender.call("msg_2", fits + " ").status_code == 413
