@@ -340,7 +340,7 @@ def _read_durations(log_folder: Path, offset: int) -> list[float]:
     """The milliseconds of the statements that the server has logged since a size of its log."""
     [path] = log_folder.glob("postgres-*.log")
     logged = path.read_bytes()[offset:].decode(errors="replace")
-    return [float(found) for found in re.findall(r"duration: ([0-9.]+) ms  execute", logged)]
+    return [float(duration) for duration in re.findall(r"duration: ([0-9.]+) ms  execute", logged)]
 
 
 def _bulk_row(client: httpx.Client) -> BenchRow:

@@ -305,8 +305,8 @@ def _help_row() -> BenchRow:
         subprocess.run(command, check=True, capture_output=True)
         times.append(time.perf_counter() - started)
     median, after = statistics.median(times), os.times()
-    used = after.children_user + after.children_system
-    cpu_s = (used - before.children_user - before.children_system) / LOADS
+    cpu_after = after.children_user + after.children_system
+    cpu_s = (cpu_after - before.children_user - before.children_system) / LOADS
     return BenchRow(
         "P15 mosaico --help", "≤ 0.35 s", median / 0.35, median <= 0.35,
         f"{median:.2f} s, of which {cpu_s:.2f} s processor time",

@@ -214,13 +214,17 @@ def _title(causes: Sequence[AlertCause], names: DisplayNames) -> str:
     if first.state == AlertEventState.SCHEDULE_MISSED and further_count:
         return f"{len(causes)} schedules did not run: {first.name} and {further_count} more"
     more = f" and {further_count} more" if further_count else ""
-    headline, place = (
+    headline, benchmark_suffix = (
         f"{_prefix(first)}{names.agent}: {headline_of(first)}",
         f" ({names.benchmark})",
     )
     # The further alerts may be of other benchmarks.
     is_one_benchmark = len({cause.first.benchmark_id for cause in causes}) == 1
-    return f"{headline}{more}{place}" if is_one_benchmark else f"{headline}{place}{more}"
+    return (
+        f"{headline}{more}{benchmark_suffix}"
+        if is_one_benchmark
+        else f"{headline}{benchmark_suffix}{more}"
+    )
 
 
 def _prefix(alert: AlertFields) -> str:

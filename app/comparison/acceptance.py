@@ -114,7 +114,7 @@ def _require_usable(run: BenchmarkRun) -> None:
 
 
 def _require_held(run: BenchmarkRun, same_source_runs: Sequence[BenchmarkRun]) -> None:
-    if all(held.baseline_hold is None for held in same_source_runs):
+    if all(same_source_run.baseline_hold is None for same_source_run in same_source_runs):
         raise NothingToAccept(
             f"the run {run.id} did not regress, so later runs are compared with it without an "
             "acceptance"

@@ -156,7 +156,7 @@ def add_transcript_commands(
         write_page(file, *(load_view(path) for path in (result, other) if path is not None))
 
 
-class Interrupted(Exception, Generic[Report]):
+class RunInterrupted(Exception, Generic[Report]):
     """The run was interrupted; `report` holds the attempts that were finished.
 
     `result_file` can be resumed; None when nothing was saved.
@@ -198,7 +198,7 @@ def run_to_exit(
     """
     try:
         report = run()
-    except Interrupted as interrupted:
+    except RunInterrupted as interrupted:
         show(interrupted.report)
         file = interrupted.result_file
         print_status(

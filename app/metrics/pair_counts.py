@@ -300,10 +300,10 @@ def number_grams(grams: NumberArray, output_grams: NumberArray) -> tuple[NumberA
     while len(unnumbered):
         bits = max(_FEWEST_HASH_BITS, (_PLACES_PER_GRAM * len(unnumbered)).bit_length())
         remaining, output_remaining = grams[unnumbered], output_grams[output_unnumbered]
-        places = _hash(remaining, multiplier, bits)
+        positions = _hash(remaining, multiplier, bits)
         table = np.zeros(2**bits, dtype=np.int32)
-        table[places] = unnumbered
-        indices = table[places]
+        table[positions] = unnumbered
+        indices = table[positions]
         is_equal = grams[indices] == remaining
         numbers[unnumbered[is_equal]] = indices[is_equal]
         unnumbered = unnumbered[~is_equal]

@@ -150,10 +150,10 @@ def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[st
     return {row.id: row.name for row in rows}
 
 
-def _tabs(agents: Mapping[str, str], shown: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The agents of the tabs: the shown ones, and those with the newest values."""
+def _tabs(agents: Mapping[str, str], selected_agents: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The agents of the tabs: the selected ones, and those with the newest values."""
     first = dict(list(agents.items())[:MAX_TABS])
-    return [(id_, name) for id_, name in {**first, **shown}.items() if id_]
+    return [(id_, name) for id_, name in {**first, **selected_agents}.items() if id_]
 
 
 def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:

@@ -80,8 +80,8 @@ def _load_trend(
     buckets = list_trend_buckets(*of_kpi, since=since, until=until, points=limit)
     # Buckets of one run have nothing that the points do not have.
     is_bucketed = any(bucket.runs > 1 for bucket in buckets)
-    shown = NEWEST if is_bucketed else limit
-    points = list_kpi_points(*of_kpi, since=since, until=until, limit=shown)
+    point_limit = NEWEST if is_bucketed else limit
+    points = list_kpi_points(*of_kpi, since=since, until=until, limit=point_limit)
     return AgentTrend(name, points, buckets if is_bucketed else ())
 
 

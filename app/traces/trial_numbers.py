@@ -107,14 +107,14 @@ class TrialCounts:
         """The new numbers of the next traces, in the order of `add`, after all of them are counted."""
         numbers = list(trials)
         next_numbers = dict(self._iter_next_numbers(set(items)))
-        taken: Counter[tuple[int, int]] = Counter()
+        given_counts: Counter[tuple[int, int]] = Counter()
         for index, key in enumerate(zip(items, trials, strict=True)):
             if key in next_numbers:
-                numbers[index] = min(next_numbers[key] + taken[key], MAX_TRIAL)
-                taken[key] += 1
+                numbers[index] = min(next_numbers[key] + given_counts[key], MAX_TRIAL)
+                given_counts[key] += 1
         self._database.executemany(
             "UPDATE trials SET taken = taken + ? WHERE item = ? AND trial = ?",
-            ((count, *key) for key, count in taken.items()),
+            ((count, *key) for key, count in given_counts.items()),
         )
         return numbers
 
@@ -127,8 +127,8 @@ class TrialCounts:
             if all(count == 1 for _, count, _ in rows):
                 continue
             first = 0
-            for trial, count, taken in rows:
-                yield (item, trial), first + taken
+            for trial, count, given_count in rows:
+                yield (item, trial), first + given_count
                 first += count
 
     def close(self) -> None:

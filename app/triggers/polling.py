@@ -52,8 +52,8 @@ def enqueue_due_polls(session: Session, now: datetime) -> int:
     if wanted_keys:
         # A subscription per agent and benchmark: the row is what processes lock, and remembers the
         # last poll. Selected, not sent: a statement has at most 65,535 parameters.
-        wanted = queries.select_subscriptions()
-        rows = insert(SourceSubscription).from_select(SubscriptionKey._fields, wanted)
+        subscription_query = queries.select_subscriptions()
+        rows = insert(SourceSubscription).from_select(SubscriptionKey._fields, subscription_query)
         session.execute(rows.on_conflict_do_nothing())
     due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL, POLL_BATCH)
     for key, subscription in due.items():

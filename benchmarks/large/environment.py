@@ -27,13 +27,13 @@ def measure() -> Iterator[BenchRow]:
         if size >= SHOWN_MB:
             note = f"{size:.0f} MB, required by {', '.join(sorted(parents[name]))}"
             yield BenchRow(name, "what brings 10 MB is printed", size / GOAL_MB, True, note)
-    total, shown = sum(sizes.values()), sum(size for size in sizes.values() if size >= SHOWN_MB)
+    total, shown_mb = sum(sizes.values()), sum(size for size in sizes.values() if size >= SHOWN_MB)
     yield BenchRow(
         "environment",
         f"≤ {GOAL_MB} MB for the service",
         total / GOAL_MB,
         total <= GOAL_MB,
-        f"{total:.0f} MB in {len(sizes)} distributions, {total - shown:.0f} MB of it in those below"
+        f"{total:.0f} MB in {len(sizes)} distributions, {total - shown_mb:.0f} MB of it in those below"
         f" {SHOWN_MB} MB",
     )
 

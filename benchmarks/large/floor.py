@@ -120,10 +120,10 @@ def _score(chunk: Sequence[Texts], refs: tuple[MetricRef, ...]) -> list[tuple[fl
         Trace(
             trace_id=trace_id,
             item_id=trace_id,
-            input=asked,
+            input=question,
             expected_output=expected,
             output=output,
         )
-        for trace_id, asked, expected, output in chunk
+        for trace_id, question, expected, output in chunk
     ]
     return [row.values for row in score_chunk(traces, refs)]

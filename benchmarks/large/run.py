@@ -118,9 +118,9 @@ def _idle_row(service: RunningService) -> BenchRow:
     before, began = _cpu_seconds(service), time.perf_counter()
     time.sleep(IDLE_S)
     after, seconds = _cpu_seconds(service), time.perf_counter() - began
-    used = {role: (after[role] - before.get(role, 0.0)) / seconds for role in sorted(after)}
-    parts = ", ".join(f"{role} {share:.2%}" for role, share in used.items())
-    total = sum(used.values())
+    cpu_shares = {role: (after[role] - before.get(role, 0.0)) / seconds for role in sorted(after)}
+    parts = ", ".join(f"{role} {share:.2%}" for role, share in cpu_shares.items())
+    total = sum(cpu_shares.values())
     return BenchRow("idle", "CPU of a service without work is printed", total, True, parts)
 
 

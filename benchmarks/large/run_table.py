@@ -85,11 +85,11 @@ def _lines(runs: Sequence[RunFigures]) -> Iterator[str]:
     for name, text in ROWS:
         yield f"| {name} | {' | '.join(map(text, runs))} |"
     if len(runs) > 1:
-        whole = [run.micros(run.whole_s) for run in runs]
+        run_micros = [run.micros(run.whole_s) for run in runs]
         cpu = [run.micros(run.whole_cpu_s) for run in runs]
         yield ""
         yield (
             "Within each other (goal: 1.2 times):"
-            f" time per trace {max(whole) / min(whole):.2f} times,"
+            f" time per trace {max(run_micros) / min(run_micros):.2f} times,"
             f" CPU per trace {max(cpu) / min(cpu):.2f} times."
         )

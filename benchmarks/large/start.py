@@ -57,13 +57,13 @@ def measure() -> Iterator[BenchRow]:
 
 def _memory_row() -> BenchRow:
     """What of the memory of the API process is code: of the libraries, and of all modules."""
-    libraries, whole = _import_mib(LIBRARIES), _import_mib("app.cli, app.main")
+    libraries, service_mib = _import_mib(LIBRARIES), _import_mib("app.cli, app.main")
     return BenchRow(
         "memory of imports",
         "resident memory of a process that imported the API is printed",
-        whole / API_LIMIT_MIB,
+        service_mib / API_LIMIT_MIB,
         True,
-        f"{whole:.0f} MiB of the {API_LIMIT_MIB} that the API may have, {libraries:.0f} of it for {LIBRARIES}",
+        f"{service_mib:.0f} MiB of the {API_LIMIT_MIB} that the API may have, {libraries:.0f} of it for {LIBRARIES}",
     )
 
 

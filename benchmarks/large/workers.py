@@ -122,11 +122,11 @@ def _sampled_locks(url: str) -> Iterator[list[int]]:
         thread.join()
 
 
-def _row(benchmark: str, count: int, run: WorkersRun, one: WorkersRun) -> BenchRow:
+def _row(benchmark: str, count: int, run: WorkersRun, single_run: WorkersRun) -> BenchRow:
     return BenchRow(
         f"{benchmark} {count}",
         f"throughput of {count} workers on {os.cpu_count()} cores is printed",
-        one.scoring_s / run.scoring_s,
+        single_run.scoring_s / run.scoring_s,
         holds=True,
         note=f"{TRACES / run.scoring_s:,.0f} traces/s, {run.shards / run.scoring_s:.1f} shards/s;"
         f" of the whole run per shard: database {run.database_s / run.shards * 1000:.0f} ms,"
@@ -167,7 +167,7 @@ def _namespaced() -> BenchRow:
         size = TRACES // NAMESPACED_WORKERS
         runs = []
         for number in range(NAMESPACED_WORKERS):
-            traces = ({**long_pair(place), "input": f"run {number}"} for place in range(size))
+            traces = ({**long_pair(item), "input": f"run {number}"} for item in range(size))
             deployment.service.upload(traces, run_name=f"run-{number}")
         for number in range(NAMESPACED_WORKERS):
             body = {"benchmarkId": "large", "runName": f"run-{number}"}

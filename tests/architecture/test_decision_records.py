@@ -55,9 +55,11 @@ def test_record__names_what_it_changes_and_is_named_by_it(number: str) -> None:
         assert number in linked_numbers(parse_header(later)[answer]), f"{later} does not say so"
     for relation, answer in ANSWERS.items():
         for earlier in linked_numbers(header[answer]):
-            answered = parse_header(earlier)
-            assert answered["relation"] == relation, f"the status of {earlier} is another"
-            assert number in linked_numbers(answered["later"]), f"{earlier} does not name {number}"
+            earlier_header = parse_header(earlier)
+            assert earlier_header["relation"] == relation, f"the status of {earlier} is another"
+            assert number in linked_numbers(earlier_header["later"]), (
+                f"{earlier} does not name {number}"
+            )
 
 
 def test_index__names_each_record_once_with_its_title() -> None:

@@ -211,10 +211,10 @@ def test_inbox__json_has_the_messages_of_the_filter(month: Site, site: Site) -> 
         "tab=acknowledged",
     ):
         page = site.open(f"/inbox?{query}")
-        shown = page.locator("article[data-row] h3").all_inner_texts()
+        titles = page.locator("article[data-row] h3").all_inner_texts()
         rows = read_json(site, query, page.content())
-        assert len(rows) == len(shown)
-        for title, row in zip(shown, rows, strict=True):
+        assert len(rows) == len(titles)
+        for title, row in zip(titles, rows, strict=True):
             assert str(row["title"]) in title
             assert "alerts" in row
             assert "deliveries" in row
@@ -244,12 +244,12 @@ def test_missing__reason_is_shown_on_focus(month: Site, site: Site) -> None:
     assert box is not None
     assert box["width"] <= 1
     missing.focus()
-    shown = reason.bounding_box()
-    assert shown is not None
-    assert shown["width"] > 100
-    assert shown["x"] >= 0
-    assert shown["x"] + shown["width"] <= 390
-    assert shown["y"] + shown["height"] <= 800
+    visible_box = reason.bounding_box()
+    assert visible_box is not None
+    assert visible_box["width"] > 100
+    assert visible_box["x"] >= 0
+    assert visible_box["x"] + visible_box["width"] <= 390
+    assert visible_box["y"] + visible_box["height"] <= 800
     assert find_violations(page) == []
 
 
@@ -341,7 +341,7 @@ def test_numbers__of_live_updates_are_those_of_the_browsers_language(
     """6.7: an event writes its numbers through `Intl` once, also when a part of the page is replaced."""
     page = site.open("/", context=site.context(locale="de-DE"))
     progress = page.locator("#now [data-progress-text]")
-    for processed, shown in ((3_620, "3.620 of 5.840"), (4_000, "4.000 of 5.840")):
+    for processed, progress_text in ((3_620, "3.620 of 5.840"), (4_000, "4.000 of 5.840")):
         with site.service.resources.db.begin() as session:
             session.execute(
                 text(
@@ -351,7 +351,7 @@ def test_numbers__of_live_updates_are_those_of_the_browsers_language(
                 {"processed": processed},
             )
             notify_streams(session, "run-in-progress")
-        expect(progress).to_contain_text(f"{shown} traces")
+        expect(progress).to_contain_text(f"{progress_text} traces")
     page.goto(f"{site.url}/runs/run-in-progress")
     expect(page.locator("#progress")).to_contain_text("4.000 of 5.840 traces")
 

@@ -42,7 +42,7 @@ def _every_module() -> None:
 
 
 def test_error_codes__each_constant_in_the_sources_is_described() -> None:
-    undescribed = [place for code, place in constants("app") if not is_described(code)]
+    undescribed = [source_line for code, source_line in constants("app") if not is_described(code)]
 
     assert undescribed == [], "give each code a subclass of AppError, with its remedy"
 

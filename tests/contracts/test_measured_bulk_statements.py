@@ -119,12 +119,12 @@ def _is_statement(node: ast.AST, imported: dict[str, str]) -> bool:
 @cache
 def list_statements() -> dict[str, str]:
     """The source of each place in the service with such a statement, by its name."""
-    places = {}
+    sources = {}
     for path in sorted((ROOT / "app").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for place in iter_statements(path.read_text(encoding="utf-8")):
-            places[f"{module}.{place.name}"] = place.source
-    return {name: source for name, source in places.items() if name not in TOOLS}
+        for statement in iter_statements(path.read_text(encoding="utf-8")):
+            sources[f"{module}.{statement.name}"] = statement.source
+    return {name: source for name, source in sources.items() if name not in TOOLS}
 
 
 def keys_of(table_name: str) -> list[list[str]]:
@@ -182,7 +182,7 @@ class Store:
     def read(self): return 1
     def write(self, rows): self._database.executemany("…", rows)
 '''
-    assert [place.name for place in iter_statements(source)] == [
+    assert [statement.name for statement in iter_statements(source)] == [
         "_SET", "drop", "purge", "change", "add", "add_rows", "copy", "copy_all", "drop_all",
         "Store._STATEMENT", "Store.write",
     ]  # fmt: skip

@@ -83,14 +83,14 @@ def jump(
     run_id = create_once(deployment, "gate:clock")
     gate = deployment.programs.gate("clock")
     until(gate.is_reached, what=clocks.log)
-    kept = deployment.database.all(KEPT)
+    kept_rows = deployment.database.all(KEPT)
     for commands in groups:
         for offset_s in (*jumps_s, 0):
             clocks.move(commands, offset_s)
             # An idempotency key is valid for a day, by the clock of the database.
             if not (moves_database and offset_s >= DAY_S):
                 assert create_once(deployment, "gate:clock") == run_id, (commands, offset_s)
-            assert deployment.database.all(KEPT) == kept, (commands, offset_s)
+            assert deployment.database.all(KEPT) == kept_rows, (commands, offset_s)
     gate.open()
     require_complete(deployment, run_id)
 
@@ -105,7 +105,7 @@ def jump(
     # No clock is trusted alone: only where both were wrong, something old may be marked.
     if groups != (MACHINE,):
         assert deployment.database.all(PURGED) == []
-    assert deployment.database.all(KEPT) == kept
+    assert deployment.database.all(KEPT) == kept_rows
 
 
 # Longer than 5 s: a whole service starts, and a schedule fires after each jump.

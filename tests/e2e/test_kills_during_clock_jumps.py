@@ -44,15 +44,15 @@ def jump_and_kill(
     run_id = create_once(deployment, name)
     gate = deployment.programs.gate(name.removeprefix("gate:"))
     until(gate.is_reached, what=clocks.log)
-    kept = deployment.database.all(KEPT)
+    kept_rows = deployment.database.all(KEPT)
 
     clocks.move(commands, offset_s)
     clocks.purge(offset_s if "worker" in commands else 0.0)
-    assert deployment.database.all(KEPT) == kept
+    assert deployment.database.all(KEPT) == kept_rows
     for kill in kills:
         kill(clocks.service_processes)
         clocks.wait_for_progress()
-        assert deployment.database.all(KEPT) == kept, kill
+        assert deployment.database.all(KEPT) == kept_rows, kill
     gate.open()
     require_complete(deployment, run_id)
     clocks.move(commands, 0)
@@ -60,7 +60,7 @@ def jump_and_kill(
     # An idempotency key is valid for a day, by the clock of the database, which the API reads every minute.
     if "postgres" not in commands:
         assert create_once(deployment, name) == run_id
-    assert deployment.database.all(KEPT) == kept
+    assert deployment.database.all(KEPT) == kept_rows
     assert deployment.database.all(SHARED_RUNS) == []
     if commands != MACHINE:
         assert deployment.database.all(PURGED) == []

@@ -26,9 +26,12 @@ TASKS: list[JSON] = [
 SCRIPT = [
     {
         "id": "good",
+        # One of four calls fails, so that TOOL_CALL_SUCCESS_RATE is 0.75 and not a number that any
+        # mistake gives; `true` ends the turn, so that the last exit code is still 0.
         "turns": [["echo a > /a"], ["cat /a", "cat /none", "true"]],
         "answer": "Written.",
     },
+    # The check of weight 3 fails and the one of weight 1 passes: a score of 0.25, not of one half.
     {"id": "half", "turns": [["echo x"]]},
 ]
 PRICE = {"inputUsd": 1, "outputUsd": 10}

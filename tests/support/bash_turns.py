@@ -53,6 +53,8 @@ class ScriptedTurns:
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], _: Sequence[Tool], /
     ) -> Turn:
+        # A real model always gives the loop back; without it,
+        # concurrent attempts would run one by one.
         await asyncio.sleep(0)
         reply = self.turns[min(len(self.received), len(self.turns) - 1)]
         self.received.append(tuple(messages))

@@ -9,6 +9,7 @@ from app.results import run_list
 
 def set_batch_sizes(monkeypatch: pytest.MonkeyPatch, sizes: BatchSizes) -> None:
     """Let every search of a list, except those of traces, read its rows in batches of these sizes."""
+    # `run_list` imports the constant by name: its copy has to be replaced as well.
     for module, name in (
         (keyset, "SEARCHED_ROWS"),
         (keyset, "PREFIX_ROWS"),

@@ -27,6 +27,8 @@ def shared_clock() -> Iterator[Callable[[], float]]:
         stat = Path(f"/proc/{loop.pid}/stat")
 
         def read_s() -> float:
+            # The name of the program, in brackets, may itself contain
+            # spaces and brackets: see proc(5).
             user, system = stat.read_text().rpartition(")")[2].split()[11:13]
             return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 

@@ -26,6 +26,8 @@ def npm_programs(locked: Path) -> Path:
     def install(folder: Path) -> None:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(locked / name, folder)
+        # Scripts of packages are foreign code, and an audit sends
+        # the list of packages to the registry.
         options = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
         _run(("npm", "ci", *options), folder)
 
@@ -47,6 +49,7 @@ def python_programs(requirements: Path) -> Path:
 
 def _installed(lock: Path, install: Callable[[Path], None]) -> Path:
     """The folder of a lock file, installed if it is not complete; the lock determines the versions."""
+    # An environment of another Python version cannot be used: its packages lie in another folder.
     content = f"{sys.version_info[:2]}".encode() + lock.read_bytes()
     cache_of_tests = platformdirs.user_cache_path("mosaico-tests", ensure_exists=True)
     folder = cache_of_tests / f"tools-{hashlib.sha256(content).hexdigest()[:16]}"
@@ -55,6 +58,7 @@ def _installed(lock: Path, install: Callable[[Path], None]) -> Path:
         fcntl.flock(alone, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             install(folder)
+            # Last: a killed installation leaves a folder without this file, and is repeated.
             (folder / "complete").touch()
     return folder
 

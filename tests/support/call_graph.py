@@ -53,6 +53,7 @@ def raised_errors(function: Callable[..., Any]) -> set[type[AppError]]:
         if isinstance(value, type) and issubclass(value, AppError):
             errors.add(value)
         else:
+            # Not into an error class: its base classes would count as raised by every function.
             waiting += _references(name)
     return errors
 

@@ -104,6 +104,8 @@ class MovedClocks:
 
     def _is_noticed(self, command: str, offset_s: float, noticed: int) -> bool:
         if command in OFFSETS:
+            # Tests jump by hours and days; half an hour leaves room
+            # for a slow response, not for a jump.
             return abs(OFFSETS[command](self.deployment) - offset_s) < HOUR_S / 2
         return self._notices(command) > noticed
 
@@ -120,6 +122,8 @@ class MovedClocks:
 
         def is_alive() -> bool:
             [(alive, present)] = database.all(LIVE_WORKERS, since, PRESENCE_LOCK)
+            # Every worker, because one that has not noticed the jump
+            # would look like one that is dead.
             return bool(alive == present > 0)
 
         until(is_alive, what=self.log)
@@ -163,8 +167,10 @@ def moved_clocks(
 
 def prepare_runs(deployment: Deployment) -> None:
     """A run that retention may purge, and a schedule of every 5 seconds."""
+    # Short enough that every jump of a month makes the run of the test old.
     deployment.database.execute("UPDATE benchmarks SET keep_days = 7")
     deployment.upload("before")
+    # One trace only: the runs of the schedule must not take the workers from the run of the test.
     deployment.service.upload([pair(1)], name="ticks")
     deployment.service.create_benchmark("bench-002", datasetRef="ticks", metrics=["ROUGE"])
     deployment.completed_run(deployment.start("before"))
@@ -173,6 +179,8 @@ def prepare_runs(deployment: Deployment) -> None:
         "benchmarkId": "bench-002",
         "agentId": "agent-001",
         "cronExpression": "*/5 * * * * *",
+        # A run that a jump delays must not hold the next firing
+        # back: firings are the sign of progress.
         "concurrencyPolicy": "ALLOW",
     }
     deployment.service.post("/schedule-configs", schedule)

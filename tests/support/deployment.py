@@ -119,6 +119,8 @@ def deployed_service(service: Service, folder: Path) -> Iterator[Deployment]:
     """A service with its own worker processes, which end with the block."""
     db = service.resources.db
     addresses = {"DATABASE_URL": db.url}
+    # Behind a pooler the queue needs a connection of its own:
+    # LISTEN and advisory locks of a session.
     if db.direct_url != db.url:
         addresses["MOSAICO_DATABASE_DIRECT_URL"] = db.direct_url
     with (
@@ -143,6 +145,8 @@ def judge_settings(models: ModelService) -> dict[str, str]:
         "MOSAICO_LLM_API_KEY": KEY,
         "MOSAICO_LLM_MODEL": JUDGE,
         "MOSAICO_EMBEDDINGS_MODEL": EMBEDDER,
+        # The guard against requests to internal addresses refuses
+        # loopback, where the fake model listens.
         "MOSAICO_OUTBOUND_ALLOW": "127.0.0.0/8",
     }
 

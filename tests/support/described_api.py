@@ -22,6 +22,8 @@ from app.triggers.signatures import verify_langfuse_signature, verify_standard_s
 @cache
 def api_without_database() -> FastAPI:
     resources = Resources(
+        # No server can listen on port 1: a route that reads the
+        # database while it is built fails at once.
         db=Database("postgresql://nobody@127.0.0.1:1/none"),
         secrets=SecretBox.from_keys([b64encode(bytes(range(32))).decode()]),
         data_dir=Path("/nonexistent"),

@@ -115,6 +115,8 @@ def write_hostile_pages(session: Session) -> None:
     for statement in (
         "UPDATE agents SET name = :name, description = :name WHERE id <> 'triage'",
         "UPDATE benchmarks SET metadata = jsonb_build_object('name', CAST(:name AS text)), task_def = :name",
+        # chr(8238) is the right-to-left override; 180 characters and
+        # the ID stay below the limit of 200.
         "UPDATE kpi_definitions SET name = left(replace(:name, chr(8238), ''), 180) || id",
         "UPDATE kpi_history SET name = left(replace(:name, chr(8238), ''), 180) || kpi_id",
         "UPDATE benchmark_runs SET error_message = :name WHERE error_message IS NOT NULL",

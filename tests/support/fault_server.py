@@ -80,6 +80,8 @@ class Server:
             return
         if method == "initialize":
             result: JSON = {
+                # The newest version of the protocol that the client offers:
+                # an older one is a case of its own.
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "faults", "version": "1.2.3"},
@@ -106,6 +108,7 @@ class Server:
             return {"tools": [{"name": "boundless", "inputSchema": schema}]}
         if SCHEMALESS in self.habits:
             return {"tools": [{"name": "schemaless"}]}
+        # Fewer than all tools, so that the client has to follow `nextCursor`.
         names = list(TOOLS)[start : start + 10]
         tools = [{"name": n, "description": f"Does {n}.", "inputSchema": TOOLS[n]} for n in names]
         more = {"nextCursor": str(start + 10)} if start + 10 < len(TOOLS) else {}
@@ -146,6 +149,7 @@ def hang() -> None:
 
 
 def leave() -> None:
+    # The end of the output without the end of the process: the client may not wait for an exit.
     os.close(1)
     hang()
 
@@ -158,6 +162,7 @@ def meet(mine: str, other: str) -> None:
 
 
 def garble() -> None:
+    # A line that never becomes JSON, and then silence: only the time limit of the call ends it.
     write('{"jsonrpc": "2.0", "id": 7, "result": {\n')
     hang()
 
@@ -185,6 +190,7 @@ DEEDS: dict[str, Callable[[], None]] = {
     "hang": hang,
     "leave": leave,
     "garble": garble,
+    # Without an end of line the client must limit one message; with them, the sum of all lines.
     "flood_line": partial(flood, "x" * 65536),
     "flood_lines": partial(flood, "still working\n" * 5000),
 }

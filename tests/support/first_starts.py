@@ -10,6 +10,8 @@ from app.core.db import Database
 
 def make_first_key(url: str, folder: str, gate: Barrier, created: "Queue[bool]") -> None:
     db = Database(url, pool_size=1)
+    # Connected before the barrier, so that the processes meet in
+    # the function and not in the handshake.
     db.ping()
     gate.wait(60)
     created.put(ensure_first_admin_key(db, Path(folder), None).created)

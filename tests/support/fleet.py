@@ -112,6 +112,8 @@ class Fleet:
                 HANDLERS,
                 SilentSessions(),
                 rescuer,
+                # The server of the tests may have started seconds ago; with
+                # its real value the rescue would wait.
                 reconnect_s=0,
             )
 

@@ -48,6 +48,8 @@ class GatedSource:
         for number, page in enumerate(self._behind.pages(query, cursor)):
             if kind == "kill" or (kind == "gate" and (number or cursor)):
                 gate(name).pass_through()
+            # Before the page is given out: the worker dies with a page
+            # that it has read and not stored.
             if kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             yield replace(page, run_id=query.run_name, run_at=SOURCE_RUN_AT)
@@ -95,6 +97,7 @@ def _write_scores(_: Resources, __: TraceQuery, scores: Sequence[NewScore]) -> I
         for score in scores
     ]
     for row in rows:
+        # Appended, never replaced: the tests see repeated writes, which a real source would merge.
         with _scores_of(Path(os.environ[FOLDER]), row.run_id).open("a") as file:
             file.write(json.dumps(row) + "\n")
     yield

@@ -67,6 +67,8 @@ def zstandard_zip(members: dict[str, bytes]) -> bytes:
     compressor = zstandard.ZstdCompressor()
     packed = {
         name: b"".join(
+            # Several frames in one member, as streaming writers produce: a
+            # reader may not stop after the first.
             compressor.compress(content[start : start + 1_000])
             for start in range(0, len(content), 1_000)
         )
@@ -81,6 +83,7 @@ def zstandard_zip(members: dict[str, bytes]) -> bytes:
     for signature, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         start = 0
         while (start := raw.find(signature, start)) >= 0:
+            # 93 is the compression method Zstandard of the ZIP specification (APPNOTE 4.4.5).
             raw[start + offset : start + offset + 2] = (93).to_bytes(2, "little")
             start += 4
     return bytes(raw)

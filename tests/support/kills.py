@@ -31,7 +31,9 @@ STEPS: dict[str, WatchedWrite | None] = {
     "beginning": WatchedWrite(
         "UPDATE ON benchmark_runs", "NEW.status = 'RUNNING' AND OLD.status = 'PENDING'"
     ),
+    # In the second page of 100 traces: one page is stored, and the one being written is lost.
     "storing": WatchedWrite("INSERT ON collected_traces", "NEW.position = 120"),
+    # The second row of a statement that must store all or none.
     "sharding": WatchedWrite("INSERT ON run_shards", "NEW.shard = 1"),
     # The usage of the LLM is written together with its cached answers.
     "keeping": WatchedWrite("INSERT ON run_llm_usage"),
@@ -203,6 +205,7 @@ def kill_worker_in(
         killed_at, killed_s = deployment.database.now(), clock()
         victim.kill()
         assert children
+        # Children that outlive their worker would go on computing, and hold its memory.
         until(lambda: not any(map(lives, children)), what="the children of a killed worker exit")
         for stop in stopped.values():
             stop.open()
@@ -260,6 +263,8 @@ def freeze_worker_in(
         victim.send(signal.SIGSTOP)
         for stop in stopped.values():
             stop.open()
+        # A frozen worker keeps its presence; only its silent
+        # heartbeat, aged here, says that it is gone.
         deployment.database.age_heartbeats()
         complete_with(start_rescuer(deployment, runs), deployment, runs)
     before = {step: deployment.database.stored_run(run_id) for step, run_id in runs.items()}

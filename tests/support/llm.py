@@ -54,6 +54,7 @@ class ModelService:
     )
     faults: list[Fault] = field(default_factory=list)
     requests: list[ReceivedLlmRequest] = field(default_factory=list)
+    # Two round numbers that differ, so that a swap of input and output tokens changes a sum.
     usage: JSON = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
     in_flight: int = 0
     most_in_flight: int = 0
@@ -156,6 +157,7 @@ class Silence(Response):
         self._models = models
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        # The end of the block releases it, or the server would wait for this connection.
         while not self._models.released.is_set():  # noqa: ASYNC110 - set by another thread
             await asyncio.sleep(0.01)
 
@@ -181,6 +183,7 @@ def model_server() -> Iterator[ModelService]:
     """The server, until the block ends."""
     models = ModelService()
     with serving(models) as client:
+        # httpx ends a base URL with a slash.
         models.url = f"{client.base_url}/v1".replace("//v1", "/v1")
         try:
             yield models

@@ -22,6 +22,7 @@ def write_many_runs(session: Session, *, months: int = MONTHS, traces_of_run: in
     """
     session.execute(text("SET LOCAL statement_timeout = 0"))
     write_month(session, now=datetime.now(UTC) - (months - 1) * MONTH)
+    # Its copies would be in progress for months, and every page would list them.
     session.execute(text("DELETE FROM benchmark_runs WHERE status = 'RUNNING'"))
     last_seq = session.execute(text("SELECT max(seq) FROM benchmark_runs")).scalar_one()
     count = len(PAIRS) * NIGHTS
@@ -46,6 +47,7 @@ def write_many_runs(session: Session, *, months: int = MONTHS, traces_of_run: in
 
 def _copy_month(session: Session, month: int, last_seq: int, count: int) -> None:
     """Copy the runs of the first month with their KPIs and metrics `month` months later."""
+    # One more than the runs of a month: the numbers of two months never meet.
     offset = month * (count + 1)
     changes = {
         "benchmark_runs": {
@@ -60,6 +62,8 @@ def _copy_month(session: Session, month: int, last_seq: int, count: int) -> None
         columns = [
             column.name
             for column in table.columns
+            # Generated columns cannot be written; an identity is, where
+            # the copies need a certain number.
             if column.computed is None and (column.identity is None or column.name in expressions)
         ]
         values = [

@@ -23,6 +23,7 @@ from app.llm.conversation import (
     Usage,
 )
 
+# Nothing listens on port 1: a test that misses its scripted model fails instead of calling one.
 ENDPOINT = LlmEndpoint(provider=Provider.OPENAI, base_url="http://127.0.0.1:1/v1")
 
 

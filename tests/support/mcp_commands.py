@@ -30,6 +30,7 @@ servers:
   faults:
     type: stdio
     command: {json.dumps(sys.executable)}
+    # Without the packages of the environment, whose import takes longer than the server.
     args: [-I, -S, {json.dumps(str(FAULTS))}]
     timeout: 60
 """

@@ -20,6 +20,7 @@ scenarios:
   - name: s
     tasks:
       - name: compare:base
+        # Two dollar signs are one in the prompt: without the second one, PRICE would be a variable.
         prompt: How much is $${PRICE}?
 """
 

@@ -41,6 +41,7 @@ def llm_calls(*inputs: int | None) -> tuple[LlmCall, ...]:
     read: int | None = 0
     calls = []
     for tokens in inputs:
+        # One unknown count makes every later sum unknown: missing is not zero.
         read = None if read is None or tokens is None else read + tokens
         calls.append(
             LlmCall(

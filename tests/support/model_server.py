@@ -93,6 +93,8 @@ def model_server(plan: Plan) -> Iterator[ModelServer]:
 
     class Http(ThreadingHTTPServer):
         daemon_threads = True
+        # The default of 5 makes the kernel drop connections of
+        # concurrent attempts; each waits a second.
         request_queue_size = 64
 
         def handle_error(self, *_: object) -> None:
@@ -121,6 +123,7 @@ def recorded_plan(traces: Mapping[str, AgentTrace]) -> Plan:
             message=message,
             stop=StopReason.TOOL_USE if message.tool_uses() else StopReason.END,
             usage=Usage(
+                # A recording has only the sums of a task, not the tokens of each turn.
                 input_tokens=(trace.total_input_tokens or 0) if first else 0,
                 output_tokens=(trace.total_output_tokens or 0) if first else 0,
             ),
@@ -133,6 +136,8 @@ def _received_request(path: str, headers: Mapping[str, str], body: JSON) -> Rece
     if path.endswith("/responses"):
         items = body["input"]
         prompt = next(item["content"] for item in items if item.get("role") == "user")
+        # One turn may call several tools; their outputs stand
+        # together, so a group of them is one turn.
         kinds = [key for key, _ in groupby(item.get("type") for item in items)]
         turn = kinds.count("function_call_output")
     else:
@@ -169,6 +174,7 @@ def _anthropic(reply: ScriptedReply) -> JSON:
         "type": "message",
         "role": "assistant",
         "model": "m",
+        # The API of Anthropic has no empty text blocks, and refuses them in a request.
         "content": [block for block in content if block.get("text") != ""],
         "stop_reason": stops[reply.stop],
         "stop_sequence": None,
@@ -215,6 +221,7 @@ def _chat(reply: ScriptedReply) -> JSON:
 
 
 def _responses(reply: ScriptedReply) -> JSON:
+    # Reasoning models return such an item first, and require it with the next request.
     output: list[JSON] = [{"type": "reasoning", "id": "r", "summary": []}]
     if reply.message.text():
         part = {"type": "output_text", "text": reply.message.text(), "annotations": []}

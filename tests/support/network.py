@@ -50,6 +50,8 @@ class Network:
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         try:
+            # It goes on reading while the network is cut: the sender
+            # notices nothing, as on a real one.
             while block := source.recv(65_536):
                 self._flows.wait()
                 target.sendall(block)

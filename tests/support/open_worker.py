@@ -30,6 +30,8 @@ class OpenWorker:
 
     def work(self, resources: Resources, pool: ProcessPool) -> None:
         if threading.get_ident() != self.thread:
+            # A test that works in a thread of its own: the open loop
+            # and connection belong to another one.
             asyncio.run(_worker(resources, pool).drain())
             return
         if self.parts is None or self.parts[0] is not resources or self.parts[1] is not pool:

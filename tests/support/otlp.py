@@ -80,6 +80,7 @@ def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
 
 def any_value(value: Any) -> AnyValue:
     match value:
+        # Before int: in Python True is an int, in OTLP it has a type of its own.
         case bool():
             return AnyValue(bool_value=value)
         case int():

@@ -109,6 +109,7 @@ def opened_page(browser: Browser, service: Service) -> Iterator[Page]:
     url = str(service.client.base_url).rstrip("/")
     context = browser.new_context(base_url=url, timezone_id="Europe/Rome")
     key = service.client.headers["Authorization"].removeprefix("Bearer ")
+    # The service refuses a form without the origin of its own page.
     context.request.post(f"{url}/login", form={"key": key}, headers={"Origin": url})
     page = context.new_page()
     # A comparison takes long on a busy machine.

@@ -41,6 +41,7 @@ def find_page_modules() -> set[str]:
     while more := {
         name
         for name, importing in importers.items()
+        # Imported by pages alone: without them, the module could be left out as well.
         if name not in pages and importing and importing <= pages
     }:
         pages |= more

@@ -25,6 +25,7 @@ listen_addr = 127.0.0.1
 listen_port = {own_port}
 unix_socket_dir =
 pool_mode = transaction
+# With SCRAM, the default, PgBouncer would need the secret of the role and not its password.
 auth_type = plain
 auth_file = {folder}/users
 default_pool_size = {pool_size}

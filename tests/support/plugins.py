@@ -24,6 +24,7 @@ def install_sample(folder: Path) -> Path:
     subprocess.run(
         [
             sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install",
+            # No network: hatchling, which builds it, and the dependencies are installed here.
             "--no-index", "--no-deps", "--no-build-isolation", "--target", target, copy,
         ],
         check=True, capture_output=True, timeout=120,
@@ -51,5 +52,6 @@ def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded
 
 
 def _isolate(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Copies: what the test registers goes into them, and the originals come back after the test.
     for name in ("_items", "_aliases", "_loaded"):
         monkeypatch.setattr(registry, name, getattr(registry, name).copy())

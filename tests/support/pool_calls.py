@@ -25,6 +25,7 @@ def die() -> None:
 def spin() -> None:
     """Compute for ages inside one instruction of the interpreter."""
     print(os.getpid(), flush=True)  # noqa: T201 - to the test
+    # Catastrophic backtracking: about 2^60 steps in C, in which no signal handler of Python runs.
     re.match("(a+)+$", "a" * 60 + "b")
 
 

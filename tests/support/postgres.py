@@ -55,6 +55,8 @@ def make_migrated_database(server_url: str, name: str) -> None:
         if cursor.fetchone() is None:
             drop_database(server_url, "migrating")
             upgrade(make_database(server_url, "migrating"))
+            # Under its name only when it is complete: a killed process
+            # leaves "migrating", which is dropped.
             rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
             connection.execute(rename.format(sql.Identifier("migrating"), sql.Identifier(MIGRATED)))
         drop_database(server_url, name)

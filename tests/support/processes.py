@@ -147,6 +147,8 @@ class Programs:
         """
         for program in self.processes:
             if program.is_running:
+                # The whole session that `start_new_session` made: children
+                # of a worker outlive its SIGKILL.
                 os.killpg(program.pid, signal.SIGKILL)
                 program.process.wait(LIVENESS_S)
             if program.process.stdin is not None:

@@ -36,6 +36,7 @@ def _module_lines(module: Any) -> Iterator[str]:
         public_object = getattr(module, name)
         path = f"{module.__name__}.{name}"
         yield f"{path}{_parameters(public_object)}"
+        # The package only passes the classes of its modules on; their members are listed there.
         if inspect.isclass(public_object) and module is not mosaico:
             yield from sorted(_member_lines(path, public_object))
 

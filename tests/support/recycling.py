@@ -139,6 +139,7 @@ class Databases:
 
     def _empty(self, name: str) -> bool:
         session = self._session(name)
+        # A session with an open transaction or an advisory lock would reach into the next test.
         spared = CLIENT_NAME if self._is_client_unused(name, session) else ""
         session.execute(TERMINATE_OTHER_SESSIONS, [spared])
         if schema_digest(session) != self._template_digest():

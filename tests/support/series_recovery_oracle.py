@@ -97,5 +97,5 @@ def _log_ratios(
 
 def _log_likelihoods(total: Floats, runs: NDArray[np.int64], falls: Floats) -> Floats:
     """The log-likelihood of so many bad runs with a sum, above that of the level before."""
-    each = -falls * total[:, None] - falls**2 * runs[:, None] / 2
-    return np.asarray(np.logaddexp.reduce(each, axis=1) - np.log(len(falls)))
+    log_ratios = -falls * total[:, None] - falls**2 * runs[:, None] / 2
+    return np.asarray(np.logaddexp.reduce(log_ratios, axis=1) - np.log(len(falls)))

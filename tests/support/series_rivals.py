@@ -63,11 +63,13 @@ def _anomaly(levels: Sequence[RunLevel], limit: float) -> list[int]:
 
 
 def _cusum(levels: Sequence[RunLevel], limit: float) -> list[int]:
+    # The slack of half a standard deviation is best for a shift of one (Page 1954).
     return _sequential(levels, limit, lambda total, harm: max(0.0, total + harm - 0.5))
 
 
 def _ewma(levels: Sequence[RunLevel], limit: float) -> list[int]:
     """EWMA with the weight 0.2, in its own standard deviations."""
+    # The standard deviation of an EWMA in the long run is sqrt(weight / (2 − weight)).
     scale = math.sqrt(0.2 / 1.8)
     return _sequential(levels, limit, lambda total, harm: 0.8 * total + 0.2 * harm / scale)
 
@@ -82,6 +84,7 @@ def _sequential(
         mean, sd = _mean_and_sd(reference)
         harm = (mean - level.level) / sd if sd else 0.0
         if is_open:
+            # The 95 % quantile of the normal distribution.
             healthy = healthy + 1 if harm < 1.64 else 0
             is_open = healthy < 2
             continue

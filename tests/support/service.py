@@ -187,6 +187,7 @@ def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service
     with resources.db.begin() as session:
         key = create_key(session, "tests", "admin", now=utc_now())
     app = create_app(resources)
+    # To build the description takes a second, and it is the same for all services.
     app.openapi = api_document  # type: ignore[method-assign]
     with serving(app, lifespan=True) as client:
         client.headers["Authorization"] = f"Bearer {key.token.reveal()}"

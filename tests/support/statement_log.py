@@ -94,6 +94,7 @@ def _parse(lines: list[str]) -> Iterator[LoggedStatement]:
         if match := _STATEMENT.match(line):
             # A statement may begin with an empty line.
             following = lines[number + 1] if number + 1 < len(lines) else ""
+            # Postgres begins every further line of a message with a tab.
             continued = following.strip() if following.startswith("\t") else ""
             yield LoggedStatement(
                 session=int(match["pid"]),

@@ -176,6 +176,7 @@ def age_purge_marks(db: Database) -> None:
 
 def varied_pairs(count: int, *, tags: list[str] | None = None, tagged: int = -1) -> list[JSON]:
     """Pairs of different short texts; the pair at index `tagged` has the tags."""
+    # A fixed seed: runs that a test compares with each other must read the same texts.
     random_source = random.Random(7)
     pairs = [
         pair(

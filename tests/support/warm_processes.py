@@ -59,6 +59,7 @@ socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
 connection.recv(4096)
 sys.exit(json.loads(connection.recv(4096))["exit_code"])
 """
+# One packet holds a whole environment; what does not fit into the buffer of `recv` is lost.
 MAX_MESSAGE = 1 << 17
 
 
@@ -145,6 +146,7 @@ class WarmProcesses:
             socket.send_fds(self.connection, [json.dumps(request).encode()], files)
             os.close(reading)
             pid = self._read_started()
+            # The number may have belonged to an earlier process, whose exit code is still noted.
             self.exit_codes.pop(pid, None)
         return WarmProcess(pid, os.fdopen(writing, "wb"), self)
 
@@ -234,9 +236,12 @@ class ForkServer:
         ready, set_ready = os.pipe()
         pid = os.fork()
         if pid == 0:
+            # The pipe belongs to the parent: a signal to the child would wake the parent's loop.
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
+            # Detached: the objects would otherwise close, when they are collected, files with the
+            # same numbers that the command has opened since.
             inherited = [connection.detach() for connection in (self.listener, *self.clients)]
             for unused in (*inherited, self.wakeup, ready, set_ready):
                 os.close(unused)
@@ -320,12 +325,14 @@ class ForkedChild(subprocess.Popen[bytes]):
             close_other_files({0, 1, 2, *pass_fds})
             run_as_new_process(args[-1], environment)
         finally:
+            # Never back into the caller: this process is a copy of
+            # `serve` in the middle of its work.
             os._exit(1)
 
 
-def close_other_files(kept: set[int]) -> None:
+def close_other_files(open_files: set[int]) -> None:
     for descriptor in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
-        if descriptor not in kept:
+        if descriptor not in open_files:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
@@ -379,6 +386,7 @@ def load_service() -> None:
 def main() -> None:
     load_service()
     gc.collect()
+    # The collector of a child would write to every object, and so copy the pages that all share.
     gc.freeze()
     wakeup, write_wakeup = os.pipe()
     os.set_blocking(write_wakeup, False)

@@ -117,10 +117,10 @@ def _form_page(
     rule_id: str | None,
     res: Resources,
     benchmark_id: str = "",
-    sent: FormFields | None = None,
+    submitted: FormFields | None = None,
 ) -> FormPage:
-    """The form of a rule, or of a new one about a benchmark. `sent` names the rule to compare with."""
-    choice = {name: sent.text(name) if sent else "" for name in COMPARED}
+    """The form of a rule, or of a new one about a benchmark. `submitted` names the rule to compare with."""
+    choice = {name: submitted.text(name) if submitted else "" for name in COMPARED}
     with res.db.read() as session:
         view = None
         if rule_id is not None:

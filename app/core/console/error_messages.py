@@ -131,17 +131,19 @@ def _name_pointer(
     return f"{file}: {field}" if file else field
 
 
-def _describe(parameter: _Parameter, rest: tuple[str, ...]) -> str:
+def _describe(parameter: _Parameter, subpath: tuple[str, ...]) -> str:
     """`--kpi q=ROGUE` for an error in one of several values, as the user wrote it."""
-    if rest and parameter.is_list and _INDEX.fullmatch(rest[0]):
+    if subpath and parameter.is_list and _INDEX.fullmatch(subpath[0]):
         values = parameter.value or ()
-        index = int(rest[0])
+        index = int(subpath[0])
         if index < len(values):
             written = str(values[index])
             # A value that is not JSON has no fields that its user knows.
-            inner = f" ({_format_path(rest[1:])})" if rest[1:] and written.startswith("{") else ""
+            inner = (
+                f" ({_format_path(subpath[1:])})" if subpath[1:] and written.startswith("{") else ""
+            )
             return f"{parameter.label} {written}{inner}"
-    return f"{parameter.label} ({_format_path(rest)})" if rest else parameter.label
+    return f"{parameter.label} ({_format_path(subpath)})" if subpath else parameter.label
 
 
 def _name_values(text: str, parameters: Mapping[tuple[str, ...], _Parameter]) -> str:
@@ -182,5 +184,5 @@ def _format_path(path: Sequence[str]) -> str:
 
 
 def _camel(name: str) -> str:
-    first, *others = name.strip("_").split("_")
-    return first + "".join(map(str.capitalize, others))
+    first, *further_words = name.strip("_").split("_")
+    return first + "".join(map(str.capitalize, further_words))

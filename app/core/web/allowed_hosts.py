@@ -82,8 +82,8 @@ class AllowedHostsMiddleware:
         if len(hosts) == 1 and self.policy.allows(hosts[0]):
             return await self.app(scope, receive, send)
         # Addresses are made of this header, which may be anything: the page of the error has none of it.
-        others = [header for header in scope["headers"] if header[0] != b"host"]
-        request = Request({**scope, "headers": others}, receive)
+        other_headers = [header for header in scope["headers"] if header[0] != b"host"]
+        request = Request({**scope, "headers": other_headers}, receive)
         response = await error_response(request, _unknown_host(hosts))
         return await response(scope, receive, send)
 

@@ -38,10 +38,10 @@ def shrink_long_title(text: str) -> str | Markup:
     """A title of a page; a long one, such as a name of 200 characters, is written smaller, so that it does
     not fill the screen of a phone.
     """
-    shown = show_text(text)
-    if len(shown) <= MAX_TITLE_CHARS:
-        return str(shown)
-    return Markup('<span class="long">{}</span>').format(shown)
+    visible_text = show_text(text)
+    if len(visible_text) <= MAX_TITLE_CHARS:
+        return str(visible_text)
+    return Markup('<span class="long">{}</span>').format(visible_text)
 
 
 class TextPart(NamedTuple):

@@ -128,7 +128,7 @@ def trend_chart(
     y = build_axis(min(bounds), max(bounds), HEIGHT - BOTTOM, TOP)
     x = Axis(0, max(1, len(points) - 1), LEFT + 12, WIDTH - RIGHT - 12)
     pixels = [x.pixel(index) for index in range(len(points))]
-    drawn = [
+    value_positions = [
         (pixel, y.pixel(point.value))
         for pixel, point in zip(pixels, points, strict=True)
         if point.value is not None
@@ -137,7 +137,7 @@ def trend_chart(
         *draw_grid(y),
         *_spans(spans, pixels, is_page=is_page),
         *_lines(pixels, points, y, has_ends=not is_page),
-        *draw_limits(limits, y, drawn),
+        *draw_limits(limits, y, value_positions),
         *_events(events, pixels),
         *draw_points(pixels, points, y, is_page=is_page, write=write),
         *_labels(pixels, points),
@@ -249,16 +249,16 @@ def _bands(
 
 
 def draw_limits(
-    limits: Sequence[TrendLimit], y: Axis, drawn: Sequence[tuple[float, float]] = ()
+    limits: Sequence[TrendLimit], y: Axis, value_positions: Sequence[tuple[float, float]] = ()
 ) -> Iterator[str]:
-    """A dashed line for each limit, with its text where no point is `drawn`, if there is such a place."""
+    """A dashed line for each limit, with its text where no point is, if there is such a place."""
     for limit in limits:
         pixel = y.pixel(limit.value)
         yield (
             f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{LIMIT}" stroke-dasharray="5 4"/>'
         )
-        x, anchor, offset = _free_place(limit.text, pixel, drawn)
+        x, anchor, offset = _free_place(limit.text, pixel, value_positions)
         label = draw_text(x, pixel + offset, limit.text, anchor=anchor, fill=FAINT, size=LIMIT_SIZE)
         # With a border in the color of its ground, so that a line behind it does not strike it through.
         yield label.replace(
@@ -269,7 +269,7 @@ def draw_limits(
 
 
 def _free_place(
-    text: str, pixel: float, drawn: Sequence[tuple[float, float]]
+    text: str, pixel: float, value_positions: Sequence[tuple[float, float]]
 ) -> tuple[float, str, int]:
     """Where the text of a limit stands: x, the anchor, and the distance of its baseline from the line.
 
@@ -278,15 +278,15 @@ def _free_place(
     width = len(text) * LIMIT_SIZE * CHARACTER_WIDTH
     last = WIDTH - RIGHT - 4.0
     starts = [LEFT + 4.0, *(LEFT + 4.0 + n * (last - LEFT) / 8 for n in range(1, 8))]
-    places = [
+    positions = [
         (x, anchor, offset)
         for offset in LIMIT_OFFSETS
         for x, anchor in ((starts[0], "start"), (last, "end"), *((x, "start") for x in starts[1:]))
         if x + width <= last or anchor == "end"
     ]
-    covered = [*drawn, *_between(drawn)]
-    for place in places:
-        x, anchor, offset = place
+    covered = [*value_positions, *_between(value_positions)]
+    for position in positions:
+        x, anchor, offset = position
         left = x if anchor == "start" else x - width
         middle = pixel + offset - LIMIT_SIZE / 2
         if not any(
@@ -294,13 +294,13 @@ def _free_place(
             and abs(height - middle) <= LIMIT_SPACE
             for at, height in covered
         ):
-            return place
-    return places[0]
+            return position
+    return positions[0]
 
 
-def _between(drawn: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _between(value_positions: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     """Places on the line between each two points, close enough that no text fits between them."""
-    for (x, y), (next_x, next_y) in pairwise(drawn):
+    for (x, y), (next_x, next_y) in pairwise(value_positions):
         steps = int(max(abs(next_x - x), abs(next_y - y)) / LIMIT_SPACE) + 1
         for step in range(1, steps):
             yield x + (next_x - x) * step / steps, y + (next_y - y) * step / steps

@@ -20,7 +20,7 @@ from app.harness.bash.types import EvalReport, EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.progress import show_progress
 from app.harness.result_file import claim_result_file, result_of
-from app.harness.run_command import Interrupted, run_interruptible
+from app.harness.run_command import RunInterrupted, run_interruptible
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.prices import NoPrice, Price, read_price
 from app.llm.providers import open_llm
@@ -62,7 +62,7 @@ def run_dataset(
     """Run the tasks of a dataset and return the report; it is written where the options say.
 
     Raises: before the first request UnreadableInput, InvalidDataset, UnknownTask, NoPrice, UnwritableOutput,
-    MissingKey, BadBaseUrl, IncompatibleRun; Interrupted on Ctrl-C.
+    MissingKey, BadBaseUrl, IncompatibleRun; RunInterrupted on Ctrl-C.
     """
     tasks = select_tasks(load_dataset(options.dataset), options.categories, options.task_ids)
     trials = plan_trials(tasks, options.trials)
@@ -76,7 +76,7 @@ def run_dataset(
         try:
             run_interruptible(_run(options, llm, judge, recorder, budget))
         except KeyboardInterrupt:
-            raise Interrupted(recorder.finish("interrupted"), recorder.path) from None
+            raise RunInterrupted(recorder.finish("interrupted"), recorder.path) from None
         return recorder.finish("the run reached its time limit")
 
 

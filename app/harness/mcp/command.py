@@ -38,7 +38,7 @@ from app.harness.progress import show_progress
 from app.harness.reports.formatting import format_number
 from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
-from app.harness.run_command import Interrupted, run_interruptible
+from app.harness.run_command import RunInterrupted, run_interruptible
 from app.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
@@ -169,7 +169,7 @@ def prepare(
 def run_files(prepared: PreparedRun) -> McpReport:
     """Run the planned attempts and write the result file; each result is journaled at once.
 
-    Raises: Interrupted on Ctrl-C.
+    Raises: RunInterrupted on Ctrl-C.
     """
     # The MCP SDK takes seconds to import; checking and listing files do without.
     from app.harness.mcp.run import run_plan
@@ -180,7 +180,7 @@ def run_files(prepared: PreparedRun) -> McpReport:
             report = run_interruptible(run_plan(prepared.plan, recorder.on_event, budget=budget))
         except KeyboardInterrupt:
             report = recorder.finish(recorder.partial_report())
-            raise Interrupted(report, prepared.output) from None
+            raise RunInterrupted(report, prepared.output) from None
         return recorder.finish(report)
 
 

@@ -18,7 +18,7 @@ RECENT_TIME_S = 0.1
 
 
 def list_choices(
-    session: Session, request: Request, res: Resources, *shown: BenchmarkRun
+    session: Session, request: Request, res: Resources, *page_runs: BenchmarkRun
 ) -> list[tuple[str, str]]:
     """The IDs of the recent completed runs of a benchmark with their time and agent, and of the runs that
     the page shows.
@@ -26,14 +26,14 @@ def list_choices(
     recent = search_runs(
         session,
         RunListFilter.unchecked(
-            benchmark_ids=[shown[0].benchmark_id], statuses=[RunStatus.COMPLETED]
+            benchmark_ids=[page_runs[0].benchmark_id], statuses=[RunStatus.COMPLETED]
         ),
         DEFAULT_SORT,
         PageQuery(RECENT_RUNS),
         search_time_s=RECENT_TIME_S,
     ).rows
     listed = {row["id"] for row in recent}
-    others = list_runs_by_id(session, [run.id for run in shown if run.id not in listed])
+    other_runs = list_runs_by_id(session, [run.id for run in page_runs if run.id not in listed])
     names = list_agent_names(session)
     zone, now = reader_zone(request), res.clock()
     return [
@@ -41,5 +41,5 @@ def list_choices(
             row["id"],
             f"{format_instant(row['created_at'], zone, now)} · {names.get(row['agent_id'])}",
         )
-        for row in (*recent, *others)
+        for row in (*recent, *other_runs)
     ]

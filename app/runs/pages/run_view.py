@@ -301,12 +301,12 @@ def _trend(
         if value is not None
     ]
     figures = kpi_figures(points)
-    drawn = trend_points(points, labels, urls, figures)
+    chart_points = trend_points(points, labels, urls, figures)
     chart = trend_chart(
-        kpi.name, drawn, kpi.unit, limits=limits, events=trend_events(points), is_page=True,
+        kpi.name, chart_points, kpi.unit, limits=limits, events=trend_events(points), is_page=True,
         write=figures.write,
     )  # fmt: skip
     return {
-        "trend": PageChart(Markup(chart), drawn),  # noqa: S704 - our own SVG, which escapes its texts
+        "trend": PageChart(Markup(chart), chart_points),  # noqa: S704 - our own SVG, which escapes its texts
         "trend_title": f"{kpi.name}, last {len(points)} runs",
     }

@@ -105,13 +105,13 @@ def show_runs(
         newest = page if is_newest_first else _find_newest(session, run_filter)
         shown_ids = {row["id"] for row in page.rows}
         elsewhere = [run_id for run_id in chosen_ids or [] if run_id not in shown_ids]
-        chosen = run_list.list_runs_by_id(session, elsewhere)
+        selected_rows = run_list.list_runs_by_id(session, elsewhere)
         benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
-    # A run that was deleted is chosen no longer.
+    # A run that was deleted is no longer selected.
     chosen_ids = [
         run_id
         for run_id in chosen_ids or []
-        if run_id in shown_ids or any(row["id"] == run_id for row in chosen)
+        if run_id in shown_ids or any(row["id"] == run_id for row in selected_rows)
     ]
     parameters = {**request.query_params, "run": chosen_ids}
     return render_page(
@@ -122,7 +122,7 @@ def show_runs(
         api=None if only_ids else list_in_api(request, "/benchmark-runs", IN_API, **period),
         csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
         runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
-        chosen=[_row(run, benchmarks, agents) for run in map(run_columns_view, chosen)],
+        chosen=[_row(run, benchmarks, agents) for run in map(run_columns_view, selected_rows)],
         count=_count_text(count, len(chosen_ids)),
         newest=_newest(newest.rows),
         # Without the newest run, a list that goes on would call every run new.
@@ -313,8 +313,8 @@ def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str])
     }
 
 
-def _count_text(run_count: RunCount, chosen: int) -> str:
+def _count_text(run_count: RunCount, selected_count: int) -> str:
     runs = "1 run" if run_count.number == 1 else f"{run_count.number:,} runs"
     if not run_count.is_exact:
         runs = f"at least {runs}" if run_count.number else "no run found yet"
-    return f"{runs}, {chosen} selected" if chosen else runs
+    return f"{runs}, {selected_count} selected" if selected_count else runs

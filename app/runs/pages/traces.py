@@ -171,15 +171,16 @@ def show_item(
         for compared in (run, baseline):
             rules.require_traces(compared.id, compared.purged_at)
         numbers = trace_list.list_trials_of_item(session, (baseline, run), item)
-        left = [number for number in numbers if number + 1 >= first_trial]
-        shown, later = left[:TRIALS_OF_PAGE], left[TRIALS_OF_PAGE:]
+        requested_numbers = [number for number in numbers if number + 1 >= first_trial]
+        page_numbers, later = requested_numbers[:TRIALS_OF_PAGE], requested_numbers[TRIALS_OF_PAGE:]
         before, now = (
-            trace_list.get_traces_of_item(session, compared, item, shown)
+            trace_list.get_traces_of_item(session, compared, item, page_numbers)
             for compared in (baseline, run)
         )
         steps = _crumbs(session, run)
     trials = [
-        _trial(baseline, run, number, before.get(number), now.get(number)) for number in shown
+        _trial(baseline, run, number, before.get(number), now.get(number))
+        for number in page_numbers
     ]
     first = next((trace for side in (before, now) for trace, _ in side.values()), None)
     return render_page(

@@ -56,22 +56,23 @@ def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize(
-    "sent", ["hours=8", "message=a&verdict=true&note=seen", "confirm=Delete+it%3F", "form=1&name=A"]
+    "draft",
+    ["hours=8", "message=a&verdict=true&note=seen", "confirm=Delete+it%3F", "form=1&name=A"],
 )
 def test_login__after_a_form_shows_what_will_be_sent(
-    service: Service, browser: httpx.Client, sent: str
+    service: Service, browser: httpx.Client, draft: str
 ) -> None:
-    ended = browser.post("/inbox/none/silence", content=sent, headers=FORM)
+    ended = browser.post("/inbox/none/silence", content=draft, headers=FORM)
     assert ended.status_code == 401
     assert "Your session has ended" in ended.text
-    shown = log_in(
-        browser, key_of(service), next="/inbox", draft=sent, draftAction="/inbox/none/silence"
+    login_page = log_in(
+        browser, key_of(service), next="/inbox", draft=draft, draftAction="/inbox/none/silence"
     )
-    assert shown.status_code == 200
-    assert "Nothing was changed yet" in shown.text
-    assert "set-cookie" in shown.headers
+    assert login_page.status_code == 200
+    assert "Nothing was changed yet" in login_page.text
+    assert "set-cookie" in login_page.headers
     # A form with fields of its own can be opened again; a button is only sent.
-    assert ("Back to the form" in shown.text) == sent.startswith("form=1")
+    assert ("Back to the form" in login_page.text) == draft.startswith("form=1")
 
 
 def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(

@@ -145,16 +145,16 @@ def test_side_by_side__every_trial_and_metric_is_reached(crowded: Service) -> No
     page = read_page(crowded, f"/runs/{RUN}/items?item=many&base={BASE}")
     assert "6 of 9 trials" in page
     [address] = re.findall(r'rel="next" href="([^"]+)"', page)
-    rest = read_page(crowded, address)
-    assert re.findall(r"<h2>Trial (\d)</h2>", page + rest) == list("123456789")
-    assert "First trials" in rest
+    next_page = read_page(crowded, address)
+    assert re.findall(r"<h2>Trial (\d)</h2>", page + next_page) == list("123456789")
+    assert "First trials" in next_page
     measured = read_page(crowded, f"/runs/{RUN}/items?item={MANY_TRIALS}&base={BASE}")
     assert "4 of 11 metrics" in measured
     assert all(f"<dt>{metric}</dt>" in measured for metric in METRICS)
 
 
 @pytest.mark.parametrize(
-    ("path", "said", "reached"),
+    ("path", "count_text", "reached"),
     [
         (f"/compare?base={BASE}&run={RUN}&layout=case", "4 of 9 changed", "METRIC_8 +0.5"),
         ("/inbox?tab=all", "4 of 7 sentences", "Sentence 6 of the message."),
@@ -166,16 +166,16 @@ def test_side_by_side__every_trial_and_metric_is_reached(crowded: Service) -> No
     ],
 )
 def test_page__cut_part_is_counted_and_folded(
-    path: str, said: str, reached: str, crowded: Service
+    path: str, count_text: str, reached: str, crowded: Service
 ) -> None:
     page = read_page(crowded, path)
-    assert said in page
+    assert count_text in page
     folded = " ".join(re.findall(r"<details.*?</details>", page))
     assert reached in read_text(folded)
 
 
 @pytest.mark.parametrize(
-    ("path", "said", "address"),
+    ("path", "count_text", "address"),
     [
         ("/benchmarks/support", "The newest 10 revisions", "/api/v1/benchmarks/support/revisions"),
         ("/schedules/nightly", "The newest 30 fires", "/api/v1/schedule-configs/nightly/fires"),
@@ -186,13 +186,13 @@ def test_page__cut_part_is_counted_and_folded(
     ],
 )  # fmt: skip
 def test_page__newest_rows_link_to_all(
-    path: str, said: str, address: str, crowded: Service
+    path: str, count_text: str, address: str, crowded: Service
 ) -> None:
     page = read_page(crowded, path)
-    assert said in page
+    assert count_text in page
     assert f'href="{address}"' in page
     answer: Any = crowded.client.get(address, params={"limit": 200}).json()
-    assert len(answer["items"]) > int(re.findall(r"\d+", said)[0])
+    assert len(answer["items"]) > int(re.findall(r"\d+", count_text)[0])
 
 
 def test_run__flipped_items_are_counted(crowded: Service) -> None:

@@ -75,6 +75,6 @@ def test_trend__few_agents_are_tabs_and_the_others_are_suggested(crowd: Service)
     assert tabs.count("<a ") == 8
     assert "8 of 22 are above" in page
     assert '<option value="billing">Billing bot</option>' in page
-    chosen = read_page(crowd, f"{TREND}?agent=billing")
-    [tabs] = re.findall(r'<nav class="tabs" aria-label="Agent">(.*?)</nav>', chosen, re.DOTALL)
+    agent_page = read_page(crowd, f"{TREND}?agent=billing")
+    [tabs] = re.findall(r'<nav class="tabs" aria-label="Agent">(.*?)</nav>', agent_page, re.DOTALL)
     assert re.search(r'aria-current="page">Billing bot', tabs)

@@ -82,8 +82,8 @@ def test_morning__run_in_progress_has_its_expected_end(morning: Service) -> None
             r"expected end <time [^>]*>in 2 min</time> \(about\)", read_page(morning, path)
         )
     [run] = morning.get("/overview")["activeRuns"]
-    left = datetime.fromisoformat(run["expectedEndAt"]) - datetime.now(UTC)
-    assert timedelta(minutes=2) < left < timedelta(minutes=4)
+    remaining = datetime.fromisoformat(run["expectedEndAt"]) - datetime.now(UTC)
+    assert timedelta(minutes=2) < remaining < timedelta(minutes=4)
 
 
 def test_morning__run_that_has_just_begun_takes_as_long_as_usual(morning: Service) -> None:

@@ -36,6 +36,7 @@ def create_queue_item(write: WriteRequest) -> WriteResponse:
     (queue,) = write.parts
     _require(write.store, queue)
     body = write.object()
+    # No check for duplicates, as in Langfuse: whoever adds an object has to look for it first.
     write.store.annotation_queues[queue].append(body["objectId"])
     return WriteResponse(content=_item_json(queue, body["objectId"]))
 

@@ -49,6 +49,7 @@ class FakeLangfuse:
         """
         if name not in self.store.datasets:
             number = len(self.store.datasets) + 1
+            # Older than every run: a run sees only items that its dataset had when it began.
             fields.setdefault("created_at", DEFAULT_TIME - timedelta(days=30))
             self.store.datasets[name] = Dataset(
                 id=f"dataset-{number}", name=name, generated=items, **fields
@@ -101,6 +102,7 @@ class FakeLangfuse:
             dataset_id=home.id,
             items=items,
             trials=trials,
+            # An hour apart, so that "the newest run" is the one that was added last.
             started=started or DEFAULT_TIME + timedelta(hours=number - 1),
             every=every,
             spans=plan_spans(
@@ -142,6 +144,7 @@ class FakeLangfuse:
         With `texts_on_calls` the root has no texts. `fields` are those of every span, such as `tags`.
         The SDK stores texts in `metadata` as JSON.
         """
+        # 32 hexadecimal digits, as OpenTelemetry requires of a trace ID.
         trace_id = f"{number:032x}"
         question = question or f"question {number}"
         answer = f"answer {number}" if answer is None else answer
@@ -185,6 +188,8 @@ class FakeLangfuse:
                 name=name,
                 data_type="CATEGORICAL" if isinstance(value, str) else "NUMERIC",
                 value=value,
+                # After the end of the root, which lasts two seconds, as
+                # evaluators write their scores.
                 timestamp=started + timedelta(seconds=5),
                 trace_id=trace_id,
             )

@@ -37,7 +37,11 @@ class Exchange:
 
     def reset(self) -> None:
         """Close the connection with a TCP reset."""
+        # ASGI has no message for a reset: the transport behind the
+        # bound method `send` of uvicorn has one.
         transport = cast("Any", self.send).__self__.transport
+        # SO_LINGER of 0 seconds makes the kernel send RST; a plain
+        # close would send FIN, an orderly end.
         linger = struct.pack("ii", 1, 0)
         with contextlib.suppress(OSError):  # the client was faster
             transport.get_extra_info("socket").setsockopt(
@@ -81,6 +85,8 @@ class FakeResponse:
         await exchange.send({"type": "http.response.start", "status": self.status, "headers": raw})
         if self.pause_s:
             await self._trickle(exchange)
+        # uvicorn refuses to end a response that is shorter than
+        # declared; the reset cuts it instead.
         elif length > len(self.body):
             await exchange.send(
                 {"type": "http.response.body", "body": self.body, "more_body": True}
@@ -136,5 +142,7 @@ class Injection:
     def is_due(self, exchange: Exchange) -> bool:
         if self.path not in (exchange.path, "*"):
             return False
+        # Only requests of its own path count, so that "the second
+        # page" is 2 whatever else is requested.
         self.request_count += 1
         return self.request_count in self.on

@@ -150,6 +150,7 @@ class TruncatedJson:
 class Oversized:
     """The true response, padded over the size limit; compressed if `packed`."""
 
+    # One MiB over the largest response that the client reads (32 MiB).
     size: int = 33 * MIB
     packed: bool = False
 
@@ -159,6 +160,7 @@ class Oversized:
         if not self.packed:
             return replace(answer, body=padded)
         headers = {**answer.headers, "content-encoding": "gzip"}
+        # A few kilobytes on the wire: only a limit on the unpacked bytes can refuse it.
         return replace(answer, body=gzip.compress(padded, 1), headers=headers)
 
 

@@ -104,6 +104,7 @@ def wanted(conditions: Iterable[Condition], column: str) -> frozenset[str] | Non
             continue
         value = condition.value
         values = frozenset([value] if isinstance(value, str) else value)
+        # All conditions hold together: two lists for one column leave the values in both.
         values_found = values if values_found is None else values_found & values
     return values_found
 
@@ -134,6 +135,7 @@ def _problem_of_value(entry: Mapping[str, Any]) -> str | None:
     elif kind == "boolean":
         right = isinstance(value, bool)
     elif kind in ("number", "numberObject"):
+        # In Python True is an int; in the JSON of the server it is no number.
         right = isinstance(value, int | float) and not isinstance(value, bool)
     else:
         right = True

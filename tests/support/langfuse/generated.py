@@ -50,6 +50,7 @@ class Span:
 def plan_spans(*, calls: int, tools: int, nested: bool, judged: bool) -> tuple[Span, ...]:
     """The spans that the SDK and an instrumented agent leave, in the order of their starts."""
     spans = [
+        # The names and the tree of SDK 5: run → task + evaluation. The row of an item is its task.
         _span("experiment-item-run", "SPAN", None, 0, 3000),
         _span("experiment-item-task", "SPAN", 0, 1, 1200),
     ]
@@ -165,6 +166,8 @@ class Experiment:
         length = visible_count * many * self.repeated
 
         def place(at: int) -> tuple[int, int, int]:
+            # From the end, because the server lists the newest first and
+            # items are numbered from the oldest.
             number, slot = divmod(length - 1 - at, many)
             batch, number = divmod(number, visible_count)
             return number, slots[slot], batch
@@ -215,6 +218,8 @@ class Experiment:
         )
 
     def _begins(self, number: int, slot: int, batch: int = 0) -> datetime:
+        # A repeated ingestion comes after all items of the one
+        # before, so on another page of the list.
         later = self.every * (number + batch * self.items * self.trials)
         return self.started + later + self._paced(self.spans[slot].begins)
 
@@ -227,6 +232,8 @@ class Experiment:
         if failed and span.of_judge:
             return None
         begins = self._begins(number, slot, batch)
+        # Only the SDK's own spans, run and task, have texts, level and
+        # metadata; calls of the agent have none.
         shows = slot < 2
         return Observation(
             id=self.span_id(number, slot),
@@ -255,6 +262,7 @@ class Experiment:
 
     def _output(self, number: int) -> str:
         if number in self.errors:
+            # As the SDK stores an exception of a task: it must not be scored as an answer.
             return f"Error: {self.failure}"
         return raw_text(self.output_of(number)) or ""
 
@@ -275,6 +283,7 @@ class Experiment:
             root_id=self.span_id(number, 1),
             dataset_id=self.dataset_id,
             expected_output=expected_output,
+            # Quoted twice: `/experiment-items` returns metadata as JSON texts.
             item_metadata={"topic": f'"topic {self.item_number(number) % 7}"'},
             metadata=self.raw_metadata,
             description=self.description,
@@ -300,6 +309,7 @@ class Experiment:
             return None
         slot = {"task": 1, "trace": None, "call": len(self.spans) - 1}[plan.on]
         if plan.on == "call":
+            # The first call; the last span of the tree may be the call of a judge.
             slot = next(at for at, span in enumerate(self.spans) if span.type == "GENERATION")
         return self._new_score(
             plan,
@@ -310,6 +320,7 @@ class Experiment:
         )
 
     def _scored_at(self, plan: ScorePlan, number: int) -> datetime:
+        # When the next item begins: evaluators run after the task.
         return self.started + self.every * (number + 1) + plan.after
 
     def _score_id(self, plan: ScorePlan, number: int) -> str:

@@ -33,6 +33,7 @@ def ingest_batch(write: WriteRequest) -> WriteResponse:
         try:
             _take(write, event)
         except ErrorResponse as refusal:
+            # One refused event does not refuse the batch; the client has to read the list of a 207.
             errors.append({"id": event.get("id", "unknown"), "status": 400, **refusal.body})
         else:
             successes.append({"id": event["id"], "status": 201})

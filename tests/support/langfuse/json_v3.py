@@ -37,6 +37,8 @@ def trace_json(
         "createdAt": moment(at),
         "updatedAt": moment(at),
         "htmlPath": f"/project/{PROJECT_ID}/traces/{trace_id}",
+        # The real server says -1 and not null for what was not
+        # requested: a client must not take it as data.
         "latency": _latency_s(spans) if "metrics" in groups else NOT_ASKED,
         "totalCost": sum(span.total_cost for span in spans) if "metrics" in groups else NOT_ASKED,
         "observations": [span.id for span in spans] if "observations" in groups else [],
@@ -156,6 +158,8 @@ def _value(score: Score) -> JSON:
         return {"value": score.value, "stringValue": "True" if score.value else "False"}
     if score.data_type == "NUMERIC":
         return {"value": score.value}
+    # A categorical score has the number 0 as well; who reads
+    # `value` first takes the label for a zero.
     return {"value": 0, "stringValue": score.value}
 
 

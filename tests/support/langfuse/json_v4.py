@@ -15,6 +15,7 @@ from tests.support.langfuse.records import (
     Score,
 )
 
+# Longer values are cut without a sign, unless `expandMetadata` names their key.
 SHOWN_OF_METADATA: Final = 200
 
 
@@ -75,6 +76,7 @@ def row_json(row: Observation, groups: frozenset[str]) -> JSON:
         answer["experimentDatasetId"] = member.dataset_id
         answer["experimentItemVersion"] = moment(member.item_version)
     if "io" in groups:
+        # The server has no null here: a missing output and an empty one look the same.
         answer |= {"input": row.input, "output": row.output or ""}
         answer["expectedOutput"] = member.expected_output or ""
     if "metadata" in groups:
@@ -194,6 +196,7 @@ def score_json(score: Score, groups: frozenset[str]) -> JSON:
         "projectId": PROJECT_ID,
         "name": score.name,
         "dataType": score.data_type,
+        # Written as 0 or 1 and returned as true or false.
         "value": bool(score.value) if score.data_type == "BOOLEAN" else score.value,
         "source": score.source,
         "timestamp": at,

@@ -14,6 +14,7 @@ from tests.support.langfuse.records import JSON, Observation
 from tests.support.langfuse.store import Store
 from tests.support.langfuse.v4 import OBSERVATION_COLUMNS
 
+# The limit of the real endpoint; without `row_limit` it returns 100 rows.
 ROWS_UP_TO: Final = 1000
 SCORE_TYPES: Final = {
     "scores-numeric": ("NUMERIC", "BOOLEAN"),
@@ -88,6 +89,7 @@ def _aggregate(spans: Sequence[Observation], measure: str, how: str) -> float | 
     if not values:
         return None
     if how.startswith("p") and how[1:].isdecimal():
+        # Nearest rank: a value that occurs, so that tests can compare it exactly.
         return sorted(values)[max(math.ceil(int(how[1:]) / 100 * len(values)) - 1, 0)]
     simple = {"avg": sum(values) / len(values), "max": max(values), "min": min(values)}
     if how not in simple:

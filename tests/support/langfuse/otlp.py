@@ -42,6 +42,8 @@ def read_spans(body: bytes, headers: Mapping[str, str]) -> Iterator[Observation]
         of_resource = _attributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:
+                # The attributes of a span win: SDKs set the environment on
+                # the resource and may override it.
                 yield _observation(span, {**of_resource, **_attributes(span.attributes)})
 
 
@@ -129,6 +131,7 @@ def _observation(span: Span, attributes: Attributes) -> Observation:
 
 
 def _moment(nanoseconds: int) -> datetime:
+    # `datetime` has microseconds only; a float of seconds would round them.
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 

@@ -13,6 +13,7 @@ from tests.support.langfuse.filters import Condition, read_conditions
 from tests.support.langfuse.pagination import decode_cursor
 from tests.support.langfuse.records import JSON, Key
 
+# Stricter than `fromisoformat`: the server refuses a date without time and a time without zone.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
 
 

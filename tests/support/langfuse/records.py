@@ -124,4 +124,6 @@ class DatasetItem:
         if at is None:
             return self.archived_at is None and self.deleted_at is None
         gone = [moment for moment in (self.archived_at, self.deleted_at) if moment is not None]
+        # `version=` shows the dataset of that moment, with items
+        # that were archived or deleted since.
         return self.created_at <= at and all(at < moment for moment in gone)

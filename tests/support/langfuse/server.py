@@ -27,6 +27,7 @@ from tests.support.langfuse.writes import WriteRequest, WriteResponse
 
 ORGANISATION_PUBLIC_KEY: Final = "pk-lf-organisation"
 ORGANISATION_SECRET_KEY: Final = "sk-lf-organisation"
+# The default of Node, in which Langfuse runs: a URL with 900 IDs gets 431.
 MAX_HEADER_BYTES: Final = 16 * 1024
 
 _numbers = count(1)
@@ -101,7 +102,9 @@ class FakeServer:
         try:
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
+            # After the latency, so that a fault takes as long as an answer and counts as in flight.
             answer = self._injected(exchange) or self.answer(exchange)
+            # Before it is sent: a test that has the response must find its request recorded.
             self._record_request(exchange, came_at, answer.status or None)
             await answer.send(exchange)
         finally:
@@ -129,6 +132,7 @@ class FakeServer:
         match = find_route(request.method, exchange.path)
         if match is None:
             raise not_found("Not Found")
+        # Before the key: Langfuse says which API it lacks even to a client with a wrong key.
         self._check_mode(match.route)
         self._check_key(request)
         return self._answer_of(match, exchange)

@@ -237,6 +237,8 @@ class Store:
         ]
 
     def store_score(self, score: Score) -> None:
+        # The day is part of the sort key in the store of Langfuse:
+        # one ID on two days gives two scores.
         key = ScoreId(score.id, score.timestamp.date().isoformat())
         stored = self.scores.get(key)
         # An older event changes nothing.

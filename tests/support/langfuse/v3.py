@@ -215,6 +215,7 @@ def list_traces(store: Store, parameters: Parameters) -> JSON:
     existing_ids = [trace_id for trace_id in sorted(ids) if store.has_trace(trace_id)]
     page_ids = existing_ids[(page - 1) * limit : page * limit]
     data = [_trace(store, trace_id, groups) for trace_id in page_ids]
+    # Unknown IDs are left out silently, as in Langfuse: a client has to notice what is missing.
     return {"data": data, "meta": page_meta(page, limit, len(existing_ids))}
 
 

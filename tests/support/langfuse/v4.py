@@ -131,6 +131,8 @@ def list_experiments(store: Store, parameters: Parameters) -> JSON:
     assert since is not None
     for summary in store.summaries():
         if all_hold(conditions, _EXPERIMENT_COLUMNS, summary):
+            # Every read of a matching run makes the next share of its
+            # items visible, as ingestion goes on.
             summary.count_read(since)
     summaries = [
         summary
@@ -225,6 +227,8 @@ def list_rows(store: Store, parameters: Parameters) -> JSON:
     data = [row_json(row, groups) for row in page.rows]
     if "scores" in groups and page.rows:
         for row, answer in zip(page.rows, data, strict=True):
+            # The window is that of the page, not of the row: a late score
+            # appears on one page and not on another.
             near = _scores_of_row(store, row, page.rows[-1].start, page.rows[0].start)
             answer["scores"] = [score_json(score, _SUBJECT) for score in near][:score_limit]
     meta = {"cursor": _row_cursor(page.rows[-1])} if page.has_more else {}
@@ -259,7 +263,9 @@ def _row_cursor(row: Observation) -> str:
 
 
 def list_observations(store: Store, parameters: Parameters) -> JSON:
+    # The only v4 list that ignores an unknown group; the others refuse it.
     groups = parameters.groups(OBSERVATION_GROUPS, ["core", "basic"], strict=False)
+    # The only list that accepts a limit of 0: Langfuse answers it with an empty page.
     limit = parameters.number("limit", default=50, least=0, most=1000)
     if parameters.truth("parseIoAsJson"):
         parameters.refuse("parseIoAsJson=true is no longer supported", "parseIoAsJson")
@@ -314,6 +320,7 @@ def _observation_conditions(parameters: Parameters) -> tuple[Condition, ...]:
     environments = parameters.repeated("environment")
     if environments is not None:
         simple.append(_any_of("environment", environments))
+    # A column of `filter` wins over the plain parameter of the same name, which is then ignored.
     return listed + tuple(condition for condition in simple if condition.column not in named)
 
 

@@ -58,6 +58,7 @@ def _lists(parameters: Parameters) -> dict[str, frozenset[str]]:
     lists_given = {name: parameters.texts(name) for name in _LISTS}
     lists = {name: frozenset(values) for name, values in lists_given.items() if values is not None}
     for name, allowed in (("source", ("API", "ANNOTATION", "EVAL")), ("dataType", DATA_TYPES)):
+        # These two are compared without regard to case, as the server does.
         lists |= {name: frozenset(value.upper() for value in lists[name])} if name in lists else {}
         if not lists.get(name, frozenset()) <= set(allowed):
             parameters.refuse(f"Invalid option: expected one of {allowed}", name)
@@ -110,6 +111,7 @@ def _values(parameters: Parameters, kind: str, texts: tuple[str, ...]) -> frozen
     try:
         numbers = frozenset(float(text) for text in texts)
     except ValueError:
+        # Falls into the refusal below, with the infinite numbers.
         numbers = frozenset([math.nan])
     if not all(map(math.isfinite, numbers)):
         parameters.refuse("value filter with dataType=NUMERIC requires finite numbers", "value")

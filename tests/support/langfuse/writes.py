@@ -56,6 +56,7 @@ def create_dataset(write: WriteRequest) -> WriteResponse:
     name = _text(body, "name")
     existing = write.store.datasets.get(name)
     number = len(write.store.datasets) + 1
+    # The server creates or updates: a second dataset of one name replaces the description only.
     dataset = existing or Dataset(id=f"dataset-{number}", name=name, created_at=write.now)
     dataset.description = body.get("description")
     dataset.metadata = body.get("metadata")
@@ -143,6 +144,7 @@ def _checked_value(data_type: str, value: Any) -> float | str:
     if data_type not in DATA_TYPES:
         raise _invalid_value("Invalid discriminator value", "dataType")
     if data_type in ("NUMERIC", "BOOLEAN"):
+        # True and false are refused even for BOOLEAN, which is written as a number.
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise _invalid_value("Invalid input: expected number", "value")
         if data_type == "BOOLEAN" and value not in (0, 1):

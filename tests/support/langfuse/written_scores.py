@@ -30,6 +30,7 @@ def written(langfuse: FakeLangfuse) -> dict[str, Score]:
 
 def write_again(service: Service, run: JSON) -> JSON:
     with service.resources.db.begin() as session:
+        # As after a killed worker, whose job repeats the write-back from its beginning.
         write_back.request_write_back(session, run["id"], service.resources)
     service.work()
     return service.get(f"/benchmark-runs/{run['id']}")

@@ -145,10 +145,10 @@ LEVELS = st.lists(st.floats(0, 1), min_size=3, max_size=50)
 def test_score_sum_of_falls__noise_never_enters(ordinary: list[float], noise: list[float]) -> None:
     """Of runs that stand out of order, nothing but their mean and their spread matters."""
     runs = levels_of(*ordinary)
-    moved = levels_of(*noise, first=1000)
-    scores = [score_alone([*moved, *runs[: end + 1]]) for end in range(len(runs))]
+    disorder = levels_of(*noise, first=1000)
+    scores = [score_alone([*disorder, *runs[: end + 1]]) for end in range(len(runs))]
     largest = score_of_sum(sum(max(0.0, score - SLACK) for score in scores[-MAX_RUNS:]))
-    assert sum_of([*moved, *runs]) <= largest + 1e-9
+    assert sum_of([*disorder, *runs]) <= largest + 1e-9
 
 
 @settings(deadline=None, max_examples=60)
@@ -157,8 +157,8 @@ def test_score_sum_of_falls__the_unit_and_the_level_do_not_matter(
     levels: list[float], unit: float, shift: float
 ) -> None:
     rounded = [round(level, 3) for level in levels]
-    moved = levels_of(*[unit * (level + shift) for level in rounded], noise=0.0001 * unit**2)
-    other = score_sum_of_falls(moved, prior_sd=PRIOR_SD * unit)
+    converted = levels_of(*[unit * (level + shift) for level in rounded], noise=0.0001 * unit**2)
+    other = score_sum_of_falls(converted, prior_sd=PRIOR_SD * unit)
     # The square of z is the sum, which may be a rounding error beside zero.
     assert sum_of(levels_of(*rounded)) ** 2 == pytest.approx(other**2, rel=1e-6, abs=1e-6)
 

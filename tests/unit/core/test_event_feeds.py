@@ -106,17 +106,17 @@ def test_feed__a_stream_that_ends_does_not_take_the_state_from_the_others() -> N
 
 
 def test_feed__two_feeds_are_read_by_calls_of_their_own() -> None:
-    one, two = Counters(), Counters()
+    first, second = Counters(), Counters()
 
     async def follow() -> None:
         reader = FeedReader()
         await asyncio.gather(
-            reader.read(EventFeed("one", one.read), "a"),
-            reader.read(EventFeed("two", two.read), "b"),
+            reader.read(EventFeed("first", first.read), "a"),
+            reader.read(EventFeed("second", second.read), "b"),
         )
 
     asyncio.run(follow())
-    assert (one.calls, two.calls) == ([["a"]], [["b"]])
+    assert (first.calls, second.calls) == ([["a"]], [["b"]])
 
 
 class Progress(WireModel):

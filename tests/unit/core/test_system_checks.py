@@ -27,7 +27,7 @@ QUEUES = [QueueState("runs", "todo", 3, 20.0)]
 
 
 @dataclass(frozen=True)
-class Fault:
+class SystemFault:
     """A state with one fault, and what the check of that name says."""
 
     name: str
@@ -39,24 +39,24 @@ class Fault:
 
 
 FAULTS = [
-    Fault("migrations", "schema 0001", "mosaico db upgrade", STORED._replace(revision="0001")),
-    Fault("workers", "0 of 1 workers", "mosaico worker", machine=MACHINE._replace(alive_workers=0)),
-    Fault(
+    SystemFault("migrations", "schema 0001", "mosaico db upgrade", STORED._replace(revision="0001")),
+    SystemFault("workers", "0 of 1 workers", "mosaico worker", machine=MACHINE._replace(alive_workers=0)),
+    SystemFault(
         "queue score", "12 jobs wait, the oldest for 10 min; no worker runs", "mosaico worker --queues score",
         queues=(QueueState("score", "todo", 12, 600.0),),
     ),
-    Fault(
+    SystemFault(
         "queue score", "12 jobs wait, the oldest for 10 min", "start another worker",
         queues=(QueueState("score", "todo", 12, 600.0), QueueState("score", "doing", 1, 60.0)),
     ),
-    Fault("scheduler", "no scheduler runs; 2 schedules", "mosaico scheduler", STORED._replace(schedulers=0)),
-    Fault("scheduler", "1 schedule did not fire", "/schedules/nightly", STORED._replace(overdue_schedules=["nightly"])),
-    Fault("schedules", "1 schedule missed", "/schedules/nightly", STORED._replace(missed_schedules=["nightly"])),
-    Fault("endpoints", "1 disabled, 1 failing", "/endpoints/mail", STORED._replace(disabled_endpoints=["mail"], failing_endpoints=["chat"])),
-    Fault("deliveries", "3 messages", "mosaico notify deliveries list", STORED._replace(failed_deliveries=3)),
-    Fault("disk", "0.5 GiB free", "MOSAICO_DATA_DIR", machine=MACHINE._replace(disk_free_bytes=1024**3 // 2)),
-    Fault("clock", "differ by 9.0 s", "NTP", machine=MACHINE._replace(clock_difference=timedelta(seconds=-9))),
-    Fault("plugins", "metric BROKEN", "/providers", machine=MACHINE._replace(broken_plugins=["metric BROKEN"])),
+    SystemFault("scheduler", "no scheduler runs; 2 schedules", "mosaico scheduler", STORED._replace(schedulers=0)),
+    SystemFault("scheduler", "1 schedule did not fire", "/schedules/nightly", STORED._replace(overdue_schedules=["nightly"])),
+    SystemFault("schedules", "1 schedule missed", "/schedules/nightly", STORED._replace(missed_schedules=["nightly"])),
+    SystemFault("endpoints", "1 disabled, 1 failing", "/endpoints/mail", STORED._replace(disabled_endpoints=["mail"], failing_endpoints=["chat"])),
+    SystemFault("deliveries", "3 messages", "mosaico notify deliveries list", STORED._replace(failed_deliveries=3)),
+    SystemFault("disk", "0.5 GiB free", "MOSAICO_DATA_DIR", machine=MACHINE._replace(disk_free_bytes=1024**3 // 2)),
+    SystemFault("clock", "differ by 9.0 s", "NTP", machine=MACHINE._replace(clock_difference=timedelta(seconds=-9))),
+    SystemFault("plugins", "metric BROKEN", "/providers", machine=MACHINE._replace(broken_plugins=["metric BROKEN"])),
 ]  # fmt: skip
 
 
@@ -77,10 +77,10 @@ def test_checks__behind_a_pooler_no_scheduler_is_missed() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.finding)
-def test_checks__fault_comes_first_with_its_remedy(fault: Fault) -> None:
-    first, *others = list_checks(fault.stored, fault.machine, fault.queues, "Postgres 18")
+def test_checks__fault_comes_first_with_its_remedy(fault: SystemFault) -> None:
+    first, *other_checks = list_checks(fault.stored, fault.machine, fault.queues, "Postgres 18")
     assert (first.name, first.ok) == (fault.name, False)
     assert fault.finding in first.finding
     assert fault.remedy in says(first)
-    assert all(check.ok for check in others)
-    assert describe_checks([first, *others]) == "1 check failed"
+    assert all(check.ok for check in other_checks)
+    assert describe_checks([first, *other_checks]) == "1 check failed"

@@ -126,6 +126,7 @@ def test_detect_anomaly__non_positive_values_are_not_logarithmic() -> None:
 
 
 def test_detect_anomaly__one_flipped_trace_is_below_the_resolution() -> None:
+    # Without variation the spread is one trace, so that z is 1 and 4; the limit is 2.58.
     history = [passes(*[1] * 20)] * 8
     score = detect_anomaly(passes(0, *[1] * 19), history, side=Side.LOW, resolution=1 / 20)
     four = detect_anomaly(passes(*[0] * 4, *[1] * 16), history, side=Side.LOW, resolution=1 / 20)
@@ -134,6 +135,7 @@ def test_detect_anomaly__one_flipped_trace_is_below_the_resolution() -> None:
 
 def test_cusum__detects_a_drift_that_no_single_run_shows() -> None:
     steady = [0.0, 1.0, -1.0, 0.5, -0.5, 0.0, 1.0, -1.0]
+    # The reference of eight runs allows a single run to reach −3.77: none of these is an anomaly.
     slide = [-1.8, -1.9, -2.2, -2.0, -1.9, -2.1]
     score = judged(
         detect_anomaly(
@@ -146,12 +148,14 @@ def test_cusum__detects_a_drift_that_no_single_run_shows() -> None:
 
 
 def test_cusum__needs_fourteen_runs() -> None:
+    # Thirteen runs: without the latest six, seven are too few for a reference.
     numbers = [0.0, 1.0, -1.0, 0.5, -0.5, 0.0, 1.0, -1.8, -1.9, -2.2, -2.0, -1.9, -2.1]
     result = detect_anomaly(RunPoint(value=-2.1, error=1), points(*numbers, error=1), side=Side.LOW)
     assert judged(result).method == "mad"
 
 
 def test_mad__outage_in_the_history_does_not_hide_the_next() -> None:
+    # With the outage in it, a standard deviation would be 0.33: 0.5 would be half of it away.
     history = points(0.8, 0.81, 0.0, 0.79, 0.8, 0.82, error=0.02)
     assert judged(detect_anomaly(RunPoint(value=0.5), history, side=Side.LOW)).is_anomaly
 
@@ -179,6 +183,7 @@ def test_detect_anomaly__is_finite_and_symmetric(
 def test_detect_anomaly__run_at_the_center_is_no_anomaly(history: list[float]) -> None:
     score = judged(detect_anomaly(RunPoint(value=history[0]), points(*history), side=Side.LOW))
     again = detect_anomaly(RunPoint(value=score.center), points(*history), side=Side.LOW)
+    # A drift of the runs before may be detected with a run at the center, too.
     assert judged(again).method == "cusum" or not judged(again).is_anomaly
 
 
@@ -241,6 +246,7 @@ def test_detect_anomaly__healthy_runs_of_37_items_raise_few_false_alarms() -> No
 @pytest.mark.prove
 def test_detect_anomaly__has_the_promised_false_alarms_and_power() -> None:
     small = AgentSimulator(2, tasks=37, trials=1)
+    # ALPHA is 0.5 %; its standard error in 8,000 runs is 0.08 %.
     assert 0.002 < alarm_rate(small, history=5, repeats=8000) < 0.009
     assert alarm_rate(small, history=5, repeats=8000, tasks_known=False) < 0.005
     large = AgentSimulator(3, tasks=100, trials=3)

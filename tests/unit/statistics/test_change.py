@@ -80,6 +80,7 @@ def test_paired_change__many_varied_changes_are_student_t() -> None:
 def test_paired_change__of_37_passes_calls_five_falls_and_not_four(
     fallen: int, is_called: bool
 ) -> None:
+    # As McNemar's mid-p, which is 1/2⁴ = .0625 for four falls and 1/2⁵ = .0313 for five.
     assert (change_of(falls(fallen, 37)).p < 0.05) is is_called
 
 
@@ -97,6 +98,7 @@ def test_paired_change__agrees_with_mcnemar_mid_p() -> None:
         is not (_mcnemar_mid_p(table[0], table[1]) < 0.05)
     ]
     assert len(tables) > 700
+    # A continuous and a discrete distribution may differ where p is close to .05.
     assert len(differing) <= 0.01 * len(tables), differing
 
 
@@ -117,12 +119,15 @@ def test_paired_change__interval_is_that_of_the_test() -> None:
         assert interval is not None
         assert (test.p < 0.05) is not (interval.low <= 0 <= interval.high)
         at_p = test.interval(test.p)
+        # Elsewhere the end may be cut off at the largest possible
+        # change, and is not that of the test.
         if 0.001 < test.p < 1 and at_p is not None and abs(test.effect) < 0.5:
             assert min(abs(at_p.low), abs(at_p.high)) == pytest.approx(0, abs=1e-6)
 
 
 def test_paired_change__five_clusters_that_all_fall_are_called() -> None:
     clusters = [item // 12 for item in range(60)]
+    # p is .011, that of five units alike: sixty items in five clusters are no more evidence.
     test = change_of(falls(60, 60), clusters)
     assert test.p < 0.05
     assert test.can_decide
@@ -172,6 +177,8 @@ def test_satterthwaite__equal_units_have_one_degree_less() -> None:
 
 def test_unpaired_change__is_welch_when_both_runs_vary() -> None:
     random = np.random.default_rng(2)
+    # A small change: the distance of each run from the mean of
+    # both adds little to Welch's variance.
     first, second = random.normal(0, 1, 200), random.normal(0.05, 2, 150)
     runs = [
         UnitInfluences.of_items((values - values.mean()) / len(values), np.arange(len(values)))
@@ -224,6 +231,7 @@ def test_paired_change__one_more_failed_item_never_undoes_a_call(
     risen = data.draw(st.integers(0, items - fallen))
     is_called = change_of(falls(fallen, items, risen)).p < 0.05
     effect_is_fall = fallen > risen
+    # When every item has fallen or risen, none is left to fall: one that rose does not.
     worse = (
         falls(fallen + 1, items, risen)
         if fallen + risen < items
@@ -233,6 +241,7 @@ def test_paired_change__one_more_failed_item_never_undoes_a_call(
         assert change_of(worse).p < 0.05
 
 
+# From MONOTONE_UNITS on: fewer units are not limited, because their level would exceed 5 %.
 CHANGES = st.lists(
     st.sampled_from([-1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.2]), min_size=10, max_size=40
 )

@@ -51,6 +51,7 @@ def test_fit_log_normal__needs_three_positive_items(baseline: list[float]) -> No
 
 
 def test_detectable_effect__is_found_by_the_test_in_four_of_five_runs() -> None:
+    # 0.36 is the variance of the noise 0.6 with which `draw` makes the runs below.
     fit = LogNormalItems(levels=1.0, runs=0.36)
     effect = fit.detectable_effect(30, 1)
     random, detected_count = np.random.default_rng(5), 0
@@ -85,11 +86,13 @@ def test_detectable_effect__of_many_items_falls_with_the_root() -> None:
 def test_detectable_effect__repeats_the_measured_clusters() -> None:
     fit = LogNormalItems(levels=0.5, runs=0.2, clusters=0.1, sizes=(10,) * 6)
     assert fit.detectable_effect(120, 1) < fit.detectable_effect(60, 1)
+    # The same variance of an item, 0.2 + 0.1, without clusters.
     without = LogNormalItems(levels=0.5, runs=0.3)
     assert fit.detectable_effect(60, 1) > without.detectable_effect(60, 1)
 
 
 @given(st.floats(0.1, 1.5), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
+# Each effect is found by simulated runs.
 @settings(max_examples=10)
 def test_detectable_effect__more_trials_never_increase_it(
     levels: float, runs: float, trial: float

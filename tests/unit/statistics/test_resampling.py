@@ -147,6 +147,7 @@ def test_swap_test__one_unit_cannot_decide() -> None:
 
 def test_trial_permutation__three_items_that_fail_all_trials() -> None:
     items = np.repeat(np.arange(3), 5)
+    # One of C(10, 5)³ = 16 million exchanges of trials within the items is as extreme.
     p = trial_permutation_p(Trials(np.ones(15), items), Trials(np.zeros(15), items))
     assert p is not None
     assert p < 0.001

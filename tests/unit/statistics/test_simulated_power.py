@@ -111,6 +111,7 @@ def settle(design: Design, scenario: Scenario, pairs: int, margin: float) -> Set
 
 
 def judge_by_margin(pair: Pair, scenario: Scenario, margin: float) -> ChangeVerdict:
+    # `judge` makes the margin 2.5 times the minimum effect, as the defaults 0.02 and 0.05 are.
     return judge(pair, [scenario], min_effect=margin / 2.5)[scenario.name]
 
 

@@ -61,6 +61,7 @@ DESIGNS = [
     Design(items=60, clusters=(6,) * 10),
     Design(items=60, trials=5, clusters=(6,) * 10),
     Design(items=sum(UNEQUAL), clusters=UNEQUAL),
+    # One cluster with nearly half of the items: few degrees of freedom in spite of ten clusters.
     Design(items=66, clusters=(30, *(4,) * 9)),
     *(Design(items=items, trials=0, missing=0.1) for items in ITEMS),
     *(Design(items=items, trials=trials, runs=5) for items in (20, 37, 58) for trials in (1, 3)),
