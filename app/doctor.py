@@ -129,10 +129,15 @@ def check_disk(data_dir: Path, min_free_bytes: int = MIN_FREE_BYTES) -> str:
     return finding
 
 
+def service_url(host: str, port: int) -> str:
+    """The address of the service on this machine."""
+    address = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared only
+    return f"http://{address}:{port}"
+
+
 def check_port(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
     """Check that the port of the API is free, or that this service listens on it."""
-    address = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared only
-    url = f"http://{address}:{port}"
+    url = service_url(host, port)
     try:
         with own_service_client(url, key=None, timeout_s=timeout_s) as client:
             health = client.get("/healthz").json()

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from app.core.console.table import Table, format_cell, print_table
-from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_json
+from app.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    print_json,
+    print_status,
+)
 
 if TYPE_CHECKING:
     from app.doctor import Diagnosis
@@ -22,10 +28,12 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
 
     Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
     """
+    from app.core.console.service_address import find_pages_url
     from app.core.settings import load_settings
-    from app.doctor import diagnose
+    from app.doctor import diagnose, service_url
 
-    diagnoses = list(diagnose(load_settings()))
+    settings = load_settings()
+    diagnoses = list(diagnose(settings))
     if output is OutputFormat.JSON:
         print_json({"items": [asdict(diagnosis) for diagnosis in diagnoses]})
     else:
@@ -38,6 +46,8 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
             for diagnosis in diagnoses
         ]
         print_table(Table(["", "check", "finding"], [list(map(format_cell, row)) for row in rows]))
+        pages_url = find_pages_url(service_url(settings.host, settings.port))
+        print_status(f"page: {pages_url}/system")
     if not all(diagnosis.ok for diagnosis in diagnoses):
         raise typer.Exit(EXIT_FAILED)
 

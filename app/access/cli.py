@@ -7,7 +7,7 @@ from app.core.console.terminal import CommandGroup
 
 cli = CommandGroup("keys", help="Manage API keys.")
 audit = CommandGroup("audit", help="Show the audit log.")
-audit_entries = Resource(group=audit, noun="audit entry", path="/audit")
+audit_entries = Resource(group=audit, noun="audit entry", path="/audit", list_page="/audit")
 keys = Resource(group=cli, noun="key", path="/keys", page="/keys")
 
 COLUMNS = (

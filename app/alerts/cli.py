@@ -9,7 +9,14 @@ import typer
 from app.alerts.rules import AlertEventState
 from app.core.console.files import read_object
 from app.core.console.filter_options import choice_filter, flag_filter, id_filter, text_filter
-from app.core.console.resource import FieldOption, Resource, id_argument, note_option, print_change
+from app.core.console.resource import (
+    FieldOption,
+    Resource,
+    id_argument,
+    note_option,
+    print_change,
+    print_link,
+)
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
@@ -21,7 +28,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from app.notifications.types import MessageSeverity
 
 RULES = "/alert-configs"
@@ -32,11 +39,14 @@ silences_cli = CommandGroup("silences", help="Manage silences.")
 cli.add_group(rules_cli)
 cli.add_group(silences_cli)
 
-alerts = Resource(group=cli, noun="alert", path="/alerts", page="/alerts/events")
+alerts = Resource(
+    group=cli, noun="alert", path="/alerts", page="/alerts/events", list_page="/inbox?tab=all"
+)
 rules = Resource(group=rules_cli, noun="alert rule", path=RULES, page="/alerts")
 silences = Resource(
-    group=silences_cli, noun="silence", path="/silences", page="/silences", page_suffix="/edit"
-)
+    group=silences_cli, noun="silence", path="/silences", page="/silences", page_suffix="/edit",
+    list_page="/inbox?tab=silenced",
+)  # fmt: skip
 
 ALERT_COLUMNS = (
     field("id"),
@@ -178,8 +188,10 @@ def acknowledge_alert(
     with open_api() as api:
         body = {"verdict": verdict, "note": note}
         acknowledged = api.post(f"/alerts{path_of(alert)}/ack", body)
+        address = f"{api.pages_url}{alert_page_path(acknowledged['id'])}"
     line = f"alert {format_cell(alert)} is acknowledged as {verdict}"
     print_change(acknowledged, output, [line])
+    print_link(address, output)
 
 
 rules.add_list(RULE_COLUMNS, filters=FILTERS, help_text="List alert rules, newest first.")
@@ -239,12 +251,15 @@ def backtest_rule(
     body |= {"days": days} | ({"agentId": agent} if agent else {})
     with open_api() as api:
         backtest = api.post(f"{RULES}/backtest", body)
+        pages_url = api.pages_url
     if output is OutputFormat.JSON:
         print_json(backtest)
         return
     _print_coverage(backtest["coverage"])
     print_page({"items": backtest["runs"], "nextCursor": None}, REPLAY_COLUMNS, output)
     _print_estimates(backtest)
+    if rule is not None:
+        print_link(f"{pages_url}{rule_page_path(rule)}", output)
 
 
 silences.add_list(

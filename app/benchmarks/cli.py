@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.filter_options import flag_filter
-from app.core.console.resource import FieldOption, Resource, id_argument
+from app.core.console.resource import FieldOption, Resource, id_argument, print_link
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import LATEST
 from app.core.console.table import (
@@ -189,6 +189,7 @@ def show_baseline(
         elif unpin:
             api.delete(path)
         baseline = api.get(path)
+        address = f"{api.pages_url}{path_of('benchmarks', benchmark)}"
     if output is OutputFormat.JSON:
         print_json(baseline)
         return
@@ -196,6 +197,7 @@ def show_baseline(
     if baseline["pinned"]:
         print_result("")
         print_table(tabulate(baseline["pinned"], PIN_COLUMNS))
+    print_link(address, output)
 
 
 @cli.command("power")
@@ -228,9 +230,11 @@ def show_power(
     body = {name: value for name, value in options.items() if value is not None}
     with open_api() as api:
         estimates = api.post(f"{PATH}{path_of(benchmark)}/power", body)["items"]
+        address = f"{api.pages_url}{path_of('benchmarks', benchmark, 'power')}"
     if output is OutputFormat.JSON:
         print_json(estimates)
         return
     print_table(tabulate(estimates, POWER_COLUMNS))
     for estimate in estimates:
         print_status(format_cell(estimate["explanation"]))
+    print_link(address, output)

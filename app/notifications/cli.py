@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.filter_options import choice_filter, flag_filter
-from app.core.console.resource import FieldOption, Resource, print_change
+from app.core.console.resource import FieldOption, Resource, print_change, print_link
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
 from app.core.console.terminal import (
@@ -35,7 +35,10 @@ cli.add_group(endpoints_cli)
 cli.add_group(deliveries_cli)
 
 endpoints = Resource(group=endpoints_cli, noun="endpoint", path=ENDPOINTS, page="/endpoints")
-deliveries = Resource(group=deliveries_cli, noun="delivery", path=DELIVERIES, page="/deliveries")
+deliveries = Resource(
+    group=deliveries_cli, noun="delivery", path=DELIVERIES, page="/deliveries",
+    list_page="/endpoints",
+)  # fmt: skip
 notifications = Resource(group=inbox, noun="notification", path=INBOX, list_page="/inbox?tab=all")
 
 NOTIFICATION_COLUMNS = (
@@ -190,10 +193,12 @@ def mark_read(
     path = "/read-all" if notification is None else f"{path_of(notification)}/read"
     with open_api() as api:
         response = api.post(f"{INBOX}{path}")
+        address = f"{api.pages_url}{notifications.list_page}"
     line = "all notifications are read"
     if notification is not None:
         line = f"notification {format_cell(notification)} is read"
     print_change(response, output, [line])
+    print_link(address, output)
 
 
 def _print_body(section: JSON, *, indent: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.core.console.filter_options import id_filter
-from app.core.console.resource import FieldOption, Limit, Resource, id_argument
+from app.core.console.resource import FieldOption, Limit, Resource, id_argument, print_link
 from app.core.console.service import open_api
 from app.core.console.table import JSON, field, format_cell, print_page, time_field
 from app.core.console.terminal import (
@@ -18,7 +18,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, schedule_page_path
 from app.schedules.cron import DstPolicy
 
 PATH = "/schedule-configs"
@@ -187,7 +187,9 @@ def list_fires(
     """List the fire history of a schedule, newest first."""
     with open_api() as api:
         page = api.page(f"{PATH}{path_of(schedule)}/fires", limit=limit)
+        address = f"{api.pages_url}{schedule_page_path(schedule)}"
     print_page(page, FIRE_COLUMNS, output)
+    print_link(address, output)
 
 
 def _parse_time(text: str) -> datetime:

@@ -110,7 +110,8 @@ class FieldOption(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """A REST resource: its commands go into `group`, its pages for people are below `page`, with
-    `page_suffix` after the ID; `list_page` is the page of a resource that has none of its own.
+    `page_suffix` after the ID; `list_page` is the page of its list where that is another one than
+    `page`, and the page of each resource without `page`.
     """
 
     group: CommandGroup
@@ -144,7 +145,9 @@ class Resource:
             with open_api() as api:
                 page = api.page(self.path, limit=values["limit"], **parameters)
                 check_filters(api, page["items"], parameters, self.noun)
+                pages_url = api.pages_url
             print_page(page, columns, values["output"], values["fields"])
+            print_link(f"{pages_url}{self.list_page or self.page}", values["output"])
 
         self._add(
             name,
@@ -166,7 +169,7 @@ class Resource:
                 print_json(resource)
             else:
                 (print_one or print_resource)(resource)
-                self._print_page(pages_url, _full_id(resource, values))
+            self._print_page(pages_url, values, _full_id(resource, values))
 
         self._add("show", run, self._id, OUTPUT, help_text=help_text)
 
@@ -186,7 +189,7 @@ class Resource:
                 created = api.post(self.path, read_body(values, fields))
                 pages_url = api.pages_url
             print_change(created, values["output"], describe(created), created[result_field])
-            self._print_page(pages_url, created.get("id", ""))
+            self._print_page(pages_url, values, created.get("id", ""))
 
         def load() -> Any:
             # When the command is used: `agents --help` must not import pydantic.
@@ -223,7 +226,7 @@ class Resource:
             full_id = _full_id(updated, values)
             lines = [f"{self._label(full_id)} is updated", *describe(updated)]
             print_change(updated, values["output"], lines)
-            self._print_page(pages_url, full_id)
+            self._print_page(pages_url, values, full_id)
 
         def load() -> Any:
             # As in `add_create`.
@@ -290,9 +293,11 @@ class Resource:
         self, name: str, body: JSON, describe: Callable[[JSON], Sequence[str]], values: Values
     ) -> None:
         with open_api() as api:
-            updated = api.patch(self._path_of(values["id"]), body)
-        lines = [f"{self._label(_full_id(updated, values))} is {name}d", *describe(updated)]
+            updated, pages_url = api.patch(self._path_of(values["id"]), body), api.pages_url
+        full_id = _full_id(updated, values)
+        lines = [f"{self._label(full_id)} is {name}d", *describe(updated)]
         print_change(updated, values["output"], lines)
+        self._print_page(pages_url, values, full_id)
 
     def add_action(
         self,
@@ -316,10 +321,12 @@ class Resource:
             content = {**(body or {}), **fields} if parameters or body is not None else None
             with open_api() as api:
                 response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
+                pages_url = api.pages_url
             if report and values["output"] is not OutputFormat.JSON:
                 report(response)
             else:
                 print_change(response, values["output"], describe(response))
+            self._print_page(pages_url, values, _full_id(response, values))
 
         self._add(
             name,
@@ -339,12 +346,12 @@ class Resource:
     ) -> None:
         self.group.command(name, help=help_text)(GeneratedFunction(name, run, parameters))
 
-    def _print_page(self, pages_url: str, resource_id: str) -> None:
-        """Print the address of the page of a resource, as a status line."""
-        if self.page:
-            print_status(f"page: {pages_url}{self.page}{path_of(resource_id)}{self.page_suffix}")
-        elif self.list_page:
-            print_status(f"page: {pages_url}{self.list_page}")
+    def _print_page(self, pages_url: str, values: Values, resource_id: str) -> None:
+        """Print the address of the page of a resource."""
+        page = (
+            f"{self.page}{path_of(resource_id)}{self.page_suffix}" if self.page else self.list_page
+        )
+        print_link(f"{pages_url}{page}", values["output"])
 
     def _path_of(self, resource_id: str) -> str:
         return f"{self.path}{path_of(resource_id)}"
@@ -363,6 +370,12 @@ class Resource:
             "--file", metavar="FILE", help=f"The {self.noun} as JSON for the API; - is stdin."
         )
         return CommandParameter("file", Annotated[str | None, option])
+
+
+def print_link(address: str, output: OutputFormat) -> None:
+    """Print the address of a page, as a status line; a program that reads JSON gets none."""
+    if output is not OutputFormat.JSON:
+        print_status(f"page: {address}")
 
 
 def _full_id(resource: JSON, values: Values) -> str:

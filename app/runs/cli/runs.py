@@ -7,7 +7,13 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.core.console.filter_options import choice_filter, id_filter, text_filter
-from app.core.console.resource import Resource, id_argument, note_option, print_change
+from app.core.console.resource import (
+    Resource,
+    id_argument,
+    note_option,
+    print_change,
+    print_link,
+)
 from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
@@ -30,7 +36,7 @@ from app.core.console.terminal import (
     print_status,
 )
 from app.core.text import format_number
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, run_page_path
 from app.results.rules import RunStatus, TriggerType, Validity
 from app.statistics.verdict_rules import Verdict
 
@@ -254,8 +260,6 @@ runs.add_list(
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its status, validity, metrics and KPIs."""
-    from app.core.web.page_paths import run_page_path
-
     with open_api() as api:
         # Once: `latest` may be another run a moment later.
         path = _path(api.full_id(PATH, run_id))
@@ -279,7 +283,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
             print_result("")
             print_table(tabulate(rows, columns))
     print_explanations([run, *kpis])
-    print_status(f"page: {page_url}")
+    print_link(page_url, output)
 
 
 @cli.command("watch")
@@ -331,7 +335,9 @@ def list_categories(
     has no categories.
     """
     with open_api(COMPARISON_TIMEOUT_S) as api:
+        run_id = api.full_id(PATH, run_id)
         page = api.get(f"{_path(run_id)}/categories", field=field_name)
+        address = f"{api.pages_url}{run_page_path(run_id)}"
     if output is OutputFormat.JSON:
         print_json(page)
         return
@@ -341,6 +347,7 @@ def list_categories(
         for row in (*category["kpis"], *category["metrics"])
     ]
     print_table(tabulate(rows, CATEGORY_COLUMNS))
+    print_link(address, output)
 
 
 runs.add_action(
@@ -376,7 +383,5 @@ def _path(run_id: str) -> str:
 
 
 def _print_started(api: "ApiClient", run_id: str) -> None:
-    from app.core.web.page_paths import run_page_path
-
     url = f"{api.pages_url}{run_page_path(run_id)}"
     print_status(f"run {format_cell(run_id)} started → {url}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.resource import Limit, id_argument
+from app.core.console.resource import Limit, id_argument, print_link
 from app.core.console.service import open_api
 from app.core.console.table import JSON, Column, field, print_details, print_page
 from app.core.console.terminal import (
@@ -16,7 +16,7 @@ from app.core.console.terminal import (
     print_result,
 )
 from app.core.text import format_number
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, trace_page_path
 
 PATH = "/benchmark-runs"
 
@@ -54,8 +54,11 @@ def list_run_traces(run: RunId, limit: Limit = 100, output: Format = OutputForma
     While the run is in progress, the values of a trace are empty until it is measured.
     """
     with open_api() as api:
+        run = api.full_id(PATH, run)
         page = api.page(f"{PATH}{path_of(run)}/results", limit=limit)
+        address = f"{api.pages_url}{path_of('runs', run, 'traces')}"
     print_page(page, LIST_COLUMNS, output)
+    print_link(address, output)
 
 
 @show_trace.command("trace")
@@ -69,7 +72,9 @@ def show_run_trace(
     `mosaico runs traces RUN` lists the IDs.
     """
     with open_api() as api:
+        run = api.full_id(PATH, run)
         document = api.get(f"{PATH}{path_of(run)}/traces{path_of(trace)}")
+        address = f"{api.pages_url}{trace_page_path(run, trace)}"
     if output is OutputFormat.JSON:
         print_json(document)
         return
@@ -83,3 +88,4 @@ def show_run_trace(
 
         print_result("\ntranscript")
         print_result("\n".join(transcript_lines(parse_transcript(document["transcript"]))))
+    print_link(address, output)

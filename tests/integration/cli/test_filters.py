@@ -59,18 +59,23 @@ def test_filter__an_unknown_id_beside_a_known_one_is_a_warning(
         *("runs", "list", "--benchmark", "bench-001", "--benchmark", "nope", "--fields", "id")
     )
     assert listed.stdout == f"id\n{run['id']}\n"
-    assert listed.stderr == "warning: the benchmark 'nope' does not exist\n"
+    page = f"page: {mosaico.variables['MOSAICO_URL']}/runs\n"
+    assert listed.stderr == f"warning: the benchmark 'nope' does not exist\n{page}"
 
 
 def test_empty_list__says_that_nothing_matches_or_that_nothing_exists(
     mosaico: Shell, service: Service, tmp_path: Path
 ) -> None:
-    assert mosaico.ok("runs", "list").stderr == "there is no run yet\n"
+    url = mosaico.variables["MOSAICO_URL"]
+    assert mosaico.ok("runs", "list").stderr == f"there is no run yet\npage: {url}/runs\n"
     service.create_agent()
     listed = mosaico.ok("runs", "list", "--agent", "agent-001", "--sort", "-created")
-    assert (listed.stdout.count("\n"), listed.stderr) == (1, "no run matches the filters\n")
+    assert (listed.stdout.count("\n"), listed.stderr) == (
+        1,
+        f"no run matches the filters\npage: {url}/runs\n",
+    )
     assert mosaico.ok("alerts", "list", "--state", "firing").stderr == (
-        "no alert matches the filters\n"
+        f"no alert matches the filters\npage: {url}/inbox?tab=all\n"
     )
     refused = mosaico("history", "export", "rows.csv", "--benchmark", "nope")
     assert refused.exit_code == 66
@@ -92,4 +97,7 @@ def test_filter__rows_of_a_deleted_schedule_are_listed(mosaico: Shell, service: 
     service.post(f"/schedule-configs/{schedule['id']}/trigger")
     mosaico.ok("schedules", "delete", schedule["id"], "--yes")
     listed = mosaico.ok("runs", "list", "--schedule", schedule["id"], "--fields", "status")
-    assert (listed.stdout, listed.stderr) == ("status\nPENDING\n", "")
+    assert (listed.stdout, listed.stderr) == (
+        "status\nPENDING\n",
+        f"page: {mosaico.variables['MOSAICO_URL']}/runs\n",
+    )

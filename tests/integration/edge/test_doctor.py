@@ -77,11 +77,12 @@ def test_doctor__installation_in_use_is_ok() -> None:
     items = json.loads(result.stdout)["items"]
     assert [item["name"] for item in items] == CHECKS
     assert [item for item in items if not item["ok"]] == []
-    assert result.exit_code == 0
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("environment")
 def test_doctor__failed_check_has_a_remedy_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOSAICO_PUBLIC_URL", "https://mosaico.example")
     monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody:x@127.0.0.1:{free_port()}/none")
     result = CliRunner().invoke(cli, ["doctor"])
     assert result.exit_code == 1
@@ -89,6 +90,7 @@ def test_doctor__failed_check_has_a_remedy_and_exit_code_1(monkeypatch: pytest.M
     assert line.endswith("start the server, or correct DATABASE_URL")
     assert "x@127" not in result.stdout
     assert "not checked\tworker\tfix the check database first" in result.stdout
+    assert result.stderr == "page: https://mosaico.example/system\n"
 
 
 def test_check_database__without_the_embedded_server_names_the_command(tmp_path: Path) -> None:

@@ -236,6 +236,23 @@ def test_list__sends_the_given_filters(widgets_cli: CommandGroup, api: Recording
     assert filtered == {"limit": 50, "agentId": ["a", "b"], "old": True}
 
 
+def test_list__prints_its_page_beside_a_table_only(
+    widgets_cli: CommandGroup, api: RecordingApi
+) -> None:
+    assert run(widgets_cli, "list").stderr.splitlines()[-1] == "page: https://m.example/widgets"
+    assert "page:" not in run(widgets_cli, "list", "--json").output
+
+
+@pytest.mark.parametrize(
+    "words", [("create", "--name", "a"), ("update", "w-1", "--name", "b"), ("enable", "w-1")]
+)
+def test_change__prints_no_page_beside_json(
+    widgets_cli: CommandGroup, api: RecordingApi, words: tuple[str, ...]
+) -> None:
+    assert "page:" in run(widgets_cli, *words).stderr
+    assert "page:" not in run(widgets_cli, *words, "--json").stderr
+
+
 def test_delete__dry_run_deletes_nothing_and_yes_deletes_with_the_etag(
     widgets_cli: CommandGroup, api: RecordingApi
 ) -> None:
@@ -250,9 +267,10 @@ def test_delete__dry_run_deletes_nothing_and_yes_deletes_with_the_etag(
 def test_switches_and_actions__send_their_requests(
     widgets_cli: CommandGroup, api: RecordingApi
 ) -> None:
-    assert run(widgets_cli, "disable", "w-1").stderr == "blue widget w-1 is disabled\n"
-    assert run(widgets_cli, "enable", "w-1").stderr == "blue widget w-1 is enabled\n"
-    assert run(widgets_cli, "paint", "w-1").exit_code == 0
+    page = "page: https://m.example/widgets/w-1\n"
+    assert run(widgets_cli, "disable", "w-1").stderr == f"blue widget w-1 is disabled\n{page}"
+    assert run(widgets_cli, "enable", "w-1").stderr == f"blue widget w-1 is enabled\n{page}"
+    assert run(widgets_cli, "paint", "w-1").stderr == page
     assert api.requests == [
         ("PATCH", "/widgets/w-1", {"enabled": False}),
         ("PATCH", "/widgets/w-1", {"enabled": True}),
