@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import (
     TIMESTAMP,
     BigInteger,
+    ColumnElement,
     Dialect,
     Insert,
     MetaData,
@@ -218,16 +219,19 @@ class Database:
 
 
 def insert_row(
-    session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
+    session: Session,
+    entity: type[DeclarativeBase],
+    values: Mapping[str, object],
+    *extra: ColumnElement[Any],
 ) -> Row:
     """Insert one row in the transaction of a session, without the ORM; for the most frequent writes.
 
-    Returns every column of the stored row.
+    Returns every column of the stored row, and the value of each constant expression in `extra`.
     Reads:  `values` by column; a missing column gets its default. JSON documents are not supported.
     Raises: the errors of the driver. The session is not flushed first.
     Cost:   a quarter of the same insert through the session.
     """
-    row = _insert(session, entity, values, returning=True).fetchone()
+    row = _insert(session, entity, values, extra).fetchone()
     assert row is not None
     return row
 
@@ -236,17 +240,16 @@ def append_row(
     session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
 ) -> None:
     """`insert_row` without returning the stored row."""
-    _insert(session, entity, values, returning=False)
+    _insert(session, entity, values, None)
 
 
 def _insert(
     session: Session,
     entity: type[DeclarativeBase],
     values: Mapping[str, object],
-    *,
-    returning: bool,
+    extra: tuple[ColumnElement[Any], ...] | None,
 ) -> psycopg.Cursor[Row]:
-    inserting = _build_insert(cast("Table", entity.__table__), tuple(values), returning=returning)
+    inserting = _build_insert(cast("Table", entity.__table__), tuple(values), extra)
     driver = cast("Driver", session.connection().connection.driver_connection)
     return _execute(driver, inserting.sql, {**inserting.defaults, **values})
 
@@ -259,16 +262,21 @@ class _InsertStatement(NamedTuple):
 
 
 @cache
-def _build_insert(table: Table, columns: tuple[str, ...], *, returning: bool) -> _InsertStatement:
-    """Cached: compiling the statement takes longer than writing the row."""
+def _build_insert(
+    table: Table, columns: tuple[str, ...], extra: tuple[ColumnElement[Any], ...] | None
+) -> _InsertStatement:
+    """The statement; with `extra`, it returns all columns and these expressions.
+
+    Cached: compiling the statement takes longer than writing the row.
+    """
     defaults: dict[str, object] = {
         column.key: column.default.arg
         for column in table.columns
         if isinstance(column.default, ScalarElementColumnDefault) and column.key not in columns
     }
     statement = insert(table).inline()
-    if returning:
-        statement = statement.returning(*table.columns)
+    if extra is not None:
+        statement = statement.returning(*table.columns, *extra)
     return _InsertStatement(compile_sql(statement, columns=[*columns, *defaults]), defaults)
 
 

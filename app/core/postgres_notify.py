@@ -1,9 +1,13 @@
 """Postgres NOTIFY: wakes the event streams of a key; `app.core.web.sse` listens."""
 
-from sqlalchemy import ColumnElement, func, text
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, func, literal_column, text
 from sqlalchemy.orm import Session
 
 CHANNEL = "mosaico_events"
+# `waking_streams` of the row that an INSERT returns.
+WAKING_STREAMS_OF_ROW: Final[ColumnElement[Any]] = literal_column(f"pg_notify('{CHANNEL}', id)")
 
 
 def notify_streams(session: Session, key: str) -> None:

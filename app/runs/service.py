@@ -20,6 +20,7 @@ from app.comparison.acceptance import accept_level
 from app.core.db import insert_row
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
 from app.core.ids import new_id
+from app.core.postgres_notify import WAKING_STREAMS_OF_ROW
 from app.jobs.declarations import AskAgent, BeginRun, CollectTraces, RecordRunEnd
 from app.jobs.handlers import StartNext
 from app.jobs.queue import enqueue
@@ -95,7 +96,8 @@ def create_run(
     }
     try:
         # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
-        row = insert_row(session, BenchmarkRun, new)
+        # The open lists offer it at once, also while no worker is free.
+        row = insert_row(session, BenchmarkRun, new, WAKING_STREAMS_OF_ROW)
     except ForeignKeyViolation:
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"

@@ -310,8 +310,8 @@ def test_run__wakes_its_event_streams_with_each_step(service: Service) -> None:
             if notification.payload == "end":
                 break
             woken.append(notification.payload)
-    # RUNNING, one page of traces, one shard, COMPLETED.
-    assert woken == [run["id"]] * 4
+    # PENDING, RUNNING, one page of traces, one shard, COMPLETED.
+    assert woken == [run["id"]] * 5
 
 
 def test_read_scored_traces__of_a_table_without_statistics_looks_up_each_trace(
