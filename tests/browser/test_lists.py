@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from sqlalchemy import text
 
 from app.core.postgres_notify import notify_streams
@@ -37,6 +37,21 @@ def chosen_row(page: Page) -> str:
     return str(page.evaluate("document.querySelector('[data-row][aria-current]')?.id"))
 
 
+def write_message(site: Site, message_id: str) -> None:
+    """A message that is announced to the open pages."""
+    with site.service.resources.db.begin() as session:
+        first = session.query(Notification).first()
+        assert first is not None
+        session.add(
+            Notification(
+                id=message_id, title="Something new", severity="INFO", topic=first.topic,
+                message=first.message, created_at=datetime.now(UTC),
+            )
+        )  # fmt: skip
+        session.flush()
+        notify_streams(session, inbox.INBOX)
+
+
 def test_inbox__new_message_is_offered_and_keeps_ticks_note_and_row(
     month: Site, site: Site
 ) -> None:
@@ -47,17 +62,7 @@ def test_inbox__new_message_is_offered_and_keeps_ticks_note_and_row(
     row = chosen_row(page)
     page.get_by_label("Note").fill("seen by me")
     page.get_by_label("Note").blur()
-    with site.service.resources.db.begin() as session:
-        first = session.query(Notification).first()
-        assert first is not None
-        session.add(
-            Notification(
-                id="note-new", title="Something new", severity="INFO", topic=first.topic,
-                message=first.message, created_at=datetime.now(UTC),
-            )
-        )  # fmt: skip
-        session.flush()
-        notify_streams(session, inbox.INBOX)
+    write_message(site, "note-new")
     expect(page.locator("#new-rows")).to_have_text("1 new – show")
     assert chosen_row(page) == row
     expect(page.locator("article input:checked")).to_have_count(1)
@@ -67,6 +72,86 @@ def test_inbox__new_message_is_offered_and_keeps_ticks_note_and_row(
     assert chosen_row(page) == row
     expect(page.locator(f"#{row} input:checked")).to_have_count(1)
     expect(page.get_by_label("Note")).to_have_value("seen by me")
+
+
+def test_inbox__choice_of_a_message_stays_in_its_row(month: Site, site: Site) -> None:
+    """Each message has a choice of the same name."""
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
+    page = site.open("/inbox")
+    first, second = (page.locator(f"#m-note-{number} select") for number in (0, 1))
+    default = first.input_value()
+    second.select_option(index=3)
+    chosen = second.input_value()
+    assert chosen != default
+    second.blur()
+    write_message(site, "note-newer")
+    page.locator("#new-rows").click()
+    expect(page.locator("#m-note-newer")).to_be_visible()
+    expect(second).to_have_value(chosen)
+    expect(first).to_have_value(default)
+
+
+def test_part__what_a_reader_opened_stays_open(month: Site, site: Site) -> None:
+    page = site.open("/alerts/rule-1/edit")
+    page.locator("#condition").select_option("LESS_THAN")
+    page.locator("#threshold").fill("0.8")
+    table = page.locator("#backtest details", has_text="Values as a table")
+    table.locator("summary").click()
+    page.locator("#backtest").evaluate("part => part.classList.add('before')")
+    page.locator("#threshold").fill("0.7")
+    expect(page.locator("#backtest:not(.before) [data-chart]")).to_be_visible()
+    expect(table.locator("table")).to_be_visible()
+    table.locator("summary").click()
+    page.locator("#backtest").evaluate("part => part.classList.add('before')")
+    page.locator("#threshold").fill("0.6")
+    expect(page.locator("#backtest:not(.before) [data-chart]")).to_be_visible()
+    expect(table.locator("table")).to_be_hidden()
+
+
+@pytest.mark.parametrize("has_moved", [False, True], ids=["click", "press"])
+def test_part__is_not_replaced_while_a_link_in_it_is_pressed(
+    has_moved: bool, month: Site, site: Site
+) -> None:
+    """The click would be lost. A press that ends elsewhere is no click: the part is replaced then."""
+    page = site.open(f"/formulas?formula=AVERAGE(EXACT_MATCH)&run={RUN}")
+    answers: list[Route] = []
+
+    def hold(route: Route) -> None:
+        answers.append(route)
+
+    page.route("**/formulas?*", hold)
+    with page.expect_request("**/formulas?*"):
+        page.get_by_label("Formula").fill("MAX(EXACT_MATCH)")
+    box = page.get_by_role("link", name="Open the run").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    with page.expect_event("requestfinished"):
+        answers[0].continue_()
+    page.unroute_all()
+    # A second answer is shown after the first one.
+    page.evaluate("() => fetch('/help').then(answer => answer.text())")
+    expect(page.locator("#result")).not_to_contain_text("MAX")
+    if has_moved:
+        page.mouse.move(1, 1)
+    page.mouse.up()
+    if has_moved:
+        expect(page.locator("#result")).to_contain_text("MAX")
+    else:
+        expect(page).to_have_url(f"{site.url}/runs/{RUN}")
+
+
+def test_copy__label_returns_after_a_second_click(month: Site, site: Site) -> None:
+    context = site.context()
+    context.clock.install()
+    page = site.open("/runs", context=context)
+    button = page.locator("[data-copy='']")
+    for _ in range(2):
+        button.click()
+        expect(button).to_have_text("Copied")
+    context.clock.run_for(2000)
+    expect(button).to_have_text("Copy link")
 
 
 def test_page__says_that_the_server_does_not_answer_and_tries_again(
@@ -151,7 +236,7 @@ def test_compare__other_run_is_chosen_on_the_page_of_a_run_and_of_a_comparison(
     page.get_by_text("Compare with", exact=True).click()
     page.get_by_label("Recent run of the benchmark").select_option("run-billing-support-3")
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page).to_have_url(re.compile(f"base=run-billing-support-3&baseId=&?|run={RUN}"))
+    expect(page).to_have_url(f"{site.url}/compare?base=run-billing-support-3&run={RUN}")
     expect(page.locator("h1")).to_contain_text("Billing bot")
     page.get_by_text("Other runs", exact=True).click()
     page.locator("input[name=baseId]").fill(BASE)

@@ -21,7 +21,7 @@ from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
-from app.core.web.pages import build_url, list_in_api, newest_row, render_page, see_other
+from app.core.web.pages import build_url, list_in_api, newest_time, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
@@ -100,7 +100,7 @@ def show_inbox(
             ("severity", "Severity", [(name, name.lower()) for name in MessageSeverity], severity),
         ),
         is_filtered=bool(agent or benchmark or severity),
-        newest=_newest(newest.rows),
+        newest_at=newest_time(newest.rows[0].notification.created_at if newest.rows else None),
         newest_url=""
         if tab == "silenced" or (newest.next_cursor and not newest.rows)
         else "/api/v1" + build_url(
@@ -185,11 +185,6 @@ def _acknowledge(
             inbox_view.acknowledge_message(
                 session, notification_id, verdict, by, res.clock(), checked.body.note
             )
-
-
-def _newest(entries: Sequence[inbox_view.InboxEntry]) -> dict[str, str]:
-    newest = entries[0].notification if entries else None
-    return newest_row((newest.id, newest.created_at) if newest else None)
 
 
 def _back(form: FormFields) -> Response:

@@ -59,7 +59,8 @@ def show_comparison(
     typed (`baseId`, `runId`) takes the place of the run that was chosen.
     """
     runs = run or []
-    if base_id.strip() or run_id.strip():
+    # An empty input is sent, too: the address of a comparison is the same however the runs were chosen.
+    if request.query_params.keys() & {"baseId", "runId"}:
         address = {
             "base": base_id.strip() or base,
             "run": run_id.strip() or runs,

@@ -1,6 +1,6 @@
 """Pages of runs: the list, one run with its live progress, and what a user can do with them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -19,7 +19,7 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import (
     build_url,
     list_in_api,
-    newest_row,
+    newest_time,
     reader_zone,
     render_page,
     see_other,
@@ -124,7 +124,7 @@ def show_runs(
         runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
         chosen=[_row(run, benchmarks, agents) for run in map(run_columns_view, selected_rows)],
         count=_count_text(count, len(chosen_ids)),
-        newest=_newest(newest.rows),
+        newest_at=newest_time(newest.rows[0]["created_at"] if newest.rows else None),
         # Without the newest run, a list that goes on would call every run new.
         newest_url=""
         if only_ids or (newest.next_cursor and not newest.rows)
@@ -285,10 +285,6 @@ def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mappin
     return run_list.search_runs(
         session, run_filter, DEFAULT_SORT, PageQuery(1), search_time_s=NEWEST_TIME_S
     )
-
-
-def _newest(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    return newest_row((rows[0]["id"], rows[0]["created_at"]) if rows else None)
 
 
 def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str]) -> dict[str, Any]:

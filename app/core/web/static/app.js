@@ -69,9 +69,8 @@ async function copy(text, button) {
     area.remove();
     button.focus();
   }
-  const label = button.textContent;
-  button.textContent = "Copied";
-  say("Copied");
+  const label = (button.label ??= button.textContent);
+  say((button.textContent = "Copied"));
   setTimeout(() => (button.textContent = label), 1500);
 }
 // Without a text, the address of the page.
@@ -120,27 +119,23 @@ async function refresh(url, options = {}, failures = 0) {
   if (!parts) retry = clearTimeout(retry);
   const [text, response] = await ask(url, { headers: { Accept: "text/html" }, ...request });
   if (mine !== latest) return;
-  if (!response) {
-    const next = setTimeout(refresh, Math.min(30000, 1000 * 2 ** failures), url, options, failures + 1);
+  const again = (time) => {
+    const next = setTimeout(refresh, time, url, options, failures + 1);
     if (!parts) retry = next;
-    return;
-  }
+  };
+  if (!response) return again(Math.min(30000, 1000 * 2 ** failures));
   if (response.redirected && new URL(response.url).pathname === "/login") return location.reload();
   const page = new DOMParser().parseFromString(text, "text/html");
   // A wrong value has a page of the same parts.
   if (!response.ok && response.status !== 422) return warn(`Not current: ${page.title}`);
+  // A press whose target moves or is replaced is no click.
+  if (failures < 9 && first(":is(a, button, input, label, summary):active")) return again(300);
   for (const old of all(parts ?? "[data-fragment]")) {
     const fresh = page.getElementById(old.id);
-    // The focus stays: a part with an open field or menu waits until that is left.
-    const active = old.contains(document.activeElement) && document.activeElement;
-    if (active && !remember && active.matches("input, select, textarea, details[open] *")) active.onblur = () => setTimeout(refresh, 1000, url, options);
-    else if (fresh) {
-      keep(old, fresh);
-      old.replaceWith(fresh);
-      showNumbers(fresh);
-      const row = byId(active && active.closest("[data-row]")?.id) ?? fresh;
-      if (active) [...row.querySelectorAll("a, button, input, [tabindex]")].find((part) => part.textContent === active.textContent && part.value === active.value)?.focus();
-    }
+    // A part with a field that is being filled in waits until that is left.
+    const active = document.activeElement;
+    if (!remember && old.contains(active) && active.matches("input, select, textarea")) active.onblur = () => again(1000);
+    else if (fresh) replace(old, fresh);
   }
   if (parts) return;
   document.title = page.title;
@@ -151,15 +146,28 @@ async function refresh(url, options = {}, failures = 0) {
   address = location.pathname + location.search;
   follow();
 }
-// What a reader has ticked, typed and chosen in a part of the page stays when the part is replaced.
-function keep(old, fresh) {
-  for (const field of old.querySelectorAll("input, textarea")) {
-    const { type, name, value, checked } = field;
-    const twin = [...fresh.querySelectorAll(field.tagName)].find((other) => other.name === name && (type !== "checkbox" || other.value === value));
-    if (twin && checked !== field.defaultChecked) twin.checked = checked;
-    if (twin && value !== field.defaultValue) twin.value = value;
+// What a reader has ticked, typed, chosen, opened and focused in a part of the page stays when the part is replaced.
+function replace(old, fresh) {
+  const kept = "a, button, input, select, textarea, summary, details, [tabindex]", twins = {};
+  // Many rows have fields of the same name.
+  const keyOf = (field) => [field.closest("[data-row]")?.id, field.localName, field.name, field.getAttribute("value"), field.closest("a, button")?.textContent];
+  for (const field of fresh.querySelectorAll(kept)) (twins[keyOf(field)] ??= []).push(field);
+  let focused;
+  for (const field of old.querySelectorAll(kept)) {
+    const twin = twins[keyOf(field)]?.shift(), value = twin?.value;
+    if (!twin) continue;
+    if (field === document.activeElement) focused = twin;
+    if (field.checked !== field.defaultChecked) twin.checked = field.checked;
+    if (field.value !== field.defaultValue) twin.value = field.value;
+    // The choice is no longer offered.
+    if (twin.selectedIndex < 0) twin.value = value;
+    twin.open = field.open;
   }
-  for (const row of [fresh, ...fresh.querySelectorAll("[data-row]")]) if (byId(row.id)?.ariaCurrent) row.ariaCurrent = "true";
+  const id = first("[data-row][aria-current]")?.id;
+  old.replaceWith(fresh);
+  byId(id)?.setAttribute("aria-current", true);
+  showNumbers(fresh);
+  focused?.focus();
 }
 let typing;
 const onTyping = (selector, send) =>
@@ -200,7 +208,7 @@ function follow() {
     if (failures > 2) note("live updates off: the page asks every 10 s");
     // The inbox alone is no reason to replace parts of the page, such as a form that is being filled in.
     const isInbox = run.id === "inbox-count";
-    poll = setTimeout(() => { poll = undefined; (isInbox || retry ? Promise.resolve() : refresh(location.href)).then(follow); }, failures < 3 && !isInbox ? 1000 : 10000);
+    poll = setTimeout(async () => { poll = undefined; if (!isInbox && !retry) await refresh(location.href); follow(); }, failures < 3 && !isInbox ? 1000 : 10000);
   };
 }
 function stop() {
@@ -231,8 +239,7 @@ function show(state) {
   // What has ended changes the order of the page: a link offers it.
   const link = byId("new-rows");
   if (runs && link) {
-    const ids = new Set(runs.map((run) => run.runId));
-    ended += [...element.querySelectorAll("[data-run]")].filter((part) => !ids.has(part.dataset.run)).length;
+    ended += [...element.querySelectorAll("[data-run]")].filter((part) => !runs.some((run) => run.runId === part.dataset.run)).length;
     link.hidden = !ended;
     link.textContent = `${ended} ended – show`;
   }
@@ -283,8 +290,7 @@ async function offerNew() {
   const [text, response] = await ask(list.newest);
   if (!response?.ok) return;
   const { items } = JSON.parse(text);
-  const index = items.findIndex((item) => item.id === list.first);
-  const news = index < 0 ? items.filter((item) => new Date(item.createdAt) > new Date(list.since)).length : index;
+  const news = items.filter((item) => new Date(item.createdAt) > new Date(list.since)).length;
   const offer = `${news} new – show`;
   if (news && link.textContent !== offer) say(offer);
   link.hidden = !news;
@@ -300,33 +306,30 @@ on("click", "#new-rows[data-here]", async (event) => {
 // Two runs are chosen for a comparison: the address has them, so that other pages and filters of the list do, too.
 on("change", "#runs [name=run]", (event, tick) => {
   const query = new URLSearchParams(location.search);
-  const ids = [...all("#runs [name=run]:checked")].map(({ value }) => value).filter((id) => id !== tick.value);
+  const [other] = [...all("#runs [name=run]:checked")].filter(({ value }) => value !== tick.value).slice(-1);
   query.delete("run");
-  for (const id of tick.checked ? [...ids.slice(-1), tick.value] : ids) query.append("run", id);
+  for (const { value } of [other, tick].filter((box) => box?.checked)) query.append("run", value);
   refresh(`/runs?${query}`, { remember: "run" });
 });
 
 // Charts: arrow keys read the points, Enter opens the run of one.
+const read = (point) => (point.closest("[data-chart]").parentElement.querySelector("output").textContent = point.firstElementChild.textContent);
 on("keydown", "[data-chart]", (event, chart) => {
   const points = [...chart.querySelectorAll("[data-point]")];
   const step = { ArrowRight: 1, ArrowLeft: -1, Home: -points.length, End: points.length }[event.key];
   if (!step || !points.length) return;
   event.preventDefault();
   const now = points.findIndex((point) => point.classList.contains("read"));
-  const from = now < 0 ? (step > 0 ? -1 : points.length) : now;
-  const next = Math.max(0, Math.min(points.length - 1, from + step));
+  const next = Math.max(0, Math.min(points.length - 1, (now < 0 && step < 0 ? points.length : now) + step));
   points.forEach((point, index) => point.classList.toggle("read", index === next));
-  chart.parentElement.querySelector("output").textContent = points[next].firstElementChild.textContent;
-  if (points[next].href) points[next].focus();
+  read(points[next]);
+  points[next].focus();
 });
-on("pointerover", "[data-point]", (event, point) => {
-  const output = point.closest("[data-chart]")?.parentElement.querySelector("output");
-  if (output) output.textContent = point.firstElementChild.textContent;
-});
+on("pointerover", "[data-chart] [data-point]", (event, point) => read(point));
 
 // Keyboard
 const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
-let going = 0;
+let going;
 const dialog = byId("shortcuts");
 const toggle = first("[data-shortcuts-switch]");
 if (toggle) {
@@ -341,16 +344,14 @@ document.addEventListener("keydown", (event) => {
   const rows = [...all("[data-row]")];
   const row = rows.findIndex((element) => element.ariaCurrent);
   if (Date.now() - going < 1500 && goTo[key]) return (location.href = goTo[key]);
-  going = 0;
-  if (key === "g") going = Date.now();
-  else if (key === "/") { event.preventDefault(); byId("search")?.focus(); }
+  going = key === "g" && Date.now();
+  if (key === "/") { event.preventDefault(); byId("search")?.focus(); }
   else if (key === "?") dialog?.showModal();
   else if ("jk".includes(key) && rows.length) {
     const next = Math.max(0, Math.min(rows.length - 1, row + (key === "j" ? 1 : -1)));
     if (rows[row]) rows[row].ariaCurrent = null;
     rows[next].ariaCurrent = "true";
     (rows[next].querySelector("a, button") ?? rows[next]).focus();
-    rows[next].scrollIntoView({ block: "nearest" });
   } else if ("oasxjk".includes(key)) {
     // Without a chosen row no key acts on one: it could be another one than the reader looks at.
     (rows[row] ?? document).querySelector(`[data-key="${key}"]${rows[row] ? "" : ":not([data-row] *)"}`)?.click();
