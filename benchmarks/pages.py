@@ -2,7 +2,8 @@
 
 The rows are made with SQL. Server times are of the service over HTTP, one request after the other; the
 95th percentile of `REPEATS` counts. Paints, nodes and the heap are Chromium's, the median of `LOADS`.
-Set `MOSAICO_BENCH_PAGE_TRACES` for another number of trace results of a run.
+Set `MOSAICO_BENCH_PAGE_TRACES` for another number of trace results of a run, and `MOSAICO_BENCH_PAGE_MONTHS` for another
+number of months of 210 runs.
 """
 
 import gzip
@@ -22,12 +23,13 @@ from app.results.kpi_trend import list_kpi_points
 from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
-from tests.support.many_runs import write_many_runs
+from tests.support.many_runs import MONTHS, write_many_runs
 from tests.support.page_pictures import served
 from tests.support.page_wheel import measure_pages_in_wheel
 from tests.support.service import Service
 
 TRACES_OF_RUN: Final = int(os.environ.get("MOSAICO_BENCH_PAGE_TRACES", "100"))
+MONTHS_OF_RUNS: Final = int(os.environ.get("MOSAICO_BENCH_PAGE_MONTHS", str(MONTHS)))
 REPEATS: Final = 40
 LOADS: Final = 5
 PATHS: Final = (
@@ -35,7 +37,7 @@ PATHS: Final = (
     "/runs",
     "/runs?text=support-7&agent=billing",
     "/runs?sort=verdict",
-    "/runs/run-billing-support-0-47",
+    f"/runs/run-billing-support-0-{MONTHS_OF_RUNS - 1}",
     "/runs/run-billing-support-0/traces",
     "/benchmarks/support/kpis/support-pass?agent=billing&days=3660",
     "/inbox",
@@ -48,10 +50,20 @@ PATHS: Final = (
     "/search?text=support-7",
     "/runs/run-billing-support-0/traces/run-billing-support-0%2Ft-0",
     "/alerts/rule-1",
+    "/alerts/events/alert-0",
+    "/incidents/alert-0",
+    "/agents/billing",
+    "/benchmarks/support",
     "/formulas",
+    "/formulas?formula=AVERAGE(EXACT_MATCH,ROUGE)&run=run-billing-support-0",
+    "/endpoints",
+    "/triggers",
+    "/providers",
+    "/keys",
     "/system",
     "/audit",
     "/datasets",
+    "/help",
 )
 # A comparison and a backtest compute: they have the budgets of size, requests and nodes, and none of time.
 COMPUTED_PATHS: Final = (
@@ -89,7 +101,11 @@ def measure() -> Iterator[BenchRow]:
     if chromium is None:
         raise SystemExit(INSTALL_ADVICE)
     with (
-        served(lambda session: write_many_runs(session, traces_of_run=TRACES_OF_RUN)) as service,
+        served(
+            lambda session: write_many_runs(
+                session, months=MONTHS_OF_RUNS, traces_of_run=TRACES_OF_RUN
+            )
+        ) as service,
         sync_playwright() as playwright,
     ):
         _analyze(service)
