@@ -37,7 +37,7 @@ _INPUTS = {
     "role": FieldInput(
         help="Read: see everything. Run: also start and cancel runs, acknowledge. Admin: also change settings and keys."
     ),
-    "expiresAt": FieldInput("Expires at, UTC", "Leave empty for a key that never expires."),
+    "expiresAt": FieldInput("Expires at", "Leave empty for a key that never expires."),
 }
 FORM = SchemaForm(create=ApiKeyCreate, main=("name", "role", "expiresAt"), inputs=_INPUTS)
 EDIT_FORM = SchemaForm(

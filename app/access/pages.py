@@ -41,18 +41,23 @@ NextPath = Annotated[str, Query(alias="next", max_length=4096)]
 def show_login(
     request: Request,
     res: Res,
-    next_path: NextPath = "/",
+    next_path: Annotated[str | None, Query(alias="next", max_length=4096)] = None,
     once: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     """The form of an API key; with `once`, the link that logs in by itself."""
-    target = local_path(next_path)
+    target = local_path(next_path or "/")
+    is_logged_in = getattr(request.state, "caller", None) is not None
     if once is None:
-        return _login_page(request, target)
+        # The browser went back to the page that asked for the key, which is done.
+        is_done = is_logged_in and next_path is not None
+        return see_other(target) if is_done else _login_page(request, target)
     try:
         with res.db.begin() as session:
             new_session = sessions.log_in_with_link(session, once, res.clock())
             _record_login(session, new_session, "log_in_with_link")
     except sessions.LoginLinkUsed as error:
+        if is_logged_in:
+            return see_other(target)
         return _login_page(request, target, message=error.detail, status=error.status)
     return _logged_in(request, new_session, target)
 

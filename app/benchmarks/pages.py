@@ -87,8 +87,8 @@ FORM = SchemaForm(
             " fill in the trials only), or the command of an agent."
         ),
         "production": FieldInput("Traces of production"),
-        "production.window.from": FieldInput("From (UTC)"),
-        "production.window.to": FieldInput("To (UTC)"),
+        "production.window.from": FieldInput("From"),
+        "production.window.to": FieldInput("To"),
         "production.filters.metadata": FieldInput(help="One per line, as name=value."),
         "writeBack": FieldInput("Scores written back"),
         "judgeCalibration": FieldInput(help=(

@@ -26,7 +26,7 @@ from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.schedules import firing, queries, service
 from app.schedules.models import ScheduleConfig
-from app.schedules.schedule_view import preview_of_schedule, preview_typed, show_fires
+from app.schedules.schedule_view import LABELS, preview_of_schedule, preview_typed, show_fires
 from app.schedules.schemas import ScheduleCreate, SchedulePatch, ScheduleView
 
 router = Router()
@@ -43,13 +43,13 @@ FORM = SchemaForm(
         "benchmarkId": FieldInput("Benchmark"),
         "agentId": FieldInput("Agent"),
         "cronExpression": FieldInput(
-            "Cron expression",
+            LABELS["cronExpression"],
             "Six fields: second, minute, hour, day of month, month, day of week; or a macro such as @daily.",
         ),
-        "timezone": FieldInput("Time zone", "An IANA name such as Europe/Rome."),
+        "timezone": FieldInput(LABELS["timezone"], "An IANA name such as Europe/Rome."),
         "enabled": FieldInput("On", "A disabled schedule does not fire and keeps its history."),
         "dstPolicy": FieldInput(
-            "When the clocks change",
+            LABELS["dstPolicy"],
             "Spring: a skipped time does not fire, a repeated one fires twice. Once: either fires once.",
         ),
         "misfirePolicy": FieldInput("Missed times", "Handling of fire times at which no scheduler was running."),

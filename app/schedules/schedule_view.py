@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from app.core.errors import Invalid
+from app.core.web.forms.form_words import translate_phrases, with_label
 from app.core.web.forms.sent_fields import check_form
 from app.core.web.page_paths import path_of
 from app.core.web.page_text import TextPart, format_duration, mark_spans
@@ -18,6 +19,10 @@ from app.schedules.schemas import PreviewRequest
 from app.schedules.time_zones import get_time_zone
 
 NEXT_FIRES = 5
+# The inputs that decide when a schedule fires.
+LABELS = {
+    "cronExpression": "Cron expression", "timezone": "Time zone", "dstPolicy": "When the clocks change",
+}  # fmt: skip
 # A year and more: every clock change of a zone is in it.
 NOTED_SPAN = timedelta(days=400)
 
@@ -77,19 +82,22 @@ def preview_typed(
     typed: Mapping[str, Any], now: datetime, reader: ZoneInfo, *, count: int = NEXT_FIRES
 ) -> SchedulePreview | None:
     """The preview of the typed fields of a schedule; None for no expression."""
-    fields = {name: typed.get(name) or None for name in ("cronExpression", "timezone", "dstPolicy")}
+    fields = {name: typed.get(name) or None for name in LABELS}
     text = str(fields["cronExpression"] or "")
     if not text:
         return None
     body = {name: value for name, value in fields.items() if value is not None}
     checked = check_form(PreviewRequest, {**body, "count": count})
     if checked.body is None:
-        return _mistaken([f"{name} {detail}" for name, detail in checked.errors.items()])
+        return _mistaken(
+            [with_label(detail, LABELS[name]) for name, detail in checked.errors.items()]
+        )
     try:
         return _preview(checked.body, now, reader)
     except Invalid as error:
         spans = [item.span for item in error.errors if item.span]
         details = [item.detail for item in error.errors] or [error.detail]
+        details = [translate_phrases(detail) for detail in details]
         return _mistaken(details, mark_spans(text, spans) if spans else ())
 
 

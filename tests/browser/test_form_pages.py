@@ -1,6 +1,7 @@
 """Forms of pages: what they save, how they refuse, and what they never show."""
 
 import re
+import statistics
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.browser.axe import find_violations
 from tests.browser.conftest import Site, error_of
 from tests.integration.notifications.conftest import receiving
 from tests.support.http import serving
+from tests.support.processor_time import ProcessorClock
 from tests.support.service import working
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -22,7 +24,7 @@ SECRET = "sk-lf-never-shown-again"
 # The machine of the tests may be busy with other things.
 WORKER_MS = 30_000
 # Of the 500 ms of criterion 23, the page waits for the next key, the service answers, and the rest is drawing.
-DEBOUNCE_MS, ANSWER_MS, TRIES = 150, 250, 30
+DEBOUNCE_MS, ANSWER_MS, REPEATS = 150, 250, 5
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +181,8 @@ def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(
 def test_schedule_form__preview_is_asked_for_and_answered_in_time(
     subjects: Site, site: Site
 ) -> None:
-    """Criterion 23: 500 ms. The clock of the page stands still, and one of many answers is not delayed by
-    other programs of the machine."""
+    """Criterion 23: 500 ms. The clock of the page stands still, and the processor time of an answer counts, the
+    median of five: other programs of the machine do not change it."""
     context = site.context()
     context.clock.install()
     page = site.open("/new/schedule", context=context)
@@ -189,18 +191,18 @@ def test_schedule_form__preview_is_asked_for_and_answered_in_time(
     requests: list[Request] = []
     page.on("request", lambda request: requests.insert(0, request))
     cron = page.get_by_label("Cron expression")
-    for minute in range(TRIES):
+    answers_ms: list[float] = []
+    for minute in range(REPEATS):
         requests.clear()
         cron.fill(f"0 {minute} 2 * * *")
         page.evaluate("() => 0")
         assert requests == [], "the request does not wait for the next key"
+        clock = ProcessorClock(site.service.resources.db)
         context.clock.run_for(DEBOUNCE_MS)
         expect(page.locator("#preview")).to_contain_text(f"at 02:{minute:02}, every day")
-        [request] = requests
-        timing = request.timing
-        if timing["responseEnd"] - timing["requestStart"] <= ANSWER_MS:
-            return
-    raise AssertionError(f"none of {TRIES} previews was answered within {ANSWER_MS} ms")
+        answers_ms.append(clock.elapsed_ms())
+        assert len(requests) == 1
+    assert statistics.median(answers_ms) <= ANSWER_MS
 
 
 def test_benchmark_form__has_fields_for_harness_production_and_triggers(
@@ -261,14 +263,14 @@ def test_benchmark_form__has_fields_for_harness_production_and_triggers(
 
 def test_silence_form__silences_the_rules_of_a_name_pattern(subjects: Site, site: Site) -> None:
     page = site.open("/new/silence")
-    page.get_by_label("Ends at, UTC").fill("2020-01-01T00:00")
+    page.get_by_label("Ends at", exact=True).fill("2020-01-01T00:00")
     page.get_by_role("button", name="Silence").click()
     expect(page.get_by_role("alert")).to_contain_text("correct the marked fields")
     expect(page.locator("#matchers-help")).to_contain_text("would silence every alert")
     page.get_by_label("Name of the rule").fill("tide-*")
     page.get_by_label("Benchmark").select_option("waders")
     ends_at = datetime.now(UTC) + timedelta(days=2)
-    page.get_by_label("Ends at, UTC").fill(f"{ends_at:%Y-%m-%dT%H:%M}")
+    page.get_by_label("Ends at", exact=True).fill(f"{ends_at:%Y-%m-%dT%H:%M}")
     page.get_by_role("button", name="Silence").click()
     expect(page.locator("article")).to_contain_text("benchmark Waders, rules named tide-*")
     page.get_by_role("link", name="Edit").click()

@@ -84,7 +84,7 @@ def silence_rules_by_name(page: Page, site: Site) -> str:
     keys.follow(page.get_by_role("link", name="New silence"), '"New silence"')
     keys.focus(page.get_by_label("Name of the rule"), '"Name of the rule"')
     keys.type(SILENCED_NAME, f"`{SILENCED_NAME}`")
-    keys.focus(page.get_by_label("Ends at, UTC"), '"Ends at"')
+    keys.focus(page.get_by_label("Ends at", exact=True), '"Ends at"')
     # The parts of a date and time in the language of the browser; the year may have six digits.
     page.keyboard.type(f"{ends_at:%m%d%Y}")
     page.keyboard.press("ArrowRight")

@@ -11,6 +11,8 @@ from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.core.errors import AppError
 from app.core.resources import Resources
+from app.core.web.forms.fields import words_of
+from app.core.web.forms.form_words import FormWords
 from app.core.web.forms.sent_fields import check_form, number_or_text
 
 # The names of the inputs that choose the rule to compare with.
@@ -18,6 +20,7 @@ COMPARED: Final = ("compareCondition", "compareThreshold")
 CONDITIONS: Final = [("", "no other rule")] + [
     (str(condition), condition.replace("_", " ").lower()) for condition in Condition
 ]
+_WORDS: Final = FormWords({}, {str(condition): words_of(condition) for condition in Condition})
 _BODY_FIELDS: Final = {
     field.alias or name: name for name, field in AlertConfigBody.model_fields.items()
 }
@@ -46,7 +49,9 @@ def try_backtest(res: Resources, body: BacktestRequest) -> BacktestOutcome:
             history = rule_tests.backtest_history(session, body, now, budget)
         return BacktestOutcome(history.backtest(rule_tests.backtest_start(body, now), res.db))
     except AppError as error:
-        return BacktestOutcome(problem=error.detail)
+        # The errors of fields say more than the sentence above them.
+        reasons = [item.detail for item in error.errors] or [error.detail]
+        return BacktestOutcome(problem="; ".join(map(_WORDS.translate, reasons)))
 
 
 def draft_rule(document: Mapping[str, Any]) -> AlertConfigBody | None:

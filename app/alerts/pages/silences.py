@@ -25,6 +25,7 @@ from app.core.web.forms.form_page import (
     show_form,
     submit_form,
 )
+from app.core.web.forms.local_times import read_instant
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
@@ -35,6 +36,7 @@ router = Router()
 
 NAV: Final = "/inbox"
 SILENCES: Final = "/inbox?tab=silenced"
+TEMPLATE: Final = "silence_form.html"
 STEPS: Final = (Crumb("Inbox", NAV), Crumb("Silences", SILENCES))
 _INPUTS: Final[Mapping[str, FieldInput]] = MappingProxyType(
     {
@@ -43,8 +45,8 @@ _INPUTS: Final[Mapping[str, FieldInput]] = MappingProxyType(
         "matchers.benchmarkId": FieldInput("Benchmark"),
         "matchers.agentId": FieldInput("Agent"),
         "matchers.name": FieldInput("Name of the rule", "Pattern: nightly-* matches every name that starts with nightly-."),
-        "endsAt": FieldInput("Ends at, UTC", "Keep the silence short: a silence also hides real regressions."),
-        "startsAt": FieldInput("Starts at, UTC", "Leave empty to start now."),
+        "endsAt": FieldInput("Ends at", "Keep the silence short: a silence also hides real regressions."),
+        "startsAt": FieldInput("Starts at", "Leave empty to start now."),
         "comment": FieldInput(help="Reason for the silence, shown to other users."),
     }
 )  # fmt: skip
@@ -114,6 +116,7 @@ def _new_page(res: Resources) -> FormPage:
     return FormPage(
         form=FORM, title="New silence", nav=NAV, steps=STEPS, action="/silences", back=SILENCES,
         submit="Silence", choices=choices,
+        template=TEMPLATE, preview=_preview, preview_at="endsAt",
     )  # fmt: skip
 
 
@@ -126,7 +129,16 @@ def _edit_page(silence_id: str, res: Resources) -> FormPage:
         form=EDIT_FORM, title="Edit silence", nav=NAV, steps=STEPS,
         action=path_of("silences", silence_id), back=SILENCES, values=values, choices=choices,
         revision=revision_of(values),
+        template=TEMPLATE, preview=_preview, preview_at="endsAt",
     )  # fmt: skip
+
+
+def _preview(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The typed instants: the page shows them in the zone of the reader and in UTC."""
+    return {
+        "starts_at": read_instant(typed.get("startsAt")),
+        "ends_at": read_instant(typed.get("endsAt")),
+    }
 
 
 def _values(silence: AlertSilence) -> dict[str, Any]:

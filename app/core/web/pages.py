@@ -31,6 +31,8 @@ from app.core.resources import Resources
 from app.core.text import format_number, replace_unstorable, shorten
 from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
+from app.core.web.forms.form_words import with_label
+from app.core.web.forms.sent_fields import local_path
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,
@@ -71,31 +73,34 @@ VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
 
 class NavItem(NamedTuple):
-    """An entry of the navigation: its text, its address, whether it is in the main row, and for admins only."""
+    """An entry of the navigation: its text, its address, what the page is for, whether it is in the main row, and for
+    admins only.
+    """
 
     text: str
     url: str
+    help: str
     is_main: bool = True
     is_admin: bool = False
 
 
 NAVIGATION: Final = (
-    NavItem("Morning", "/"),
-    NavItem("Runs", "/runs"),
-    NavItem("Benchmarks", "/benchmarks"),
-    NavItem("Agents", "/agents"),
-    NavItem("Inbox", "/inbox"),
-    NavItem("Alerts", "/alerts"),
-    NavItem("Schedules", "/schedules"),
-    NavItem("Datasets", "/datasets", is_main=False),
-    NavItem("Formulas", "/formulas", is_main=False),
-    NavItem("Endpoints", "/endpoints", is_main=False),
-    NavItem("Triggers", "/triggers", is_main=False),
-    NavItem("API keys", "/keys", is_main=False, is_admin=True),
-    NavItem("Audit log", "/audit", is_main=False, is_admin=True),
-    NavItem("Providers", "/providers", is_main=False),
-    NavItem("System", "/system", is_main=False),
-)
+    NavItem("Morning", "/", "The last verdict of each agent and benchmark, the runs in progress and missed schedules."),
+    NavItem("Runs", "/runs", "All runs, with filters. Select two of them to compare them; download the list as CSV."),
+    NavItem("Benchmarks", "/benchmarks", "What is measured: the test sets with their metrics and KPIs."),
+    NavItem("Agents", "/agents", "The programs that are measured, and where their traces come from."),
+    NavItem("Inbox", "/inbox", "Messages about alerts, failed runs and missed schedules. Acknowledge and silence them here."),
+    NavItem("Alerts", "/alerts", "The rules that watch a KPI or metric, with their states and a backtest."),
+    NavItem("Schedules", "/schedules", "When runs start by themselves, and whether they started."),
+    NavItem("Datasets", "/datasets", "Uploaded files of traces.", is_main=False),
+    NavItem("Formulas", "/formulas", "Try the formula of a KPI on a run; nothing is saved.", is_main=False),
+    NavItem("Endpoints", "/endpoints", "The recipients of messages, and whether messages reach them.", is_main=False),
+    NavItem("Triggers", "/triggers", "Webhooks and events of Langfuse that start runs.", is_main=False),
+    NavItem("API keys", "/keys", "Who may use the service, and in which role.", is_main=False, is_admin=True),
+    NavItem("Audit log", "/audit", "Who changed what.", is_main=False, is_admin=True),
+    NavItem("Providers", "/providers", "The metrics, channels and trace sources that are installed.", is_main=False),
+    NavItem("System", "/system", "Whether the service works; what is wrong comes first, with its remedy.", is_main=False),
+)  # fmt: skip
 
 
 class Crumb(NamedTuple):
@@ -132,6 +137,7 @@ def environment() -> Environment:
         "time": _time_filter,
         "instant": _instant_filter,
         "exact": _exact_filter,
+        "utc": lambda at: exact_element(at, DEFAULT_ZONE),
         "local": _local_filter,
         "duration": format_duration,
         "number": format_number,
@@ -139,7 +145,8 @@ def environment() -> Environment:
         "breakable": break_at_underscores,
         "heading": shrink_long_title,
         "brief": lambda name: shorten(name, MAX_LISTED_CHARS),
-        "words": lambda name: words_of(re.sub(r"[._]", " ", name)),
+        "with_label": with_label,
+        "words": lambda name: words_of(re.sub(r"[._:]", " ", name)),
     }
     return env
 
@@ -242,7 +249,7 @@ def _render_question(request: Request, error: ConfirmationRequired) -> Response:
         question=question + mark,
         consequences=consequences.strip(),
         fields=error.fields,
-        back=page_before(request),
+        back=local_path(error.back) if error.back else page_before(request),
         has_secrets=True,
     )
 
@@ -289,12 +296,9 @@ def list_in_api(
     )
 
 
-def newest_row(newest: tuple[str, datetime] | None) -> dict[str, str]:
-    """The ID and the time of the newest row of a list, by which its page knows newer ones; every row is newer
-    than that of an empty list.
-    """
-    row_id, created_at = newest or ("", datetime.fromtimestamp(0, UTC))
-    return {"id": row_id, "since": created_at.isoformat()}
+def newest_time(created_at: datetime | None) -> str:
+    """The time of the newest row of a list, by which its page knows newer ones; every row is newer than an empty list."""
+    return (created_at or datetime.fromtimestamp(0, UTC)).isoformat()
 
 
 def public_url(request: Request) -> str:

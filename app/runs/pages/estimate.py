@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from fastapi import Path, Request, Response
 
@@ -10,12 +11,20 @@ from app.access.deps import RUN
 from app.agents.queries import list_agent_names
 from app.benchmarks.pages import NAV, STEPS
 from app.benchmarks.queries import get_benchmark
-from app.core.errors import AppError
+from app.core.errors import AppError, ErrorItem, Invalid
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
+from app.core.web.forms.local_times import UTC_ZONE, FormZones, read_local_time
+from app.core.web.forms.sent_fields import (
+    CheckedForm,
+    FormFields,
+    SentForm,
+    check_form,
+    errors_by_field,
+)
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, render_page
+from app.core.web.page_text import find_zone
+from app.core.web.pages import Crumb, reader_zone, render_page
 from app.core.web.routes import Router
 from app.runs.estimates import estimate_run
 from app.runs.schemas import EstimateView, RunEstimate
@@ -28,7 +37,8 @@ BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 @router.get("/benchmarks/{benchmarkId}/estimate", dependencies=RUN)
 def show_estimate_form(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
     """The form: which agent, and which time of its production."""
-    return _render(request, res, benchmark_id, {"agent": "", "from": "", "to": ""})
+    typed = {"agent": "", "from": "", "to": "", "zone": reader_zone(request).key}
+    return _render(request, res, benchmark_id, typed)
 
 
 # A form that is sent, because its answer costs requests to the source.
@@ -37,11 +47,14 @@ def show_estimate(
     request: Request, benchmark_id: BenchmarkId, form: SentForm, res: Res
 ) -> Response:
     """The requests that the run would send; it is not started."""
-    typed = {name: form.text(name) for name in ("agent", "from", "to")}
-    checked = check_form(
-        RunEstimate,
-        {"benchmarkId": benchmark_id, "agentId": typed["agent"], "traceWindow": window_of(form)},
-    )
+    typed = {name: form.text(name) for name in ("agent", "from", "to", "zone")}
+    try:
+        document = {
+            "benchmarkId": benchmark_id, "agentId": typed["agent"], "traceWindow": window_of(form)
+        }  # fmt: skip
+        checked = check_form(RunEstimate, document)
+    except Invalid as error:
+        checked = CheckedForm(None, errors_by_field(error.errors))
     if checked.body is None:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         return _render(request, res, benchmark_id, typed, errors=checked.errors, status=status)
@@ -54,11 +67,19 @@ def show_estimate(
 
 
 def window_of(form: FormFields) -> dict[str, str] | None:
-    """The sent range of production traces, in UTC; None for that of the benchmark."""
-    ends = {name: form.text(name) for name in ("from", "to")}
-    if not any(ends.values()):
+    """The sent range of production traces; None for that of the benchmark. Raises: `Invalid`."""
+    if not (form.text("from") or form.text("to")):
         return None
-    return {name: text + "Z" if text and text[-1] != "Z" else text for name, text in ends.items()}
+    zone = find_zone(form.text("zone")) or UTC_ZONE
+    return {name: _read_end(name, form.text(name), zone) for name in ("from", "to")}
+
+
+def _read_end(name: str, text: str, zone: ZoneInfo) -> str:
+    try:
+        return read_local_time(text, zone) if text else ""
+    except ValueError as error:
+        item = ErrorItem(pointer=f"/traceWindow/{name}", detail=str(error))
+        raise Invalid(f"the time {text!r} {error}", errors=[item]) from None
 
 
 def _render(
@@ -83,4 +104,5 @@ def _render(
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
         benchmark_id=benchmark_id, agents=choices, typed=typed, errors=errors or {},
         estimate=estimate, has_production=has_production,
+        zones=FormZones(reader_zone(request), {}).choices(typed["zone"]),
     )  # fmt: skip

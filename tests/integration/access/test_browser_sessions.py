@@ -2,8 +2,10 @@
 
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from html import unescape
 
 import httpx
 import pytest
@@ -118,6 +120,51 @@ def test_session__ends_when_its_key_is_revoked(service: Service, browser: httpx.
     assert browser.get("/api/v1/agents").status_code == 200
     service.delete(f"/keys/{created['id']}")
     assert browser.get("/api/v1/agents").status_code == 401
+
+
+def test_login__before_a_question_leads_back_to_the_page_of_the_form(
+    service: Service, browser: httpx.Client
+) -> None:
+    """Not to the login, which sent the form again."""
+    page, path, sent = (
+        "/agents/a?tab=1",
+        "/agents/a/delete",
+        {"confirm": "Delete it?", "why": "old"},
+    )
+    ended = browser.post(path, data=sent, headers={"Referer": f"{browser.base_url}{page[1:]}"})
+    assert ended.status_code == 401
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', unescape(ended.text)))
+    draft = log_in(browser, key_of(service), **fields)
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', unescape(draft.text)))
+    login = f"{browser.base_url}login"
+    question = browser.post(fields_action(draft.text), data=fields, headers={"Referer": login})
+    assert question.status_code == 428
+    assert f'href="{page}">Back</a>' in question.text
+    assert 'name="why" value="old"' in question.text
+    assert 'name="back"' not in question.text
+
+
+def fields_action(html: str) -> str:
+    """The address of the form on a page after a login."""
+    [action] = re.findall(r'<form method="post" action="(/agents[^"]*)"', html)
+    return str(action)
+
+
+def test_login__that_is_done_leads_on_when_the_browser_goes_back_to_it(
+    service: Service, browser: httpx.Client
+) -> None:
+    asked = browser.get("/runs?sort=agent")
+    address = asked.headers["location"]
+    assert (asked.status_code, address) == (303, "/login?next=%2Fruns%3Fsort%3Dagent")
+    assert browser.get(address).status_code == 200
+    log_in(browser, key_of(service), next="/runs?sort=agent")
+    again = browser.get(address)
+    assert (again.status_code, again.headers["location"]) == (303, "/runs?sort=agent")
+    # Without it, a reader logs in with another key.
+    assert browser.get("/login").status_code == 200
+    with service.resources.db.begin() as session:
+        token = create_login_link(session, service.resources.clock() - timedelta(minutes=11))
+    assert browser.get("/login", params={"once": token}).headers["location"] == "/"
 
 
 def test_logout__ends_the_session(service: Service, browser: httpx.Client) -> None:

@@ -1,9 +1,20 @@
-"""Values of the API as the inputs of a form show them."""
+"""Values and errors of the API as the inputs of a form show them."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from app.core.web.forms.fields import InputKind
+from app.core.web.forms.form_words import FormWords, with_label
+from app.core.web.forms.local_times import FormZones, read_local_time
 from app.core.web.forms.rendering import FieldInput, write_value
+
+ROME, TOKYO, UTC = ZoneInfo("Europe/Rome"), ZoneInfo("Asia/Tokyo"), ZoneInfo("UTC")
+WORDS = FormWords(
+    {"startsAt": "Starts at", "production.since": "Since"},
+    {"LESS_THAN": "Less than", "read": "Read"},
+)
 
 
 @pytest.mark.parametrize(
@@ -15,3 +26,81 @@ def test_input__shows_a_number_with_all_digits(value: float, text_in_form: str) 
     text = write_value(InputKind.NUMBER, value, FieldInput())
     assert text == text_in_form
     assert float(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "instant"),
+    [
+        ("2026-11-21T18:00", ROME, "2026-11-21T17:00:00+00:00"),
+        ("2026-07-21T18:00", ROME, "2026-07-21T16:00:00+00:00"),
+        ("2026-11-21T18:00", UTC, "2026-11-21T18:00:00+00:00"),
+        # Comes twice: the first time.
+        ("2026-10-25T02:30", ROME, "2026-10-25T00:30:00+00:00"),
+        ("2026-11-21T18:00+02:00", ROME, "2026-11-21T18:00:00+02:00"),
+    ],
+)
+def test_local_time__is_read_in_its_zone(text: str, zone: ZoneInfo, instant: str) -> None:
+    assert read_local_time(text, zone) == instant
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2026-03-29T02:30", "does not exist in Europe/Rome"),
+        ("soon", "is not a date and time"),
+        ("0001-01-01T00:00", "outside of the supported years"),
+        ("9999-12-31T23:59", "outside of the supported years"),
+    ],
+)
+def test_local_time__that_is_no_instant_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_local_time(text, ROME)
+
+
+@pytest.mark.parametrize(
+    "instant",
+    ["2026-11-21T17:00:00+00:00", "2026-10-25T00:30:00+00:00", "2026-10-25T01:30:00Z", "2026-03-29T01:00:00Z"],
+)  # fmt: skip
+@pytest.mark.parametrize("zone", [ROME, TOKYO, UTC])
+def test_local_time__that_is_saved_unchanged_stays_the_same_instant(
+    instant: str, zone: ZoneInfo
+) -> None:
+    shown = FormZones(zone, {}).show("endsAt", instant)
+    read = datetime.fromisoformat(read_local_time(shown.text, ZoneInfo(shown.zone)))
+    assert read == datetime.fromisoformat(instant)
+
+
+def test_local_time__is_shown_in_the_chosen_zone_and_a_wrong_text_as_it_was_typed() -> None:
+    zones = FormZones(TOKYO, {"endsAt": UTC})
+    assert zones.show("startsAt", "2026-11-21T17:00:00Z") == ("2026-11-22T02:00", "Asia/Tokyo")
+    assert zones.show("endsAt", "2026-11-21T17:00:00Z") == ("2026-11-21T17:00", "UTC")
+    assert zones.show("endsAt", "2026-03-29T02:30") == ("2026-03-29T02:30", "UTC")
+    assert zones.show("endsAt", None) == ("", "UTC")
+    assert zones.choices("UTC") == [("UTC", "UTC"), ("Asia/Tokyo", "Asia/Tokyo")]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("is in the past or not after `startsAt`; send a later time", "is in the past or not after “Starts at”; enter a later time"),
+        ("REGRESSED has no threshold; omit it and set `minEffect` of the KPI", "REGRESSED has no threshold; leave it empty and set “Min effect” of the KPI"),
+        ("LESS_THAN needs a threshold; send one", "“Less than” needs a threshold; enter one"),
+        ("evaluates several runs itself; omit this field or send 1", "evaluates several runs itself; leave it empty or enter 1"),
+        ("should be a finite number; omit it or send null", "is not a number"),
+        ("should be a valid integer, unable to parse string as an integer", "is not a whole number"),
+        ("should have at least 1 character", "is missing; fill it in"),
+        ("omit startsAt", "leave “Starts at” empty"),
+        ("production.since is longer than ROUGE.p95", "“Since” is longer than ROUGE.p95"),
+        # What somebody typed stays, and so do commands.
+        ("the agent 'startsAt LESS_THAN' does not exist; run `mosaico agents` to read all", "the agent 'startsAt LESS_THAN' does not exist; run `mosaico agents` to read all"),
+        ("Null: nobody is notified.", "Empty: nobody is notified."),
+    ],
+)  # fmt: skip
+def test_words__name_labels_and_say_what_a_reader_does(text: str, shown: str) -> None:
+    assert WORDS.translate(text) == shown
+    assert WORDS.translate(shown) == shown
+
+
+def test_with_label__error_that_is_a_sentence_follows_a_colon() -> None:
+    assert with_label("is not a number", "Threshold") == "Threshold is not a number"
+    assert with_label("“Less than” needs one", "Threshold") == "Threshold: “Less than” needs one"

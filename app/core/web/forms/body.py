@@ -2,21 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from app.core.errors import Invalid
 from app.core.strict_json import parse_json
 from app.core.web.forms.fields import Choices, FieldSchema, InputKind
+from app.core.web.forms.local_times import read_local_time, zone_of
 from app.core.web.forms.rendering import REMOVE, FieldInput, SchemaForm, iter_fields, kind_of
 from app.core.web.forms.sent_fields import FormFields, number_or_text
 
 
 class ReadForm(NamedTuple):
-    """The body that a form means, by the names of the API, and the errors of unreadable texts."""
+    """The body that a form means, by the names of the API, and the errors of unreadable texts.
+
+    `typed` is the body with the display name as an input of its own.
+    """
 
     document: dict[str, Any]
     errors: dict[str, str]
+    typed: dict[str, Any]
 
 
 def read_form_body(
@@ -45,8 +49,7 @@ def read_form_body(
             document[name] = {}
         elif schema.is_required or (is_edit and kind is not InputKind.SECRET):
             document[name] = ""
-    _nest_name(form, document)
-    return ReadForm(document, reader.errors)
+    return ReadForm(_nest_name(form, document), reader.errors, document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class _BodyReader:
     def _text(self, name: str, kind: InputKind, override: FieldInput) -> list[Any]:
         text = self.fields.text(name)
         try:
+            if text and kind is InputKind.INSTANT:
+                return [read_local_time(text, zone_of(self.fields, name))]
             return [_read_text(kind, text, override)] if text else []
         except ValueError as error:
             self.errors[name] = str(error)
@@ -99,13 +104,16 @@ class _BodyReader:
         return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def _nest_name(form: SchemaForm, document: dict[str, Any]) -> None:
-    """Move the display name into the object that has it."""
-    if form.name_in is not None:
-        name, named = document.pop("name"), document.get(form.name_in) or {}
-        # What is no object is refused by the schema.
-        if isinstance(named, dict):
-            document[form.name_in] = {**named, "name": name} if name else named
+def _nest_name(form: SchemaForm, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with the display name in the object that has it."""
+    if form.name_in is None:
+        return dict(document)
+    body = {field: value for field, value in document.items() if field != "name"}
+    name, named = document["name"], document.get(form.name_in) or {}
+    # What is no object is refused by the schema.
+    if isinstance(named, dict):
+        body[form.name_in] = {**named, "name": name} if name else named
+    return body
 
 
 def _read_text(kind: InputKind, text: str, override: FieldInput) -> Any:
@@ -119,10 +127,6 @@ def _read_text(kind: InputKind, text: str, override: FieldInput) -> Any:
             value = {name: _read_scalar(option) for name, option in map(_read_pair, _lines(text))}
         case InputKind.NUMBER:
             value = int(text) if text.lstrip("-").isdecimal() else number_or_text(text)
-        case InputKind.INSTANT:
-            # Without an offset the browser means UTC, which the label of the input says.
-            instant = datetime.fromisoformat(text)
-            value = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).isoformat()
         case InputKind.JSON:
             value = _read_json(text)
         case _:

@@ -13,6 +13,8 @@ from app.core.web.deps import SAFE_METHODS
 from app.core.web.forms.sent_fields import FORM_TYPE, FormFields, local_path, read_form
 
 CONFIRM_FIELD = "confirm"
+# The page to go back to, of a form that was sent by another page, such as the one after a login.
+BACK_FIELD = "back"
 
 
 class ConfirmationRequired(AppError):
@@ -24,10 +26,11 @@ class ConfirmationRequired(AppError):
     def __init__(self, form: FormFields) -> None:
         super().__init__()
         self.question = form.text(CONFIRM_FIELD)
+        self.back = form.text(BACK_FIELD)
         self.fields = [
             (name, value)
             for name, values in form.items()
-            if name != CONFIRM_FIELD
+            if name not in {CONFIRM_FIELD, BACK_FIELD}
             for value in values
         ]
 

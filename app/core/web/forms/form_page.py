@@ -14,16 +14,20 @@ from fastapi import Request, Response
 from app.core.errors import Conflict, Invalid, NotFound, without_request
 from app.core.web.etag import PreconditionFailed
 from app.core.web.forms.body import read_form_body
-from app.core.web.forms.fields import Choices, InputKind
+from app.core.web.forms.fields import Choices, InputKind, words_of
+from app.core.web.forms.form_words import with_label
+from app.core.web.forms.local_times import FormZones, zones_of
 from app.core.web.forms.rendering import (
     FormInput,
     SchemaForm,
     input_names,
     list_inputs,
     place_errors,
+    read_words,
+    use_words,
 )
 from app.core.web.forms.sent_fields import FormFields, check_form, errors_by_field
-from app.core.web.pages import Crumb, render_page, see_other
+from app.core.web.pages import Crumb, reader_zone, render_page, see_other
 
 # The button that shows what a form means without saving it, and its name.
 CHECK = "check"
@@ -69,19 +73,25 @@ def show_form(
     request: Request,
     page: FormPage,
     *,
+    fields: FormFields | None = None,
     typed: Mapping[str, Any] | None = None,
     errors: Mapping[str, str] | None = None,
     message: str = "",
     status: int = HTTPStatus.OK,
     is_stale: bool = False,
 ) -> Response:
-    """The form with the stored values, or with those that were typed."""
+    """The form with the stored values, or with those that were typed in the sent `fields`."""
     values = page.values if typed is None else {**page.values, **typed}
-    inputs = _inputs(page, values, {})
-    placed = place_errors(errors or {}, inputs)
-    inputs = _inputs(page, values, placed)
+    zones = FormZones(reader_zone(request), zones_of(fields or FormFields()))
+    inputs = _inputs(page, values, {}, zones)
+    words, placed = read_words(inputs), place_errors(errors or {}, inputs)
+    inputs = use_words(_inputs(page, values, placed, zones), words)
     shown_names = input_names(inputs)
-    stray = [f"{name} {text}" for name, text in placed.items() if name not in shown_names]
+    stray = [
+        with_label(words.translate(text), words_of(name))
+        for name, text in placed.items()
+        if name not in shown_names
+    ]
     return render_page(
         request,
         page.template,
@@ -91,8 +101,8 @@ def show_form(
         has_secrets=True,
         page=page,
         inputs=inputs,
-        message=" ".join([message, *stray]).strip(),
-        changes=_changes(page, inputs) if is_stale else [],
+        message=" ".join([words.translate(message), *stray]).strip(),
+        changes=_changes(_inputs(page, page.values, {}, zones), inputs) if is_stale else [],
         **(page.preview(values) if page.preview else {}),
     )
 
@@ -113,10 +123,10 @@ def submit_form(
     checked = check_form(page.form.body(is_edit=page.is_edit), typed.document)
     errors = {**checked.errors, **typed.errors}
     if CHECK in fields:
-        return show_form(request, page, typed=typed.document, errors=errors)
+        return show_form(request, page, fields=fields, typed=typed.typed, errors=errors)
     if checked.body is None or errors:
         return show_form(
-            request, page, typed=typed.document, errors=errors,
+            request, page, fields=fields, typed=typed.typed, errors=errors,
             message="Nothing was saved: correct the marked fields.",
             status=HTTPStatus.UNPROCESSABLE_ENTITY,
         )  # fmt: skip
@@ -125,14 +135,14 @@ def submit_form(
     except PreconditionFailed:
         # Read again: the stored version is newer than the one that this request has read.
         return show_form(
-            request, load(), typed=typed.document, is_stale=True, status=HTTPStatus.CONFLICT,
+            request, load(), fields=fields, typed=typed.typed, is_stale=True, status=HTTPStatus.CONFLICT,
             message="Nothing was saved: the resource changed after you opened the form.",
         )  # fmt: skip
     except (Invalid, Conflict, NotFound) as error:
         # The errors of fields say more than the sentence above them.
         reason = "correct the marked fields." if error.errors else without_request(error.detail)
         return show_form(
-            request, page, typed=typed.document, errors=errors_by_field(error.errors),
+            request, page, fields=fields, typed=typed.typed, errors=errors_by_field(error.errors),
             message=f"Nothing was saved: {reason}", status=error.status,
         )  # fmt: skip
 
@@ -150,16 +160,20 @@ def require_revision(fields: FormFields, revision: int | str) -> None:
 
 
 def _inputs(
-    page: FormPage, values: Mapping[str, Any], errors: Mapping[str, str]
+    page: FormPage, values: Mapping[str, Any], errors: Mapping[str, str], zones: FormZones
 ) -> list[FormInput]:
-    return list_inputs(page.form, values, is_edit=page.is_edit, errors=errors, choices=page.choices)
+    return list_inputs(
+        page.form, values, is_edit=page.is_edit, errors=errors, choices=page.choices, zones=zones
+    )
 
 
-def _changes(page: FormPage, inputs: Sequence[FormInput]) -> list[ChangedField]:
+def _changes(
+    stored_inputs: Sequence[FormInput], typed_inputs: Sequence[FormInput]
+) -> list[ChangedField]:
     """The fields whose typed value is not the stored one. Secrets cannot be compared."""
     stored, typed = (
-        {leaf.name: leaf for item in items for leaf in item.leaves()}
-        for items in (_inputs(page, page.values, {}), inputs)
+        {leaf.name: leaf for item in inputs for leaf in item.leaves()}
+        for inputs in (stored_inputs, typed_inputs)
     )
     changes = []
     for name, leaf in (stored | typed).items():

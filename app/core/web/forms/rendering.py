@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel
 
 from app.core.web.forms.fields import Choices, FieldSchema, InputKind, read_schema, words_of
+from app.core.web.forms.form_words import MISSING_CHOICE, MISSING_TEXT, FormWords
+from app.core.web.forms.local_times import FormZones
 
 # Rows that a list of objects offers beside those that it has.
 EMPTY_ROWS: Final = 3
@@ -60,7 +62,7 @@ class FormInput(NamedTuple):
     """An input as a page shows it; `value` is a text, for a flag a bool, for choices a list.
 
     `members` are the inputs of a group, or the groups of the rows of a list. `can_remove` is whether a
-    value can be removed with a checkbox.
+    value can be removed with a checkbox. `zone` is that of a date and time, whose choices are zones.
     """
 
     name: str
@@ -74,6 +76,7 @@ class FormInput(NamedTuple):
     choices: Choices
     members: Sequence["FormInput"] = ()
     can_remove: bool = False
+    zone: str = ""
 
     def leaves(self, path: str = "") -> Iterator["FormInput"]:
         """The inputs without groups, each labelled with its groups."""
@@ -101,12 +104,16 @@ def list_inputs(
     is_edit: bool,
     errors: Mapping[str, str],
     choices: Mapping[str, Choices],
+    zones: FormZones,
 ) -> list[FormInput]:
     """The inputs of a form, the main ones first; a field without a value has its default."""
     if form.name_in is not None:
-        document = dict(values.get(form.name_in) or {})
-        values = {"name": document.pop("name", None), **values, form.name_in: document}
-    writer = _InputWriter(form, errors, choices, is_edit)
+        named = values.get(form.name_in)
+        # A text that is no object is shown as it was typed.
+        if isinstance(named, Mapping):
+            others = {field: value for field, value in named.items() if field != "name"}
+            values = {"name": named.get("name"), **values, form.name_in: others}
+    writer = _InputWriter(form, errors, choices, zones, is_edit)
     return [
         writer.write(name, name, schema, values.get(name, schema.default))
         for name, schema in iter_fields(form, is_edit=is_edit)
@@ -120,6 +127,7 @@ class _InputWriter:
     form: SchemaForm
     errors: Mapping[str, str]
     choices: Mapping[str, Choices]
+    zones: FormZones
     is_edit: bool
 
     def write(
@@ -135,7 +143,7 @@ class _InputWriter:
             members = list(self._members(name, path, schema, value, is_blank=is_blank))
         elif kind is InputKind.ROWS:
             members = self._rows(name, path, schema, value)
-        return FormInput(
+        written = FormInput(
             name=name,
             label=override.label or words_of(path.rpartition(".")[2]),
             kind=kind,
@@ -150,6 +158,10 @@ class _InputWriter:
                 self.is_edit if kind is InputKind.SECRET else kind is InputKind.GROUP and not is_blank
             ),
         )  # fmt: skip
+        if kind is not InputKind.INSTANT:
+            return written
+        text, zone = self.zones.show(name, value)
+        return written._replace(value=text, zone=zone, choices=self.zones.choices(zone))
 
     def _members(
         self, name: str, path: str, schema: FieldSchema, value: Any, *, is_blank: bool
@@ -186,6 +198,41 @@ class _InputWriter:
         return " ".join(filter(None, parts)) or None
 
 
+def read_words(inputs: Sequence[FormInput]) -> FormWords:
+    """The labels and choices of a form."""
+    labels: dict[str, str] = {}
+    choices: dict[str, str] = {}
+    for item in inputs:
+        members = read_words(item.members)
+        # The full name of an input comes before the last part of another one.
+        labels = {
+            item.name.rpartition(".")[2]: item.label,
+            **members.labels,
+            **labels,
+            item.name: item.label,
+        }
+        choices |= {**members.choices, **dict(item.choices)}
+    return FormWords(labels, choices)
+
+
+def use_words(inputs: Sequence[FormInput], words: FormWords) -> list[FormInput]:
+    """The inputs with their errors and help texts in the words of the form."""
+    return [
+        item._replace(
+            help=item.help and words.translate(item.help),
+            error=item.error and _error_of(item, words),
+            members=use_words(item.members, words),
+        )
+        for item in inputs
+    ]
+
+
+def _error_of(item: FormInput, words: FormWords) -> str:
+    if item.is_required and not item.value and not item.members:
+        return MISSING_CHOICE if item.kind is InputKind.CHOICE else MISSING_TEXT
+    return words.translate(item.error or "")
+
+
 def input_names(inputs: Sequence[FormInput]) -> set[str]:
     """The names of inputs and of their groups and rows."""
     return {name for item in inputs for name in (item.name, *input_names(item.members))}
@@ -214,8 +261,6 @@ def write_value(kind: InputKind, value: Any, override: FieldInput) -> Any:
             return bool(value)
         case InputKind.CHOICES:
             return list(value or ())
-        case InputKind.INSTANT:
-            return str(value or "")[:16]  # a browser reads no zone: the label names it
     # What was typed is shown again as it is, also where it is no list or number.
     return value if isinstance(value, str) else _write_text(kind, value, override)
 

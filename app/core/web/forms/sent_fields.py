@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.problem_documents import UnsupportedMediaType, error_items
+from app.core.web.forms.form_words import translate_phrases
 from app.core.web.request_body import BODY_FIELDS
 
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -64,7 +65,8 @@ def check_form(schema: type[M], document: Mapping[str, Any]) -> CheckedForm[M]:
         return CheckedForm(schema.model_validate(document), {})
     except ValidationError as error:
         flaws = [{**flaw, "loc": ("body", *flaw["loc"])} for flaw in error.errors()]
-        return CheckedForm(None, errors_by_field(error_items(flaws)))
+        errors = errors_by_field(error_items(flaws))
+        return CheckedForm(None, {name: translate_phrases(text) for name, text in errors.items()})
 
 
 def errors_by_field(items: Sequence[ErrorItem]) -> dict[str, str]:

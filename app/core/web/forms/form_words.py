@@ -1,0 +1,76 @@
+"""Errors and help texts of the API in the words of a form: its labels and choices, and what its reader does."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from app.core.web.forms.fields import words_of
+
+MISSING_TEXT: Final = "is missing; fill it in"
+MISSING_CHOICE: Final = "is missing; choose one"
+# What a program does with a field of a body, then what a reader does with an input.
+_PHRASES: Final = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"^should have at least 1 (character|item).*", MISSING_TEXT),
+        (r"^is missing; send it$", MISSING_TEXT),
+        (r"^should be a valid integer.*", "is not a whole number"),
+        (r"^should be a (valid|finite) number.*", "is not a number"),
+        (r"^should be '.*", "is none of the choices"),
+        (r"^should match pattern .*", "does not have the expected form"),
+        (r"^is not a known field;.*", "does not apply here; leave it empty"),
+        (r"^(Input tag .* found|Unable to extract tag) using (discriminator )?'(\w+)'.*", r"needs a choice of `\3`"),
+        (r" after validation, not \d+", ""),
+        (r"The body is not valid JSON: |; send one JSON value\b\.?|; correct the places in `errors` and send it again\.?", ""),
+        (r"; see `errors`", ""),
+        (r"\b(omit it|omit this field) or send null", "leave it empty"),
+        (r"\b(omit it|omit this field)\b", "leave it empty"),
+        (r"\bomit (`?\w+`?)", r"leave \1 empty"),
+        (r"\bsend null\b", "leave it empty"),
+        (r"\bsend the ID of (an|the) agent( to backtest)?", "choose an agent"),
+        (r"\bsend\b", "enter"),
+        (r"\bNull: ", "Empty: "),
+    )
+)  # fmt: skip
+# A quoted text of the reader, a name in code, a word.
+_TOKEN: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`([^`\s]+)`|\b[A-Za-z][\w.]*\w")
+_CAMEL_CASE: Final = re.compile(r"[a-z][a-z0-9]*(\.[a-z]|[A-Z])[A-Za-z0-9.]*")
+# The beginnings of an error that continues its label: "Threshold is not a number".
+_PREDICATE: Final = re.compile(
+    r"(is|are|was|should|must|has|have|does|do|contains|cannot|requires|needs|would|lists|exists)\b"
+)
+
+
+class FormWords(NamedTuple):
+    """The labels of the inputs of a form by the names of the API, and the texts of their choices by the values."""
+
+    labels: Mapping[str, str]
+    choices: Mapping[str, str]
+
+    def translate(self, text: str) -> str:
+        """An error or a help text of the API for a reader of the form. What somebody typed, in quotes, stays."""
+        return _TOKEN.sub(self._translate_token, translate_phrases(text))
+
+    def _translate_token(self, token: re.Match[str]) -> str:
+        name = token[1] or token[0]
+        is_code = token[1] is not None
+        if name.isupper() and name in self.choices:
+            return f"“{self.choices[name]}”"
+        if not (is_code or _CAMEL_CASE.fullmatch(name)):
+            return token[0]
+        if name in self.labels:
+            return f"“{self.labels[name]}”"
+        is_name = is_code and re.fullmatch(r"[A-Za-z]+", name)
+        return f"“{words_of(name)}”" if is_name else name
+
+
+def translate_phrases(text: str) -> str:
+    """An error of the API for a reader of any form: what to do with an input instead of a field of a body."""
+    for pattern, replacement in _PHRASES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def with_label(error: str, label: str) -> str:
+    """The error of an input as a sentence that begins with its label."""
+    return f"{label} {error}" if _PREDICATE.match(error) else f"{label}: {error}"

@@ -1,0 +1,176 @@
+"""Forms speak the language of their readers: labels and choices, no fields of bodies; times in their zone."""
+
+import re
+from collections.abc import Mapping
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any, Final
+
+import pytest
+
+from tests.support.every_page import (
+    EXAMPLES,
+    QUERIES,
+    fill_path,
+    iter_page_routes,
+    write_every_page,
+)
+from tests.support.service import Service
+
+HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+# Names of fields, constants, and what only a program does with a body.
+API_WORDS: Final = re.compile(
+    r"`|\b[a-z]+[A-Z]\w*|\b[A-Z]{2,}_[A-Z_]+|\b(null|Null|send|omit|pointer|array|string)\b|\bJSON(?! object| document| with|:)"
+)
+# Names of products, settings and metrics.
+PROPER_NAMES: Final = re.compile(
+    r"mosaico\w*|OpenTelemetry|MOSAICO_\w+|LATENCY_MS|is not valid JSON"
+)
+FORMS: Final = tuple(
+    fill_path(route.path) + (f"?{QUERIES[route.path]}" if route.path in QUERIES else "")
+    for route in iter_page_routes()
+    if re.search(r"^/new/|/edit$|/new-kpi$", route.path)
+)
+
+
+class FormReader(HTMLParser):
+    """The form of a page: its address, its fields, and what it says about them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.action = ""
+        self.fields: dict[str, str] = {}
+        self.errors: list[str] = []
+        self.texts: list[str] = []
+        self._is_text = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        if tag == "form" and attributes.get("method") == "post" and not self.action:
+            self.action = attributes["action"] or ""
+        if tag in {"input", "select", "textarea"} and attributes.get("name") not in {
+            None,
+            "text",
+            "check",
+        }:
+            self.fields[str(attributes["name"])] = str(attributes.get("value") or "")
+        self._is_text = tag == "p" and (
+            attributes.get("class") in {"error", "help"} or attributes.get("role") == "alert"
+        )
+        if self._is_text:
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._is_text:
+            self.texts[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_text = self._is_text and tag != "p"
+
+
+@pytest.fixture
+def pages(service: Service) -> Service:
+    with service.resources.db.begin() as session:
+        write_every_page(session)
+    return service
+
+
+def post(service: Service, path: str, fields: Mapping[str, str]) -> Any:
+    return service.client.post(path, data=dict(fields), headers=HTML)
+
+
+def find_api_words(html: str) -> list[str]:
+    texts = [PROPER_NAMES.sub("", text) for text in FormReader(html).texts]
+    return [text for text in texts if API_WORDS.search(text)]
+
+
+def test_forms__help_and_errors_have_no_words_of_the_api(pages: Service) -> None:
+    assert len(FORMS) > 12, EXAMPLES
+    for path in FORMS:
+        html = pages.client.get(path, headers=HTML).text
+        assert find_api_words(html) == [], path
+        form = FormReader(html)
+        fields = {name: value for name, value in form.fields.items() if name != "confirm"}
+        inputs = [name for name in fields if name not in {"form", "revision"}]
+        for text in ("", "zzz", "-1.5", "1" * 3000):
+            refused = post(pages, form.action, fields | dict.fromkeys(inputs, text))
+            assert refused.status_code in {303, 404, 409, 422}, (path, refused.text)
+            assert find_api_words(refused.text) == [], path
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "messages"),
+    [
+        (
+            "/alerts",
+            {"name": "x", "benchmarkId": "support", "kpi": "support-pass", "condition": "REGRESSED", "threshold": "3", "forRuns": "2"},
+            ["Threshold: “Regressed” has no threshold; leave it empty and set “Min effect” of the KPI", "Runs until it fires: “Regressed” evaluates several runs itself; leave it empty or enter 1"],
+        ),
+        ("/alerts", {"name": "x", "benchmarkId": "support", "kpi": "support-pass", "condition": "LESS_THAN"}, ["Threshold: “Less than” needs a threshold; enter one"]),
+        ("/alerts", {"benchmarkId": "support", "condition": "LESS_THAN", "cooldownMinutes": "soon"}, ["Name is missing; fill it in", "Cooldown, minutes is not a whole number"]),
+        ("/schedules", {"name": "x", "agentId": "billing"}, ["Benchmark is missing; choose one", "Cron expression is missing; fill it in"]),
+        ("/silences", {"matchers.name": "a*", "startsAt": "2099-01-02T00:00", "endsAt": "2099-01-01T00:00"}, ["Ends at is in the past or not after “Starts at”; enter a later time"]),
+    ],
+)  # fmt: skip
+def test_form__error_names_the_labels(
+    path: str, fields: dict[str, str], messages: list[str], pages: Service
+) -> None:
+    refused = post(pages, path, fields)
+    assert refused.status_code == 422
+    texts = FormReader(refused.text).texts
+    assert [message for message in messages if message not in texts] == [], texts
+
+
+def test_schedule_preview__names_the_labels(pages: Service) -> None:
+    refused = post(
+        pages, "/schedules", {"cronExpression": "0 0 2 * * *", "timezone": "1" * 300, "check": "1"}
+    )
+    assert "<li>Time zone should have at most 100 characters</li>" in refused.text
+
+
+def test_backtest__of_a_rule_that_is_not_valid_says_why(pages: Service) -> None:
+    fields = {
+        "name": "x",
+        "benchmarkId": "support",
+        "kpi": "support-pass",
+        "condition": "LESS_THAN",
+        "check": "1",
+    }
+    answer = unescape(post(pages, "/alerts", fields).text)
+    assert "No backtest: “Less than” needs a threshold; enter one" in answer
+
+
+def test_silence__times_are_typed_in_the_zone_of_the_reader_or_in_utc(pages: Service) -> None:
+    """As on the page of a schedule: both zones are shown, without a script, too."""
+    pages.client.cookies.set("mosaico_zone", "Asia/Tokyo")
+    form = unescape(pages.client.get("/new/silence", headers=HTML).text)
+    assert re.search(
+        r'<select name="zone:endsAt"[^>]*><option selected>Asia/Tokyo</option><option>UTC</option>',
+        form,
+    )
+    fields = {"matchers.name": "tide-*", "endsAt": "2099-01-02T09:00"}
+    for zone, tokyo, utc in (
+        ("Asia/Tokyo", "Fri 2 Jan 2099, 09:00:00 JST", "Fri 2 Jan 2099, 00:00:00 UTC"),
+        ("UTC", "Fri 2 Jan 2099, 18:00:00 JST", "Fri 2 Jan 2099, 09:00:00 UTC"),
+    ):
+        shown = post(pages, "/silences", {**fields, "zone:endsAt": zone, "check": "1"}).text
+        assert f">{tokyo}</time>" in shown
+        assert f">{utc}</time>" in shown
+        # What was typed stays as it was typed.
+        assert f'value="{fields["endsAt"]}"' in shown
+        assert f"<option selected>{zone}</option>" in shown
+    assert post(pages, "/silences", {**fields, "zone:endsAt": "Asia/Tokyo"}).status_code == 303
+    [silence] = [
+        row for row in pages.list_items("/silences") if row["matchers"]["name"] == "tide-*"
+    ]
+    assert silence["endsAt"] == "2099-01-02T00:00:00Z"
+    edit = pages.client.get(f"/silences/{silence['id']}/edit", headers=HTML).text
+    assert 'value="2099-01-02T09:00"' in edit
+
+
+def test_silence__time_that_the_clocks_skip_is_refused(pages: Service) -> None:
+    fields = {"matchers.name": "a*", "endsAt": "2099-03-29T02:30", "zone:endsAt": "Europe/Rome"}
+    refused = post(pages, "/silences", fields)
+    assert refused.status_code == 422
+    assert "Ends at does not exist in Europe/Rome" in refused.text
