@@ -150,7 +150,7 @@ async function refresh(url, options = {}, failures = 0) {
 function replace(old, fresh) {
   const kept = "a, button, input, select, textarea, summary, details, [tabindex]", twins = {};
   // Many rows have fields of the same name.
-  const keyOf = (field) => [field.closest("[data-row]")?.id, field.localName, field.name, field.getAttribute("value"), field.closest("a, button")?.textContent];
+  const keyOf = (field) => [field.closest("[data-row]")?.id, field.localName, field.name, field.getAttribute("value"), field.closest("a, button, span")?.textContent];
   for (const field of fresh.querySelectorAll(kept)) (twins[keyOf(field)] ??= []).push(field);
   let focused;
   for (const field of old.querySelectorAll(kept)) {
