@@ -51,6 +51,7 @@ def test_create_key__replay_returns_the_same_key_and_its_text_is_not_stored(
             session.execute(text(dump.format(table))).scalar_one()
             for table in ("api_keys", "idempotency_keys")
         )
+    # A key is mosaico_role_id_secret_checksum.
     assert first.json()["token"].split("_")[3] not in stored
 
 
@@ -154,6 +155,7 @@ def test_revoke_key__last_admin_key_is_refused(
 def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
     app: FastAPI, create_token: CreateToken
 ) -> None:
+    # One race may end well by chance.
     for _ in range(5):
         pair = [create_token("admin"), create_token("admin")]
         ids = [text_of_key.split("_")[2] for text_of_key in pair]

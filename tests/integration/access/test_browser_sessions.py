@@ -80,6 +80,7 @@ def test_login__after_a_form_shows_what_will_be_sent(
 def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(
     browser: httpx.Client,
 ) -> None:
+    # More than the 64 KiB that are kept.
     ended = browser.post("/inbox/none/silence", content=f"note={'x' * 70_000}", headers=FORM)
     assert ended.status_code == 401
     assert "too large to be kept" in ended.text

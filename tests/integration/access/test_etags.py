@@ -61,6 +61,7 @@ def test_if_match__stale_etag_is_refused_and_changes_nothing(
         assert service.send("PATCH", path, OTHERWISE[path]).status_code == 200
         assert edit(service, "PATCH", path, None).status_code == 200
         current_view = service.get(path)
+        # If-Match compares strongly (RFC 9110): a weak tag never matches.
         for if_match in (stale, f'"77", {stale}', "W/" + tag(service, path), '"', "nonsense", "1"):
             refused = edit(service, method, path, if_match)
             assert refused.status_code == 412
@@ -79,6 +80,7 @@ def test_if_match__star_and_missing_header_edit_without_a_check(service: Service
 def test_if_none_match__current_etag_gives_304_without_a_body(service: Service) -> None:
     for path in THINGS:
         current_etag = tag(service, path)
+        # If-None-Match compares weakly.
         for header in (current_etag, f'"7", W/{current_etag}', "*"):
             answer = service.send("GET", path, headers={"If-None-Match": header})
             assert (answer.status_code, answer.content) == (304, b"")

@@ -40,6 +40,7 @@ def every_operation() -> list[Operation]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every operation is called with invalid keys: the limit would answer for most of them.
     monkeypatch.setattr(rate_limits, "FAILURE_BURST", 1_000_000)
 
 

@@ -96,7 +96,9 @@ def test_request_limiter__processes_synchronize_once_a_second(db: Database) -> N
     for limit in (first, second, first):
         limit.sync("k")
     assert not first.is_sync_due("k")
+    # Six requests here and one there, and this one.
     assert first.count_request("k").remaining == 10 - 7 - 1
+    # This process knows the seven of its last look: three of ten are left.
     assert [second.count_request("k").exceeded for _ in range(4)] == [False, False, False, True]
 
 

@@ -72,6 +72,7 @@ def test_outbound_headers__contain_request_id_and_traceparent() -> None:
 
 @pytest.mark.parametrize(
     "text",
+    # W3C Trace Context forbids capitals, the version ff and an ID of zeros.
     ["", TRACEPARENT.upper(), "ff" + TRACEPARENT[2:], "00-" + "0" * 32 + TRACEPARENT[35:], "x"],
 )
 def test_is_traceparent__invalid_text_is_rejected(text: str) -> None:

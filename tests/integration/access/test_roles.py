@@ -114,6 +114,7 @@ def test_require_role__all_invalid_keys_get_the_same_response(
         good.swapcase(),
         good.replace("_admin_", "_run_"),
         good.replace(same_id, key_id(stranger)),
+        # The ID of the configured key is no key.
         "admin-env",
         "",
         "x" * 24,
@@ -143,6 +144,7 @@ def test_configured_admin_key__can_be_a_sentence(
 def test_find_key__id_of_another_key_is_refused(db: Database, create_token: CreateToken) -> None:
     mine, other = create_token("read"), create_token("admin")
     body, _, _ = mine.replace(key_id(mine), key_id(other)).rpartition("_")
+    # With a correct checksum: the look-up itself must refuse it.
     forged = f"{body}_{zlib.crc32(body.encode()):08x}"
     assert parse_token(forged) is not None
     with db.read() as session:
@@ -173,6 +175,7 @@ def test_key_cache__revoked_key_is_refused_within_a_second(
     assert ring.find_key(token) is not None
     with db.begin() as session:
         revoke_key(session, key_id(token), now=START)
+    # Just before CACHE_TTL_S (0.8 s), and then at it.
     seconds[0] += 0.79
     assert ring.find_key(token) is not None
     seconds[0] += 0.01
@@ -214,6 +217,7 @@ def test_key_cache__number_of_entries_is_limited(
     monkeypatch.setattr(key_cache, "MAX_ENTRIES", 3)
     ring = KeyCache(db, ManualClock())
     for _ in range(5):
+        # Keys that do not exist are not kept: guesses would push the valid ones out.
         assert ring.find_key(generate_token("read").text) is None
     assert len(ring._entries) == 0
     for _ in range(5):

@@ -138,6 +138,7 @@ class ToyClient:
         return anyio.run(self._send, calls)
 
     async def _send(self, calls: Sequence[ApiCall]) -> list[httpx.Response]:
+        # As in the real service as many threads as connections: others would only wait for one.
         anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
         answers: dict[int, httpx.Response] = {}
         headers = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}

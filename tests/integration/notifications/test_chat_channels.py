@@ -183,6 +183,7 @@ def test_slack_channel__gone_disables_endpoint_without_exposing_url(
     scenario.work()
     delivery = scenario.delivery(notification_id)
     assert (delivery["status"], delivery["detail"]) == ("HELD", "HTTP 410: channel_is_archived")
+    # The last four characters are shown; those before them are the credential.
     assert "abcd" not in json.dumps([delivery, scenario.endpoint(delivery), scenario.inbox()])
 
 

@@ -74,6 +74,7 @@ def test_send_summary__omitted_alerts_are_counted(scenario: NotificationScenario
         scenario.publish(
             message=NotificationMessage(topic="alert.firing", title=f"Firing: {number}")
         )
+    # All on the day of the clock, also when the test runs around midnight.
     with scenario.service.resources.db.begin() as session:
         session.execute(update(Notification).values(created_at=scenario.clock()))
     url = scenario.receiver.at("hook")

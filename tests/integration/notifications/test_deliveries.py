@@ -174,6 +174,7 @@ def test_delivery__redirect_is_a_failure(scenario: NotificationScenario) -> None
 def test_delivery__2xx_is_success_with_any_body(
     scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not the deadline must end the reading of the answer.
     monkeypatch.setattr(webhook_client, "DEADLINE_S", 600.0)
     was_read_to_its_end = threading.Event()
 
@@ -214,6 +215,7 @@ def test_delivery__timeout_is_a_failure(
 
 
 def test_delivery__refused_address_fails_at_once(scenario: NotificationScenario) -> None:
+    # The address at which clouds give credentials to their machines.
     notification_id = scenario.publish(DeliveryTarget("WEBHOOK", "http://169.254.169.254/latest"))
     scenario.work()
     delivery = scenario.delivery(notification_id)
@@ -248,6 +250,7 @@ def test_delivery__lost_database_after_sending_sends_again(
     first, second = scenario.receiver.calls
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == notification_id
     assert first.body == second.body
+    # The attempt whose record was lost does not count.
     assert scenario.delivery(notification_id)["attempts"] == 1
 
 

@@ -181,6 +181,7 @@ def test_email_channel__implicit_tls(
     controller.start()
     try:
         assert sent(service_resources, access(port, tls=True)) == DeliverySucceeded()
+        # The certificate is for 127.0.0.1 and not for this name.
         assert isinstance(
             sent(service_resources, access(port, tls=True, host="localhost")), DeliveryFailed
         )
@@ -205,6 +206,7 @@ def test_email_channel__untrusted_certificate_is_rejected(
     context: ssl.SSLContext,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Without this file the process does not trust the authority of the test.
     monkeypatch.delenv("SSL_CERT_FILE")
     with mail_server(mailbox, tls_context=context) as port:
         failed = sent(service_resources, access(port))
@@ -214,6 +216,7 @@ def test_email_channel__untrusted_certificate_is_rejected(
 
 
 @pytest.mark.parametrize(
+    # SMTP: 4xx is a temporary failure, and 5xx a permanent one.
     ("reply", "outcome"), [("450 busy", DeliveryFailed), ("550 no such user", RecipientGone)]
 )
 def test_email_channel__outcome_of_refused_recipient(

@@ -94,6 +94,7 @@ def test_encrypted_recipients__not_in_database_or_responses(
 
 
 @pytest.mark.parametrize(
+    # What servers repeat: the URL as it was sent, decoded, quoted, escaped or in capitals.
     "echoed",
     [
         "cannot POST {url}",
@@ -180,6 +181,7 @@ def test_dropped_recipient__fails_with_reason_and_can_be_saved_again(
     url = scenario.receiver.at("hook")
     notification_id = scenario.publish(DeliveryTarget("WEBHOOK", url))
     res = scenario.service.resources
+    # As after the loss of the master key.
     assert drop_lost_secrets(res.db, ENDPOINTS, res.secrets.encryption_key_id) == 1
     scenario.work()
     assert "was dropped" in scenario.delivery(notification_id)["detail"]

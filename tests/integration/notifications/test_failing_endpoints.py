@@ -112,6 +112,7 @@ def test_circuit_breaker__120_hours_of_failures_disable_endpoint(
     target = DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", *failing))
     notification_id = scenario.publish(target)
     for _ in range(12):  # more than enough for ten tries, the last waits being a day each
+        # The longest wait is a day, and jitter makes it up to 20 % longer.
         scenario.work(later_s=24 * 3600 * 1.2)
         if scenario.delivery(notification_id)["status"] != "PENDING":
             break
@@ -131,6 +132,7 @@ def test_dead_letter__after_ten_attempts_until_redelivered(
     notification_id = scenario.publish(target)
     scenario.work()
     rows = DatabaseReader(scenario.service.resources.db.url)
+    # The clock stays: 120 hours of failures would disable the endpoint.
     for _ in range(9):
         rows.execute("UPDATE deliveries SET due_at = now() - interval '1 s'")
         scenario.work()
@@ -201,6 +203,7 @@ def test_pause__hanging_endpoint_is_paused(
 ) -> None:
     """Three messages, two tries: the others do not spend their time on it."""
     monkeypatch.setattr(webhook_client, "DEADLINE_S", 0.3)
+    # A failed attempt that took longer is slow; the hanging one ends at its deadline.
     monkeypatch.setattr(service, "SLOW_AFTER_S", 0.2)
     url = scenario.receiver.will("hook", *[scenario.receiver.hang] * 2)
     notification_ids = [scenario.publish(DeliveryTarget("WEBHOOK", url)) for _ in range(3)]

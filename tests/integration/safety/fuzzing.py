@@ -119,6 +119,7 @@ class Fuzzer:
         for part in (case.path_parameters, case.query, case.body):
             if isinstance(part, dict):
                 part.update({name: self._known(case, name) or part[name] for name in part})
+        # A generated ETag is never the current one: each change would end with 412.
         case.headers.pop("If-Match", None)
 
     def _write(self, case: Request) -> None:
@@ -183,6 +184,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "benchmarkId": "bench-001",
         "metric": "ROUGE",
         "condition": "LESS_THAN",
+        # ROUGE is at most 1: the rule fires for every run, which gives an alert and an incident.
         "threshold": 2,
     }
     silence = {"matchers": {"name": "never"}, "endsAt": "2099-01-01T00:00:00Z"}
@@ -221,6 +223,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
     delivery = service.post("/notifications/test", endpoint)
     known_ids |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
     known_ids["endpointId"] = delivery["endpointId"]
+    # A change starts the trigger, whose event has an ID.
     service.patch("/agents/agent-001", {"description": "flies"})
     service.work()
     known_ids["eventId"] = service.get("/trigger-events")["items"][0]["id"]

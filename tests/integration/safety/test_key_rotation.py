@@ -124,6 +124,7 @@ def test_rotate_keys__keeps_secrets_written_during_the_rotation(
     writer.join()
     assert sum(rotation.reencrypted for rotation in results) >= 300
 
+    # The writer has ended: now a rotation finds the rest.
     assert all(rotation.remaining == 0 for rotation in rotate_keys(db, COLUMNS, DURING))
     stored = reveal_secrets(db, AFTER)
     assert written
@@ -155,6 +156,7 @@ def test_rotate_keys__counts_texts_that_cannot_be_decrypted(db: Database) -> Non
 
     rotations = {rotation.column: rotation for rotation in rotate_keys(db, COLUMNS, DURING)}
 
+    # The two lost ones and the moved one remain.
     assert (rotations[SECRETS].reencrypted, rotations[SECRETS].remaining) == (2, 3)
 
 

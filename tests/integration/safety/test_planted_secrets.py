@@ -247,6 +247,7 @@ def dumped(url: str) -> str:
 def forms(secret: str) -> Iterator[str]:
     """A secret as plain text and in its encodings."""
     yield secret
+    # The last characters of base64 depend on the text that follows.
     yield base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
     yield base64.b64encode(f"pk-lf-1:{secret}".encode()).decode()
     yield secret.encode().hex()
@@ -258,9 +259,11 @@ def test_planted_secrets__are_neither_shown_nor_stored(
     with serving(talkative_server()) as talkative:
         send_in_every_way(scenario, str(talkative.base_url).rstrip("/"))
         fail_in_every_way(scenario, here)
+    # A scenario that plants nothing could leak nothing.
     assert len(scenario.planted) >= 20
 
     outputs = {"log": scenario.logs, "answers": "\n".join(scenario.answers), "dump": dumped(here)}
+    # What each text must contain: an empty one would have no leak either.
     assert "request failed" in outputs["log"]
     assert "LANGFUSE_AUTH" in outputs["answers"]
     assert "agent-001" in outputs["dump"]

@@ -35,6 +35,7 @@ from tests.support.service import Service, pair, running_service
 from tests.support.stored import age_purge_marks
 
 GOOD_KEY = base64.b64encode(secrets.token_bytes(32)).decode()
+# 32 bytes each, but none of them random: a text, and a counter.
 PHRASE = base64.b64encode(b"correct horse battery staple, ok").decode()
 SEQUENCE = base64.b64encode(bytes(range(7, 39))).decode()
 
@@ -91,6 +92,7 @@ def bare_database(fresh_database_url: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("command", "environment", "code", "message"),
     [
+        # sysexits: 78 is EX_CONFIG, and 75 EX_TEMPFAIL, after which a supervisor starts it again.
         (
             "serve",
             {"MOSAICO_MASTER_KEY": ""},
@@ -145,6 +147,7 @@ def test_production__invented_master_key_is_refused(key: str) -> None:
 
 
 def test_production__random_master_key_is_accepted() -> None:
+    # The check for randomness must never refuse a real key.
     for _ in range(500):
         key = base64.b64encode(secrets.token_bytes(32)).decode()
         assert master_key(settings(master_key=key, env="production")) == key
