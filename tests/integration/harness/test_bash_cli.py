@@ -111,6 +111,7 @@ def test_run__errored_task_exits_3(tmp_path: Path) -> None:
         ("run", TASKS, *PLAY, "--run-usd", "1", "--prices", TASKS.parent / "nowhere.json"),
         ("run", TASKS, *PLAY, "--prices", TASKS),
         ("run", TASKS, "--provider", "scripted", "--model", TASKS),
+        # A file without an end must not be read into memory.
         ("run", TASKS, "--provider", "scripted", "--model", "/dev/zero"),
         ("run", "/dev/zero", *PLAY),
         ("run", TASKS, *PLAY, "--save", SCRIPT / "folder"),

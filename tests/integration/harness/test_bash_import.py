@@ -184,7 +184,9 @@ def test_import__invalid_file_is_refused(service: Service) -> None:
         b"{",
         b'{"results": []}',
         b"\xff",
+        # Deeper than a parser may recurse.
         b"[" * 100_000,
+        # Infinite as a float.
         one_attempt_file().replace(b'"turns": 3', b'"turns": 1e999'),
         one_attempt_file().replace(b'"duration_ms": 1000', b'"duration_ms": -5'),
         json.dumps({**json.loads(one_attempt_file()), "results": []}).encode(),
@@ -206,6 +208,7 @@ def test_import__wrong_type_and_large_file_are_refused(
 def test_import__unstorable_text_is_replaced(service: Service) -> None:
     document: JSON = json.loads(one_attempt_file())
     document["provider"] = "a\u0000/b\n"
+    # Postgres stores neither of them in JSON.
     document["results"][0]["task"]["prompt"] = "nul \u0000 and \ud800"
     stored = post_import(service, json.dumps(document).encode())
     assert stored.status_code == 201, stored.text

@@ -49,6 +49,7 @@ def test_export__run_is_read_back(langfuse: FakeLangfuse) -> None:
     )
     done = export_run(exported, project_of(langfuse), dataset="bash", now=NOW)
     later = export_run(exported, project_of(langfuse), dataset="bash", now=NOW + timedelta(hours=1))
+    # The lost attempt has no conversation that could be exported.
     assert done == ("bash", "eval-scripted-m-2026-11-22-020000", 3)
     assert later == ("bash", "eval-scripted-m-2026-11-22-030000", 3)
 

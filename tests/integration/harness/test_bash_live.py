@@ -36,6 +36,7 @@ from tests.support.model_server import (
 
 KEYS = {"ANTHROPIC_API_KEY": "key-of-anthropic", "OPENAI_API_KEY": "key-of-openai"}
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
+# The wait that the server asks for, so that no retry takes seconds.
 NOW = {"Retry-After": "0.001"}
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
@@ -179,6 +180,7 @@ def test_live_run__sends_conversation_back(provider: Provider) -> None:
     key = "key-of-anthropic" if provider is Provider.ANTHROPIC else "key-of-openai"
     assert key in headers["authorization"] + headers.get("x-api-key", "")
     if provider is Provider.OPENAI_RESPONSES:
+        # By default the Responses API keeps the conversation at the provider.
         assert first.body["store"] is False
 
 
@@ -222,6 +224,7 @@ def test_live_run__malformed_arguments_are_reported_to_model(
 
 
 def test_live_run__blank_texts_are_not_sent_back() -> None:
+    # Anthropic rejects a request with a blank text.
     answers = (reply("echo x", text=" \n"), reply(text="Done."))
     with model_server(reply_in_order(*answers)) as server:
         _, _, failure = attempt(server, Provider.ANTHROPIC)
@@ -268,6 +271,7 @@ def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> No
         (401, b'{"error": {"message": "wrong key"}}'),
         (403, b'{"error": {"message": "not yours"}}'),
         (404, b'{"error": {"message": "no such model"}}'),
+        # Both mean that the account has no money: no wait helps.
         (429, b'{"error": {"message": "pay", "code": "insufficient_quota"}}'),
         (400, b'{"error": {"message": "Your credit balance is too low"}}'),
     ],

@@ -65,6 +65,7 @@ def test_bash_run__operator_keys_are_not_sent_to_base_url(service: Service) -> N
         benchmark(service, harness, metrics=["INPUT_TOKENS"])
         keyed = with_keys(service)
         assert keyed.complete_run()["status"] == "COMPLETED"
+        # The SDK insists on a key: it gets a text that is none.
         assert authorizations(server) == {"Bearer none"}
         own = LlmServer(base_url=server.openai_url, api_key=Secret("key-of-mine"))
         server.requests.clear()

@@ -185,6 +185,7 @@ def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
         ({**SCRIPTED_MODEL, "runUsd": 5}, "/harness"),
         ({**SCRIPTED_MODEL, "runUsd": 5, "price": PRICE, "judgeModel": "another"}, "/harness"),
         ({**SCRIPTED_MODEL, "baseUrl": "file:///etc/passwd"}, "/harness/baseUrl"),
+        # Addresses at which clouds give credentials to their machines.
         ({**SCRIPTED_MODEL, "baseUrl": "http://169.254.169.254/v1"}, "/harness/baseUrl"),
         ({**SCRIPTED_MODEL, "baseUrl": "http://metadata.google.internal/v1"}, "/harness/baseUrl"),
         (None, "/harness"),

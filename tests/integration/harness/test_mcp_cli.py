@@ -176,6 +176,7 @@ def test_run__written_files_have_the_mode_of_the_umask() -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     files = [*Path("out").iterdir(), *Path("tmp").iterdir()]
+    # The umask can only be read by setting it.
     umask = os.umask(0)
     os.umask(umask)
     assert len(files) == 6

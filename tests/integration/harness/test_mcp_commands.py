@@ -179,6 +179,7 @@ def test_run__tui_picks_a_favorite() -> None:
     )
     child.expect("first - what echoes")
     child.expect("all")
+    # Arrow down, then Enter.
     child.send("\x1b[B\r")
     child.expect("two.yaml - what echoes")
     child.expect("deep/three.yml - what echoes")

@@ -336,6 +336,7 @@ def test_process_reaper__killed_helper_is_replaced(mark: str) -> None:
     reaper = ProcessReaper()
     with sleeper() as first, sleeper() as second:
         reaper.watch(first.pid)
+        # The helper is known to nobody else; a lack of memory may end it.
         assert reaper._process is not None
         reaper._process.kill()
         reaper._process.wait(60)

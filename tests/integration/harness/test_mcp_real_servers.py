@@ -121,6 +121,7 @@ def free_port() -> int:
 def remote() -> Iterator[str]:
     """The URL of `everything` over streamable HTTP."""
     node_programs()
+    # Another process may take the port before the server does.
     for _ in range(10):
         port = free_port()
         with everything_over_http(port) as started:

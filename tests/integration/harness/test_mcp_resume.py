@@ -94,6 +94,7 @@ def test_run__interrupted_run_keeps_finished_attempts(
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])
 def test_run__signal_leaves_result_and_reports(way: signal.Signals) -> None:
     """The second call hangs in its server when the signal comes."""
+    # Only the second call hangs: the first one is an echo again.
     file = bench_file(DIRECT.replace("tool: echo", "tool: hang").replace("hang", "echo", 1))
     command = ["run", file, "--output", "r.yaml", "--junit", "j.xml", "--concurrency", "1"]
     program = start_command([*map(str, command)], Path.cwd(), module="app.harness.mcp.cli")

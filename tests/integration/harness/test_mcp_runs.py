@@ -326,6 +326,7 @@ def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder:
     with model_server(answers) as server:
         (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
         fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
+        # A cursor: the fingerprint, the finished attempts, and what they have used.
         remaining_pages = list(pages(service_resources, f"{fingerprint}:0:100+10+0.0002", order))
         assert [request.prompt for request in server.requests] == ["b"]
     outputs = [
@@ -389,5 +390,6 @@ def test_mcp_run__closed_consumer_ends_run(service_resources: Resources, folder:
     running = pages(service_resources)
     assert next(page.traces for page in running if page.traces)
     assert any(thread.name.startswith("evaluation") for thread in threading.enumerate())
+    # A run that is stopped drops its generator, which must end the thread of the evaluation.
     del running
     assert not any(thread.name.startswith("evaluation") for thread in threading.enumerate())

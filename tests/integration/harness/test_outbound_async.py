@@ -58,6 +58,7 @@ def test_outbound__allowed_address_is_called() -> None:
     [
         "http://127.0.0.1:9/",
         "http://[::1]:9/",
+        # 127.0.0.1 as a number.
         "http://2130706433/",
         "http://169.254.169.254/latest/meta-data",
         "http://inside.example/",
@@ -90,6 +91,7 @@ def test_outbound__response_is_not_read_beyond_its_limit() -> None:
 
 
 def test_outbound__unrequested_compression_is_not_decoded() -> None:
+    # A few bytes could unpack to gigabytes.
     packed = RawReply(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
     with model_server(lambda _: packed) as server, pytest.raises(httpx2.DecodingError):
         post_request(server.url)

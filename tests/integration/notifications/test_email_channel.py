@@ -217,7 +217,8 @@ def test_email_channel__untrusted_certificate_is_rejected(
 
 @pytest.mark.parametrize(
     # SMTP: 4xx is a temporary failure, and 5xx a permanent one.
-    ("reply", "outcome"), [("450 busy", DeliveryFailed), ("550 no such user", RecipientGone)]
+    ("reply", "outcome"),
+    [("450 busy", DeliveryFailed), ("550 no such user", RecipientGone)],
 )
 def test_email_channel__outcome_of_refused_recipient(
     reply: str, outcome: type, service_resources: Resources, mailbox: Mailbox
