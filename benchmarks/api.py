@@ -21,45 +21,34 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple, TextIO
 
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Request
-from sqlalchemy import select as select_rows
+from fastapi import FastAPI
 from sqlalchemy import text
-from sqlalchemy.engine import make_url
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from app.access.models import ApiKey
-from app.access.rules import hash_token, parse_token
 from app.access.service import create_key
-from app.agents.models import Agent
-from app.agents.schemas import AgentCreate, AgentView
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.garbage_collection import exclude_living_objects
-from app.core.ids import new_id
 from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.web.http_protocol import HttpProtocol
-from app.results.models import BenchmarkRun
-from app.runs.schemas import RunCreate, RunView
-from app.runs.views import run_view
+from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, PAGE, orm_app
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
 A1_GOAL, A1_POST_GOAL, A2_GOAL = 2.0, 1.6, 1.5
 ROWS = int(os.environ.get("MOSAICO_BENCH_ROWS", "100000"))
-PAGE = 50
 CLIENTS = 8
 # Short rounds: the speed of a processor drifts within seconds, but hardly within one round of all servers.
 REQUESTS = 80
@@ -67,7 +56,6 @@ PAGES = 40
 ROUNDS = 21
 MASTER_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 STARTS_WITHIN_S = 60.0
-DEFAULT_LANGFUSE_URL = "https://cloud.langfuse.com"
 
 _numbers = count()
 
@@ -315,71 +303,6 @@ def service_app(url: str) -> FastAPI:
         )
     )
     exclude_living_objects()
-    return app
-
-
-def orm_app(url: str, driver: str = "psycopg") -> FastAPI:
-    """The peer: the same tables and views with routes after the framework's documentation."""
-    address = make_url(url).set(drivername=f"postgresql+{driver}")
-    engine = create_async_engine(address, pool_size=20, max_overflow=20)
-    sessions = async_sessionmaker(engine, expire_on_commit=False)
-
-    async def opened() -> AsyncIterator[AsyncSession]:
-        async with sessions() as session:
-            yield session
-
-    Opened = Annotated[AsyncSession, Depends(opened)]  # noqa: N806 - a type
-
-    async def require_key(request: Request, session: Opened) -> None:
-        token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        parsed = parse_token(token)
-        key = await session.get(ApiKey, parsed.key_id) if parsed else None
-        if key is None or key.digest != hash_token(token) or key.revoked_at is not None:
-            raise HTTPException(401)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await engine.dispose()
-
-    app = FastAPI(lifespan=lifespan, dependencies=[Depends(require_key)])
-
-    @app.post("/api/v1/agents", status_code=201, response_model=AgentView)
-    async def create_agent(body: AgentCreate, session: Opened) -> Any:
-        agent = Agent(**{"id": new_id(), **body.model_dump(exclude_unset=True)})
-        session.add(agent)
-        await session.commit()
-        await session.refresh(agent)
-        columns = {name: getattr(agent, name, None) for name in AgentView.model_fields}
-        urls = dict.fromkeys(("langfuse_url", "llangfuse_url"), DEFAULT_LANGFUSE_URL)
-        return {**columns, **urls, "secret_set": False}
-
-    @app.get("/api/v1/benchmark-runs/{run_id}", response_model=RunView)
-    async def get_run(run_id: str, session: Opened) -> Any:
-        run = await session.get(BenchmarkRun, run_id)
-        if run is None:
-            raise HTTPException(404)
-        return run_view(run)
-
-    @app.get("/api/v1/benchmark-runs", response_model=dict[str, list[RunView]])
-    async def list_runs(session: Opened, limit: int = PAGE) -> Any:
-        newest = select_rows(BenchmarkRun).order_by(BenchmarkRun.seq.desc()).limit(limit)
-        return {"items": [run_view(run) for run in await session.scalars(newest)]}
-
-    @app.post("/api/v1/benchmark-runs", status_code=201, response_model=RunView)
-    async def start_run(body: RunCreate, session: Opened) -> Any:
-        run = BenchmarkRun(
-            id=new_id(),
-            benchmark_id=body.benchmark_id,
-            agent_id=body.agent_id,
-            status="PENDING",
-            triggered_by=body.trigger_type,
-        )
-        session.add(run)
-        await session.commit()
-        await session.refresh(run)
-        return run_view(run)
-
     return app
 
 
