@@ -24,6 +24,7 @@ from app.access.rules import (
 )
 from app.access.schemas import ApiKeyPatch
 from app.core.batch_delete import delete_batch
+from app.core.batches import batched
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret
@@ -307,11 +308,9 @@ def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileSta
 
 
 def _revoke_first_keys(session: Session, *, now: datetime) -> None:
-    session.execute(
-        update(ApiKey)
-        .where(ApiKey.name == FIRST_KEY_NAME, ApiKey.revoked_at.is_(None))
-        .values(revoked_at=now)
-    )
+    is_revoked = (ApiKey.name == FIRST_KEY_NAME) & ApiKey.revoked_at.is_(None)
+    for batch in batched(session.scalars(select(ApiKey.id).where(is_revoked)).all()):
+        session.execute(update(ApiKey).where(ApiKey.id.in_(batch)).values(revoked_at=now))
 
 
 def delete_expired_responses(session: Session, now: datetime) -> int:

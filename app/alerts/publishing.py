@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache, partial
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -19,6 +20,7 @@ from app.alerts.messages import AlertFields, DisplayNames, render_alerts
 from app.alerts.models import AlertEvent, AlertRule
 from app.alerts.rules import AlertEventState
 from app.benchmarks.models import Benchmark
+from app.core.batches import batched
 from app.core.ids import new_id
 from app.notifications.service import publish
 from app.notifications.types import MessageSeverity
@@ -69,11 +71,13 @@ def publish_notices(
     Locks: their `dedup_key`s, because two processes may report the same event at the same time.
     """
     events, endpoints = [], {}
+    # Hundreds of schedules may be about one agent and benchmark.
+    list_rules = cache(partial(queries.list_enabled_rules, session))
     for notice in sorted(notices, key=lambda notice: notice.dedup_key):
         if _is_published(session, notice):
             continue
         event = _notice_event(notice, now)
-        rules = queries.list_enabled_rules(session, notice.benchmark_id, notice.agent_id)
+        rules = list_rules(notice.benchmark_id, notice.agent_id)
         if notice.rule_id is not None:
             rules = [rule for rule in rules if rule.id == notice.rule_id]
         endpoints[event.id] = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
@@ -146,8 +150,9 @@ def store_and_publish(
         audible = _gather(session, audible, after_run, now)
     _publish(session, audible)
     # After publishing, because the events get the id of their notification there.
-    session.add_all(events)
-    session.flush()
+    for batch in batched(events):
+        session.add_all(batch)
+        session.flush()
 
 
 def publish_gathered(session: Session, now: datetime) -> None:

@@ -13,6 +13,7 @@ from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, I
 from app.alerts.rules import AlertEventState, AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
+from app.core.batches import batched
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page, select_sorted_page
 from app.core.list_filters import (
@@ -196,12 +197,16 @@ def lock_enabled_rules(session: Session, rule_ids: Sequence[str]) -> dict[str, A
     """The rules of these that are still enabled, locked against edits, by ID."""
     statement = (
         select(AlertRule)
-        .where(AlertRule.id.in_(rule_ids), AlertRule.enabled)
+        .where(AlertRule.enabled)
         .order_by(AlertRule.id)  # one order everywhere: two transactions cannot deadlock
         .with_for_update(read=True)
         .execution_options(populate_existing=True)
     )
-    return {rule.id: rule for rule in session.scalars(statement)}
+    return {
+        rule.id: rule
+        for batch in batched(sorted(rule_ids))
+        for rule in session.scalars(statement.where(AlertRule.id.in_(batch)))
+    }
 
 
 def lock_states(session: Session, rule_ids: Sequence[str], agent_id: str) -> dict[str, AlertState]:

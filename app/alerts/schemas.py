@@ -38,7 +38,10 @@ MAX_RUNS = 30
 
 Runs = Annotated[int, Field(ge=1, le=MAX_RUNS)]
 Names = Annotated[list[ShortText], Field(max_length=20)]
-Recipients = Annotated[list[Annotated[str, Field(max_length=2048)]], Field(max_length=50)]
+MAX_RECIPIENTS = 50
+Recipients = Annotated[
+    list[Annotated[str, Field(max_length=2048)]], Field(max_length=MAX_RECIPIENTS)
+]
 Cooldown = Annotated[
     int,
     Field(

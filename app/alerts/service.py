@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import delete, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from app.alerts import confirmations, incident_queries, incidents, queries
@@ -27,8 +26,20 @@ from app.alerts.rules import (
     IncidentResolution,
 )
 from app.alerts.stored_series import leading_decisions
+from app.core.batch_delete import delete_all
+from app.core.batches import batched
 from app.core.errors import Conflict, Unavailable
 from app.results.run_result import RunResult
+
+_CREATE_STATES: Final = text(
+    """
+    INSERT INTO alert_states
+        (rule_id, agent_id, run_seq, run_id, state, breaches, clears, explanation, evaluated_at)
+    SELECT rule_id, :agent_id, 0, '', :ok, 0, 0, '', :now
+    FROM unnest(CAST(:rule_ids AS text[])) AS rule_id
+    ON CONFLICT DO NOTHING
+    """
+)
 
 
 class NotAcknowledgeable(Conflict):
@@ -146,7 +157,7 @@ def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) 
             incident = incident_queries.get_incident(session, state.incident_id, for_update=True)
             closing = incidents.Closing(IncidentResolution.RULE_CHANGED, reason)
             incidents.close(session, incident, state, rule, closing, now)
-    session.execute(delete(AlertState).where(AlertState.rule_id == rule.id))
+    delete_all(session, AlertState, AlertState.rule_id == rule.id)
 
 
 def _not_acknowledgeable_detail(event: AlertEvent) -> str:
@@ -161,27 +172,17 @@ def _not_acknowledgeable_detail(event: AlertEvent) -> str:
 def _lock_states(
     session: Session, rule_ids: Sequence[str], agent_id: str, now: datetime
 ) -> dict[str, AlertState]:
-    """The states of rules for an agent, by rule, locked; created for rules without one.
+    """The states of sorted rules for an agent, by rule, locked; created for rules without one.
 
     The row is inserted before it is locked: a first run has none, and two runs that end at the same
     time must not both start from an empty state.
     """
-    if not rule_ids:
-        return {}
-    initial = {
-        "agent_id": agent_id,
-        "run_seq": 0,
-        "run_id": "",
-        "state": AlertStatus.OK,
-        "breaches": 0,
-        "clears": 0,
-        "explanation": "",
-        "evaluated_at": now,
-    }
-    rows = [{"rule_id": rule_id, **initial} for rule_id in rule_ids]
-    # Sent one by one: a statement has at most 65,535 parameters.
-    session.execute(insert(AlertState).on_conflict_do_nothing(), rows)
-    return queries.lock_states(session, rule_ids, agent_id)
+    initial = {"agent_id": agent_id, "ok": AlertStatus.OK, "now": now}
+    states: dict[str, AlertState] = {}
+    for batch in batched(rule_ids):
+        session.execute(_CREATE_STATES, {"rule_ids": list(batch), **initial})
+        states |= queries.lock_states(session, batch, agent_id)
+    return states
 
 
 def _invalid_run_notice(result: RunResult) -> EventNotice:

@@ -2,16 +2,20 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
+from app.core.batches import batched
 from app.core.errors import Conflict
 from app.kpis.verdict_types import RunVerdict
 from app.results.models import BenchmarkRun
 from app.results.queries import get_run
 from app.results.rules import BaselineHold, RunStatus, Validity
 from app.statistics.verdict_rules import Verdict
+
+HELD_RUNS: Final = 100
 
 
 class NothingToAccept(Conflict):
@@ -35,14 +39,12 @@ def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> 
 
 def hold_incident(session: Session, run_seqs: Collection[int]) -> None:
     """Hold back the runs of an incident, unless their level is accepted."""
-    session.execute(
-        update(BenchmarkRun)
-        .where(
-            BenchmarkRun.seq.in_(run_seqs),
-            BenchmarkRun.baseline_hold.is_(None),
-            BenchmarkRun.accepted_at.is_(None),
-        )
-        .values(baseline_hold=BaselineHold.INCIDENT)
+    _set_hold(
+        session,
+        run_seqs,
+        BaselineHold.INCIDENT,
+        BenchmarkRun.baseline_hold.is_(None),
+        BenchmarkRun.accepted_at.is_(None),
     )
 
 
@@ -51,11 +53,20 @@ def release_incident(session: Session, run_seqs: Collection[int], *, is_noise: b
     regressed.
     """
     holds = list(BaselineHold) if is_noise else [BaselineHold.INCIDENT]
-    session.execute(
-        update(BenchmarkRun)
-        .where(BenchmarkRun.seq.in_(run_seqs), BenchmarkRun.baseline_hold.in_(holds))
-        .values(baseline_hold=None)
-    )
+    _set_hold(session, run_seqs, None, BenchmarkRun.baseline_hold.in_(holds))
+
+
+def _set_hold(
+    session: Session,
+    run_seqs: Collection[int],
+    hold: BaselineHold | None,
+    *conditions: ColumnElement[bool],
+) -> None:
+    # A run is in a dozen indexes. The runs of all batches are locked until the transaction ends, in the order
+    # of their numbers, so that two such transactions wait for each other instead of deadlocking.
+    for batch in batched(sorted(run_seqs), HELD_RUNS):
+        runs = update(BenchmarkRun).where(BenchmarkRun.seq.in_(batch), *conditions)
+        session.execute(runs.values(baseline_hold=hold))
 
 
 def accept_level(

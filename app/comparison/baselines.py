@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, delete, exists, func, select
+from sqlalchemy import ColumnElement, Select, exists, func, select
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session, aliased
 
 from app.benchmarks.config_types import BaselineMode
+from app.core.batch_delete import delete_all
 from app.core.errors import Conflict, Invalid
 from app.kpis.verdict_types import BaselineSelection
 from app.results.models import POSITION, BenchmarkBaseline, BenchmarkRun
@@ -78,10 +79,10 @@ def pin_baseline(
 
 def unpin_baseline(session: Session, benchmark_id: str, agent_id: str | None) -> None:
     """Deletes the pinned baseline of an agent, or of all agents."""
-    statement = delete(BenchmarkBaseline).where(BenchmarkBaseline.benchmark_id == benchmark_id)
+    is_unpinned = BenchmarkBaseline.benchmark_id == benchmark_id
     if agent_id is not None:
-        statement = statement.where(BenchmarkBaseline.agent_id == agent_id)
-    session.execute(statement)
+        is_unpinned &= BenchmarkBaseline.agent_id == agent_id
+    delete_all(session, BenchmarkBaseline, is_unpinned)
 
 
 def list_pinned_baselines(session: Session, benchmark_id: str) -> list[BenchmarkBaseline]:

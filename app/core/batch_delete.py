@@ -52,6 +52,15 @@ def delete_batch(
     return len(session.execute(deleted, execution_options={"synchronize_session": False}).all())
 
 
+def delete_all(session: Session, table: type[Base], condition: ColumnElement[bool]) -> None:
+    """Delete all rows that match a condition, batch by batch, in the transaction of the session.
+
+    For rows that must disappear together. The locks of all of them are held until its end.
+    """
+    while delete_batch(session, table, condition):
+        pass
+
+
 def delete_in_batches(
     db: Database, delete_some: Callable[[Session, datetime], int], clock: Clock
 ) -> None:

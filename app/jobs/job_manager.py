@@ -15,6 +15,7 @@ from procrastinate.jobs import Job as QueuedJob
 from procrastinate.jobs import Status
 from procrastinate.manager import JobManager, NotificationCallback
 
+from app.core.batches import STATEMENT_ROWS
 from app.jobs.deaths import PLACE_SUSPECTS
 from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import JobClaim
@@ -27,9 +28,11 @@ RECONNECT_DELAY_S = 1.0
 
 _REGISTER_PROCESS = """
     WITH forgotten AS (
-        DELETE FROM worker_processes AS process
-        WHERE NOT EXISTS (SELECT FROM procrastinate_workers AS worker
-                          WHERE worker.id = process.worker_id)
+        DELETE FROM worker_processes WHERE worker_id IN (
+            SELECT worker_id FROM worker_processes AS process
+            WHERE NOT EXISTS (SELECT FROM procrastinate_workers AS worker
+                              WHERE worker.id = process.worker_id)
+            LIMIT %(forgotten)s)
     )
     INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor, instance, queues)
     VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s, %(instance)s, %(queues)s)
@@ -71,6 +74,8 @@ class FencedJobManager(JobManager):
             query=_REGISTER_PROCESS,
             worker_id=worker_id,
             queues=None if self._queues is None else list(self._queues),
+            # The next worker forgets the others.
+            forgotten=STATEMENT_ROWS,
             **dataclasses.asdict(self._origin),
         )
         # Before the first job is fetched: this worker may be the first of a queue.

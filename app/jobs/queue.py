@@ -10,6 +10,7 @@ from procrastinate.jobs import JobDeferrer
 from sqlalchemy.orm import Session
 
 from app.core import correlation
+from app.core.batches import batched
 from app.jobs.declarations import FailureReport, JobRequest, queue_of
 
 # Never opened: it has no connection of its own and writes on the connection of each session.
@@ -24,6 +25,14 @@ RESCUES = "_rescues"
 DEATHS = "_deaths"
 # All other jobs have the priority 0. Higher ones start first.
 SHORT_JOB_PRIORITY = 1
+
+
+class NewJob(NamedTuple):
+    """A job to enqueue; see `enqueue` and `enqueue_many`."""
+
+    request: JobRequest
+    lock: str | None = None
+    is_short: bool = False
 
 
 class JobCall(NamedTuple):
@@ -62,15 +71,24 @@ def enqueue_many(
     lock: str | None = None,
     is_short: bool = False,
 ) -> None:
-    """Enqueue jobs of one name, in one statement. Short jobs start before all others, which may take
-    minutes each.
+    """Enqueue jobs, in one statement for `STATEMENT_ROWS` of them. Short jobs start before all others,
+    which may take minutes each.
     """
-    if not requests:
-        return
-    [name] = {request.NAME for request in requests}
-    task = _task(session, name, lock=lock, priority=SHORT_JOB_PRIORITY if is_short else None)
+    enqueue_jobs(session, [NewJob(request, lock, is_short) for request in requests])
+
+
+def enqueue_jobs(session: Session, jobs: Sequence[NewJob]) -> None:
+    """As `enqueue_many`, each job with a lock of its own."""
     correlation_argument = _correlation_argument()
-    task.batch_defer(*({**request.arguments(), **correlation_argument} for request in requests))
+    for batch in batched(jobs):
+        deferrers = [(_deferrer_of(session, job), job.request.arguments()) for job in batch]
+        _DEFERRER.job_manager.batch_defer_jobs(
+            [
+                deferrer.make_new_job(**arguments, **correlation_argument)
+                for deferrer, arguments in deferrers
+            ],
+            connection=deferrers[0][0].connection,
+        )
 
 
 def enqueue_once(session: Session, request: JobRequest, *, key: str) -> bool:
@@ -112,6 +130,11 @@ def split_arguments(job_arguments: Mapping[str, Any]) -> JobCall:
 def _correlation_argument() -> dict[str, Any]:
     correlation_values = correlation.get_correlation()
     return {CORRELATION: correlation_values} if correlation_values else {}
+
+
+def _deferrer_of(session: Session, job: NewJob) -> JobDeferrer:
+    priority = SHORT_JOB_PRIORITY if job.is_short else None
+    return _task(session, job.request.NAME, lock=job.lock, priority=priority)
 
 
 def _task(session: Session, name: str, **options: Any) -> JobDeferrer:

@@ -4,7 +4,6 @@ An endpoint has one job at a time. Its other deliveries wait in the table: PENDI
 HELD while it is disabled.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,7 +11,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from app.jobs.declarations import Deliver, HoldOrRestart
-from app.jobs.queue import enqueue, enqueue_many
+from app.jobs.queue import NewJob, enqueue, enqueue_jobs
 from app.notifications import queries
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus, queue_lock
@@ -90,18 +89,16 @@ def _enqueue(session: Session, delivery_ids: Sequence[str], *, is_backlog: bool 
     # The session may hold these objects with their old `due_at`.
     deliveries = session.scalars(statement, execution_options={"populate_existing": True}).all()
     endpoint_of = queries.endpoints_of(session, deliveries)
-    jobs_by_lane: dict[tuple[str, bool], list[Deliver]] = defaultdict(list)
+    jobs = []
     for delivery in deliveries:
         endpoint = endpoint_of.get(delivery.endpoint_id)
         if endpoint is None:  # deleted since the deliveries were listed
             continue
-        job = Deliver(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
+        request = Deliver(delivery_id=delivery.id, fencing_token=delivery.fencing_token)
         is_slow = endpoint.slow_count > 0
-        jobs_by_lane[queue_lock(endpoint.host, slow=is_slow), is_slow].append(job)
-    # One statement per lock instead of one per job: an alert may go to hundreds of endpoints.
-    for (lock, is_slow), jobs in jobs_by_lane.items():
-        is_short = not is_slow and not is_backlog
-        enqueue_many(session, jobs, lock=lock, is_short=is_short)
+        lock = queue_lock(endpoint.host, slow=is_slow)
+        jobs.append(NewJob(request, lock, is_short=not is_slow and not is_backlog))
+    enqueue_jobs(session, jobs)
 
 
 def restart_deliveries(

@@ -209,13 +209,6 @@ def get_endpoints_by_id(session: Session, ids: Iterable[str]) -> dict[str, Endpo
     return {endpoint.id: endpoint for endpoint in endpoints}
 
 
-def lock_endpoints(session: Session, ids: Iterable[str]) -> dict[str, Endpoint]:
-    """As `get_endpoints_by_id`, and they are not deleted before this transaction ends."""
-    statement = select(Endpoint).where(Endpoint.id.in_(list(ids))).order_by(Endpoint.id)
-    endpoints = session.scalars(statement.with_for_update(read=True, key_share=True))
-    return {endpoint.id: endpoint for endpoint in endpoints}
-
-
 def get_endpoints_in_order(session: Session, ids: Sequence[str]) -> list[Endpoint]:
     """The endpoints with these ids, in this order; unknown ids are left out."""
     endpoints = get_endpoints_by_id(session, ids)

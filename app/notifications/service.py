@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import Final, assert_never
 
-from sqlalchemy import func, select
+from sqlalchemy import select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from app.core.batches import batched
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
@@ -46,6 +47,23 @@ from app.notifications.types import (
 )
 
 ENDPOINT_DISABLED = "endpoint.disabled"
+
+# The endpoints that still exist are not deleted before the transaction ends; those of others are left out.
+_STORE_DELIVERIES: Final = text(
+    """
+    WITH endpoint AS (
+        SELECT id, disabled_at IS NOT NULL AS is_disabled FROM endpoints
+        WHERE id = ANY(CAST(:endpoint_ids AS text[])) ORDER BY id FOR KEY SHARE
+    )
+    INSERT INTO deliveries (id, notification_id, endpoint_id, status, due_at)
+    SELECT delivery.id, :notification_id, endpoint.id,
+           CASE WHEN is_disabled THEN 'HELD' ELSE 'PENDING' END, CASE WHEN NOT is_disabled THEN now() END
+    FROM endpoint
+    JOIN unnest(CAST(:ids AS text[]), CAST(:endpoint_ids AS text[])) AS delivery (id, endpoint_id)
+        ON delivery.endpoint_id = endpoint.id
+    RETURNING endpoint_id
+    """
+)
 
 
 class EndpointDisabled(Conflict):
@@ -93,10 +111,15 @@ def publish(
     if notification_id is None:
         existing_id = select(Notification.id).where(Notification.dedup_key == dedup_key)
         return session.scalars(existing_id).one()
-    endpoint_of = queries.lock_endpoints(session, endpoint_ids)
-    session.add_all(_new_delivery(notification_id, endpoint) for endpoint in endpoint_of.values())
-    session.flush()
-    enqueue_next_deliveries(session, list(endpoint_of))
+    found = list[str]()
+    # The locks of all batches are held until the transaction ends; in one order, so that two messages to the
+    # same endpoints cannot deadlock.
+    for batch in batched(sorted(set(endpoint_ids))):
+        ids = [new_id() for _ in batch]
+        rows = {"notification_id": notification_id, "ids": ids, "endpoint_ids": list(batch)}
+        found += session.scalars(_STORE_DELIVERIES, rows)
+    # The tick starts all others, `MAX_DUE` a second.
+    enqueue_next_deliveries(session, found[: queries.MAX_DUE])
     notify_streams(session, INBOX)
     return notification_id
 
@@ -234,19 +257,6 @@ def _insert_notification(
     # never a conflict.
     statement = row.on_conflict_do_nothing(index_elements=[Notification.dedup_key])
     return session.scalars(statement.returning(Notification.id)).one_or_none()
-
-
-def _new_delivery(notification_id: str, endpoint: Endpoint) -> Delivery:
-    is_held = endpoint.disabled_at is not None
-    return Delivery(
-        id=new_id(),
-        notification_id=notification_id,
-        endpoint_id=endpoint.id,
-        status=DeliveryStatus.HELD if is_held else DeliveryStatus.PENDING,
-        due_at=None if is_held else func.now(),
-        attempts=0,
-        fencing_token=0,
-    )
 
 
 def _record_success(delivery: Delivery, endpoint: Endpoint, result: AttemptResult) -> None:

@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
+from app.core.batch_delete import delete_all
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.core.row_windows import RowWindow, iter_windows
@@ -182,7 +183,7 @@ def drop_purged(job: JobContext, purge: DropPurgedRun) -> None:
             return
         collection_id, run.collection_id = run.collection_id, None
         # The shards hold summaries of the purged values, which later runs would otherwise reuse.
-        session.execute(delete(RunShard).where(RunShard.run_seq == run.seq))
+        delete_all(session, RunShard, RunShard.run_seq == run.seq)
         session.flush()
         _drop(session, run.seq, collection_id)
 

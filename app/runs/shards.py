@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, update
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from app.comparison.fingerprint import find_fingerprint
+from app.core.batches import batched
 from app.core.bulk_copy import copy_encoded_rows
 from app.core.postgres_notify import waking_streams
 from app.jobs.declarations import FinishRun, ScoreShard
@@ -20,7 +21,7 @@ from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
 from app.metrics.types import MetricNote, TraceMeasurements, note_of
 from app.results import queries
-from app.results.models import BenchmarkRun, RunShard
+from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import ShardRange
 from app.results.rules import RunStatus
@@ -39,6 +40,15 @@ from app.traces.registry import CollectionFailed
 # several times; large enough that its transaction and COPY do not dominate.
 SHARD_TRACES = 2000
 SHARD_BYTES = 8 * 1024 * 1024
+
+_STORE_SHARDS = text(
+    """
+    INSERT INTO run_shards (run_seq, shard, first, last, fencing_token)
+    SELECT :run_seq, shard, first, last, 0
+    FROM unnest(CAST(:shards AS int[]), CAST(:firsts AS int[]), CAST(:lasts AS int[]))
+        AS planned (shard, first, last)
+    """
+)
 
 RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 
@@ -132,18 +142,13 @@ def create_shards(
         # Raises, unless the job is repeated because its worker died after the commit.
         lock_leased_run(session, lease)
         return
-    session.execute(
-        insert(RunShard),
-        [
-            {
-                "run_seq": lease.run_seq,
-                "shard": shard,
-                "first": shard_range.first,
-                "last": shard_range.last,
-            }
-            for shard, shard_range in enumerate(ranges)
-        ],
-    )
+    for batch in batched(list(enumerate(ranges))):
+        columns = {
+            "shards": [shard for shard, _ in batch],
+            "firsts": [shard_range.first for _, shard_range in batch],
+            "lasts": [shard_range.last for _, shard_range in batch],
+        }
+        session.execute(_STORE_SHARDS, {"run_seq": lease.run_seq, **columns})
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
     later_shards = [ScoreShard(run_id=lease.run_id, shard=shard) for shard in range(1, len(ranges))]
     enqueue_many(session, later_shards)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import ARRAY, Text, any_, func, literal, select
 from sqlalchemy.orm import Session
 
 from app.results.models import BenchmarkRun
@@ -63,6 +63,7 @@ def find_evaluated_runs(
              same time would otherwise both start a run.
     """
     _lock_runs_of_agent(session, benchmark_id, agent_id)
+    names = list({name for run in listed for name in (run.id, run.name)})
     selector = func.coalesce(Collection.source_run_id, BenchmarkRun.run_name)
     statement = (
         select(selector)
@@ -72,7 +73,8 @@ def find_evaluated_runs(
             BenchmarkRun.benchmark_id == benchmark_id,
             BenchmarkRun.agent_id == agent_id,
             BenchmarkRun.status.not_in(RETRYABLE),
-            selector.in_({name for run in listed for name in (run.id, run.name)}),
+            # One array: a statement has at most 65,535 parameters.
+            selector == any_(literal(names, ARRAY(Text))),
         )
     )
     judged = set(session.scalars(statement))

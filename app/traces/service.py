@@ -18,6 +18,7 @@ from sqlalchemy import delete, or_, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.core.batches import batched
 from app.core.bulk_copy import copy_encoded_file, copy_rows, encode_row
 from app.core.errors import ErrorItem, Invalid
 from app.core.ids import new_id
@@ -58,6 +59,8 @@ TRANSCRIPT_COLUMNS = {"collection_id": "int8", "position": "int4", "transcript":
 LOCAL_COLUMNS = ("dataset_id", "position", "trace_id", "line")
 _POSITION = struct.Struct(">i")
 MEMORY_BYTES = 1024**2
+# In one COPY: most pages have fewer.
+COPIED_TRACES = 1_000
 
 # The fields that make a trace what it is: all but its transcript. The text of a tuple is made in C, that of a
 # dataclass in Python.
@@ -130,15 +133,16 @@ def _append_traces(
 ) -> None:
     """Append the new traces of a page."""
     positioned = list(enumerate(fresh, start=collection.trace_count))
-    rows = (_collected_row(collection.id, position, trace) for position, trace in positioned)
-    copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
-    transcripts = [
-        (collection.id, position, Jsonb(document_of(trace.transcript)))
-        for position, trace in positioned
-        if trace.transcript is not None
-    ]
-    if transcripts:
-        copy_rows(session, "trace_transcripts", TRANSCRIPT_COLUMNS, transcripts)
+    for batch in batched(positioned, COPIED_TRACES):
+        rows = (_collected_row(collection.id, position, trace) for position, trace in batch)
+        copy_rows(session, "collected_traces", COLLECTED_COLUMNS, rows)
+        transcripts = [
+            (collection.id, position, Jsonb(document_of(trace.transcript)))
+            for position, trace in batch
+            if trace.transcript is not None
+        ]
+        if transcripts:
+            copy_rows(session, "trace_transcripts", TRANSCRIPT_COLUMNS, transcripts)
     collection.trace_count += len(fresh)
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total

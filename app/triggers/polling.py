@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import delete
+from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -13,6 +13,8 @@ from app.agents.queries import get_agent
 from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
+from app.core.batch_delete import delete_all
+from app.core.batches import STATEMENT_ROWS, batched
 from app.core.resources import Resources
 from app.jobs.declarations import PollSource
 from app.jobs.queue import enqueue_once
@@ -26,6 +28,16 @@ from app.triggers.rules import POLL_INTERVAL, RunRequest, digest
 
 # Each poll is enqueued with a savepoint of its own: a thousand in one transaction took two seconds.
 POLL_BATCH = 25
+
+# Arrays, because a row of VALUES takes four of the 65,535 parameters of a statement.
+_STORE_PROCESSED: Final = text(
+    """
+    INSERT INTO processed_source_runs (benchmark_id, agent_id, source_run_id, ended_at)
+    SELECT :benchmark_id, :agent_id, run.id, run.ended_at
+    FROM unnest(CAST(:ids AS text[]), CAST(:ends AS timestamptz[])) AS run (id, ended_at)
+    ON CONFLICT (benchmark_id, agent_id, source_run_id) DO UPDATE SET ended_at = excluded.ended_at
+    """
+)
 
 
 class PollTarget(NamedTuple):
@@ -48,14 +60,13 @@ def enqueue_due_polls(session: Session, now: datetime) -> int:
 
     Returns: how many were due; if `POLL_BATCH` or more, call again in a new transaction.
     """
-    wanted_keys = queries.list_subscriptions(session)
-    if wanted_keys:
-        # A subscription per agent and benchmark: the row is what processes lock, and remembers the
-        # last poll. Selected, not sent: a statement has at most 65,535 parameters.
-        subscription_query = queries.select_subscriptions()
-        rows = insert(SourceSubscription).from_select(SubscriptionKey._fields, subscription_query)
-        session.execute(rows.on_conflict_do_nothing())
+    # A subscription per agent and benchmark: the row is what processes lock, and remembers the last
+    # poll. Those that are left out are stored by the next call: as many are due then.
+    missing = queries.select_missing_subscriptions(STATEMENT_ROWS)
+    rows = insert(SourceSubscription).from_select(SubscriptionKey._fields, missing)
+    session.execute(rows.on_conflict_do_nothing())
     due = queries.lock_due_subscriptions(session, now - POLL_INTERVAL, POLL_BATCH)
+    wanted_keys = queries.list_subscriptions(session, due)
     for key, subscription in due.items():
         if key not in wanted_keys:
             # Deleted, so that a trigger that is turned on again takes a new starting point.
@@ -199,21 +210,14 @@ def start_new_runs(
 
 
 def _delete_processed(session: Session, key: SubscriptionKey) -> None:
-    session.execute(
-        delete(ProcessedSourceRun).where(
-            ProcessedSourceRun.benchmark_id == key.benchmark_id,
-            ProcessedSourceRun.agent_id == key.agent_id,
-        )
+    is_of_subscription = (ProcessedSourceRun.benchmark_id == key.benchmark_id) & (
+        ProcessedSourceRun.agent_id == key.agent_id
     )
+    delete_all(session, ProcessedSourceRun, is_of_subscription)
 
 
 def _insert_processed(session: Session, key: SubscriptionKey, runs: Sequence[ListedRun]) -> None:
-    rows = [
-        {**key._asdict(), "source_run_id": run.id, "ended_at": run.run.ended_at} for run in runs
-    ]
-    if rows:
-        statement = insert(ProcessedSourceRun).values(rows)
-        newer = {"ended_at": statement.excluded.ended_at}
-        key_columns = ["benchmark_id", "agent_id", "source_run_id"]
-        session.execute(statement.on_conflict_do_update(index_elements=key_columns, set_=newer))
+    for batch in batched(runs):
+        ids, ends = [run.id for run in batch], [run.run.ended_at for run in batch]
+        session.execute(_STORE_PROCESSED, {**key._asdict(), "ids": ids, "ends": ends})
     session.flush()

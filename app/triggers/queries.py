@@ -1,16 +1,17 @@
 """Reads of triggers: secrets, events, subscriptions and the benchmarks with matching triggers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Boolean, ColumnElement, Select, cast, or_, select, type_coerce
+from sqlalchemy import Boolean, ColumnElement, Select, cast, or_, select, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.service import LOCAL
 from app.benchmarks.models import Benchmark, BenchmarkAgent, WebhookSecret
+from app.core.batches import batched
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any
@@ -129,7 +130,7 @@ def find_benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list
     ]
 
 
-def select_subscriptions() -> Select[str, str]:
+def _select_subscriptions() -> Select[str, str]:
     """The benchmarks and agents that a `newRun` trigger asks for now."""
     return (
         select(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
@@ -143,9 +144,22 @@ def select_subscriptions() -> Select[str, str]:
     )
 
 
-def list_subscriptions(session: Session) -> set[SubscriptionKey]:
-    """The subscriptions that the benchmarks ask for now."""
-    return {SubscriptionKey(*row) for row in session.execute(select_subscriptions())}
+def select_missing_subscriptions(limit: int) -> Select[str, str]:
+    """Up to `limit` benchmarks and agents that a `newRun` trigger asks for, without a subscription."""
+    stored = select(SourceSubscription.agent_id).where(
+        SourceSubscription.benchmark_id == BenchmarkAgent.benchmark_id,
+        SourceSubscription.agent_id == BenchmarkAgent.agent_id,
+    )
+    return _select_subscriptions().where(~stored.exists()).limit(limit)
+
+
+def list_subscriptions(session: Session, keys: Collection[SubscriptionKey]) -> set[SubscriptionKey]:
+    """Those of the given subscriptions that the benchmarks ask for now."""
+    if not keys:
+        return set()
+    pair = tuple_(BenchmarkAgent.benchmark_id, BenchmarkAgent.agent_id)
+    statement = _select_subscriptions().where(pair.in_(list(keys)))
+    return {SubscriptionKey(*row) for row in session.execute(statement)}
 
 
 def lock_due_subscriptions(
@@ -164,15 +178,18 @@ def lock_due_subscriptions(
 
 
 def find_processed_runs(
-    session: Session, key: SubscriptionKey, source_run_ids: Iterable[str]
+    session: Session, key: SubscriptionKey, source_run_ids: Sequence[str]
 ) -> dict[str, datetime | None]:
     """The given source runs that a subscription has processed, with their last activity."""
     statement = select(ProcessedSourceRun.source_run_id, ProcessedSourceRun.ended_at).where(
         ProcessedSourceRun.benchmark_id == key.benchmark_id,
         ProcessedSourceRun.agent_id == key.agent_id,
-        ProcessedSourceRun.source_run_id.in_(list(source_run_ids)),
     )
-    return {row.source_run_id: row.ended_at for row in session.execute(statement)}
+    return {
+        row.source_run_id: row.ended_at
+        for batch in batched(source_run_ids)
+        for row in session.execute(statement.where(ProcessedSourceRun.source_run_id.in_(batch)))
+    }
 
 
 def _belongs_to(benchmark_id: str | None) -> ColumnElement[bool]:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple
@@ -11,27 +11,37 @@ import pytest
 from sqlalchemy import Table, UniqueConstraint
 
 from app.tables import METADATA
-from benchmarks import bulk
-from benchmarks.bulk_statements import GROWING, LIMITED, MEASURED, ONE_ROW, PURGE
+from benchmarks.bulk import batches, stores, trials
+from benchmarks.bulk.inputs import INPUTS
+from benchmarks.bulk.requests import REQUESTS
+from benchmarks.bulk.statements import BATCHED, LIMITED, MEASURED, ONE_ROW, PURGE
 from tests.support.processes import ROOT
 
 STATEMENT: Final = re.compile(
-    r"\b(?:(?<!FOR )(?<!DO )(?<!KEY )UPDATE \w|DELETE FROM|INSERT INTO|MERGE INTO|TRUNCATE \w)"
+    r"\b(?:(?<!FOR )(?<!DO )(?<!KEY )UPDATE \w|DELETE FROM|INSERT INTO|MERGE INTO|TRUNCATE \w|FROM STDIN)"
 )
 # Functions of SQLAlchemy and of `app.core`, under whatever name a module imports them, and methods of sessions.
 BUILDERS: Final = {"update", "delete", "insert"}
-BULK_FUNCTIONS: Final = {"delete_batch", "copy_rows", "copy_encoded_rows", "copy_encoded_file"}
+BULK_FUNCTIONS: Final = {
+    "delete_all", "delete_batch", "copy_rows", "copy_encoded_rows", "copy_encoded_file",
+}  # fmt: skip
 BULK_METHODS: Final = {
-    "add_all", "executemany",
+    "add_all", "executemany", "executescript", "batch_defer", "batch_defer_jobs",
     "bulk_insert_mappings", "bulk_save_objects", "bulk_update_mappings",
 }  # fmt: skip
 # Those that make or run the statements of others, which are listed at their callers.
-TOOLS: Final = {"app.core.batch_delete.delete_batch", "app.core.db._build_insert"}
+TOOLS: Final = {
+    "app.core.batch_delete.delete_all", "app.core.batch_delete.delete_batch",
+    "app.core.bulk_copy._open_copy", "app.core.db._build_insert",
+}  # fmt: skip
 TIMINGS: Final = {
-    *(PURGE.format(name) for name in bulk.ALL_PURGES),
-    *(f"{method} {path}" for method, path in bulk.REQUESTS),
-    bulk.DROP_DELIVERIES, bulk.HOLD_OR_RESTART, bulk.END_LINKS, bulk.RESTORE_PURGED, bulk.RESCUE,
-    bulk.MISSED_SCHEDULES, bulk.ROTATION, bulk.DROP_LOST, bulk.DUE_DELIVERIES, bulk.WRITE_TRIALS,
+    *(PURGE.format(name) for name in batches.ALL_PURGES),
+    *(f"{method} {path}" for method, path in REQUESTS),
+    *INPUTS,
+    batches.DROP_DELIVERIES, batches.HOLD_OR_RESTART, batches.END_LINKS, batches.RESTORE_PURGED,
+    batches.RESCUE, batches.MISSED_SCHEDULES, batches.ROTATION, batches.DROP_LOST,
+    batches.DUE_DELIVERIES, trials.WRITE_TRIALS, trials.ADD_COUNTS, trials.NUMBER_COUNTED,
+    stores.COPY_UPLOAD, stores.COUNT_TRACES, stores.STORE_ITEMS,
     # Rows of `benchmarks lists` and `benchmarks schedules`.
     "L2 read-all", "S1",
 }  # fmt: skip
@@ -42,10 +52,14 @@ KEYS_OF_OTHERS: Final = {"procrastinate_jobs": [["id"]], "procrastinate_workers"
 
 
 class Place(NamedTuple):
-    """A function, method or constant that contains a statement; its source with that of its private functions."""
+    """A function, method or constant that contains a statement; its source with that of its private functions.
+
+    With `is_batched` each use of the statement is in a loop over `batched`, or it is `delete_all`.
+    """
 
     name: str
     source: str
+    is_batched: bool
 
 
 def iter_statements(source: str) -> Iterator[Place]:
@@ -60,7 +74,32 @@ def iter_statements(source: str) -> Iterator[Place]:
             called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
             helpers = [functions[name] for name in called & functions.keys() if name[0] == "_"]
             source_of_node = "\n".join(map(ast.unparse, [node, *helpers]))
-            yield from (Place(owner + name, source_of_node) for name in _names_of(node))
+            yield from (
+                Place(owner + name, source_of_node, _is_batched(name, node, functions, imported))
+                for name in _names_of(node)
+            )
+
+
+def _is_batched(
+    name: str,
+    node: ast.stmt,
+    functions: Mapping[str, ast.FunctionDef],
+    imported: dict[str, str],
+) -> bool:
+    """Whether a function sends its statements in batches, or each function that uses a constant sends that."""
+    is_function = isinstance(node, ast.FunctionDef)
+    uses, batched_uses = list[int](), set[int]()
+    for function in [node] if is_function else functions.values():
+        for part in ast.walk(function):
+            is_constant = isinstance(part, ast.Name) and part.id == name
+            if _is_statement(part, imported) if is_function else is_constant:
+                uses.append(id(part))
+            match part:
+                case ast.For(iter=ast.Call(func=ast.Name(id="batched"))):
+                    batched_uses.update(map(id, ast.walk(part)))
+                case ast.Call(func=ast.Name(id="delete_all")):
+                    batched_uses.add(id(part))
+    return bool(uses) and batched_uses.issuperset(uses)
 
 
 def _iter_docstrings(tree: ast.Module) -> Iterator[int]:
@@ -117,14 +156,14 @@ def _is_statement(node: ast.AST, imported: dict[str, str]) -> bool:
 
 
 @cache
-def list_statements() -> dict[str, str]:
-    """The source of each place in the service with such a statement, by its name."""
-    sources = {}
+def list_statements() -> dict[str, Place]:
+    """Each place in the service with such a statement, by its full name."""
+    statements = {}
     for path in sorted((ROOT / "app").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for statement in iter_statements(path.read_text(encoding="utf-8")):
-            sources[f"{module}.{statement.name}"] = statement.source
-    return {name: source for name, source in sources.items() if name not in TOOLS}
+            statements[f"{module}.{statement.name}"] = statement
+    return {name: statement for name, statement in statements.items() if name not in TOOLS}
 
 
 def keys_of(table_name: str) -> list[list[str]]:
@@ -172,6 +211,8 @@ def read(session): return session.scalars(select(Run))
 def change(session): session.execute(sa.update(Run))
 def add(session): session.execute(pg_insert(Run).values(rows))
 def add_rows(session, rows): session.add_all(rows)
+_COPY = "COPY runs FROM STDIN"
+def enqueue(jobs): manager.batch_defer_jobs(jobs)
 def copy(session): bulk_copy.copy_encoded_file(session, "runs", [], file)
 def copy_all(session): copy_rows(session, "runs", [], rows)
 def drop_all(session): session.execute(Run.__table__.delete())
@@ -183,22 +224,47 @@ class Store:
     def write(self, rows): self._database.executemany("…", rows)
 '''
     assert [statement.name for statement in iter_statements(source)] == [
-        "_SET", "drop", "purge", "change", "add", "add_rows", "copy", "copy_all", "drop_all",
+        "_SET", "drop", "purge", "change", "add", "add_rows", "_COPY", "enqueue", "copy", "copy_all", "drop_all",
         "Store._STATEMENT", "Store.write",
     ]  # fmt: skip
 
 
 def test_bulk_statements__each_is_in_one_table() -> None:
-    tables = [*MEASURED, *ONE_ROW, *LIMITED, *GROWING]
+    tables = [*MEASURED, *ONE_ROW, *LIMITED, *BATCHED]
 
-    # Name a new one in `benchmarks/bulk_statements.py`.
+    # Name a new one in `benchmarks/bulk/statements.py`.
     assert sorted(list_statements().keys() - {*tables}) == []
     assert sorted({*tables} - list_statements().keys()) == []
     assert len(tables) == len({*tables})
 
 
 def test_bulk_statements__each_timing_is_printed() -> None:
-    assert sorted(set(MEASURED.values()) - TIMINGS) == []
+    assert sorted({*MEASURED.values(), *BATCHED.values()} - TIMINGS) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_batched"),
+    [
+        ("def add(rows):\n    for batch in batched(rows):\n        session.add_all(batch)", True),
+        ("def add(rows):\n    for batch in batched(rows):\n        pass\n    session.add_all(rows)", False),
+        ("def add(rows):\n    for row in rows:\n        session.add_all(rows)", False),
+        ("def drop():\n    delete_all(session, Run, Run.id > 1)", True),
+        ("_ADD = text('INSERT INTO runs SELECT 1')\ndef add(rows):\n    session.execute(_ADD, rows)", False),
+        ("_ADD = text('INSERT INTO runs SELECT 1')\ndef add(rows):\n    for batch in batched(rows):\n        session.execute(_ADD, batch)", True),
+    ],
+)  # fmt: skip
+def test_is_batched__needs_a_loop_around_the_statement(source: str, is_batched: bool) -> None:
+    imports = (
+        "from sqlalchemy import text\nfrom app.core.batch_delete import delete_all\n"
+        "from app.core.batches import batched\n"
+    )
+    [statement] = iter_statements(imports + source)
+    assert statement.is_batched is is_batched
+
+
+def test_bulk_statements__of_many_rows_are_sent_in_batches() -> None:
+    statements = list_statements()
+    assert [name for name in BATCHED if not statements[name].is_batched] == []
 
 
 @pytest.mark.parametrize(
@@ -219,7 +285,9 @@ def test_selects_one_row__needs_each_column_of_a_key(source: str, is_one: bool) 
 def test_bulk_statements__of_one_row_select_it_by_a_key() -> None:
     statements = list_statements()
     assert [
-        name for name, table in ONE_ROW.items() if not selects_one_row(statements[name], table)
+        name
+        for name, table in ONE_ROW.items()
+        if not selects_one_row(statements[name].source, table)
     ] == []
 
 

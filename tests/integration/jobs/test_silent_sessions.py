@@ -39,19 +39,28 @@ def has_ended(resources: Resources, pid: int) -> bool:
         return bool(session.scalar(query, {"pid": pid}))
 
 
-def run_pipeline(session: Session) -> None:
+def run_pipeline(resources: Resources, session: Session) -> None:
     session.cursor().executemany("INSERT INTO numbers VALUES (%s)", [(1,), (2,), (3,)])
+    # The server answers before it waits.
+    until(lambda: is_waiting(resources, session.info.backend_pid))
 
 
-def start_copy(session: Session) -> None:
+def start_copy(resources: Resources, session: Session) -> None:
     # The driver's `copy` would finish the COPY; here the client stops after the first command.
     session.pgconn.exec_(b"COPY numbers FROM STDIN")
+    until(lambda: is_waiting(resources, session.info.backend_pid))
+
+
+def is_waiting(resources: Resources, pid: int) -> bool:
+    query = text("SELECT wait_event_type = 'Client' FROM pg_stat_activity WHERE pid = :pid")
+    with resources.db.begin() as session:
+        return bool(session.scalar(query, {"pid": pid}))
 
 
 def test_silent_sessions__silent_transaction_is_terminated(
     service_resources: Resources, silent_session: Session
 ) -> None:
-    run_pipeline(silent_session)
+    run_pipeline(service_resources, silent_session)
 
     assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 1
 
@@ -61,7 +70,7 @@ def test_silent_sessions__silent_transaction_is_terminated(
 def test_silent_sessions__copy_without_progress_is_terminated(
     service_resources: Resources, silent_session: Session
 ) -> None:
-    start_copy(silent_session)
+    start_copy(service_resources, silent_session)
     silent_sessions = SilentSessions(silent_s=0)
 
     assert terminate_silent(service_resources, silent_sessions) == 0  # seen for the first time
@@ -94,7 +103,7 @@ def test_silent_sessions__copy_with_progress_is_left_alone(
 def test_silent_sessions__recent_session_is_left_alone(
     service_resources: Resources, silent_session: Session
 ) -> None:
-    run_pipeline(silent_session)
+    run_pipeline(service_resources, silent_session)
 
     assert terminate_silent(service_resources, SilentSessions(silent_s=3600)) == 0
 
@@ -105,7 +114,7 @@ def test_silent_sessions__session_of_a_clock_that_was_set_back_is_terminated(
     service_resources: Resources, silent_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last change lies an hour ahead: it would keep its locks for an hour."""
-    run_pipeline(silent_session)
+    run_pipeline(service_resources, silent_session)
     # Postgres stamps the change itself; seen an hour earlier, its stamp lies an hour ahead.
     an_hour_ago = str(silent_sessions._SELECT_WAITING).replace(
         "now()", "(now() - interval '1 hour')"

@@ -1,26 +1,49 @@
 """Statements about more rows than PostgreSQL accepts parameters: 65,535 in a statement."""
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.alerts.models import AlertState
 from app.alerts.service import _lock_states
+from app.comparison.acceptance import hold_incident, release_incident
+from app.core.batches import STATEMENT_ROWS
 from app.core.clock import utc_now
 from app.core.db import Database
+from app.core.resources import Resources
+from app.llm.types import ChatAnswer
+from app.notifications.delivery_jobs import enqueue_due_deliveries
+from app.notifications.models import Delivery
+from app.notifications.rules import DeliveryStatus
+from app.notifications.service import publish
+from app.notifications.types import NotificationMessage
+from app.results.models import BenchmarkRun
+from app.results.rules import BaselineHold
+from app.runs.llm_cache import evict_answers, get_answers, put_answers
+from app.runs.source_runs import ListedRun, find_evaluated_runs
+from app.traces.registry import SourceRun
 from app.triggers import queries
-from app.triggers.models import SourceSubscription
-from app.triggers.polling import POLL_BATCH, enqueue_due_polls
+from app.triggers.models import ProcessedSourceRun, SourceSubscription
+from app.triggers.polling import (
+    POLL_BATCH,
+    enqueue_due_polls,
+    find_changed_runs,
+    make_target,
+    start_new_runs,
+)
+from app.triggers.queries import SubscriptionKey
 from benchmarks.table_rows import insert_rows
 
-AGENTS = 33_000
+PARAMETERS = 65_535
+AGENTS = 2 * STATEMENT_ROWS + 3
 RULES = 8_000
 
 
-def test_enqueue_due_polls__stores_any_number_of_subscriptions(
+def test_enqueue_due_polls__stores_a_bounded_number_of_subscriptions(
     migrated_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "lock_due_subscriptions", lambda *_: {})
+    stored = []
     with Session(migrated_database.engine) as session:  # nothing is committed
         insert_rows(session, "agents", {"id": "'agent-' || n"}, AGENTS)
         benchmark = {
@@ -30,10 +53,116 @@ def test_enqueue_due_polls__stores_any_number_of_subscriptions(
         }
         insert_rows(session, "benchmarks", benchmark)
         insert_rows(session, "benchmark_agents", {"benchmark_id": "'b'", "agent_id": "'agent-' || n"}, AGENTS)  # fmt: skip
-        for _ in range(2):
+        for _ in range(4):
             enqueue_due_polls(session, utc_now())
+            stored.append(session.scalar(select(func.count()).select_from(SourceSubscription)))
 
-        assert session.scalar(select(func.count()).select_from(SourceSubscription)) == AGENTS
+    assert stored == [STATEMENT_ROWS, 2 * STATEMENT_ROWS, AGENTS, AGENTS]
+
+
+def test_start_new_runs__first_poll_stores_any_number_of_source_runs(
+    migrated_database: Database, service_resources: Resources
+) -> None:
+    listed = [listed_run(number) for number in range(PARAMETERS + 1)]
+    with Session(migrated_database.engine) as session:  # nothing is committed
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
+        key = SubscriptionKey("b", "a")
+        insert_rows(session, "source_subscriptions", {"benchmark_id": "'b'", "agent_id": "'a'"})
+        target = make_target(session, key, service_resources, pattern="*")
+        for _ in range(2):
+            start_new_runs(session, target, listed, {run.id: run.run for run in listed}, utc_now())
+
+        assert find_changed_runs(session, target, listed) == []
+        assert session.scalar(select(func.count()).select_from(ProcessedSourceRun)) == len(listed)
+
+
+def listed_run(number: int) -> ListedRun:
+    run = SourceRun(
+        id=f"run-{number}",
+        name=f"run-{number}",
+        started_at=utc_now(),
+        ended_at=None,
+        items=1,
+        complete=True,
+    )
+    return ListedRun(run, run.name)
+
+
+def test_find_evaluated_runs__compares_any_number_of_names(migrated_database: Database) -> None:
+    listed = [listed_run(number) for number in range(PARAMETERS + 1)]
+    with Session(migrated_database.engine) as session:  # nothing is committed
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
+        run = {"id": "'r'", "benchmark_id": "'b'", "agent_id": "'a'", "status": "'COMPLETED'"}
+        insert_rows(session, "benchmark_runs", {**run, "triggered_by": "'EVENT'", "run_name": "'run-7'"})  # fmt: skip
+
+        assert find_evaluated_runs(session, "b", "a", listed) == {"run-7"}
+
+
+def test_llm_cache__stores_finds_and_evicts_any_number_of_answers(
+    migrated_database: Database,
+) -> None:
+    answers = {
+        number.to_bytes(4, "big"): ChatAnswer(content="yes") for number in range(PARAMETERS + 1)
+    }
+    with Session(migrated_database.engine) as session:  # nothing is committed
+        put_answers(session, 1, answers, [], utc_now())
+        assert get_answers(session, list(answers)) == answers
+        evict_answers(session, list(answers))
+        assert get_answers(session, list(answers)) == {}
+
+
+def test_hold_incident__holds_and_releases_any_number_of_runs(migrated_database: Database) -> None:
+    seqs = range(1, PARAMETERS + 2)
+    with Session(migrated_database.engine) as session:  # nothing is committed
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
+        run = {"id": "'run-' || n", "benchmark_id": "'b'", "agent_id": "'a'"}
+        insert_rows(session, "benchmark_runs", {**run, "status": "'COMPLETED'"}, 3)
+
+        hold_incident(session, seqs)
+        assert count_held(session) == 3
+        release_incident(session, seqs, is_noise=False)
+        assert count_held(session) == 0
+
+
+def count_held(session: Session) -> int | None:
+    held = select(func.count()).where(BenchmarkRun.baseline_hold == BaselineHold.INCIDENT)
+    return session.scalar(held.select_from(BenchmarkRun))
+
+
+def test_publish__reaches_any_number_of_endpoints(migrated_database: Database) -> None:
+    count = 2 * STATEMENT_ROWS + 3
+    with Session(migrated_database.engine) as session:  # nothing is committed
+        endpoint = {
+            "id": "'endpoint-' || n",
+            "channel": "'WEBHOOK'",
+            "recipient_hash": "'hash-' || n",
+            "host": "'host-' || n",
+            "disabled_at": "CASE WHEN n = 1 THEN now() END",
+        }
+        insert_rows(session, "endpoints", endpoint, count)
+        message = NotificationMessage(topic="test", title="Test")
+        publish(session, message, [f"endpoint-{number}" for number in range(1, count + 1)])
+
+        deliveries = session.scalars(select(Delivery)).all()
+        assert len({delivery.endpoint_id for delivery in deliveries}) == count
+        [held] = [delivery for delivery in deliveries if delivery.status == DeliveryStatus.HELD]
+        assert held.endpoint_id == "endpoint-1"
+        # The tick starts the others.
+        started = count_jobs(session)
+        assert 0 < started < count
+        for _ in range(count):
+            enqueue_due_deliveries(session, utc_now())
+            if started == (started := count_jobs(session)):
+                break
+        assert started == count - 1
+
+
+def count_jobs(session: Session) -> int:
+    """The waiting jobs; each has a lock of its own."""
+    return session.scalar(text("SELECT count(DISTINCT lock) FROM procrastinate_jobs")) or 0
 
 
 def test_lock_states__creates_the_states_of_any_number_of_rules(

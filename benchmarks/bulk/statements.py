@@ -1,14 +1,13 @@
 """Every statement of the service that may change many rows: measured, for one row, of a limited number of
-rows, or growing with something that is named.
+rows, or sent in batches.
 
-`tests/contracts/test_measured_bulk_statements.py` fails when one is in none of these tables, and checks all but the
-last one.
+`tests/contracts/test_measured_bulk_statements.py` fails when one is in none of these tables, and checks each of them.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from benchmarks import bulk
+from benchmarks.bulk import batches, stores, trials
 
 PURGE: Final = "{} (old)"
 
@@ -16,25 +15,36 @@ PURGE: Final = "{} (old)"
 MEASURED: Final[Mapping[str, str]] = {
     "app.access.service.delete_expired_responses": PURGE.format("idempotency_keys"),
     "app.access.sessions.delete_expired_sessions": PURGE.format("browser_sessions"),
-    "app.core.key_rotation._drop_lost_texts": bulk.DROP_LOST,
-    "app.core.key_rotation._reencrypt": bulk.ROTATION,
-    "app.jobs.deaths.PLACE_SUSPECTS": bulk.RESCUE,
-    "app.jobs.rescue._END_LONG_WAITS": bulk.RESCUE,
+    "app.core.key_rotation._drop_lost_texts": batches.DROP_LOST,
+    "app.core.key_rotation._reencrypt": batches.ROTATION,
+    "app.jobs.deaths.PLACE_SUSPECTS": batches.RESCUE,
+    "app.jobs.rescue._END_LONG_WAITS": batches.RESCUE,
     "app.jobs.rescue._DELETE_FINISHED": PURGE.format("finished_jobs"),
-    "app.notifications.delivery_jobs._enqueue": bulk.DUE_DELIVERIES,
-    "app.notifications.delivery_jobs.hold_or_restart": bulk.HOLD_OR_RESTART,
-    "app.notifications.delivery_jobs.restart_deliveries": bulk.HOLD_OR_RESTART,
+    "app.jobs.job_manager._REGISTER_PROCESS": "1,000 ended processes",
+    "app.notifications.delivery_jobs._enqueue": batches.DUE_DELIVERIES,
+    "app.notifications.delivery_jobs.hold_or_restart": batches.HOLD_OR_RESTART,
+    "app.notifications.delivery_jobs.restart_deliveries": batches.HOLD_OR_RESTART,
     "app.notifications.inbox._mark_some_read": "L2 read-all",
     "app.notifications.inbox.delete_old_notifications": PURGE.format("notifications"),
+    # A statement for each point.
+    "app.results.run_series.store_points": "200 series of 10,000 items",
     "app.runs.llm_cache.evict_expired_answers": PURGE.format("llm_cache"),
-    "app.runs.retention.end_link_batch": bulk.END_LINKS,
-    "app.runs.retention.restore_purged_batch": bulk.RESTORE_PURGED,
+    "app.runs.retention.end_link_batch": batches.END_LINKS,
+    "app.runs.retention.restore_purged_batch": batches.RESTORE_PURGED,
     "app.schedules.firing.ADVANCE": "S1",
     "app.schedules.firing.INSERT_FIRES": "S1",
     "app.schedules.firing.delete_old_fires": PURGE.format("schedule_fires"),
-    "app.schedules.missed_schedules.REPORT_MISSES": bulk.MISSED_SCHEDULES,
-    "app.traces.trial_numbers._WRITE": bulk.WRITE_TRIALS,
+    "app.schedules.missed_schedules.REPORT_MISSES": batches.MISSED_SCHEDULES,
+    # A stream of COPY: the statement lasts as long as the upload.
+    "app.traces.service._copy_traces": stores.COPY_UPLOAD,
+    # Files of SQLite on the disk of the worker.
+    "app.traces.sources.langfuse.source.TraceCounter.add": stores.COUNT_TRACES,
+    "app.traces.sources.langfuse.v3_runs.ItemStore.add": stores.STORE_ITEMS,
+    "app.traces.trial_numbers.TrialCounts.add": trials.ADD_COUNTS,
+    "app.traces.trial_numbers.TrialCounts.number": trials.NUMBER_COUNTED,
+    "app.traces.trial_numbers._WRITE": trials.WRITE_TRIALS,
     "app.traces.otel.service.delete_expired_traces": PURGE.format("received_spans"),
+    "app.triggers.polling.enqueue_due_polls": "polls of many pairs",
     "app.triggers.service.delete_expired_events": PURGE.format("trigger_events"),
 }
 
@@ -62,6 +72,7 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "app.runs.leases.complete_shard": "run_shards",
     "app.runs.llm_cache._ADD_USAGE": "benchmark_runs",
     "app.runs.retention.drop_traces": "collections",
+    "app.runs.shards.create_shards": "benchmark_runs",
     "app.traces.circuit_breaker._HOLD": "circuit_breakers",
     "app.traces.circuit_breaker._RECORD_FAILURE": "circuit_breakers",
     "app.traces.circuit_breaker._RECORD_SUCCESS": "circuit_breakers",
@@ -79,6 +90,7 @@ LIMITED: Final[Mapping[str, str]] = {
     "app.access.rate_limits.delete_old_windows": _BATCH,
     "app.benchmarks.service._set_agents": "app.benchmarks.schemas.MAX_AGENTS",
     "app.jobs.row_deletion.delete_rows": _BATCH,
+    "app.notifications.endpoints.ensure_endpoints": "app.alerts.schemas.MAX_RECIPIENTS",
     "app.runs.finish._store_metrics": "app.benchmarks.schemas.MAX_METRICS",
     "app.runs.finish.finish_run": "app.benchmarks.schemas.MAX_KPIS",
     "app.runs.retention.drop_results": "app.runs.retention.ROWS_PER_BATCH",
@@ -86,38 +98,24 @@ LIMITED: Final[Mapping[str, str]] = {
     "app.traces.otel.service._MERGE_SPANS": _EXPORT,
     "app.traces.otel.service._MERGE_TRACES": _EXPORT,
     "app.traces.otel.service.store_spans": _EXPORT,
-    "app.traces.trial_numbers.TrialCounts.add": "app.traces.trial_numbers.READ_POSITIONS",
-    "app.traces.trial_numbers.TrialCounts.number": "app.traces.trial_numbers.READ_POSITIONS",
     "app.traces.service.delete_positions": "app.runs.retention.ROWS_PER_BATCH",
 }
 
-_RULES: Final = "alert rules of a benchmark"
-_SHARDS: Final = "shards of a run: one for up to 2,000 traces"
-_REQUESTS: Final = "model calls of the traces of a shard"
-# Neither measured nor limited by a constant: what the number of rows grows with.
-GROWING: Final[Mapping[str, str]] = {
-    "app.access.service._revoke_first_keys": "API keys with the name of the first key",
-    "app.alerts.publishing.store_and_publish": _RULES,
-    "app.alerts.service._lock_states": _RULES,
-    "app.alerts.service.reset_states": "agents of an alert rule",
-    "app.comparison.acceptance.hold_incident": "runs of an incident",
-    "app.comparison.acceptance.release_incident": "runs of an incident",
-    "app.comparison.baselines.unpin_baseline": "agents with a pinned baseline of a benchmark",
-    "app.jobs.job_manager._REGISTER_PROCESS": "worker processes that ended since another one began",
-    "app.notifications.endpoints.ensure_endpoints": "recipients of an alert rule",
-    "app.notifications.service.publish": "endpoints of a message",
-    "app.results.run_series.store_points": "KPIs and metrics of a benchmark, at most 100 of each",
-    "app.runs.llm_cache.evict_answers": _REQUESTS,
-    "app.runs.llm_cache.put_answers": _REQUESTS,
-    "app.runs.retention.drop_purged": _SHARDS,
-    "app.runs.shards.create_shards": _SHARDS,
-    "app.traces.service._append_traces": "traces of a page of a source",
-    # A stream of COPY: the statement lasts as long as the upload.
-    "app.traces.service._copy_traces": "traces of an upload",
-    # Files of SQLite on the disk of the worker.
-    "app.traces.sources.langfuse.source.TraceCounter.add": "traces of a page of a source",
-    "app.traces.sources.langfuse.v3_runs.ItemStore.add": "traces of a page of a source",
-    "app.triggers.polling._delete_processed": "source runs of an agent and benchmark",
-    "app.triggers.polling._insert_processed": "listed source runs of an agent and benchmark",
-    "app.triggers.polling.enqueue_due_polls": "pairs of agent and benchmark that new runs trigger",
+# The timing of a statement that is sent in batches of `app.core.batches`, however many rows its input has.
+BATCHED: Final[Mapping[str, str]] = {
+    "app.access.service._revoke_first_keys": "1,000 first keys",
+    "app.alerts.publishing.store_and_publish": "1,000 alerts to 20 endpoints",
+    "app.alerts.service._CREATE_STATES": "states of 1,000 rules",
+    "app.alerts.service.reset_states": "reset of 1,000 states",
+    "app.comparison.acceptance._set_hold": "hold of 1,000 runs",
+    "app.comparison.baselines.unpin_baseline": "1,000 pinned baselines",
+    "app.jobs.queue.enqueue_jobs": "5,000 shards",
+    "app.notifications.service._STORE_DELIVERIES": "message to 1,000 endpoints",
+    "app.runs.llm_cache._STORE_ANSWERS": "2,000 LLM answers",
+    "app.runs.llm_cache.evict_answers": "eviction of 2,000 LLM answers",
+    "app.runs.retention.drop_purged": "5,000 purged shards",
+    "app.runs.shards._STORE_SHARDS": "5,000 shards",
+    "app.traces.service._append_traces": "page of 2,000 traces",
+    "app.triggers.polling._STORE_PROCESSED": "10,000 processed source runs",
+    "app.triggers.polling._delete_processed": "10,000 forgotten source runs",
 }

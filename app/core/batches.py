@@ -1,0 +1,18 @@
+"""Batches of rows: a statement has a largest number of rows, whatever a request or a run contains."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+# A statement of so many rows takes less than 50 ms, also where each row has ten indexes; and even rows of many
+# columns have far fewer than the 65,535 parameters of a statement.
+STATEMENT_ROWS: Final = 200
+
+
+def batched(rows: Sequence[T], size: int = STATEMENT_ROWS) -> Iterator[Sequence[T]]:
+    """The rows in their order, at most `size` at a time; nothing for no rows.
+
+    Within one transaction, the locks of all batches are held until its end.
+    """
+    return (rows[start : start + size] for start in range(0, len(rows), size))

@@ -1,0 +1,171 @@
+"""B2 to B4 and B6: the batches of jobs, purges, key rotation and deliveries, each in a transaction of its own."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from app.core.batch_delete import delete_batch
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.key_rotation import (
+    count_key_usage,
+    drop_lost_secrets,
+    list_encrypted_columns,
+    require_known_keys,
+    rotate_keys,
+)
+from app.jobs.handlers import JobHandlers
+from app.jobs.rescue import rescue_jobs
+from app.jobs.silent_sessions import SilentSessions
+from app.jobs.worker_process import read_process_origin
+from app.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
+from app.notifications.models import Delivery
+from app.runs.retention import (
+    count_runs_before,
+    end_link_batch,
+    purge_expired_runs,
+    restore_purged_runs,
+)
+from app.schedules.firing import delete_old_fires
+from app.schedules.missed_schedules import report_missed_schedules
+from app.tables import METADATA
+from app.traces.otel.service import delete_expired_traces
+from app.worker import PURGES
+from benchmarks.bulk.rows import BOX
+from benchmarks.bulk.timings import (
+    ROWS,
+    Timing,
+    milliseconds_per_window,
+    milliseconds_since,
+    time_batches,
+)
+from benchmarks.list_rows import TABLES
+from benchmarks.table_rows import insert_rows
+
+# Of no text: only the search for them is measured.
+LOST_KEY: Final = "lost"
+# All rows are younger than the first time and older than the second one.
+BEFORE: Final = datetime(2010, 1, 1, tzinfo=UTC)
+AFTER: Final = datetime(2030, 1, 1, tzinfo=UTC)
+SPANS: Final = partial(delete_expired_traces, keep=timedelta(days=30))
+ALL_PURGES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
+    **PURGES,
+    "received_spans": SPANS,
+    "schedule_fires": delete_old_fires,
+    "runs": purge_expired_runs,
+}
+
+# The batches of jobs and ticks.
+DROP_DELIVERIES: Final = "notifications.drop_deliveries"
+HOLD_OR_RESTART: Final = "notifications.hold_or_restart"
+END_LINKS: Final = "runs.end_links"
+RESTORE_PURGED: Final = "purge --undo"
+MISSED_SCHEDULES: Final = "missed schedules"
+RESCUE: Final = "rescue"
+ROTATION: Final = "rotation"
+DROP_LOST: Final = "secrets drop-lost"
+DUE_DELIVERIES: Final = "deliveries"
+WAITING_ENDPOINTS: Final = 200
+LET_WAIT: Final = """
+    UPDATE deliveries SET status = 'PENDING', due_at = now() + interval '1 day',
+           endpoint_id = 'waiting-' || (extract(epoch FROM created_at)::bigint % :endpoints)
+"""
+SUSPECTS: Final = 100
+MAKE_SUSPECTS: Final = """
+    UPDATE procrastinate_jobs SET lock = 'suspects' WHERE id IN (
+        SELECT id FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id LIMIT :suspects)
+"""
+
+
+def time_job_batches(db: Database) -> Iterator[Timing]:
+    drop = partial(delete_batch, table=Delivery, condition=Delivery.endpoint_id == "endpoint-1")
+    yield time_batches(DROP_DELIVERIES, db, drop)
+    restart = partial(hold_or_restart, endpoint_id="endpoint-2", now=utc_now())
+    yield time_batches(HOLD_OR_RESTART, db, restart)
+    yield time_batches(END_LINKS, db, partial(end_link_batch, run_id="run-8"))
+    yield time_batches(MISSED_SCHEDULES, db, _report_missed)
+    started = time.perf_counter()
+    count_runs_before(db, AFTER)
+    yield Timing("purge --dry-run", milliseconds_per_window(started, ROWS))
+    started = time.perf_counter()
+    restore_purged_runs(db)
+    yield Timing(RESTORE_PURGED, milliseconds_per_window(started, ROWS))
+    with db.begin() as session:
+        session.execute(text(MAKE_SUSPECTS), {"suspects": SUSPECTS})
+    yield time_batches(RESCUE, db, _rescue)
+
+
+def _report_missed(session: Session) -> int:
+    report_missed_schedules(session, utc_now())
+    return 1
+
+
+def _rescue(session: Session) -> int:
+    """The tick of a worker that looks for jobs of dead workers and places the suspects among all jobs."""
+    rescue_jobs(session, JobHandlers(), SilentSessions(), read_process_origin())
+    return 1
+
+
+def time_purges(db: Database) -> Iterator[Timing]:
+    """Each purge where nothing has expired, then where everything has."""
+    for name, delete_some in ALL_PURGES.items():
+        for state, now in (("young", BEFORE), ("old", AFTER)):
+            yield time_batches(f"{name} ({state})", db, partial(_call_purge, delete_some, now))
+
+
+def _call_purge(
+    delete_some: Callable[[Session, datetime], int], now: datetime, session: Session
+) -> int:
+    return delete_some(session, now)
+
+
+def time_rotation(db: Database) -> Iterator[Timing]:
+    """The means of a window, for a column of which few texts need another key."""
+    [column] = [
+        column
+        for column in list_encrypted_columns(METADATA)
+        if column.name == "idempotency_keys.response"
+    ]
+    with db.begin() as session:
+        rows = session.scalar(select(func.count()).select_from(column.table)) or 0
+    started = time.perf_counter()
+    rotate_keys(db, [column], BOX)
+    yield Timing(ROTATION, milliseconds_per_window(started, rows))
+    started = time.perf_counter()
+    count_key_usage(db, [column])
+    yield Timing("secrets status", milliseconds_per_window(started, rows))
+    started = time.perf_counter()
+    drop_lost_secrets(db, [column], LOST_KEY)
+    yield Timing(DROP_LOST, milliseconds_per_window(started, rows))
+    started = time.perf_counter()
+    with db.read() as session:
+        require_known_keys(session, [column], BOX)
+    yield Timing("check at startup", milliseconds_since(started))
+
+
+def time_tick(db: Database) -> Timing:
+    """The tick that starts due deliveries, while all others wait for a later time."""
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        for number in range(WAITING_ENDPOINTS):
+            recipient = f"'waiting-{number}'"
+            insert_rows(
+                session,
+                "endpoints",
+                {**TABLES["endpoints"], "id": recipient, "recipient_hash": recipient},
+            )
+        session.execute(text(LET_WAIT), {"endpoints": WAITING_ENDPOINTS})
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM ANALYZE deliveries"))
+
+    def tick(session: Session) -> int:
+        enqueue_due_deliveries(session, utc_now())
+        return 1
+
+    return time_batches(DUE_DELIVERIES, db, tick)

@@ -1,0 +1,45 @@
+"""B5 and B7: reads of the history of a benchmark and an agent."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.comparison.baselines import list_baseline_runs, list_last_valid_runs
+from app.core.db import Database
+from app.results.kpi_trend import list_kpi_points
+from app.results.queries import get_run
+from app.results.run_series import list_series_runs
+from benchmarks.bulk.timings import REPEATS, ROWS, Timing, milliseconds_since
+from tests.support.results import PLAN
+
+SET_PLANS: Final = "UPDATE benchmark_runs SET plan = CAST(:plan AS jsonb) WHERE seq >= :from"
+
+
+def time_history(db: Database) -> Iterator[Timing]:
+    """The queries of the newest of all runs for those that it is compared with."""
+    with db.begin() as session:
+        # Of those that are read: a document in each of a million rows would fill the disk.
+        session.execute(text(SET_PLANS), {"plan": PLAN.model_dump_json(), "from": ROWS - 100})
+    with db.read() as session:
+        run = get_run(session, f"run-{ROWS}")
+        for name, read in (
+            ("baseline", lambda: list_baseline_runs(session, run, 5)),
+            ("last valid runs", lambda: list_last_valid_runs(session, run, 5)),
+            ("series", lambda: list_series_runs(session, run.seq)),
+        ):
+            yield Timing(name, min(_time_read(read) for _ in range(REPEATS)))
+
+
+def _time_read(read: Callable[[], Sequence[object]]) -> float:
+    started = time.perf_counter()
+    assert read()
+    return milliseconds_since(started)
+
+
+def time_trend(session: Session) -> float:
+    started = time.perf_counter()
+    assert list_kpi_points(session, "b", "a", "k")
+    return milliseconds_since(started)
