@@ -260,6 +260,7 @@ def test_advance__nothing_fires_without_a_breach(rule: RuleSpec, outcomes: str) 
     st.sampled_from(Condition),
     st.floats(allow_nan=False, allow_infinity=False),
     st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=8)
+    # Long enough for anomaly detection, and so large that sums and squares overflow.
     | st.lists(st.floats(-1e308, 1e308), min_size=5, max_size=8),
     st.floats(-1e9, 1e9),
 )
@@ -316,6 +317,7 @@ def test_regressed__a_regression_is_a_breach_and_inconclusive_changes_nothing(
 @given(rules, st.text("BHNL", max_size=60))
 def test_advance__every_state_is_left_by_healthy_runs(rule: RuleSpec, outcomes: str) -> None:
     """A state that cannot be left by data is a defect: after enough healthy runs every rule is OK."""
+    # After the runs that keep it firing, one run resolves it and the next one is OK.
     recovery = "H" * (rule.keep_firing_for_runs + 2)
     assert walk_states(rule, outcomes + recovery)[-1] == "OK"
 
@@ -323,5 +325,6 @@ def test_advance__every_state_is_left_by_healthy_runs(rule: RuleSpec, outcomes: 
 @given(rules, st.text("BHNL", max_size=60))
 def test_advance__every_state_is_left_by_breaches(rule: RuleSpec, outcomes: str) -> None:
     """After enough breaches, and after the cooldown, every rule fires."""
+    # `walk_states` has a run a day: a cooldown lasts as many runs as it has days.
     breaches = "B" * (rule.for_runs + rule.cooldown.days + 1)
     assert walk_states(rule, outcomes + breaches)[-1].startswith("FIRING")

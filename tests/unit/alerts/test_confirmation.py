@@ -43,6 +43,7 @@ def test_needs_confirmation__suspicious_runs_outside_of_incidents(
 def test_joint_evidence__decides_the_run() -> None:
     state, levels = suspicious_run()
     # The extra trials show that it was chance, or that it was not.
+    # With two extra trials a run has three times the traces, and a third of the noise of its items.
     chance = {**levels, 20: RunLevel(20, 0.79, 0.0003, 120.0)}
     assert advance_series(state, chance, 20, POLICY).evidence.event is None
     true = {**levels, 20: RunLevel(20, 0.7, 0.0003, 120.0)}

@@ -134,6 +134,7 @@ def test_score_sum_of_falls__runs_that_returned_as_noise_are_in_no_sum() -> None
     assert reference[:6] == (13, 1, 14, 2, 15, 3)
     runs = [levels[run] for run in (*reference, 16, 17)]
     assert sum_of(runs) > 0.0
+    # The last run that returned is at index 4: the sum begins behind it.
     assert sum_of(runs) == pytest.approx(sum_by_hand(runs, after=5))
 
 
@@ -145,6 +146,7 @@ LEVELS = st.lists(st.floats(0, 1), min_size=3, max_size=50)
 def test_score_sum_of_falls__noise_never_enters(ordinary: list[float], noise: list[float]) -> None:
     """Of runs that stand out of order, nothing but their mean and their spread matters."""
     runs = levels_of(*ordinary)
+    # Runs of noise return to the front of a reference, before runs with smaller numbers.
     disorder = levels_of(*noise, first=1000)
     scores = [score_alone([*disorder, *runs[: end + 1]]) for end in range(len(runs))]
     largest = score_of_sum(sum(max(0.0, score - SLACK) for score in scores[-MAX_RUNS:]))
@@ -152,6 +154,7 @@ def test_score_sum_of_falls__noise_never_enters(ordinary: list[float], noise: li
 
 
 @settings(deadline=None, max_examples=60)
+# Powers of two change the unit without rounding.
 @given(LEVELS, st.sampled_from((0.25, 0.5, 2.0, 1024.0)), st.floats(-1, 1))
 def test_score_sum_of_falls__the_unit_and_the_level_do_not_matter(
     levels: list[float], unit: float, shift: float

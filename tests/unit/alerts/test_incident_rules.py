@@ -43,6 +43,7 @@ class Series:
             # Half of the scatter is that of the items.
             self.levels[run] = RunLevel(run, level, NOISE**2 / 2 if run > 1 else None)
             step = advance_series(self.state, self.levels, run, self.policy)
+            # Between two runs the state is JSON in a row of the database.
             self.state = SeriesState.model_validate_json(step.state.model_dump_json())
             self.evidence.append(step.evidence)
         return self.evidence[-1]
@@ -170,6 +171,7 @@ def test_advance_series__an_incident_that_recovered_takes_a_part_of_the_promise(
     series = firing()
     series.add_around(0.8, 3)
     assert not series.is_open()
+    # RECOVERY_PARTS: the incident takes four parts, and one is left for the next page.
     assert series.add_around(0.8, 1).limit == limit_of(0.25 / 5)
     series.add_around(0.8, MAX_REFERENCE)
     # The reference has no run from before the incident any more.
@@ -248,6 +250,7 @@ def test_advance_series__a_reference_without_common_items_ends_the_incident() ->
 LEVELS = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 
 
+# Half of the runs get no answer, or no incident would last.
 ANSWERS = st.sampled_from((None, None, accept_level, return_runs))
 
 
@@ -284,6 +287,7 @@ BAD = st.lists(st.tuples(st.floats(0, 0.7), st.none()), min_size=1, max_size=30)
 
 
 @settings(deadline=None, max_examples=100)
+# 0.9 is within CLEAN_Z, one standard error: such runs count as recovered.
 @given(ORDINARY, BAD, st.integers(0, 3), st.sampled_from((0.0, 0.9)))
 def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_margin(
     ordinary: list[tuple[float, Answers]],
@@ -295,6 +299,7 @@ def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_
     series = after([*ordinary, *bad], keep_firing)
     assume(series.is_open())
     level = reference_level(series, below)
+    # CLEAN_RUNS end it at the latest; the others are for `keep_firing` and for a second incident.
     series.add(*[level] * (14 + 3 * keep_firing + 14))
     assert SeriesEvent.RESOLVED in dict(series.events()[-3:]).values()
     assert not series.is_open()

@@ -145,5 +145,6 @@ def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     ) == (2, 2)
     assert replayed.false_alarms_per_month() == pytest.approx(6.0)
     assert replayed.min_detectable_effect(rule) == pytest.approx(0.1)
+    # Six days are too short to be multiplied up to a month.
     assert replay(rule, "quality", runs[:7], readings, no_levels).false_alarms_per_month() is None
     assert replay(rule, "quality", [], {}, no_levels).min_detectable_effect(rule) is None

@@ -138,6 +138,8 @@ def test_trial_statistics__at_most_ten_rows() -> None:
 
 def test_pair_items__items_beyond_the_limit_are_neither_new_nor_missing() -> None:
     everything = [f"item-{number}" for number in range(12)]
+    # Items beyond the limit are left out by their digest, so
+    # that both runs leave out the same ones.
     by_digest = sorted(everything, key=lambda item: hashlib.md5(item.encode()).hexdigest())
     # The base shows its first 8 of 12; the candidate lacks the first, and shows 8 of 11.
     base = replace(table(*sorted(by_digest[:8])), left_out=4)

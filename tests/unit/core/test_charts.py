@@ -140,6 +140,7 @@ def test_trend_chart__long_labels_do_not_touch() -> None:
         for text in ET.fromstring(trend_chart("quality", points)).iter(f"{SVG}text")
         if "Sep" in (text.text or "")
     ]
+    # 11 characters ("10 Sep 2024") of 12 pixels, each about 0.6 times as wide as high.
     width = 11 * 12 * 0.6
     lefts = [{"start": x, "middle": x - width / 2, "end": x - width}[str(a)] for x, a in labels]
     assert len(lefts) >= 2

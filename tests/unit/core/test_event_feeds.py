@@ -51,6 +51,7 @@ def test_feed__streams_that_wait_are_read_with_one_call() -> None:
         later = [
             asyncio.create_task(reader.read(counters.feed, key)) for key in ("a", "b", "a", "first")
         ]
+        # The new tasks get their turn, and so wait before the first call ends.
         await asyncio.sleep(0)
         counters.released.set()
         return await asyncio.gather(first, *later)

@@ -48,6 +48,8 @@ NAMES = {
 
 NUMBER = re.compile(r"(0x)?[0-9a-f]+(\.(0x)?[0-9a-f]+)*|[0-9a-f:.]+", re.IGNORECASE)
 
+# `inet_aton` of C reads short, octal and hexadecimal forms, IDNA turns circled and wide digits and
+# stops into plain ones, and NAT64 and 6to4 addresses hold one of IPv4.
 LOOPBACK = [
     "http://127.0.0.1/",
     "http://127.0.0.1:6379/",
@@ -92,6 +94,8 @@ LOOPBACK = [
     "http://localhost.localdomain/",
     "http://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ/",
 ]
+# Besides the private networks those of carriers, of benchmarks and of documentation, site-local
+# addresses and the newest special ones (3fff::/20, 5f00::/16).
 PRIVATE = [
     "http://10.0.0.1/",
     "http://10.255.255.255/",
@@ -118,6 +122,8 @@ PRIVATE = [
     "http://[5f00::1]/",
     "http://[2001::1]/",
 ]
+# Also of ECS (169.254.170.2), Azure (168.63.129.16), Alibaba (100.100.100.200), Oracle
+# (192.0.0.192), and by IPv6 of AWS (fd00:ec2::254) and Google (fd20:ce::254).
 METADATA = [
     "http://169.254.169.254/latest/meta-data/",
     "http://169.254.170.2/v2/credentials",
@@ -210,7 +216,7 @@ def refuse(url: str, policy: OutboundPolicy) -> str:
     return str(refused.value)
 
 
-def test_hostile_urls__are_more_than_eighty() -> None:
+def test_hostile_urls__are_more_than_120() -> None:
     assert len({*LOOPBACK, *PRIVATE, *METADATA, *NAMED, *TRICKS}) > 120
 
 

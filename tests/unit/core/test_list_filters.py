@@ -32,6 +32,7 @@ SINCE = datetime(2026, 11, 24, tzinfo=UTC)
 
 def plan(filters: list[IndexedFilter], counts: list[int], keys: list[Any] = NEWEST) -> PagePlan:
     """The plan of a list whose filters have so many rows."""
+    # Of the session the plan uses one statement only, which counts the rows of each filter.
     session = MagicMock(Session)
     session.execute.return_value.one.return_value = counts
     return plan_page(session, keys, filters, [])

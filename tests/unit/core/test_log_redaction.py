@@ -76,6 +76,7 @@ def test_redaction__applies_to_library_logs_and_tracebacks(
     log_format: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()
+    # `configure_logging` changes the logging of the whole process, also for later tests.
     before = (list(root.handlers), root.level)
     configure_logging(log_format)
     try:

@@ -54,6 +54,8 @@ def test_network_policy__metadata_addresses_are_always_refused(address: str) -> 
         "127.0.0.1",
         "172.31.255.255",
         "192.0.2.1",
+        # 192.31.196.0/24, 192.175.48.0/24 and 2620:4f:8000::/48 are AS112, 192.52.193.0/24 is AMT;
+        # 4000:: belongs to nobody yet.
         "192.31.196.1",
         "192.52.193.1",
         "192.168.1.5",

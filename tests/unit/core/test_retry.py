@@ -78,6 +78,7 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
         ("Sun, 22 Nov 2026 11:00:00 GMT", None),
         *(
             (ignored, None)
+            # `float` of Python reads most of them; HTTP allows none.
             for ignored in ("0", "0.0", "-3", "1_0", "1e3", "nan", "inf", "soon", "")
         ),
         (None, None),

@@ -17,6 +17,7 @@ from app.core.text import (
 )
 from app.harness.reports.markdown import markdown_text
 
+# With surrogates, which `st.text()` leaves out.
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 
 

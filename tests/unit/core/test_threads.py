@@ -30,6 +30,7 @@ def test_with_heartbeat__passes_exceptions_to_the_consumer() -> None:
         yield "a"
         raise ZeroDivisionError("why")
 
+    # Longer than the test: no heartbeat comes before the exception.
     items = with_heartbeat(broken(), CancelToken(), heartbeat_s=30)
     assert next(items) == "a"
     with pytest.raises(ZeroDivisionError, match="why"):

@@ -47,6 +47,7 @@ def test_iter_lines__blank_lines_cost_no_step_of_python_each() -> None:
         steps += event == "line"
         return count_steps
 
+    # Steps and not seconds, which depend on the machine.
     sys.settrace(count_steps)
     try:
         lines = list(iter_lines(file))

@@ -42,6 +42,7 @@ names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,4}", fullmatch=True).filter(
 scores = st.builds(
     named_key,
     st.sampled_from(["SCORE", "LLM_JUDGE"]),
+    # The parser refuses control characters in a name, and a surrogate cannot be encoded.
     st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6),
 )
 stats = st.sampled_from(sorted(STATISTICS))
@@ -50,8 +51,10 @@ FEW = tuple(Reference(name, stat) for name in ("A", "B", "C") for stat in ("mean
 
 
 LEAVES = ("number", "metric")
+# A name that occurs twice is drawn twice as often: trees get deep enough to test precedence.
 ARITHMETIC = (*LEAVES, "negative", "arithmetic", "arithmetic")
 SHAPES = (*LEAVES, *ARITHMETIC, "choice", *FUNCTIONS)
+# Only a comparison ends a condition; without more of them the trees would exceed the limits.
 CONDITIONS = ("comparison", "comparison", "comparison", "not", "logic", "choice")
 literals = st.floats(min_value=0.0, allow_infinity=False) | st.sampled_from([0.0, 1.0, 0.5])
 weights = st.floats(allow_nan=False, allow_infinity=False)

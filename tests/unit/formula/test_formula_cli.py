@@ -34,7 +34,7 @@ def test_formula_eval__formula_may_start_with_a_minus_sign() -> None:
     assert run("eval", "-ROUGE", "--values", '{"ROUGE": 0.5}').stdout == "-0.5\n"
 
 
-def test_formula_eval__undefined_formula_exits_with_1_and_the_reason() -> None:
+def test_formula_eval__undefined_formula_exits_with_3_and_the_reason() -> None:
     result = run("eval", "ROUGE / BLEU", "--values", '{"ROUGE": 1, "BLEU": 0}')
     assert (result.exit_code, result.stdout) == (3, "")
     assert "undefined: division by zero (column 9)" in result.stderr

@@ -65,6 +65,7 @@ def _grouping_pairs(text: str) -> list[tuple[int, int]]:
         if char == '"' and (not quoted or _even_backslashes(text, index)):
             quoted = not quoted
         elif not quoted and char == "(":
+            # The parenthesis of a call belongs to the function and groups nothing.
             waiting.append(-1 if previous.isalnum() or previous == "_" else index)
         elif not quoted and char == ")":
             start = waiting.pop()

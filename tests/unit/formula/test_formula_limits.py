@@ -10,6 +10,8 @@ from app.formula import Mistake, check_formula, compile_formula, format_formula
 from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from tests.unit.formula.formula_strategies import without_deadline
 
+# Among them what confuses readers of text: `ſ` is an S in upper case, U+2028 ends a line for some,
+# and U+D800 cannot be encoded.
 PIECES = (
     *("ROUGE", "bleu", ".p95", "SCORE[", '"x"', "]", "(", ")", ",", ":", "1", "0.5", "1e9", " "),
     *("+", "-", "*", "/", "<", "<=", "==", "=", "!", "AND", "or", "NOT", "if", "THEN", "ELSE"),
@@ -24,7 +26,9 @@ def only_mistake(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "text", ["(" * 10_000, "A" * 1_000_000, "é" * (MAX_BYTES // 2 + 1), " " * (MAX_BYTES + 1)]
+    # `é` has two bytes: the limit is of bytes, not of characters.
+    "text",
+    ["(" * 10_000, "A" * 1_000_000, "é" * (MAX_BYTES // 2 + 1), " " * (MAX_BYTES + 1)],
 )
 def test_parse__text_over_4_kib_is_refused(text: str) -> None:
     assert only_mistake(text).startswith("1:1: the formula is longer than 4096 bytes.")
@@ -39,6 +43,7 @@ def test_parse__text_of_4_kib_is_accepted() -> None:
     ("deepest", "too_deep"),
     [
         ("(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH, "(" * (MAX_DEPTH + 1) + "1"),
+        # The name inside is the 32nd level.
         ("ABS(" * 31 + "A" + ")" * 31, "ABS(" * 32 + "A" + ")" * 32),
         ("-" * 31 + "A", "-" * 32 + "A"),
         ("1-(" * 31 + "A" + ")" * 31, "1-(" * 32 + "A" + ")" * 32),

@@ -13,6 +13,7 @@ from app.formula.rows import FormulaRows, InstabilityKind, evaluate_rows
 from tests.unit.formula.formula_strategies import FEW, numbers, without_deadline
 
 A, B, C = (Reference(name, "mean") for name in "ABC")
+# Few values often, so that columns tie; −0.0 because bits are compared.
 SEEN = st.none() | st.sampled_from([0.0, -0.0, 0.5, 1.0]) | st.floats(allow_nan=False)
 
 
@@ -73,6 +74,7 @@ def test_evaluate_rows__minimum_with_a_clear_winner_is_not_flagged() -> None:
 
 
 def test_evaluate_rows__condition_that_differs_in_5_percent_of_rows_is_a_cliff() -> None:
+    # Row 0 is the observed value; of the 20 resamples one is below the limit.
     values = [0.5, *[0.5] * 19, 0.4]
     rows = evaluate_text("IF A >= 0.5 THEN 1 ELSE 0", A=values)
     assert rows.instabilities == ((InstabilityKind.CLIFF, "A >= 0.5", 0.05),)

@@ -52,6 +52,7 @@ def test_evaluate__undefined_formula_names_reason_and_position(text: str, reason
     "text",
     [
         "IF HUGE * 10 > 5 THEN 1 ELSE 0",
+        # In floats each of them would be finite again: 1 / inf is 0, and MIN(1, inf) is 1.
         "1 / (HUGE * 10)",
         "MIN(1, HUGE * 10)",
         "MAX(1, -(HUGE * 10))",

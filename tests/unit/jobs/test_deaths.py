@@ -197,6 +197,8 @@ def simulate_fleet(origins: Iterable[str], rescuer: str) -> int:
     """
     deaths: list[WorkerDeath] = []
     for minute, root in enumerate(origins):
+        # Half a minute before: the next worker of a root proves the
+        # deaths before this one, not this one.
         started = [Sighting(f"next {minute}", root, at(minute - 0.5))]
         sightings = [*started, Sighting("rescuer", rescuer, at(minute))]
         deaths = review_deaths([*deaths, death(minute, root=root)], sightings)

@@ -82,6 +82,7 @@ def test_aggregate__does_not_depend_on_the_order(
 @given(st.lists(finite, min_size=2, max_size=60))
 def test_aggregate__equals_numpy(values: list[float]) -> None:
     statistics = aggregate(values)
+    # Ours is rounded once (`math.fsum`), that of numpy with every addition.
     assert statistics.mean == pytest.approx(float(np.mean(values)), rel=1e-9, abs=1e-6)
     assert statistics.std == pytest.approx(float(np.std(values, ddof=1)), rel=1e-9, abs=1e-6)
     for percent, ours in ((50, statistics.p50), (95, statistics.p95), (99, statistics.p99)):

@@ -13,6 +13,7 @@ from tests.support.references import IN_ONE_PROCESS, Reference
 pytestmark = IN_ONE_PROCESS
 nltk_distance = Reference("nltk.metrics.distance")
 
+# Texts of three letters have much in common: every way through the table occurs.
 few_letters = st.text("abc", max_size=24)
 
 

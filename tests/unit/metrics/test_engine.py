@@ -108,6 +108,7 @@ def hoarding(_: Trace) -> float:
         (lambda _: "0.5", MetricFailureKind.NOT_A_NUMBER),
         (lambda _: None, MetricFailureKind.NOT_A_NUMBER),
         (lambda _: 10**400, MetricFailureKind.NOT_A_NUMBER),
+        # No tolerance: a provider that exceeds its own maximum is wrong.
         (lambda _: 1.0000001, MetricFailureKind.OUT_OF_RANGE),
         (lambda _: -0.1, MetricFailureKind.OUT_OF_RANGE),
     ],
@@ -294,6 +295,7 @@ def test_measure_all__rows_keep_the_order_of_the_traces() -> None:
             traces,
             refs,
             chunk_size=4,
+            # As a pool of processes: computed in another order, and returned in that of the chunks.
             map=lambda work, chunks: reversed([work(c) for c in reversed(list(chunks))]),
         )
     )

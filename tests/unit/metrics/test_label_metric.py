@@ -197,9 +197,10 @@ def test_label_summary__any_split_and_order_gives_the_same_bits(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=4)))
     pieces = [pairs[start:end] for start, end in zip([0, *cuts], [*cuts, len(pairs)], strict=True)]
     notes = [summarize_with(provider, [1.0] * len(piece), traces(piece)) for piece in pieces]
+    # Shards finish in any order, and their summaries are JSON in the database meanwhile.
     stored = [json.loads(json.dumps(note)) for note in data.draw(st.permutations(notes))]
-    denominator = summarize_with(provider, [1.0] * len(pairs), traces(pairs))
-    assert run_value(provider, merge_with(provider, stored)) == run_value(provider, denominator)
+    in_one_piece = summarize_with(provider, [1.0] * len(pairs), traces(pairs))
+    assert run_value(provider, merge_with(provider, stored)) == run_value(provider, in_one_piece)
 
 
 @given(answered_pairs, st.integers(0, 39), st.sampled_from([*KEYS, "ACCURACY"]))
@@ -270,6 +271,7 @@ def test_long_labels__are_distinct_and_stored_as_digests() -> None:
 
 
 def test_too_many_labels__run_value_fails() -> None:
+    # With the expected one it is one label too many.
     pairs = [LabelAnswer("a", str(number)) for number in range(MAX_LABELS)]
     failure = of_run(pairs, "F1_SCORE", labels="macro")
     assert isinstance(failure, MetricFailed)

@@ -177,9 +177,9 @@ def test_status_mean__is_one_only_without_failures() -> None:
     ]
     column = [
         value
-        if isinstance(value := measured(trace(outcome=measured_trace), "STATUS"), float)
+        if isinstance(value := measured(trace(outcome=outcome), "STATUS"), float)
         else None
-        for measured_trace in outcomes
+        for outcome in outcomes
     ]
     assert aggregate(column).mean == 2 / 3
     assert aggregate(column[:2]).mean == 1.0

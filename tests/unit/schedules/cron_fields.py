@@ -34,6 +34,7 @@ class FieldSample(NamedTuple):
 
 def _item(low: int, high: int) -> st.SearchStrategy[Numbers]:
     number = st.integers(low, high)
+    # A step beyond the field is valid, and leaves the first number only.
     step = st.integers(1, high + 5)
     pairs = st.tuples(number, number).map(sorted)
     return st.one_of(
@@ -80,6 +81,7 @@ def is_nearest(day: date, target_day: int) -> bool:
         if near.month == day.month and is_workday(near)
     ]
     distances = {near: abs((near - target).days) for near in inside}
+    # Saturday the 1st has Monday the 3rd: the Friday before it belongs to another month.
     allowed = 2 if target_day == 1 and target.isoweekday() == 6 else 1
     best = min(distances.values())
     return best <= allowed and distances.get(day) == best

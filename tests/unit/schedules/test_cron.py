@@ -22,12 +22,16 @@ VECTORS = json.loads((HERE / "cron_vectors.json").read_text())
 INVALID = [case["expr"] for case in json.loads((HERE / "cron_invalid.json").read_text())]
 ROME, NEW_YORK = ZoneInfo("Europe/Rome"), ZoneInfo("America/New_York")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
+# Changes of half an hour (Lord Howe), of a whole day (Apia in 2011) and at midnight (Cairo,
+# Santiago), and offsets of 45 and 30 minutes (Kathmandu, St. John's).
 ZONES = st.sampled_from(
     [
         *("Europe/Rome", "America/New_York", "Australia/Lord_Howe", "UTC", "Africa/Cairo"),
         *("America/Santiago", "Pacific/Apia", "Asia/Kathmandu", "America/St_Johns"),
     ]
 ).map(ZoneInfo)
+# The instants in UTC: two each of Rome, New York and Lord Howe;
+# Apia, Cairo and Santiago; two of St. John's.
 CHANGES = [
     *("2026-03-29T01:00", "2026-10-25T01:00", "2026-03-08T07:00", "2026-11-01T06:00"),
     *("2026-04-04T15:00", "2026-10-03T15:30", "2011-12-30T10:00", "2025-04-24T22:00"),
@@ -38,6 +42,7 @@ NEAR_A_CHANGE = st.sampled_from(CHANGES).flatmap(
         lambda shift: datetime.fromisoformat(text).replace(tzinfo=UTC) + timedelta(seconds=shift)
     )
 )
+# From 1990 to 2090.
 ANY_INSTANT = st.integers(631_152_000, 3_786_912_000).map(lambda s: datetime.fromtimestamp(s, UTC))
 
 
@@ -214,6 +219,7 @@ def find_instants(text: str, zone: ZoneInfo, start: datetime, until: datetime) -
     return fires
 
 
+# One second of the minute: with all of them, `next` would be called 10,800 times in an example.
 SPARSE = st.integers(0, 59).map(lambda n: Numbers(str(n), frozenset({n})))
 
 
@@ -229,6 +235,7 @@ def test_cron__every_second_around_clock_change_matches_brute_force(
     )
 
 
+# One time of day: the fields of days are tested, for years instead of hours.
 NOON = st.just(Numbers("12", frozenset({12})))
 ZERO = st.just(Numbers("0", frozenset({0})))
 

@@ -24,6 +24,7 @@ from app.schedules.rules import (
 )
 from app.schedules.time_zones import UnknownTimeZone, get_time_zone
 
+# A tick is never exactly on time: 12:00 counts as on time, not as missed.
 NOW = datetime(2026, 11, 22, 12, 0, 0, 400_000, tzinfo=UTC)
 
 
