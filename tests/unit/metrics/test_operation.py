@@ -176,9 +176,7 @@ def test_status_mean__is_one_only_without_failures() -> None:
         TraceOutcome.INFRA_ERROR,
     ]
     column = [
-        value
-        if isinstance(value := measured(trace(outcome=outcome), "STATUS"), float)
-        else None
+        value if isinstance(value := measured(trace(outcome=outcome), "STATUS"), float) else None
         for outcome in outcomes
     ]
     assert aggregate(column).mean == 2 / 3
