@@ -197,6 +197,7 @@ def test_event_stream__of_an_unusable_owner_does_not_wait_for_its_client(
     service: StreamService,
 ) -> None:
     """A client that does not read keeps no stream open."""
+    # More than the buffers of both sockets hold: the server waits for its client.
     texts = "x" * 20_000_000
     service.thing_store.snapshots = [EventSnapshot(event="progress", id="1", data=texts)]
     with service.client.stream("GET", f"{THINGS}/run-1/events"):
@@ -213,6 +214,7 @@ def test_event_hub__closes_streams_while_requests_occupy_every_thread() -> None:
     hub = EventHub(NOWHERE, owners=owners)
 
     async def wait_for_end() -> None:
+        # The only thread is that of the request.
         anyio.to_thread.current_default_thread_limiter().total_tokens = 1
         async with anyio.create_task_group() as requests, hub.running():
             requests.start_soon(partial(anyio.to_thread.run_sync, release.wait))
@@ -294,6 +296,7 @@ def test_event_stream__last_event_id_skips_the_known_state(service: StreamServic
     back = {"Last-Event-ID": "7"}
     with service.client.stream("GET", f"{THINGS}/run-1/events", headers=back) as response:
         lines = response.iter_lines()
+        # A heartbeat instead of an event: the client has this state already.
         assert next(lines) == ": still here"
         service.thing_store.snapshots = [progress(8)]
         assert any(line == "id: 8" for line in lines)

@@ -66,6 +66,7 @@ def test_readiness__hanging_database_gives_503_in_time(database_url: str) -> Non
 def test_prometheus__requests_are_counted_by_route_not_by_path(client: httpx.Client) -> None:
     for name in ("one", "two"):
         client.get(f"{THINGS}/{name}/conflict")
+    # Strangers choose paths and methods: as labels they would grow without limit.
     client.get("/no-such-address-at-all")
     client.request("BREW", THINGS)
     figures = client.get("/metrics").text

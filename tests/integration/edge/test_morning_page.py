@@ -64,6 +64,7 @@ def test_morning__failed_run_is_run_again_as_its_next_attempt(morning: Service) 
 
 def test_morning__run_without_further_attempts_starts_a_new_run(morning: Service) -> None:
     with morning.resources.db.begin() as session:
+        # MAX_RETRIES: it cannot be retried any more.
         session.execute(text("UPDATE benchmark_runs SET retry_count = 3 WHERE id = 'run-failed'"))
     for outcome, pair in (
         ("the run failed", ("support", "sql")),

@@ -110,6 +110,7 @@ def test_outbound_client__decompresses_responses(url: str, outbound: httpx.Clien
 def test_outbound_client__dropped_response_is_freed_at_once(
     url: str, outbound: httpx.Client
 ) -> None:
+    # Responses are large: none may wait in a cycle for the garbage collector.
     gc.disable()
     try:
         response = weakref.ref(outbound.get(f"{url}/zipped"))
@@ -183,6 +184,7 @@ def test_outbound_client__proxies_of_the_environment_are_ignored(
         assert client.get(f"{url}/headers").status_code == 200
 
 
+# The same address as a number and as an IPv6 address.
 @pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]"])
 def test_outbound_client__metadata_services_are_refused(host: str, outbound: httpx.Client) -> None:
     with pytest.raises(RefusedAddress):
@@ -213,6 +215,7 @@ def test_outbound_client__connects_to_the_checked_address_despite_dns_rebinding(
         assert response.json()["host"] == f"rebind.example:{port}"
         for _ in range(2):
             with pytest.raises(RefusedAddress):
+                # A name of its own to the pool, which would reuse the first connection.
                 client.get(f"http://rebind.example.:{port}/headers")
 
 

@@ -62,6 +62,7 @@ def test_runs__csv_has_the_filtered_runs_in_the_order_of_the_page(read_month: Se
     [row] = read_csv(read_month, address)
     assert (row["runId"], row["agent"], row["verdict"]) == (RUN, "Billing bot", "REGRESSED")
     rows = read_csv(read_month, "/api/v1/benchmark-runs.csv?sort=created")
+    # Thirty nights of seven pairs, and the run in progress.
     assert len(rows) == 211
     assert [row["createdAt"] for row in rows] == sorted(row["createdAt"] for row in rows)
 

@@ -31,6 +31,7 @@ def used_and_ended(db: Database) -> int:
     with db.read_statement() as session:
         pid = backend(session)
     with psycopg.connect(libpq_url(db.url), autocommit=True) as other:
+        # With a limit, in milliseconds, the function waits until the session has ended.
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
     return pid
 

@@ -41,6 +41,7 @@ def service(module_service: Service) -> Service:
     return module_service
 
 
+# Positions are numbers of 32 bits in the database.
 @pytest.mark.parametrize("position", [INT64_MAX, 2**31, -(2**31) - 1, -INT64_MAX])
 def test_results_cursor__position_out_of_range_is_refused(position: int, service: Service) -> None:
     [run] = service.get("/benchmark-runs", status="COMPLETED")["items"]
@@ -90,6 +91,7 @@ def _exchange(service: Service, request: bytes) -> bytes:
         b"GET /health\x00z HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\n\r\n",
         b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        # The beginning of a TLS connection.
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 200 + b"\r\n\r\n",
     ],
 )

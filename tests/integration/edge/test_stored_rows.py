@@ -31,6 +31,7 @@ def odd_rows(service: Service) -> Service:
         write_every_page(session)
         session.flush()
         for table, column in TEXTS:
+            # The end of each text keeps unique names unique.
             session.execute(text(f"UPDATE {table} SET {column} = :value || substr(md5(coalesce({column}, id)), 1, 6)"), {"value": REFUSED})  # fmt: skip
     return service
 
