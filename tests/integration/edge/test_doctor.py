@@ -145,9 +145,9 @@ def test_check_keys__are_counted(service: Service) -> None:
     assert doctor.check_keys(service.resources).startswith("valid API keys: 1, of them admin: 1")
 
 
-# Any two clocks differ by more than a negative limit.
 def test_check_clock__compares_with_the_database(service_resources: Resources) -> None:
     assert doctor.check_clock(service_resources, timedelta(hours=1)).endswith(" s")
+    # Any two clocks differ by more than a negative limit.
     ahead = partial(doctor.check_clock, service_resources, timedelta(seconds=-1))
     assert_fails(ahead, "differ by", "NTP")
 
@@ -190,9 +190,9 @@ def test_diagnose__facts_of_the_machine(tmp_path: Path, name: str) -> None:
 def test_start__refuses_a_schema_of_an_earlier_version_in_development(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    # As a database of a development version before this column was.
     upgrade(environment["DATABASE_URL"])
     rows = DatabaseReader(environment["DATABASE_URL"])
+    # As a database of a development version before this column was.
     rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
     for words in (["serve"], ["worker"]):
         # In processes of their own: they handle signals until they end.

@@ -90,6 +90,7 @@ def test_agent_run__command_gets_named_variables_only_and_its_secret_is_masked(
 
 
 def test_agent_run__budget_ends_it_and_the_rest_is_an_error(service: Service) -> None:
+    # An answer costs 0.25 dollars: the first one passes the limit.
     create(service, runUsd=0.2, concurrency=1)
     run = service.complete_run()
     assert run["validity"] == "INVALID"
@@ -160,6 +161,7 @@ def test_execute__uploads_and_starts_one_run(
 def test_execute__items_of_an_upload(
     service: Service, operator_folder: Path, tmp_path: Path
 ) -> None:
+    # More than a page of 200 items; half of them have two traces.
     lines = [
         {
             "traceId": f"t{n}",

@@ -62,6 +62,7 @@ def test_semantic_similarity__texts_are_batched_and_sent_once(
     )
     values = [row["values"]["SEMANTIC_SIMILARITY"] for row in rows.values()]
     assert values[0] == values[2] == pytest.approx(cosine, abs=1e-6)
+    # An empty answer is worth 0, and an equal one 1, without the model.
     assert values[3:] == [0.0, 1.0, None]
     [received] = models.requests
     assert (received.path, received.body["model"]) == ("/v1/embeddings", EMBEDDER)
@@ -156,6 +157,7 @@ def test_fetcher__bad_texts_are_isolated_across_batches(
 ) -> None:
     monkeypatch.setattr(completion_fetcher, "MAX_BATCH_TEXTS", 4)
     store = CachedAnswers(service.resources.db, 1, utc_now)
+    # Each batch of four has one bad text.
     texts = [f"{number}x" if number % 4 == 0 else f"{number}" for number in range(48)]
     model_requests = [EmbeddingRequest(model=EMBEDDER, text=text) for text in texts]
     failures = CompletionFetcher(store, "server", FakeCompletionPool()).fetch(

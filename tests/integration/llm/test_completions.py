@@ -107,6 +107,7 @@ def client(models: ModelService, sleep: FakeSleep) -> Iterator[BlockingClient]:
             retries=RETRIES,
             throttle=throttle,
             sleep=sleep,
+            # Half of the jitter: each wait is half of its backoff.
             chance=lambda: 0.5,
         )
     ) as opened:
@@ -197,6 +198,7 @@ def test_client__rate_limit_waits_for_retry_after(
 def test_client__rate_limit_beyond_the_total_wait_is_an_error(
     models: ModelService, client: BlockingClient
 ) -> None:
+    # More than rate_limit_s (10 s) allows in total.
     models.faults.append(always(error_response(429, "slow down", Retry_After="60")))
     with pytest.raises(LlmError) as raised:
         client.complete([CHAT_REQUEST])
@@ -269,6 +271,7 @@ def test_client__unreadable_response_is_retried_once(
         [{"index": 0, "embedding": [1.0]}, {"index": 0, "embedding": [1.0]}],
         [{"index": 0, "embedding": []}, {"index": 1, "embedding": [1.0]}],
         [{"index": 0, "embedding": ["1"]}, {"index": 1, "embedding": [1.0]}],
+        # Beyond a float of 32 bits.
         [{"index": 0, "embedding": [1e40]}, {"index": 1, "embedding": [1.0]}],
         [{"index": 0, "embedding": "AAA"}, {"index": 1, "embedding": [1.0]}],
         [{"index": 0}, {"index": 1}],

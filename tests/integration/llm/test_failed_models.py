@@ -64,6 +64,7 @@ def test_run__transient_failures_are_retried(service: Service, models: ModelServ
     service.upload(outputs(*(f"answer {number}" for number in range(20))))
     run = service.complete_run()
     assert (run["status"], run["errorShare"]) == ("COMPLETED", 0.0)
+    # 20 requests, and six that failed first.
     assert len(models.requests) == 26
     assert models.most_in_flight <= 8
 
@@ -75,6 +76,7 @@ def test_run__transient_failures_are_retried(service: Service, models: ModelServ
 def test_run__without_a_model_fails_before_it_reads_a_trace(
     metric: str, model_requests: str, service: Service, models: ModelService
 ) -> None:
+    # The resources are frozen; only this service gets others.
     object.__setattr__(service.resources, "llm_server", type(models.access)(base_url=models.url))
     service.create_benchmark(metrics=[metric])
     service.upload(outputs("a"))

@@ -66,6 +66,7 @@ def test_llm_judge__run_has_scores_and_reasons(service: Service, models: ModelSe
 
     def judge(received: ReceivedLlmRequest) -> str:
         if received.texts[-1].startswith("Tone"):
+            # Postgres stores no NUL: such a text of a model must not fail the run.
             return json.dumps({"reason": "curt\0", "score": 4})
         return json.dumps({"reason": "it is", "score": 0.5 if "Paris" in received.texts[-1] else 1})
 
@@ -183,6 +184,7 @@ def test_metric_cache__reasons_are_reused_with_the_values(
     service.upload(outputs("a", "b"))
     first = service.complete_run()
     models.requests.clear()
+    # Without cached answers only the values of the earlier run are left.
     DatabaseReader(service.resources.db.url).execute("DELETE FROM llm_cache")
     service.patch("/benchmarks/bench-001", {"metrics": [BY_LENGTH, "ACCURACY"]})
     again = service.complete_run()

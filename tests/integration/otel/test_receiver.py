@@ -145,6 +145,7 @@ def test_receiver__invalid_spans_are_rejected_and_the_others_stored(service: Ser
 
 
 def test_receiver__invalid_utf8_costs_one_span(service: Service) -> None:
+    # The library writes valid UTF-8 only: the byte is changed afterwards.
     body = export([span("first"), span("sec\x7fnd"), span("third")]).replace(b"\x7f", b"\xff")
     response = send(service, body)
     partial = ExportTraceServiceResponse.FromString(response.content).partial_success
@@ -236,6 +237,7 @@ def test_receiver__unreachable_database_and_defects_give_503(
     monkeypatch.undo()
     monkeypatch.setattr(router, "LARGE_EXPORT_WAIT_S", 0.01)
     monkeypatch.setattr(router, "MEMORY_BYTES", 10)
+    # All permits are taken, as by large exports that are being read.
     for _ in range(router.LARGE_EXPORTS):
         assert router._large_exports.acquire(timeout=1)
     try:

@@ -135,6 +135,7 @@ def test_otel_run__repetition_is_read_by_its_name_only(service_resources: Resour
     assert has_run(replace(service_resources, clock=lambda: NOON + timedelta(hours=1)), named)
 
 
+# From 25 s on a heartbeat each 5 s, until 30 s, 60 s or `settle_for` without a span have passed.
 @pytest.mark.parametrize(
     ("settings", "heartbeats"),
     [
@@ -257,6 +258,7 @@ def test_otel_window__root_that_never_comes_is_waited_for_and_replaced(
         NOON + timedelta(minutes=1),
     )
     read_pages = pages(service_resources, window(), Clock(NOON + timedelta(minutes=15)))
+    # The last span came at 1 min: 60 s are left of a quarter of an hour.
     assert [len(page) for page in read_pages] == [*[0] * 60, 1]
     assert read_pages[-1][0].latency_ms == 9.0
 
@@ -273,6 +275,7 @@ def test_otel_window__trace_that_stays_open_counts_as_missing(
     for page in source.pages(window(), None):
         receive(service_resources, [child], clock.now)
         read_pages.append(page)
+    # Ten heartbeats (MAX_WAIT), then the page.
     assert len(read_pages) == 11
     assert (len(read_pages[-1].traces), read_pages[-1].total) == (1, 2)
 

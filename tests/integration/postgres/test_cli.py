@@ -82,6 +82,7 @@ def test_db_start__external_server_is_neither_started_nor_stopped(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@db.example/mosaico")
     refused = run(command)
+    # sysexits: EX_USAGE.
     assert refused.exit_code == 64
     assert "DATABASE_URL" in refused.stderr
     assert "secret" not in refused.output

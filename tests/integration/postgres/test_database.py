@@ -51,6 +51,7 @@ def test_server__collation_does_not_depend_on_the_machine(shared: RunningPostgre
     assert query_value(
         shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
     ) == ("C.UTF-8")
+    # The locale C would leave letters beyond ASCII as they are.
     assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
 
 

@@ -21,6 +21,7 @@ from tests.integration.postgres.conftest import OwnerProcess, until
 
 StartOwner = Callable[..., OwnerProcess]
 
+# A subreaper gets the orphaned server as its child, and never waits for it.
 OWNER_THAT_KEEPS_ZOMBIES = """
 import ctypes, sys
 from pathlib import Path
@@ -187,6 +188,7 @@ def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
     with postgres.acquire() as running:
         shutil.copy(lock_file(folder.cluster), lock_file(copied.cluster))
         account = folder.cluster.stat().st_uid
+        # A copy made by root would belong to root, as whom Postgres does not run.
         for path in (copied.cluster, *copied.cluster.rglob("*"), copied.log):
             os.chown(path, account, -1)
         shutil.rmtree(copied.log)
@@ -206,6 +208,7 @@ def test_acquire__incomplete_cluster_is_created_again(
         assert not folder.incomplete_cluster.exists()
 
 
+# What a start writes, in this order.
 @pytest.mark.parametrize(
     "moment", ["data.new/PG_VERSION", "data", "log", "log/startup.log", "data/postmaster.pid"]
 )
@@ -225,6 +228,7 @@ def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
     port = postgres.status().port
     postgres.stop()
     with socket.socket() as squatter:
+        # Connections of the stopped server may still be in TIME_WAIT.
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind(("127.0.0.1", port))
         squatter.listen()

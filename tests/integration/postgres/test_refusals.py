@@ -70,11 +70,13 @@ def test_acquire__created_files_are_private(
         assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
         for role in ("mosaico", "postgres"):
             assert stat.S_IMODE(folder.password_file(role).stat().st_mode) == 0o600
+        # Others may pass through the folder, and not list it.
         readable = stat.S_IRWXO & ~stat.S_IXOTH
         assert not folder.path.stat().st_mode & readable
 
 
 def test_acquire__deep_folder_works_without_unix_sockets(data_dir: Path) -> None:
+    # The path of a Unix socket has at most 107 bytes.
     deep = data_dir / ("d" * 120) / ("e" * 120) / "with a space and a 'quote'"
     with EmbeddedPostgres(deep, durable=False).acquire() as running:
         lock_file_lines = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
@@ -108,6 +110,7 @@ def test_embedded_postgres__folder_of_another_user_is_refused(
     new_server: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.claim()
+    # No machine is sure to have a second user.
     monkeypatch.setattr(os, "geteuid", lambda: OTHER_USER_ID)
     for refused in _operations(new_server):
         with pytest.raises(
@@ -202,6 +205,7 @@ def _operations(postgres: EmbeddedPostgres) -> list[Callable[[], object]]:
 
 
 def test_postgres_errors__each_kind_has_its_exit_code() -> None:
+    # sysexits: 73 EX_CANTCREAT, 75 EX_TEMPFAIL, 77 EX_NOPERM.
     codes: list[tuple[type[AppError], int]] = [
         (FolderNotOwned, 73),
         (DataVersionMismatch, 73),

@@ -199,6 +199,7 @@ def test_release__deleted_folder_is_not_an_error(
     assert pid is not None
     data_dir.rename(data_dir.with_name("elsewhere"))
     running.release()
+    # The fast shutdown of Postgres.
     os.kill(pid, signal.SIGINT)
     until(lambda: not _lives(pid))
 
