@@ -34,6 +34,7 @@ FULL: JSON = {
     "error": "why",
     "tags": ["b", "a"],
     "url": "https://example.org/full",
+    # More than 32 bits, and a cost that floats hold exactly.
     "inputTokens": 2**40,
     "outputTokens": 0,
     "costUsd": 0.125,
@@ -289,6 +290,8 @@ def run_trace(langfuse: FakeLangfuse) -> Trace:
         attributes={"topic": "topic 0", "environment": "sdk-experiment"},
         url=f"{langfuse.url}/project/project-1/traces/{trace_id}{observation}",
         input_tokens=200,
+        # Two calls with 20 tokens and the number of their span, 2 and 3; the task lasts 1,200 ms at
+        # a pace of five seconds, here one.
         output_tokens=45,
         cost_usd=0.002,
         latency_ms=240.0,

@@ -54,6 +54,7 @@ def operations(document: dict[str, Any], route: RouteContext) -> list[dict[str, 
 
 
 def test_routes__exist() -> None:
+    # Without routes, every other test of this file would pass.
     assert len(api_routes()) > 100
 
 
@@ -67,6 +68,7 @@ def test_every_route__declares_its_role() -> None:
 
 
 def test_every_route__change_requires_more_than_the_read_role() -> None:
+    # They answer a question that needs a body, and change nothing.
     exempt = re.compile(r"/(validate|evaluate|preview|backtest|power)$")
     changes = [
         route

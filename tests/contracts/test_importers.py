@@ -63,6 +63,7 @@ def inspect_archive() -> bytes:
 
 FILES: Final[dict[str, Callable[[], bytes]]] = {
     "csv": lambda: csv_file(ROW),
+    # Two lines: one alone is a JSON document, too.
     "jsonl": lambda: json_line(ROW) + json_line({**ROW, "id": "r"}),
     "json": lambda: json_file({"rows": [ROW]}),
     "parquet": parquet_file,

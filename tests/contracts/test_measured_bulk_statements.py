@@ -17,6 +17,7 @@ from benchmarks.bulk.requests import REQUESTS
 from benchmarks.bulk.statements import BATCHED, LIMITED, MEASURED, ONE_ROW, PURGE
 from tests.support.processes import ROOT
 
+# FOR UPDATE and NO KEY UPDATE are locks, and DO UPDATE is part of an INSERT.
 STATEMENT: Final = re.compile(
     r"\b(?:(?<!FOR )(?<!DO )(?<!KEY )UPDATE \w|DELETE FROM|INSERT INTO|MERGE INTO|TRUNCATE \w|FROM STDIN)"
 )

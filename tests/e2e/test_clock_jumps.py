@@ -29,6 +29,8 @@ from tests.support.clocks import (
 from tests.support.deployment import Deployment
 from tests.support.processes import until
 
+# Beyond the seven days of a run, the day of an idempotency key and the hour of the rule below; an
+# hour is what a wrong time zone makes.
 JUMPS_S = {"60 days": 60 * DAY_S, "1 hour": HOUR_S, "-1 hour": -HOUR_S, "-60 days": -60 * DAY_S}
 
 ALERTS = "SELECT state FROM alert_events"
@@ -64,6 +66,7 @@ def watch_missing_runs(deployment: Deployment) -> None:
         "agentId": "agent-001",
         "metric": "ROUGE",
         "condition": "LESS_THAN",
+        # No value is below −1: the rule fires for missing runs only.
         "threshold": -1,
         "maxHoursWithoutRun": 1,
     }

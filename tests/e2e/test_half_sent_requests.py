@@ -109,6 +109,8 @@ def test_connection_limits__leave_descriptors_for_the_database_and_other_address
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+        # 256 descriptors are reserved; of the others, one address
+        # gets three quarters, but at most 1,200.
         assert connection_limits() == (108, 144)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
         assert connection_limits() == (1200, 3840)

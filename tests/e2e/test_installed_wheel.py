@@ -87,6 +87,7 @@ def foreign_folder(tmp_path: Path) -> Iterator[Path]:
 def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path) -> None:
     program = "import mosaico, pathlib; print(pathlib.Path(mosaico.__file__).parent)"
     done = subprocess.run(
+        # -P leaves out the current folder, where the sources of both packages are.
         [installed_wheel / "python", "-P", "-c", program],
         capture_output=True, text=True, check=True, timeout=LIVENESS_S,
     )  # fmt: skip

@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Path:
     """The dataset, and an agent that hangs at two items while the file `held` exists."""
     rows = [f"{item},{item},{item}" for item in ITEMS]
     (tmp_path / "questions.csv").write_text("\n".join(["id,question,answer", *rows]) + "\n")
+    # They hang in two of three slots; the third answers the other six questions.
     (tmp_path / "agent.py").write_text(AGENT.replace("HELD", '("q3", "q6")'))
     (tmp_path / "held").touch()
     return tmp_path
@@ -94,9 +95,11 @@ def test_killed_command__resumes_with_the_attempts_that_had_not_ended(
     command = start_command(words, folder)
     until(lambda: calls(folder).total() == 8)
     (journal,) = folder.glob("*.partial.jsonl")
+    # The head of the journal, and the attempts that have ended.
     until(lambda: count_lines(journal) == 1 + 6)
     children = children_of(command.pid)
     command.send(number)
+    # After SIGTERM it ends in order, as after Ctrl-C.
     assert command.wait_for_exit() == (130 if number == signal.SIGTERM else -signal.SIGKILL)
     until(lambda: not any(map(lives, children)), what="the agents are killed")
     (folder / "held").unlink()

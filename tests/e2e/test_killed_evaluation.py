@@ -14,6 +14,7 @@ from tests.support.processes import LIVENESS_S, children_of, lives, until
 from tests.support.service import JSON
 
 METRICS = ["TASK_PASSED", "INPUT_TOKENS"]
+# They hang in one of the two slots of each run, while the other slot does the other six tasks.
 UNANSWERED = ("Task 2", "Bench 2")
 TASKS = [
     {"id": f"t-{n}", "category": "c", "prompt": f"Task {n}", "expectations": [{"check": "stderr_empty"}]}
@@ -90,6 +91,7 @@ def test_killed_evaluation__no_finished_task_is_repeated(
         assert (run["tracesTotal"], run["validity"]) == (7, "VALID")
         metrics = deployment.service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
         metric_sums = {aggregate["metric"]: aggregate["sum"] for aggregate in metrics}
+        # Ten tokens for each task: the two attempts that were killed are in no sum.
         assert metric_sums == {"TASK_PASSED": 7, "INPUT_TOKENS": 70}
     prompt_counts = Counter(request.prompt for request in server.requests)
     assert {prompt: count for prompt, count in prompt_counts.items() if count > 1} == dict.fromkeys(

@@ -178,6 +178,7 @@ def test_fifty_unproved_deaths__only_delay_a_healthy_run(deployment: Deployment)
 
     until(lambda: bool(deployment.database.value(DELAYED, run_id)), what=successor.log)
     wait = deployment.database.value(DELAY, run_id)
+    # A busy machine has used up some seconds of the minute.
     assert timedelta(seconds=50) < wait <= FIRST_DELAY
     assert "waits for 0:01:00" in successor.log
     assert deployment.database.status(run_id) == "RUNNING"
@@ -249,4 +250,5 @@ def test_killed_pool_process__costs_no_value(deployment: Deployment) -> None:
     deployment.programs.gate("pool").open()
 
     run = deployment.completed_run(run_id)
+    # ROUGE, ACCURACY and the metric with the gate.
     assert run["metricsComputed"] == 3 * TRACES

@@ -44,6 +44,7 @@ class UploadSize(NamedTuple):
     chars: int
 
 
+# With ID and frame a line has about 64 KiB, the longest text of a request.
 GIGABYTE = UploadSize(lines=16_384, chars=65_500)
 MANY_LINES = UploadSize(lines=2_000_000, chars=10)
 
@@ -139,6 +140,7 @@ def test_upload__large_one_is_stored_with_flat_memory_while_a_worker_is_rescued(
 ) -> None:
     deployment = service_processes.deployment
     api, name = service_processes.child("api"), f"lines-{size.lines}"
+    # What the process allocates once, with its first upload, is no growth.
     small = size._replace(lines=size.lines // 100)
     assert upload(deployment, f"{name}-small", small).status_code == 201
     before_mib = peak_mib(api)

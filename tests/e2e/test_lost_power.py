@@ -113,6 +113,7 @@ def test_lost_power__machines_of_a_fleet_lose_no_healthy_run(deployment: Deploym
     boots = itertools.count()
     workers = [start_machine(deployment, next(boots)) for _ in range(2)]
     run_id = deployment.start("gate:fleet")
+    # Twice as often as a job that kills its workers is tried.
     for _ in range(2 * MAX_ATTEMPTS):
         log = "\n".join(worker.log for worker in workers)
         until(lambda: is_collecting(deployment, run_id), what=log)

@@ -73,6 +73,8 @@ def test_pooled_connections__workers_that_die_or_lose_the_network_lose_and_dupli
     calm.send(signal.SIGTERM)
     assert calm.wait_for_exit() == 0
     db = pooled.service.resources.db
+    # One job each, so that all three workers hold one; the metric at
+    # the gate waits longer than the usual limit.
     settings = {"MOSAICO_WORKER_CONCURRENCY": "1", "MOSAICO_METRIC_TIMEOUT_S": "300"}
     with ExitStack() as networks:
         addresses, lines = {}, []

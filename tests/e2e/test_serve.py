@@ -132,6 +132,7 @@ def test_serve__second_service_on_a_used_port_names_the_port_and_exits(
 ) -> None:
     second = service_processes.programs.start("serve", MOSAICO_PORT=str(service_processes.port))
 
+    # EX_UNAVAILABLE of sysexits.h.
     assert second.wait_for_exit() == 69
     assert f"port {service_processes.port}" in second.log
     assert "MOSAICO_PORT" in second.log
@@ -189,4 +190,5 @@ def test_serve__log_contains_no_secret(service_processes: ServiceProcesses) -> N
 
 def _file_secrets(data_dir: Path) -> list[str]:
     files = [path for path in data_dir.glob("*") if path.is_file() and path.stat().st_size < 500]
+    # Shorter texts are ports, versions and process IDs, which may occur in a log.
     return [text for path in files if len(text := path.read_text().strip()) > 16]

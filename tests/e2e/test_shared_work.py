@@ -16,7 +16,10 @@ OPEN_JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'd
 def test_workers__share_the_shards_of_one_run(deployment: Deployment) -> None:
     deployment.upload("run-1", tags=["gate:shard"], tagged=0, count=SIX_SHARDS)
     first, second = deployment.programs.workers(
-        2, MOSAICO_WORKER_CONCURRENCY="1", MOSAICO_METRIC_TIMEOUT_S="300"
+        # The metric at the gate waits longer than the usual limit.
+        2,
+        MOSAICO_WORKER_CONCURRENCY="1",
+        MOSAICO_METRIC_TIMEOUT_S="300",
     )
 
     run_id = deployment.start("run-1")
@@ -75,6 +78,7 @@ def test_workers__a_metric_that_hangs_or_crashes_costs_one_value(
 
     for run_id, kind in zip(runs, ("HANG", "DIED"), strict=True):
         run = deployment.completed_run(run_id)
+        # Three metrics; only GATE lacks the value of the tagged trace.
         assert run["metricsComputed"] == 3 * 100 - 1, worker.log
         [result] = [
             result

@@ -22,6 +22,7 @@ def test_stopping_worker__returns_its_jobs_to_the_queue(deployment: Deployment) 
     assert worker.wait_for_exit() == 0, worker.log
     until(lambda: not any(map(lives, children)), what="the children of the worker exit")
     max_attempts = "SELECT max(attempts) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+    # A stop is no failure: it may not use up the attempts of a job.
     assert deployment.database.value(max_attempts) == 0
 
     gates[1].open()
@@ -62,6 +63,7 @@ def test_frozen_worker__writes_nothing_and_finishes_no_job(
     deployment.database.age_heartbeats()
     other = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="1")
     token = "SELECT fencing_token FROM benchmark_runs WHERE id = %s"
+    # The first worker has the token 1: from 2 on, the run belongs to the other one.
     until(lambda: deployment.database.value(token, run_id) >= 2, what=other.log)
 
     # The second worker is frozen at the same page: only the first, which lost its lease, continues.

@@ -111,6 +111,7 @@ def test_configured_key_error__generated_key_must_be_complete() -> None:
 @given(st.text(max_size=2000))
 def test_configured_key_error__never_contains_the_key(text: str) -> None:
     fault = configured_key_error(text)
+    # A text of a few characters may occur in any sentence.
     assert fault is None or len(text) < 10 or text not in fault
 
 

@@ -68,6 +68,7 @@ def test_decrypt__ciphertext_of_another_row_is_refused(row: str, other: str) -> 
 
 
 def test_decrypt__colon_in_row_id_does_not_match_another_column() -> None:
+    # The parts of a cell are joined by colons: "agents:a:b:c" would be the name of both cells.
     encrypted = BOX.encrypt(PLAIN, table="agents", row="a:b", column="c")
     with pytest.raises(CorruptedSecret):
         BOX.decrypt(encrypted, table="agents", row="a", column="bc")
@@ -145,6 +146,7 @@ def test_secret_box__needs_a_key() -> None:
 
 
 def test_master_key__accepts_both_base64_alphabets_without_padding() -> None:
+    # Bytes whose base64 has both characters in which the alphabets differ, + and /.
     raw = bytes(range(224, 256))
     forms = [base64.b64encode(raw), base64.urlsafe_b64encode(raw).rstrip(b"=")]
     assert len({SecretBox.from_keys([f" {form.decode()}\n"]).key_ids for form in forms}) == 1

@@ -45,6 +45,7 @@ def find_in_many_threads(
 
     monkeypatch.setattr(queries, "find_key", find_key)
     cache = KeyCache(cast("Database", database), lambda: datetime.now(UTC))
+    # All requests have begun before the database answers the first one.
     entered = threading.Barrier(REQUESTS + 1)
 
     def request() -> Any:

@@ -31,6 +31,7 @@ def test_read_secret_file__missing_file_gives_none(tmp_path: Path) -> None:
 
 
 def test_create_secret_file__only_the_owner_has_access(tmp_path: Path) -> None:
+    # The most permissive one: the rights must come from the code, not from the environment.
     before = os.umask(0)
     try:
         create_secret_file(tmp_path / "new" / "a.key", "text")
@@ -144,6 +145,7 @@ def load_key_ids(data_dir: str) -> tuple[str, ...]:
 
 
 def test_master_key_file__concurrent_processes_share_one_key(tmp_path: Path) -> None:
+    # Processes and not threads: the file itself must decide who was first.
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         key_ids = pool.map(load_key_ids, [str(tmp_path)] * 16, chunksize=1)
     assert len(set(key_ids)) == 1

@@ -28,6 +28,7 @@ class SlowServer:
     async def complete(self, batch: RequestBatch) -> BatchResponse:
         self.in_flight += 1
         self.most_in_flight.append(self.in_flight)
+        # Ten turns of the loop: every request that may begin has begun.
         for _ in range(10):
             await asyncio.sleep(0)
         self.in_flight -= 1

@@ -29,6 +29,7 @@ def test_anthropic_request__has_thinking_budget_and_effort() -> None:
     )
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 4096}
     assert body["output_config"] == {"effort": "high"}
+    # Above it the SDK of Anthropic requires a stream.
     assert body["max_tokens"] == 21_333
     assert messages.write_request(request())["max_tokens"] == 16_000
     assert {"thinking", "output_config", "temperature"}.isdisjoint(

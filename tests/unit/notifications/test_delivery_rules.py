@@ -33,7 +33,9 @@ def test_retry_wait__jitter_is_at_most_20_percent(attempts: int, chance: float) 
 
 
 @pytest.mark.parametrize(
-    ("retry_after_s", "wait"), [(1.0, 5.0), (90.0, 90.0), (10.0**9, 86_400.0), (None, 5.0)]
+    # A server may not call for an attempt sooner than the schedule, nor put it off beyond a day.
+    ("retry_after_s", "wait"),
+    [(1.0, 5.0), (90.0, 90.0), (10.0**9, 86_400.0), (None, 5.0)],
 )
 def test_retry_wait__retry_after_is_minimum_up_to_one_day(
     retry_after_s: float | None, wait: float

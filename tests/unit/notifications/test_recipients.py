@@ -140,6 +140,7 @@ def test_check__metadata_and_link_local_hosts_are_refused_when_saved(host: str) 
 @pytest.mark.parametrize(
     "host",
     [
+        # Names that resemble those above, and may belong to anybody: only their addresses can tell.
         "metadata", "metadata.example.com", "v0.1.2.3.example", "1169.254.169.254.nip.io",
         "127.0.0.1.nip.io", "ip-100-100-100-200.ec2.internal", "build-2-168.63.129.16.example",
     ],

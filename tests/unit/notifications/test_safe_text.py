@@ -28,6 +28,8 @@ from app.notifications.types import (
 load_channels(print)
 
 PUBLIC = "https://mosaico.example"
+# In turn: markup of Slack, mentions, HTML, Markdown, headers, terminal escapes, bidirectional
+# and invisible characters, automatic links, formulas of spreadsheets and of templates.
 HOSTILE = [
     "<!channel> <@U123> <https://evil.example|click> & *bold* _x_ `y`",
     "@here @channel @everyone <at>Everybody</at>",
@@ -187,6 +189,7 @@ def test_one_line__text_is_printable_and_short(text: str) -> None:
 def test_teams_channel__card_fits_into_28_kilobytes(size: int) -> None:
     long = notice_of("ü" * 900, items=size)
     body = CHANNELS.get("TEAMS").render(long)
+    # The limit of Teams for a card.
     assert len(body) <= 28 * 1024
     if size == 500:
         assert re.search(rb"and \d+ more", body)
@@ -194,6 +197,7 @@ def test_teams_channel__card_fits_into_28_kilobytes(size: int) -> None:
 
 def test_slack_channel__message_has_at_most_fifty_blocks() -> None:
     document = rendered("SLACK", notice_of("pelican", items=500))
+    # The limit of Slack for a message.
     assert len(document["blocks"]) <= 50
     assert document["blocks"][-2]["elements"][0]["elements"][0]["text"] == "and 460 more"
 

@@ -42,7 +42,7 @@ def test_columns__count_rows_by_outcome() -> None:
     assert aggregates["A"].missing == {"RAISED": 1, "INFRA_ERROR": 1}
     assert aggregates["B"].missing == {"NO_OUTPUT": 1, "NOT_SUPPORTED": 1, "INFRA_ERROR": 1}
     tally = columns.tally()
-    # Not covered: the row without a text and the lost one. ReceivedRequest: two metrics of four traces.
+    # Not covered: the row without a text and the lost one. Measured: two metrics of four traces.
     assert (tally.total, tally.covered, tally.errored, tally.measurements, tally.failed) == (
         5,
         3,

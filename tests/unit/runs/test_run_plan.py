@@ -57,6 +57,7 @@ def test_fingerprint__is_equal_for_comparable_plans() -> None:
     assert plan(run_name="run-2", benchmark_revision=7).fingerprint() == same
     assert plan(metrics=(metric("BLEU"), metric())).fingerprint() == same
     assert plan(kpis=(kpi("BLEU", "other"), kpi())).fingerprint() == same
+    # The canonical text of the formula counts, not its spelling.
     assert plan(kpis=(kpi(" ( rouge.MEAN ) "), kpi("BLEU", "other"))).fingerprint() == same
     assert plan(kpis=(kpi(revision=4, unit="%"), kpi("BLEU", "other"))).fingerprint() == same
 

@@ -237,5 +237,6 @@ def test_score_traces__short_calls_grow_to_512_traces(monkeypatch: pytest.Monkey
 def test_next_chunk_size__grows_while_calls_are_short(
     monkeypatch: pytest.MonkeyPatch, size: int, seconds: float, following: int
 ) -> None:
+    # The thresholds of the product, in place of those that the fixture set.
     monkeypatch.undo()
     assert next_chunk_size(size, seconds) == following

@@ -16,6 +16,7 @@ PATH: TypeAdapter[str] = TypeAdapter(FieldPath)
         "join(', ', cities[].name)",
         "merge(@, @)",
         "{a: b, c: d[0:2]}",
+        # 200 characters, the most that are accepted.
         "!" * 199 + "a",
         "(" * 99 + "a" + ")" * 99,
     ],

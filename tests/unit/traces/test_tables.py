@@ -59,7 +59,7 @@ def test_parse_mapping__names_win_over_guesses_and_may_be_empty() -> None:
         ("output=a,output=b", "the field output is mapped twice"),
     ],
 )
-def test_parse_mapping__errors_say_what_to_write_file(text: str, message: str) -> None:
+def test_parse_mapping__errors_say_what_to_write(text: str, message: str) -> None:
     with pytest.raises(InvalidMapping, match=message):
         parse_mapping([text])
 
@@ -210,6 +210,7 @@ def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
         ("id,note\n1,x\n", "line 2: no column holds the output of the agent; its columns are id, note"),
         ("id,output\n,x\n", "line 2, column 'id': empty, but an ID is expected"),
         (
+            # The first 100 rows choose the columns: what comes behind them is an error of its line.
             "id,output,trial\n" + "1,x,0\n" * 101 + "1,x,first\n",
             "line 103, column 'trial': 'first', but a number is expected",
         ),

@@ -178,6 +178,7 @@ def test_find_signing_key__computes_the_same_number_of_digests_without_keys(
         find_signing_key(call, keys)
         counts.append(len(computed))
         computed.clear()
+    # The time of an answer must not tell how many secrets there are.
     assert counts == [MAX_SECRETS] * 3
 
 
@@ -223,6 +224,7 @@ def test_parse_langfuse_signature__malformed_headers_are_none(header: str | None
 
 
 def test_digest__separates_its_parts() -> None:
+    # Joined without separators, the first three would have one digest.
     assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("ab", "c", "")}) == 4
 
 

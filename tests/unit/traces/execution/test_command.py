@@ -68,6 +68,7 @@ def test_command__agent_knows_item_and_trial(tmp_path: Path) -> None:
     [
         ("raise SystemExit(3)", TraceOutcome.AGENT_ERROR, "exit code 3"),
         ("raise KeyError('x')", TraceOutcome.AGENT_ERROR, "KeyError: 'x'"),
+        # EX_TEMPFAIL of sysexits.h: the agent says that it is not to blame.
         ("raise SystemExit(75)", TraceOutcome.INFRA_ERROR, "exit code 75"),
         ("raise OSError('429 Too Many Requests')", TraceOutcome.INFRA_ERROR, "429"),
         ("import os; os.kill(os.getpid(), 9)", TraceOutcome.AGENT_ERROR, "ended by SIGKILL"),
@@ -82,6 +83,7 @@ def test_command__failure_has_outcome_and_reason(
 
 
 def test_command__line_number_of_traceback_is_no_status(tmp_path: Path) -> None:
+    # Its traceback has "line 502", which looks like the status of a server.
     agent = write_agent(tmp_path, "\n" * 501 + "raise ValueError('no')")
     assert answer(agent).outcome is TraceOutcome.AGENT_ERROR
 
@@ -113,6 +115,7 @@ def test_command__cancellation_kills_the_process_and_its_children(tmp_path: Path
         "import os, subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-I', '-S', '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(tmp_path / 'draft')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        # Renamed, so that the test never reads half of it.
         f"os.rename({str(tmp_path / 'draft')!r}, {str(pid_file)!r})\n"
         "child.wait()\n",
     )
@@ -153,6 +156,7 @@ def test_command__too_much_output_is_failure(
 
 
 def test_command__input_too_long_for_argument_names_stdin(tmp_path: Path) -> None:
+    # Linux accepts 128 KiB in one argument, and about 2 MiB in all.
     failed = answer(write_agent(tmp_path, "") + " {input}", "x" * 3_000_000)
     assert failed.outcome is TraceOutcome.INFRA_ERROR
     assert "stdin" in (failed.error or "")

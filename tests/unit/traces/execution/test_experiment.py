@@ -124,6 +124,7 @@ def test_journal__torn_last_line_is_repeated(tmp_path: Path) -> None:
     journal = journal_of(first.path)
     lines = journal.read_bytes().splitlines(keepends=True)
     assert len(lines) == 4
+    # The head and the first attempt are complete.
     journal.write_bytes(b"".join(lines[:2]) + lines[2][: len(lines[2]) // 2])
     agent = RecordingAgent()
     run(tmp_path, agent, resume=first.path)
@@ -148,6 +149,7 @@ def test_resumed_run__of_another_file_is_refused(tmp_path: Path) -> None:
 def test_budget__ends_the_run_and_counts_earlier_attempts(tmp_path: Path) -> None:
     paid = {name: AgentAnswer(fields={"output": "x", "costUsd": 0.4}) for name in "abc"}
     first_agent, second_agent = RecordingAgent(paid), RecordingAgent(paid)
+    # After 0.4 USD a second attempt may begin; what it costs is known only afterwards.
     first = run(tmp_path, first_agent, budget=BudgetLimits(cost_usd=0.5))
     assert first_agent.labels == ["a", "b"]
     assert summarize_execution(first)["costUsd"] == pytest.approx(0.8)

@@ -96,6 +96,7 @@ def test_run_experiment__exception_is_a_failure_and_resumed_if_not_of_the_agent(
         calls += 1
         return answer(item)
 
+    # The name of the function is that of the agent, and a run of another agent is not resumed.
     fail_again.__qualname__ = fail.__qualname__
     resumed = mosaico.run_experiment(fail_again, ROWS, resume=failed.path)
     assert (calls, resumed.missing, resumed.path) == (1, [], failed.path)

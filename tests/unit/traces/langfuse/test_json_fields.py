@@ -46,6 +46,7 @@ def test_normalize_raw_text__equal_objects_give_equal_texts() -> None:
 
 @pytest.mark.parametrize(
     "text",
+    # The last one is deeper than the parser of Python can go.
     ["[1] see the footnote", "{name}, hello", "[NaN]", "[1e999]", "{" * 9, "[" * 200_000],
 )
 def test_normalize_raw_text__invalid_json_is_unchanged(text: str) -> None:

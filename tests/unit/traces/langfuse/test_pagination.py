@@ -60,6 +60,7 @@ def ids(pages: Sequence[RowPage]) -> list[str]:
 
 
 times = st.lists(st.integers(0, 999), max_size=40)
+# Wider than the whole time, too, which is 1,000 ms.
 widths = st.none() | st.integers(1, 1_200)
 
 
@@ -183,6 +184,7 @@ def test_iter_newest_first__large_pages_are_not_prefetched() -> None:
 
     def fetch(part: TimeWindow) -> WindowRows:
         fetched_windows.append(part)
+        # More than the 16 MiB that may wait in memory.
         return WindowRows(rows=[{"id": str(part.start)}], remaining=[], size_bytes=32 * 1024 * 1024)
 
     row_pages = iter_newest_first(
@@ -209,4 +211,5 @@ def test_iter_newest_first__small_pages_are_prefetched_after_the_first() -> None
     next(row_pages)
     assert len(fetched_windows) == 1
     next(row_pages)
+    # The one before, and four at once.
     assert len(fetched_windows) == 5

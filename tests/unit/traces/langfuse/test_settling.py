@@ -60,6 +60,7 @@ def test_select_newest_run__new_items_after_a_pause_continue_the_run() -> None:
 
 
 def test_select_newest_run__overlapping_runs_are_trials_with_a_doubt() -> None:
+    # The first run lasts 21 s.
     rows = [*night(0), *night(7000)]
     newest = select_newest_run(rows)
     assert (len(newest.rows), newest.earlier_end) == (10, None)
@@ -103,6 +104,7 @@ nights = st.lists(
     st.tuples(
         st.integers(1, 8),  # items
         st.integers(1, 20_000),  # milliseconds between two items
+        # Beyond every settle time here, which is a minute or three intervals of 20 s.
         st.integers(400_000, 10**8),  # pause before the run
     ),
     min_size=1,
@@ -128,6 +130,7 @@ def test_select_newest_run__is_the_last_of_separate_runs(
     assert [row.start + 7 for row in newest.rows] == [
         row.start for row in select_newest_run(shifted).rows
     ]
+    # Otherwise less than half of the rows repeat an item, and continue the run before.
     if all(later <= 2 * earlier for (earlier, *_), (later, *_) in pairwise(runs)):
         assert (newest.rows, newest.earlier_end) == (last, before)
 
@@ -219,6 +222,7 @@ def test_settler__waits_three_intervals_after_the_newest_item(
 ) -> None:
     read_items, now = wait(GrowingRun(ends))
     assert read_items == items
+    # The run is looked at every 5 s.
     assert now == pytest.approx(ended_s, abs=15)
 
 
