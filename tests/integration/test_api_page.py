@@ -75,6 +75,7 @@ class PageShell:
                     assert word.startswith("http"), f"the page uses {word!r}, which nobody reads"
                     url = word
         assert url is not None
+        # The stream ends with its run.
         if url.endswith("/events"):
             self.service.work()
         with httpx.Client(trust_env=False, verify=False, timeout=30) as stranger:

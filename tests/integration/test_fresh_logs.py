@@ -95,6 +95,7 @@ def run_program(name: str, module: str, program: str, folder: Path, *words: str)
     named = os.environ.get(variable)
     if named is None and importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed; set {variable}")
+    # No settings of the user, no telemetry, no download.
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),

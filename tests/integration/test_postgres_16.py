@@ -25,6 +25,7 @@ def postgres_16() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="mosaico-16-"))
     account = server_account(folder / "cluster")
     folder.chmod(0o755)
+    # The account of the server may not read the environment of the tests.
     shutil.copytree(PROGRAMS, folder / PACKAGE / "pginstall", symlinks=True)
     if (PROGRAMS.parent.parent / LIBRARIES).is_dir():
         shutil.copytree(PROGRAMS.parent.parent / LIBRARIES, folder / LIBRARIES)

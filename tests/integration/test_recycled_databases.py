@@ -111,6 +111,7 @@ def test_client__its_sessions_serve_the_next_test(recycled_databases: Databases)
 
 def end_session(client: Database) -> None:
     with psycopg.connect(libpq_url(client.url), autocommit=True) as connection:
+        # It returns when the session has ended, or after five seconds.
         connection.execute("SELECT pg_terminate_backend(%s, 5000)", [session_of(client)])
 
 

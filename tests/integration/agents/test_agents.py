@@ -204,12 +204,14 @@ def test_list_agents__pages_are_stable_under_changes(service: Service) -> None:
     second = service.get("/agents", limit=3, cursor=first["nextCursor"])
     assert [agent["id"] for agent in second["items"]] == ["a-2", "a-1", "a-0"]
     assert second["nextCursor"] is None
+    # One more, and two less.
     assert len(service.list_items("/agents", limit=2)) == len(ids) - 1
     for parameters in (
         {"limit": 0},
         {"limit": 201},
         {"limit": "x"},
         {"cursor": "x"},
+        # Base64 of an empty list.
         {"cursor": "W10"},
         {"cursor": "x" * 2000},
         {"archived": "maybe"},

@@ -27,6 +27,7 @@ BODIES = [
     (b'{"name": "a\\ud800b"}', 422),
     (b'{"name": "a\\nb"}', 422),
     (b'{"name": "' + b"x" * 201 + b'"}', 422),
+    # Of 64 KiB at most; the next is larger than a body may be, 1 MiB.
     (b'{"name": "a", "description": "' + b"x" * 70_000 + b'"}', 422),
     (b'{"name": "a", "description": "' + b"x" * 1_100_000 + b'"}', 413),
     (b'{"name": "a", "description": "\\u0000"}', 422),
@@ -80,6 +81,7 @@ def test_agents_api__all_errors_of_a_body_are_listed(service: Service) -> None:
 
 @pytest.mark.parametrize(
     "host",
+    # Metadata services of clouds, also in forms that resolvers accept: hexadecimal, a final dot.
     ["169.254.169.254", "0xa9fea9fe", "[fe80::1]", "metadata.google.internal", "metadata.goog."],
 )
 @pytest.mark.parametrize("field", ["langfuseUrl", "runUrl"])

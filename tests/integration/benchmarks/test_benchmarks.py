@@ -133,6 +133,8 @@ def test_metadata__object_or_json_text(service: Service) -> None:
         7,
         [],
         None,
+        # What readers of JSON understand differently or not at all: NaN, a key twice, NUL, half a
+        # character, more than 64 bits, more than 64 levels.
         '{"a": NaN}',
         '{"a": 1, "a": 2}',
         '{"a": "\\u0000"}',
@@ -140,6 +142,7 @@ def test_metadata__object_or_json_text(service: Service) -> None:
         '{"a": 123456789012345678901234567890}',
         '{"a":' * 2000,
         "[" * 100_000,
+        # More than 64 KiB.
         json.dumps({"a": "x" * 70_000}),
         {"a": "x" * 70_000},
     ]
@@ -151,6 +154,7 @@ def test_metadata__object_or_json_text(service: Service) -> None:
         "/metadata": "the text is not valid JSON: expecting property name enclosed in double quotes at"
         " line 1, column 2; send an object, or its JSON text"
     }
+    # Those of the three forms, and bench-001.
     assert len(service.get("/benchmarks")["items"]) == 4
 
 

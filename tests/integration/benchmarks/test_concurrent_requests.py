@@ -82,6 +82,7 @@ def test_create_benchmark__agent_deleted_concurrently(service: Service) -> None:
         creations = [threads.submit(service.send, *request) for request in named + started]
         deleted = [deletion.result().status_code for deletion in deletions]
         created = [creation.result().status_code for creation in creations]
+    # Whichever request is first, the other one is refused.
     assert set(deleted) <= {204, 409}
     assert set(created) <= {201, 404, 422}
     for number, status in enumerate(deleted):

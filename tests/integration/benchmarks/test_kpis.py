@@ -89,6 +89,7 @@ def test_create_kpi__formula_errors_have_pointer_and_span(service: Service) -> N
     for method, body in (
         ("PATCH", {"formula": "ROUGE > 1"}),
         ("PUT", {"name": "x", "formula": "ROUGE +"}),
+        # A formula has at most 4,096 characters.
         ("PATCH", {"formula": "(" * 4096}),
         ("PATCH", {"formula": "1" * 4097}),
         ("PATCH", {"formula": ""}),

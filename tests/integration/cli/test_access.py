@@ -74,6 +74,7 @@ def test_settings__key_and_port_are_used_for_a_local_service(mosaico: Shell) -> 
     Shell(variables={"MOSAICO_PORT": port, "MOSAICO_ADMIN_KEY": key}).ok("agents", "list")
 
 
+# The second begins as the address of this machine does.
 @pytest.mark.parametrize("url", ["http://mosaico.example", "https://127.0.0.1.example:8080"])
 def test_admin_key__is_never_sent_to_another_machine(
     url: str, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +107,7 @@ def test_other_program_at_the_url__exits_69() -> None:
     )
     with serving(other_program) as client:
         shell = Shell(variables={"MOSAICO_URL": str(client.base_url), "MOSAICO_API_KEY": "k"})
+        # Another server, a server without this page, and a proxy whose service is down.
         for status in ("200", "404", "502"):
             refused = shell("agents", "show", status)
             assert (refused.exit_code, refused.stdout) == (69, "")

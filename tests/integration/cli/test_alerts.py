@@ -50,6 +50,7 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     assert (
         trial.stdout == "agent-001\tBREACH\tEXACT_MATCH is 0.000, below the threshold of 0.500.\n"
     )
+    # The mean of 0 is not less than 0.
     file.write_text(json.dumps({**rule, "threshold": 0}))
     replayed = mosaico.ok("alerts", "rules", "backtest", "--file", file)
     assert "HEALTHY" in replayed.stdout

@@ -167,6 +167,7 @@ def check_error_messages(name: str, stub: tuple[Shell, Answer], problems: list[A
 def test_every_error__is_shown_without_its_request(stub: tuple[Shell, Answer]) -> None:
     mosaico, answer = stub
     problems = all_problems()
+    # Classes are known when their modules are imported; the CLI imports all.
     assert len(problems) > 100
     for problem in problems:
         answer.problem[0] = problem
@@ -220,6 +221,7 @@ def test_options__refuse_hostile_values_in_words_of_the_command(
                 continue
             result = mosaico(*example, f"{name}={next(HOSTILE)}")
             assert_plain(result)
+            # sysexits: EX_SOFTWARE, an error of the product.
             assert result.exit_code != 70, result.output
 
 

@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.core.console import api_client
 from tests.integration.cli.conftest import Shell
 from tests.support.every_page import write_every_page
 from tests.support.service import Service, ndjson, pair
@@ -237,7 +240,11 @@ def test_upload__invalid_line_is_reported_with_its_number(mosaico: Shell, servic
     assert service.get("/local-datasets")["items"] == []
 
 
-def test_list__reads_as_many_pages_as_the_limit_requires(mosaico: Shell, service: Service) -> None:
+def test_list__reads_as_many_pages_as_the_limit_requires(
+    mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The command runs in this process.
+    monkeypatch.setattr(api_client, "MAX_PAGE_SIZE", 2)
     for number in range(3):
         service.create_agent(f"agent-{number}")
     newest_two = mosaico.ok("agents", "list", "--limit", "2")
@@ -295,6 +302,7 @@ def test_output__control_characters_and_brackets_are_escaped(
 
 def test_upload__rejected_large_file_reports_the_reason(mosaico: Shell, tmp_path: Path) -> None:
     file = tmp_path / "large.jsonl"
+    # 30 MB: the service answers before it has read them, while the client still sends.
     file.write_bytes(ndjson([pair(1, output="x" * 100_000)]) * 300)
     unauthorized = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
     refused = unauthorized("datasets", "upload", file, "--name", "n", "--run-name", "r")

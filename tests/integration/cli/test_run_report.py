@@ -21,6 +21,7 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     service.post("/alert-configs", {**rule, "condition": "PERCENTAGE_DROP", "threshold": 10})
     service.upload([pair(1), pair(2)], run_name="monday")
     service.complete_run(runName="monday")
+    # No word of the expected answer: the mean of ROUGE falls from 1 to 0.5.
     worse = [pair(1), pair(2, output="nothing of it", url="https://langfuse.example/t/2")]
     service.upload(worse, run_name="tuesday")
     run = service.complete_run(runName="tuesday")

@@ -167,6 +167,7 @@ def test_watch__ctrl_c_detaches_and_the_run_continues(
         "runs", "watch", run["id"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert watching.stderr is not None
+    # The signal would end the program itself before it watches.
     assert b"PENDING waits for a worker" in _read_first_line(watching.stderr)
     watching.send_signal(signal.SIGINT)
     stdout, stderr = watching.communicate(timeout=LIVENESS_S)
@@ -186,6 +187,7 @@ class Screen:
         self._reader = threading.Thread(target=self._read)
 
     def watch(self) -> None:
+        # The reader gets an end only when no process has the terminal open.
         os.close(self.slave)
         self._reader.start()
 
@@ -271,6 +273,7 @@ def test_run_id__may_be_latest_or_its_beginning(
         mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip() for _ in range(2)
     )
     assert f"id\t{second}\n" in mosaico.ok("runs", "show", "latest").stdout
+    # The first digits of a UUIDv7 are the time, and these six stay for hours.
     ambiguous = mosaico("runs", "show", first[:6])
     assert (ambiguous.exit_code, ambiguous.stderr.splitlines()[0]) == (
         2,

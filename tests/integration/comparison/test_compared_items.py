@@ -74,4 +74,5 @@ def test_compared_items__an_unknown_metric_and_a_wrong_cursor_are_refused(
     pair_of_runs = f"baseline={run['id']}&candidate={run['id']}"
     problem = service.expect_problem(422, "GET", f"{ITEMS_PATH}?{pair_of_runs}&metric=ROUGE")
     assert "no metric 'ROUGE'" in problem["detail"]
+    # bm90 is Base64, and no JSON.
     assert service.expect_problem(422, "GET", f"{ITEMS_PATH}?{pair_of_runs}&cursor=bm90")

@@ -101,6 +101,7 @@ def test_flipped_items__regression_of_all_agents_is_the_environment(
 ) -> None:
     for agent in ("agent-002", "agent-003"):
         service.create_agent(agent)
+    # Item 1 falls for all three agents, item 2 for two of them, item 3 for one.
     complete_run("b1", traces([]), "agent-002")
     complete_run("b2", traces([1]), "agent-002")
     complete_run("c1", traces([]), "agent-003")

@@ -69,6 +69,7 @@ def test_upload__names_the_keys_that_nothing_reads(service: Service, tmp_path: P
     assert dataset["ignoredKeys"] == names
     assert service.get(f"{DATASETS}/{dataset['id']}")["ignoredKeys"] == names
     many = {f"key {number}": 1 for number in range(100)}
+    # The names of at most 20 keys are stored.
     assert len(service.upload([pair(1) | many], name="many")["ignoredKeys"]) == 20
     assert service.upload([pair(1)], name="good")["ignoredKeys"] == []
     file = tmp_path / "traces.jsonl"
@@ -138,6 +139,7 @@ def test_upload__line_over_16_mib_is_rejected(service: Service) -> None:
     problem = refused(service, 413, ndjson([pair(1)]) + line)
     assert "line 2 is longer" in problem["detail"]
     assert rows(service, "local_traces") == 0
+    # The limit is of the whole line, with its other 33 bytes.
     nearly = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2 - 50) + b'"}\n'
     assert upload(service, ndjson([pair(1)]) + nearly).json()["traceCount"] == 2
 
@@ -189,6 +191,7 @@ def test_upload__one_of_concurrent_uploads_is_stored(service: Service) -> None:
     statuses = sorted(answer.status_code for answer in answers)
     assert statuses == [201, 409, 409, 409, 409, 409]
     kinds = {answer.json()["type"] for answer in answers if answer.status_code == 409}
+    # A request finds the upload in progress or stored, whichever it is in time for.
     assert kinds <= {"/problems/upload-in-flight", "/problems/dataset-exists"}
     assert rows(service, "local_traces") == 2000
     with ThreadPoolExecutor(4) as threads:
@@ -212,6 +215,7 @@ def test_upload__idempotency_key_stores_once(service: Service) -> None:
 
 def test_upload__large_upload_is_streamed(service: Service) -> None:
     traces = [pair(number, output="word " * 2000) for number in range(400)]
+    # The length of a generator is unknown: the request has no Content-Length.
     pieces = (json.dumps(trace).encode() + b"\n" for trace in traces)
     answer = service.client.post(f"/api/v1{DATASETS}", content=pieces, params=RUN_1, headers=NDJSON)
     assert answer.status_code == 201

@@ -66,6 +66,7 @@ def post_webhook(url: str, headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("secret", "age_s", "is_ours"),
+    # The tolerance is five minutes.
     [(SECRET, 0, True), ("whsec_" + "QkJC" * 8, 0, False), (SECRET, 3600, False)],
 )
 def test_demo_receiver__accepts_reference_signatures(
@@ -76,6 +77,7 @@ def test_demo_receiver__accepts_reference_signatures(
     headers = {
         "webhook-id": "m-1",
         "webhook-timestamp": str(int(at.timestamp())),
+        # While a secret is exchanged, a sender signs with both; the first is "not ours".
         "webhook-signature": f"v1,bm90IG91cnM= {signature}",
     }
     with receiving() as receiver:

@@ -154,12 +154,14 @@ def test_repetition__program_of_the_page_makes_the_run_again(
     (tmp_path / "questions.csv").write_text(f"id,question,answer\n{rows}")
     with agent_process(service, tmp_path, secret, free_port()) as url:
         service.patch("/agents/agent-001", {"runUrl": url})
+        # Four nights are the reference of the evidence over runs.
         for night in range(4):
             judge_night(service, f"night-{night}", len(QUESTIONS))
         judge_night(service, "suspicious", right)
         assert repetition_of(service)["status"] == "PENDING"
         until(lambda: has_ended(service))
     repetition = repetition_of(service)
+    # A repetition has twice the trials of its run.
     assert (repetition["status"], repetition["tracesTotal"]) == ("COMPLETED", 2 * len(QUESTIONS))
     assert [alert["state"] for alert in service.list_items("/alerts")] == states
     # The upload of the repetition is no event that starts a run of its own, as those of the nights are.

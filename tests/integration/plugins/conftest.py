@@ -15,6 +15,7 @@ from tests.support.service import Service, running_service
 MEMORY_BYTES = 512 * 1024**2
 
 
+# `pip install` takes seconds: the tests with the sample are one group of xdist.
 @pytest.fixture(scope="session")
 def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the sample distribution is installed."""

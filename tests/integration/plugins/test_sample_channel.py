@@ -78,6 +78,7 @@ def test_plugin_channel__missing_channel_is_reported_and_retried(
     extended_service: Service, arrived_messages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_to(extended_service, "loft-7")
+    # As on a worker without the distribution.
     monkeypatch.setattr(CHANNELS, "_items", {})
     [delivery] = deliveries(extended_service).values()
     assert delivery["status"] == "PENDING"

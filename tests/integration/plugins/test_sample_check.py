@@ -36,6 +36,7 @@ def test_plugin_check__invalid_check_is_reported_and_others_load(
 
 @pytest.mark.usefixtures("failed_plugins")
 def test_plugin_check__results_count_like_built_in_ones(tmp_path: Path) -> None:
+    # "1234" and the end of the line are five characters.
     assert "[PASS] t" in bashkit_eval("run", tmp_path, "sample_quiet:5")
     completed = bashkit_eval("run", tmp_path, "sample_quiet:4")
     assert "[FAIL] t" in completed

@@ -110,4 +110,5 @@ def test_changed_traces__of_large_runs_are_found_within_the_limit_of_a_statement
     with session_of_runs.read() as session:
         traces = list_changed_traces(session, "ROUGE", run, before, fell=True, limit=5)
 
+    # Only the last three traces fell; 19,998 is a multiple of 3.
     assert [trace.value for trace in traces] == pytest.approx([0.0, 0.1, 0.2])

@@ -82,6 +82,7 @@ def test_overview__reads_the_last_run_of_each_agent_only(long_history: Database)
 
 def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) -> None:
     with Session(long_history.engine) as session:  # nothing is committed
+        # One in progress, a repetition, and one of an archived benchmark.
         session.execute(text("UPDATE benchmark_runs SET status = 'RUNNING' WHERE id = 'run-3000'"))
         session.execute(text("UPDATE benchmark_runs SET confirms = 'run-1' WHERE id = 'run-2999'"))
         session.execute(text("UPDATE benchmarks SET archived = true WHERE id = 'b-2'"))
@@ -89,9 +90,6 @@ def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) 
 
     # The runs 2998, 2999 and 3000 are of the second, third and first benchmark.
     assert sorted(cell.run_id for cell in overview.cells) == ["run-2996", "run-2997"]
-
-
-# Names are sorted as a reader does: that reads the names of all runs.
 
 
 @pytest.mark.parametrize("sort", sorted([*SORT_KEYS, *(f"-{name}" for name in SORT_KEYS)]))
@@ -123,6 +121,7 @@ def test_kpi_history__of_a_rare_kpi_reads_its_own_values_only(
         )
         rows = _rows_read(session, "kpi_history") - before
 
+    # Rare are multiples of 100, and of the first benchmark multiples of 3.
     assert [entry.run_id for entry in page.rows][:2] == ["run-3000", "run-2700"]
     assert rows <= 3 * PAGE.limit
 

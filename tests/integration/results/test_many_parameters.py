@@ -119,6 +119,7 @@ def test_hold_incident__holds_and_releases_any_number_of_runs(migrated_database:
         insert_rows(session, "agents", {"id": "'a'"})
         insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
         run = {"id": "'run-' || n", "benchmark_id": "'b'", "agent_id": "'a'"}
+        # Few rows are enough: the numbers in the statement are its parameters.
         insert_rows(session, "benchmark_runs", {**run, "status": "'COMPLETED'"}, 3)
 
         hold_incident(session, seqs)

@@ -216,6 +216,7 @@ def test_search_page__continued_search_ends(service: Service) -> None:
 @pytest.mark.usefixtures("slow_search")
 def test_search__names_of_any_length_are_cursors(service: Service) -> None:
     """A cursor holds the name; that of a benchmark may be longer than an entry of an index."""
+    # Random characters: Postgres would compress equal ones until they fit into an index.
     characters = random.Random(7)
     name = "".join(chr(characters.randrange(0x20000, 0x2A000)) for _ in range(9_000))
     for number in range(3):

@@ -36,6 +36,7 @@ def test_fingerprint__changes_with_the_tasks_of_items(
     first = complete_run("monday", asking_otherwise(uploaded, range(0)))["fingerprint"]
     some = complete_run("tuesday", asking_otherwise(uploaded, range(2)))
     many = complete_run("wednesday", asking_otherwise(uploaded, range(10)))
+    # 2 of 40 items have another task, then 8 more; nine tenths must be equal.
     assert (some["fingerprint"], some["verdict"]["items"]["revised"]) == (first, 2)
     assert many["fingerprint"] != first
     assert "8 items have another task or expected output" in many["verdict"]["differences"]

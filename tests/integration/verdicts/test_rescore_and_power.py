@@ -100,6 +100,7 @@ def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
         measures=[{"id": "slow", "name": "slow", "formula": "LATENCY_MS / 2"}],
     )
     runs = []
+    # Near the ends of a float: a square is 0, and a sum is infinite.
     for name, high in (("monday", 1e-300), ("tuesday", 1.7e308)):
         timed = [
             trace | {"latencyMs": high if number % 2 else 1.0}

@@ -152,6 +152,7 @@ def test_over_runs__agrees_with_its_rule_whatever_is_answered(
     statuses = {"WARMUP": "WARMUP", "OK": "OK", "FIRING": "FIRING", "RESOLVED": "OK"}
     all_failed = range(40)
     history = [GOOD] * 4 + [BAD] * 4 + [all_failed, all_failed, BAD, BAD, all_failed, BAD, BAD, BAD]
+    # Each on the second run of a fall: its level is accepted, or it was noise.
     answers = {5: "accept", 9: "noise"}
     for number, failed in enumerate(history):
         run = complete_run(str(number), traces(failed))
