@@ -135,6 +135,7 @@ def test_silence__is_shown_everywhere_and_ends_by_itself(
     assert (entry["outcome"], entry["resourceType"]) == ("done", "inbox")
     page.goto(f"{site.url}/audit?action=create_silence")
     expect(page.locator("tbody")).to_contain_text("done")
+    # Just before the end of the silence of an hour, and below just after it.
     module_clock.move(timedelta(minutes=59))
     page.goto(f"{site.url}{ALERT}")
     expect(page.locator("main")).to_contain_text("until")

@@ -16,6 +16,8 @@ from tests.browser.keyboard import assert_focus_is_visible, focus_by_tab, press,
 from tests.support.page_data import write_month, write_open_alert, write_traces
 
 RUN, BASE = "run-billing-support-0", "run-billing-support-1"
+# More than the six connections that a browser opens to a host
+# over HTTP/1.1: ten streams would block it.
 TABS = 10
 DARK, LIGHT = "rgb(15, 18, 22)", "rgb(251, 251, 250)"
 HIDE_PAGE = "Object.defineProperty(document, 'hidden', {get: () => window.isHidden ?? true})"
@@ -173,6 +175,7 @@ def test_pages__work_without_javascript(month: Site, site: Site) -> None:
 
 def test_pages__fit_at_double_size_and_rest(month: Site, site: Site) -> None:
     """Criterion 35: at a zoom of 200 % nothing is cut or covered, and nothing moves."""
+    # A zoom of 200 % halves the width in CSS pixels: this is a screen of 1440 × 900.
     context = site.context(viewport={"width": 720, "height": 450}, device_scale_factor=2)
     page = site.open("/healthz", context=context)
     compare = f"/compare?base={BASE}&run={RUN}"
@@ -241,6 +244,7 @@ def test_live__updates_are_off_after_three_failures(month: Site, site: Site) -> 
     expect(note).to_have_text("live updates off: the page asks every 10 s")
     assert len(requests) == 3
     site.service.post(f"/benchmark-runs/{run_id}/cancel")
+    # Just before the 10 s, and below just after them.
     context.clock.run_for(9500)
     expect(page.locator("#state")).to_contain_text("PENDING")
     context.clock.run_for(1000)

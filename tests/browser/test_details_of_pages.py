@@ -67,6 +67,7 @@ def test_compare__by_case_shows_each_item_with_its_trials_and_changes(
     names = [str(item["itemId"]) for item in read_json(site, CASES, page.content())]
     assert names == [text.strip() for text in rows.locator("th code").all_inner_texts()]
     page.get_by_role("link", name="Next page").click()
+    # 58 items: 50 on the first page.
     expect(rows).to_have_count(8)
     page.goto(f"{site.url}{CASES}")
     page.get_by_label("By metric").select_option("LATENCY_MS")

@@ -122,6 +122,7 @@ def test_page__is_answered_without_inline_script_style_or_handler(visit: Visit) 
     assert visit.response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert "unsafe-" not in CONTENT_SECURITY_POLICY
     assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", visit.html)
+    # The policy forbids inline code: both scripts are files.
     assert re.findall(r"<script[^>]*>([^<]*)</script>", visit.html).count("") == 2
     assert len(visit.html.encode()) <= MAX_BYTES
 

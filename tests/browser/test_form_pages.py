@@ -162,6 +162,7 @@ def test_schedule_form__shows_words_and_next_times_while_a_cron_is_typed(
     times = page.locator("#preview .times li")
     expect(times).to_have_count(5)
     expect(times.first).to_contain_text("your time: ")
+    # The browser is in Tokyo: 02:30 in Rome is 09:30 there in summer and 10:30 in winter.
     assert times.first.locator("time").last.inner_text().endswith(("09:30", "10:30"))
     expect(page.locator("#preview .notice").first).to_contain_text("the clocks go")
     cron.fill("0 30 2 * 10 SUNL")

@@ -150,6 +150,7 @@ def test_copy__label_returns_after_a_second_click(month: Site, site: Site) -> No
     for _ in range(2):
         button.click()
         expect(button).to_have_text("Copied")
+    # A second click while the label is "Copied" must not store that word as the label to restore.
     context.clock.run_for(2000)
     expect(button).to_have_text("Copy link")
 

@@ -76,6 +76,7 @@ def test_runs__filter_is_in_the_address_and_back_undoes_it(month: Site, site: Si
     page.reload()
     expect(page.locator("#run-count")).to_have_text("1 run")
     page.go_back()
+    # 7 pairs of 30 nights, and the run in progress.
     expect(page.locator("#run-count")).to_have_text("211 runs")
 
 
@@ -97,6 +98,8 @@ def test_runs__are_sorted_by_each_column_while_runs_arrive(
         expect(page.get_by_role("link", name="First page")).to_be_visible()
         expect(header).to_have_attribute("aria-sort", order)
         rows += read_rows(page, heading)
+        # Two pages of 50. The cursor of the second must not count from
+        # the start: the new run would shift it.
         assert len(dict(rows)) == 100, "a run is on both pages"
         values = [value for _, value in rows]
         assert values == sorted(values, reverse=order == "descending")

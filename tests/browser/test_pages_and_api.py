@@ -60,6 +60,7 @@ LISTS: Final = [
 ]
 # Silences and the last 30 fires of a schedule are shown whole.
 ROWS: Final = re.compile(r"<(?:tr|article)[^>]* data-row")
+# With pages of one row there is a page between the first and the last one.
 ROWS_OF_LIST: Final = 3
 COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints")
 

@@ -118,7 +118,9 @@ def test_traces__limit_that_is_no_number_shows_no_rows(month: Site, site: Site) 
         page.get_by_label("Below").fill(typed)
         expect(page.locator("#traces [role=alert]")).to_contain_text(f"'{typed}' is not a number")
         expect(page.locator("tbody tr")).to_have_count(0)
+    # A reader whose language has a decimal comma types one.
     page.get_by_label("Below").fill("0,5")
+    # The ten broken items of the run have 3 trials each.
     expect(page.locator("tbody tr")).to_have_count(30)
 
 
@@ -126,6 +128,8 @@ def test_runs__filters_are_shared_by_their_address(month: Site, site: Site) -> N
     """Criterion 13: table, count and address agree; reload, another browser and back do, too."""
     page = site.open("/runs")
     page.locator("form.filter select[name=agent]").select_option("billing")
+    # The agent has two benchmarks of 30 nights. Three of the runs have another verdict or none: the
+    # regressed one and the first of each benchmark.
     expect(page.locator("#run-count")).to_have_text("60 runs")
     page.locator("form.filter select[name=verdict]").select_option("NO_EVIDENCE")
     expect(page).to_have_url(re.compile("verdict=NO_EVIDENCE"))
@@ -159,6 +163,7 @@ def test_trend__shows_the_gap_the_fall_and_the_threshold(month: Site, site: Site
     page = site.open("/benchmarks/tickets/kpis/tickets-pass?agent=triage")
     line = page.locator("svg.chart polyline.line")
     expect(line).to_have_count(1)
+    # 30 nights without the invalid one.
     assert len((line.get_attribute("points") or "").split()) == 29
     expect(page.locator("svg.chart .m-invalid")).to_contain_text("×")
     page.goto(f"{site.url}{TREND}?agent=gap")
@@ -279,5 +284,6 @@ def test_report__opens_from_disk_with_its_verdict_on_the_first_screen(
     opened.goto(file.as_uri())
     verdict = opened.get_by_text("regressed").first.bounding_box()
     assert verdict is not None
+    # Visible without scrolling: the window is 900 high.
     assert verdict["y"] < 900
     assert requests == [file.as_uri()]

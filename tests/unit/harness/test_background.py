@@ -33,6 +33,7 @@ def test_background__heartbeat_without_results() -> None:
     heartbeat_received = threading.Event()
 
     async def work(report_result: OnResult) -> None:
+        # The result waits for the heartbeat, so a slow machine cannot bring it first.
         await asyncio.to_thread(heartbeat_received.wait, LIVENESS_S)
         report_result(FIRST)
 
@@ -56,6 +57,8 @@ def test_background__exception_is_raised_after_results() -> None:
 def test_background__producer_that_cannot_start_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A new event loop needs file descriptors: without them the task
+    # never starts, and waiting for it would not end.
     def run_out(main: Coroutine[Any, Any, None]) -> None:
         main.close()
         raise OSError("too many open files")
@@ -81,4 +84,5 @@ def test_background__closed_consumer_cancels_producer() -> None:
     pages = run_in_background(work, heartbeat_s=LIVENESS_S)
     assert next(pages) == [FIRST]
     pages.close()
+    # `close` waits for the producer, so nothing is asked of a model afterwards.
     assert ended.is_set()

@@ -106,6 +106,8 @@ def test_transcript__begins_with_the_system_message() -> None:
 
 
 def test_time_limit__trace_keeps_finished_turns(expire_time_limit: Callable[[], None]) -> None:
+    # The limit of a call, 30 s by default, must not end the
+    # command before the time limit of the task.
     limits = AttemptLimits(sandbox=SandboxLimits(timeout_s=600))
     model = TimedModel([turn("echo x"), turn("sleep 600")], expire=expire_time_limit)
     agent_attempt = asyncio.run(attempt_task(task(), model, limits, Budget()))
@@ -128,6 +130,8 @@ def test_agent_loop__every_tool_use_block_is_one_recorded_call() -> None:
     blocks = (
         use_of(commands="echo one"),
         use_of(flaw="the arguments are not JSON"),
+        # In turn: a valid call, arguments that are not JSON, an
+        # unknown tool and an unknown argument.
         use_of("python", commands="print()"),
         use_of(cmd="echo two"),
     )
@@ -142,6 +146,7 @@ def test_agent_loop__every_tool_use_block_is_one_recorded_call() -> None:
 
 
 def test_agent_loop__calls_of_truncated_turn_are_errors() -> None:
+    # A command that was cut may do something else than the whole one: it must not run.
     cut = replace(turn("rm -rf /tmp"), stop=StopReason.TRUNCATED)
     recorded_trace = attempt(cut).trace
     assert recorded_trace.ending is ConversationEnding.TRUNCATED
@@ -192,6 +197,7 @@ class RecoveringModel(ScriptedTurns):
             return await ScriptedTurns.turn(self, system, messages, tools)
 
         async def sleep(_: float) -> None:
+            # The time limit expires during the wait before the retry.
             if number == self.late:
                 raise TimeoutError
 
@@ -231,6 +237,8 @@ def test_time_limit__failures_of_an_earlier_request_are_not_those_of_this_one() 
 def test_task_budget__exhausted_budget_ends_task_before_next_turn() -> None:
     dear = Price(input_usd=1_000_000.0, output_usd=0.0)
     for budget_limits, ending in (
+        # A turn has 8 input tokens at 1 $ and 2 output tokens: two
+        # turns reach 20 tokens and 16 $ exactly.
         (BudgetLimits(tokens=20), ConversationEnding.TOKEN_LIMIT),
         (BudgetLimits(cost_usd=16.0), ConversationEnding.COST_LIMIT),
     ):

@@ -56,6 +56,8 @@ def test_exit_code__without_calls_is_minus_one() -> None:
     assert check_outcome("exit_code:-1") == (True, "expected -1, got -1")
 
 
+# Like the original in Rust. `int` of Python reads the space and the
+# Arabic digit, and raises for more than 4300 digits.
 @pytest.mark.parametrize("value", ["zero", "", " 0", "1.0", "٣", "9" * 5000])
 def test_exit_code__invalid_number_is_zero(value: str) -> None:
     assert check_outcome(f"exit_code:{value}", call(code=0)) == (True, "expected 0, got 0")
@@ -88,10 +90,13 @@ def test_stdout_regex__matches_anywhere() -> None:
 
 
 def test_stdout_regex__dollar_matches_only_at_very_end() -> None:
+    # As in RE2 and Rust; `$` of Python also matches before a final line feed.
     assert not check_outcome("stdout_regex:b$", call("ab\n"))[0]
     assert check_outcome("stdout_regex:b$", call("ab"))[0]
 
 
+# RE2 has no look-around, no back-references and at most 1000
+# repetitions; the length is our limit plus one.
 @pytest.mark.parametrize("pattern", ["(", r"(?=a)", r"(a)\1", "(?<!x)y", "a{1001}", "x" * 10_001])
 def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> None:
     passed, detail = check_outcome(f"stdout_regex:{pattern}", call("aa"))
@@ -129,6 +134,7 @@ def test_file_contains__compares_content() -> None:
         False,
         "'Bob' not found in /data/a.csv",
     )
+    # Bytes that are not UTF-8 are read as U+FFFD.
     assert check_outcome("file_contains:/data/latin:caf�")[0]
     assert check_outcome("file_contains:/nope:x") == (False, "cannot read /nope: not found")
     assert check_outcome("file_contains:/data:x") == (False, "cannot read /data: is a directory")
@@ -148,6 +154,7 @@ def test_file_line_regex__ignores_carriage_return() -> None:
 
 
 def test_file_line_regex__empty_file_has_no_line() -> None:
+    # `"".split("\n")` has one empty line, `lines` of Rust none.
     assert not check_outcome("file_line_regex:/empty:^$")[0]
 
 
@@ -167,6 +174,7 @@ def test_tool_calls__compares_count() -> None:
 
 def test_tool_calls__invalid_number_is_no_limit() -> None:
     assert check_outcome("tool_calls_min:many") == (True, "expected >= 0, got 0")
+    # The largest `usize` of the original, whose texts are compared with ours.
     assert check_outcome("tool_calls_max:few", call()) == (True, f"expected <= {2**64 - 1}, got 1")
     assert check_outcome(f"tool_calls_min:{'9' * 5000}") == (True, "expected >= 0, got 0")
 
@@ -205,6 +213,7 @@ def test_score_task__sums_weights_of_passed_checks() -> None:
         Expectation(check="llm_judge:well?", weight=7.0),
     )
     score = score_task(checked_task, evidence(call("no")))
+    # The judge without a model has no weight: 7 is in neither sum.
     assert (score.score, score.max_score) == (0.5, 2.5)
     assert score.rate() == 0.2
     assert not score.all_passed()

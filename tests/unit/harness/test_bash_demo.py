@@ -69,6 +69,7 @@ def test_shipped_tasks__reference_solution_meets_every_check() -> None:
     assert len(scores) == len(tasks)
 
 
+# The last one prints every path, so a check of a mere name in the output would pass.
 @pytest.mark.parametrize("turns", [(), (("true",),), (("echo I am sorry",),), (("ls -laR /",),)])
 def test_shipped_tasks__model_that_does_nothing_fails_each(
     turns: tuple[tuple[str, ...], ...],

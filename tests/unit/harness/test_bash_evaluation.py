@@ -91,6 +91,7 @@ def test_judge_price__missing_price_leaves_cost_unknown() -> None:
 def test_judge_price__same_model_has_same_price() -> None:
     cost, run = judge_attempt(harness_settings(judgeModel="m", runUsd=1.0))
     assert cost == pytest.approx(MODEL_USD)
+    # The judge is the same model: its turn costs as much as the one of the attempt.
     assert run.known_usd == pytest.approx(2 * MODEL_USD)
 
 

@@ -42,6 +42,7 @@ def test_llm_cache__cached_request_is_sent_once(tmp_path: Path) -> None:
     first, again = ask(0), ask(0, only_cached=True)
     assert len(model.received) == 2
     assert again.trace.messages == first.trace.messages
+    # Another trial is another request: a cached answer would make all trials equal.
     missing = ask(1, only_cached=True)
     assert missing.failure is not None
     assert not missing.failure.final
@@ -80,6 +81,7 @@ def test_recorder__unfinished_run_is_readable(tmp_path: Path) -> None:
     keeper = recorder(path)
     keeper.add(result(task(task_id="b"), True))
     on_disk = read_report(path).results
+    # A process that is killed now leaves this file: it names the task that is missing.
     assert [(attempt_result.task.id, attempt_result.outcome) for attempt_result in on_disk] == [
         ("a", AttemptOutcome.SKIPPED),
         ("b", AttemptOutcome.SCORED),

@@ -76,9 +76,11 @@ def lint_files(files: dict[str, str]) -> list[str]:
 
 def test_lint__file_that_sandbox_cannot_hold_is_error_with_limit() -> None:
     assert lint_files({"/held.txt": "é" * 100, "/home/eval/deep/er/file": ""}) == []
+    # One byte above the limit of bashkit, which drops such a file without an error.
     [text] = lint_files({"/small.txt": "x", "/large.txt": "x" * 10_000_001})
     assert "'/large.txt' of 10,000,001 bytes" in text
     assert "10,000,000 bytes per file" in text
+    # Names have at most 255 bytes.
     [long_name] = lint_files({"/" + "y" * 256: "x"})
     assert "cannot store the file" in long_name
 
@@ -90,6 +92,8 @@ def test_lint__file_that_sandbox_cannot_hold_is_error_with_limit() -> None:
         ("stdout_contains:42", "one or two digits"),
         ("stdout_contains:12:3", "a time or date"),
         ("stdout_contains:", "is empty"),
+        # Listings of `ls -l` and the output of `date` contain
+        # digits, times and dates by themselves.
         (r"stdout_regex:\d{4}-\d{2}-\d{2}", "a time or date"),
         (r"stdout_regex:[0-9]+", "a time or date"),
         ("stdout_regex:3.*visitor", "one or two digits"),

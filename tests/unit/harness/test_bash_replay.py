@@ -67,6 +67,7 @@ def test_replay__changed_check_is_listed() -> None:
 
 
 def test_replay__unstable_checks_are_not_counted() -> None:
+    # A check of a digit may pass by the clock, so a difference says nothing about the sandbox.
     checked_task = task("stdout_contains:3", "exit_code:0")
     old = report(result(checked_task, True, True, calls=[call("3", commands="echo x")]))
     again = replay(old).agreement
@@ -76,6 +77,7 @@ def test_replay__unstable_checks_are_not_counted() -> None:
 
 
 def test_replay__weak_but_stable_check_counts() -> None:
+    # Such checks are badly written, but the clock does not change them.
     checked_task = task("exit_code:zero", "stdout_contains:")
     old = report(result(checked_task, True, True, calls=[call(commands="false")]))
     again = replay(old).agreement

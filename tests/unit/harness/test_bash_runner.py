@@ -66,6 +66,7 @@ def test_run_budget__is_shared_by_all_tasks() -> None:
 
 
 def test_run_time_limit__keeps_finished_attempts(expire_time_limit: Callable[[], None]) -> None:
+    # The limit of the run expires after the second reply, in the command of task b.
     model = TimedModel([turn(text="Done."), turn("sleep 600")], expire=expire_time_limit)
     results = run_all(model, task(task_id="a"), task(task_id="b"), time_s=600.0)
     assert [entry.task.id for entry in results] == ["a"]
@@ -84,6 +85,7 @@ def test_runner__concurrency_is_limited() -> None:
             active -= 1
             return turn(text="Done.")
 
+    # Twice as many tasks as may run at once.
     run_all(Busy([]), *(task(task_id=str(n)) for n in range(6)), concurrency=3)
     assert max(active_counts) == 3
 
@@ -110,6 +112,7 @@ def judge_with_answer(answer: str) -> EvalResult:
 def test_judge__repeated_question_is_asked_once() -> None:
     judged_result = judge_with_answer('I think: {"score": 0.75, "reason": "mostly"} – so there.')
     assert judged_result.score is not None
+    # The question occurs twice in the task, and the usage below is that of one request.
     first = judged_result.score.results[0]
     assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
     assert first.judgement is not None
@@ -179,6 +182,7 @@ def test_judge_prompt__long_transcript_loses_its_middle() -> None:
     )
     long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), message))
     prompt = judge_prompt("q", task(), long)
+    # The transcript has at most 60,000 characters.
     assert len(prompt) < 61_000
     assert "end\ntranscript>>>" in prompt
 

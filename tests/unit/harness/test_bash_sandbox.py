@@ -102,6 +102,7 @@ def test_sandbox__network_is_unreachable(attempt: str) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
+        # The call has ended before `accept`: a connection would be in the queue already.
         server.settimeout(0.05)
         done = Sandbox({}).run(attempt.format(port=server.getsockname()[1]))
         assert done.exit_code != 0 or not done.stdout
@@ -127,6 +128,8 @@ def test_sandbox__endless_commands_are_stopped(commands: str) -> None:
     started = time.monotonic()
     done = sandbox.run(commands)
     assert time.monotonic() - started < LIVENESS_S
+    # `yes` prints until the limit: without one of the output it
+    # would fill the memory of the worker.
     assert len(done.stdout) <= 2 * 1024 * 1024
     assert sandbox.run("echo on").stdout == "on\n"
 
@@ -140,6 +143,7 @@ def test_sandbox__memory_is_limited() -> None:
 @pytest.mark.parametrize("commands", ["sleep 600", "while :; do :; done"])
 def test_sandbox__call_timeout_keeps_sandbox_usable(commands: str) -> None:
     async def run() -> None:
+        # The default of 10,000 iterations would end the loop before the timeout does.
         sandbox = Sandbox({}, SandboxLimits(max_commands=10**9, max_loop_iterations=10**9))
         await sandbox.execute("x=kept; echo y > /tmp/y")
         done = await sandbox.execute(commands, timeout_ms=50)
@@ -156,6 +160,7 @@ def test_sandbox__cancelled_call_stops() -> None:
     async def run() -> None:
         sandbox = Sandbox({})
         call = asyncio.create_task(sandbox.execute("sleep 600; echo late > /tmp/late"))
+        # The call is in `sleep` by now; cancelled earlier, it would not have started.
         await asyncio.sleep(0.05)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -85,11 +85,13 @@ def test_summarize__skipped_attempts_are_not_attempted() -> None:
 def test_summarize__empty_run_has_no_rates() -> None:
     summary = summarize(report())
     assert (summary.pass_rate, summary.overall_rate, summary.natural_stop_rate) == (None,) * 3
+    # Unlike the other rates: the original prints 100 % without calls.
     assert summary.tool_call_success_rate == 1.0
     assert summary.avg_turns_per_task == 0.0
 
 
 def test_summarize__missing_tokens_are_counted_as_unknown() -> None:
+    # Some servers report no usage; a sum that takes it for zero would look cheap.
     silent = trace(total_input_tokens=None, total_output_tokens=None)
     summary = summarize(report(result(ONE, True), result(ONE, True, trace=silent, trial=1)))
     assert (summary.total_input_tokens, summary.tasks_without_usage) == (100, 1)
@@ -129,6 +131,7 @@ def test_summarize__counts_adapted_and_repeated_commands() -> None:
     repeated_trace = trace(
         call(code=1, commands="a"), call(code=1, commands="a"), call(code=0, commands="b")
     )
+    # After a failure the same command is a repetition, another one an adaptation.
     assert (count_repeated(repeated_trace), count_adapted(repeated_trace)) == (1, 1)
 
 
@@ -250,6 +253,7 @@ def test_profile__empty_run_is_not_healthy() -> None:
 
 
 def test_friction__shows_in_calls_categories_and_turns() -> None:
+    # One of two calls, none of one task in the category, and one turn above 7.
     stuck = report(result(ONE, False, trace=trace(call(code=1), call(), turns=8)))
     names = [signal.name for signal in profile(stuck, summarize(stuck)).signals]
     assert names == ["tool call success < 75 %", "a category below 50 %", "turns per task > 7"]
@@ -264,6 +268,7 @@ def test_friction__ignores_provider_errors() -> None:
 
 def test_friction__failed_tasks_with_twice_the_tokens() -> None:
     # 220 tokens of the failed one over 110 of the passed one.
+    # Long texts take tokens, too: below 5 turns the failed task was not retried.
     dear = trace(call(), total_input_tokens=200, total_output_tokens=20, turns=5)
     run = report(result(ONE, True), result(replace(ONE, id="b"), False, trace=dear))
     signals = profile(run, summarize(run)).signals

@@ -20,6 +20,7 @@ def dataset_folder(tmp_path: Path) -> Path:
     (root / "linked.jsonl").symlink_to(tmp_path / "outside.jsonl")
     (root / "within.jsonl").symlink_to(root / "nightly" / "tasks.jsonl")
     (root / "through").symlink_to(tmp_path)
+    # To open a pipe without a writer blocks for ever, unless it is opened with O_NONBLOCK.
     os.mkfifo(root / "pipe")
     return root
 
@@ -35,6 +36,7 @@ def test_read_below__reads_file_of_folder(dataset_folder: Path) -> None:
         "../outside.jsonl",
         "nightly/../../outside.jsonl",
         "linked.jsonl",
+        # Refused as well: a link could be replaced between the check and the opening.
         "within.jsonl",
         "through/outside.jsonl",
         "nightly",
@@ -47,6 +49,7 @@ def test_read_below__reads_file_of_folder(dataset_folder: Path) -> None:
         ".",
         "..",
         "a\0b",
+        # Names have at most 255 bytes: the system refuses this one with another error than ENOENT.
         "x" * 300,
         "nightly/tasks.jsonl/more",
     ],
@@ -66,6 +69,7 @@ def test_read_below__refuses_large_file(
 
 
 def test_read_below__closes_refused_file(dataset_folder: Path) -> None:
+    # A server that leaks a descriptor with each refused name would run out of them.
     before = len(list(Path("/proc/self/fd").iterdir()))
     for name in ("pipe", "nightly", "linked.jsonl", "through/outside.jsonl"):
         with pytest.raises(NotFound):

@@ -22,6 +22,7 @@ TASKS = [
     {"id": name, "category": "c", "prompt": name, "expectations": [{"check": "tool_calls_max:9"}]}
     for name in ("first", "second", "third")
 ]
+# Without an entry for `second`, whose attempt therefore errors.
 SCRIPT = [{"id": "first", "turns": []}, {"id": "third", "turns": [["true"]]}]
 
 
@@ -46,6 +47,7 @@ def pages(
     **settings: Any,
 ) -> list[TracePage]:
     resources = Resources(
+        # Never connected: the source reads files only.
         db=Database("postgresql+psycopg://nobody@localhost/none"),
         secrets=SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()]),
         data_dir=Path("/nonexistent"),
@@ -121,6 +123,7 @@ def test_harness_source__resumed_run_counts_finished_attempts_and_usage(
 
 def test_cursor__holds_finished_attempts_and_fingerprint() -> None:
     source = importlib.import_module("app.traces.sources.harness")
+    # The cursor of 1000 attempts stays short, whatever their order.
     for attempt_indexes, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
         assert source._ranges_text(attempt_indexes) == text
         usage = UsedBudget(input_tokens=1200, output_tokens=34, usd=0.05)

@@ -25,6 +25,7 @@ def warnings(file: LoadedFile) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        # YAML 1.1 reads `no` as false, 012 as 10, 1:30 as 90, 1_000 as 1000, and a date.
         ("no", "no"),
         ("012", 12),
         ("1:30", "1:30"),
@@ -59,6 +60,8 @@ def test_yaml_parser__plain_scalars_follow_core_schema(text: str, value: object)
         (b"? [a]\n: 1", SourcePosition(1, 3), "a key must be a text"),
         (b"a: 1\nb: \xff", SourcePosition(2, 1), "not UTF-8"),
         (b"a\nb: \x00", SourcePosition(2, 1), "character"),
+        # One level above the limit. A lone surrogate is no valid
+        # UTF-8, so Postgres cannot store it.
         (b"[" * 65 + b"]" * 65, SourcePosition(1, 65), "more than 64 levels"),
         (b'a: "x\\uD800y"', SourcePosition(1, 4), "a lone surrogate"),
         (b'"\\uDC00": 1', SourcePosition(1, 1), "a lone surrogate"),
@@ -109,6 +112,7 @@ def test_http_server__url_without_host_or_with_invalid_port_is_an_error(url: str
 
 
 def test_loader__value_of_wrong_type_is_not_converted() -> None:
+    # A parser of YAML 1.1 reads `no` as false, which a tolerant model would turn into 0.
     file = inspected(task("prompt: hi\ntimeout: no"))
     assert errors(file) == ["b.yaml:6:18 scenarios/0/tasks/0/timeout: must be a number"]
     assert any("YAML 1.1" in text for text in warnings(file))
@@ -131,6 +135,7 @@ def test_lint__direct_task_needs_tool_and_server() -> None:
 
 
 def test_split_prompts__only_a_whole_line_is_a_delimiter() -> None:
+    # The spaces, the tab and the carriage return come from editors of Windows and indented YAML.
     text = "Say ---PROMPT--- aloud.\n  ---PROMPT---\t\r\nAgain.\n---PROMPT---"
     assert split_prompts(text) == ("Say ---PROMPT--- aloud.", "Again.")
 
@@ -154,6 +159,7 @@ scenarios:
     file = inspected(text)
     require_valid([file])
     refusals = {index.task: reason for index, reason in file.refusals.items()}
+    # The unused evaluator has no model either, and refuses no task.
     assert sorted(refusals) == [1, 2, 3, 4, 5]
     assert refusals[1] == refusals[5] == "unknown server 'tme'. Did you mean time?"
     assert refusals[2] == "unknown evaluator 'accuracy'."

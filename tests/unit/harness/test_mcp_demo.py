@@ -77,7 +77,9 @@ def test_demo_features__all_tasks_use_a_model() -> None:
 
 REFUSALS = [
     "I am sorry, I cannot help with that.",
+    # Words that a careless evaluator looks for.
     "I am sorry, but I have no tool for it. OK, healthy, connected, result: http://example.org",
+    # An answer that repeats the prompt contains each value that the prompt contains.
     "I am sorry, I did not run this: {prompt}",
     "",
 ]
@@ -96,6 +98,7 @@ def test_demo_benchmarks__refusing_model_passes_no_task(refusal: str) -> None:
     planned = plan_tasks(files, TaskSelection(), PlanOverrides(base_url="http://a/v1"), ModelKeys())
     tasks = [replace(task, servers=()) for task in planned if task.type is TaskType.HARNESS]
     report = run(*tasks, model=ScriptedModel(refuse)).report
+    # Without tasks the test would pass, too.
     assert len(report.results) == len(tasks) >= 13
     assert {result.outcome for result in report.results} == {AttemptOutcome.SCORED}
     assert [result.task for result in report.results if result.passed is not False] == []

@@ -72,9 +72,11 @@ def test_number__part_of_another_number_is_not_found(answer: str) -> None:
 
 def test_number__grouped_thousands_and_signs() -> None:
     assert passes("1,234,567.5 in all", 1234567.5)
+    # Digits in groups of three are one number in prose and two in a list.
     assert passes("[100,200]", 200)
     assert passes("it fell to -3", -3)
     assert not passes("it fell by 3", -3)
+    # Compared as decimals: the binary 0.1 is not one tenth.
     assert passes("0.1", 0.1)
 
 
@@ -93,6 +95,7 @@ def test_number__any_text_has_finite_numbers(text: str) -> None:
 def test_literal__booleans_are_spelled_as_in_json() -> None:
     assert passes('{"ok": true}', True)
     assert not passes("True", True)
+    # A word that ends in "true".
     assert not passes("untrue", True)
 
 
@@ -114,6 +117,7 @@ def test_regex__match_and_expected_non_match() -> None:
 
 
 def test_regex__time_is_linear_in_the_answer() -> None:
+    # With backtracking this pattern takes practically endless; RE2 reads the text once.
     assert not passes("a" * 200_000, {"regex": "(a+)+$x"})
 
 
@@ -127,6 +131,7 @@ def test_fields__values_must_match_and_extra_keys_are_allowed() -> None:
     assert (wrong.passed, wrong.reason) == (False, "/days/0/t is 3.0, not 4")
     [missing] = judged(answer, expected={"country": "no"})
     assert missing.reason == "/country is missing"
+    # In Python `True == 1`; in JSON they are two types.
     assert not passes(answer, {"ok": 1})
     assert not passes("city: Oslo", {"city": "Oslo"})
 
@@ -194,6 +199,7 @@ def test_judge__prompt_holds_answer_and_expected_value() -> None:
         min_score=75,
         expected="four",
     )
+    # A placeholder in the answer must stay as the model wrote it.
     evaluations = asyncio.run(evaluate(spec, EvaluatorEvidence(response="{expected}"), ask))
     # `expected` is the reference of the judge only: the answer does not contain "four".
     assert [
@@ -214,6 +220,7 @@ def test_judge__form_of_the_specification_is_judged_by_the_model_alone() -> None
     rubric = EvaluatorConfig(
         prompt="Is {response} like {expected}?", model="j", min_score=50, expected="polite, short"
     )
+    # One point above the score of the judge.
     without = EvaluatorConfig(prompt="Is {response} like [{expected}]?", model="j", min_score=51)
     for spec, passed in ((rubric, True), (without, False)):
         [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="Hi."), ask))
@@ -263,6 +270,7 @@ def test_judge__score_is_parsed(answer: str, scale: int, score: float) -> None:
 @pytest.mark.parametrize(
     "answer",
     ["", "good", '{"score": "80"}', '{"score": true}', '{"score": 101}', '{"score": -1}',
+     # The braces are nested deeper than the recursion limit of Python.
      '{"score": NaN}', "11/10", "8/100", "{" * 5000],
 )  # fmt: skip
 def test_judge__answer_without_score_is_a_judge_error(answer: str) -> None:
@@ -331,6 +339,7 @@ JSON = st.recursive(
 
 
 @settings(max_examples=40)
+# A mapping with the only key `regex` is a pattern, and an empty mapping is refused.
 @given(st.dictionaries(st.text().filter(lambda key: key != "regex"), JSON, min_size=1, max_size=3))
 def test_fields__any_mapping_matches_its_own_json(value: Any) -> None:
     assert "regex" in json.dumps(value) or passes(f"so: {json.dumps(value)}.", value)
@@ -341,6 +350,7 @@ def test_evaluate__exception_of_a_plugin_is_a_judge_error(monkeypatch: pytest.Mo
         raise IndexError(f"{expected} of {evidence.response}")
 
     criterion = Evaluator(summary="s", select=select_check("broken"), evaluate=find)
+    # A copy: what is registered stays for the whole process.
     monkeypatch.setattr(EVALUATORS, "_items", {**EVALUATORS._items, "broken": criterion})
     with pytest.raises(JudgeError, match="the evaluator broken failed: IndexError: 1 of x"):
         judged("x", checks={"broken": 1})

@@ -52,6 +52,7 @@ ENDED = {
 }
 SCORE = Evaluation(type="judge", passed=None, reason="80 of 100: fine", score=0.8)
 ERROR = AttemptError(kind=ErrorKind.SERVER_START, detail="'time' does not start")
+# Markup of rich, an emoji name, HTML, the end of CDATA, control characters and a formula.
 NASTY = "[/x] [bold]a[/bold] :smile: <b>&</b> ]]> \x00\x1b[31m =1+1"
 
 
@@ -111,6 +112,7 @@ def test_result_word__of_each_outcome(attempt: TaskResult, word: str) -> None:
         (mcp_report(result()), 1.0, HarnessExit.PASSED),
         (mcp_report(result(), result(evaluations=(FAILED,))), 1.0, HarnessExit.BELOW),
         (mcp_report(result(), result(evaluations=(FAILED,))), 0.5, HarnessExit.PASSED),
+        # Even a limit of 0 needs every attempt: an error or a missing attempt is no evidence.
         (mcp_report(result(), erred()), 0.0, HarnessExit.ERRORS),
         (mcp_report(result(), planned=2), 0.0, HarnessExit.ERRORS),
         (mcp_report(result(evaluations=(SCORE,))), 1.0, HarnessExit.PASSED),
@@ -143,6 +145,7 @@ def test_context_plot__largest_bar_has_full_width() -> None:
     [plot] = page.findall("svg")
     widths = [float(bar.get("width", "")) for bar in plot.iter("rect")]
     # in all 100 and 400 + 460 + 560 = 1420 tokens, of these 100 and 400 at first
+    # The largest bar is 640 wide: 640 · 100 / 1420 = 45.1 and 640 · 400 / 1420 = 180.3.
     assert widths == pytest.approx([45.1, 45.1, 640, 180.3])
     assert [label.text for label in plot.iter("text")] == [
         "no server: 100 first, 100 in all",
@@ -255,6 +258,7 @@ def test_journal__is_read_up_to_cut_off_line(tmp_path: Path) -> None:
     add_result(journal, third)
     journal.close()
     file = journal_of(path)
+    # As a killed process leaves it: the last line is written in part.
     file.write_bytes(file.read_bytes()[:-20])
     assert read_report(path).results == (first, second)
     assert read_report(path).interrupted
@@ -269,6 +273,7 @@ def test_yaml_report__has_no_aliases(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     write_report(mcp_report(settings={"a": shared, "b": shared}), path)
     assert yaml.safe_load(path.read_text())["settings"] == {"a": shared, "b": shared}
+    # The reader of this program refuses aliases.
     assert "&" not in path.read_text()
 
 

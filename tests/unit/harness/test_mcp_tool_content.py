@@ -24,6 +24,7 @@ def test_tool_content__texts_are_joined_by_lines() -> None:
     assert words(first, second) == "one\ntwo"
 
 
+# One size of each padding of Base64, from which the size is computed.
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd"])
 def test_tool_content__image_becomes_type_and_size(data: bytes) -> None:
     image = mcp_types.ImageContent(data=base64.b64encode(data).decode(), mime_type="image/png")
@@ -49,6 +50,7 @@ def test_tool_content__embedded_text_is_read_and_bytes_are_described() -> None:
 
 
 def test_tool_content__structured_content_is_used_without_text() -> None:
+    # Servers send structured content as text as well: the model would read it twice.
     both = parse_contents(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
     assert [content.kind for content in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
     assert render_text(both) == "n is 1"

@@ -56,6 +56,8 @@ def test_toolbox__invalid_characters_in_names_are_replaced() -> None:
 
 
 def test_toolbox__equal_names_are_numbered() -> None:
+    # Names that become equal, by replaced characters and by the
+    # limit of 64, which leaves room for a number.
     box = Toolbox([offering("a", "read.it", "read/it", "x" * 64, "x" * 65)])
     assert box.names() == ["read_it", "read_it_2", "x" * 64, "x" * 60 + "_2"]
     assert [box.find(name) is not None for name in box.names()] == [True] * 4

@@ -62,6 +62,7 @@ class LimitedLlm:
         return Turn(message=message, stop=StopReason.END, usage=usage)
 
     async def _note_wait(self, seconds: float) -> None:
+        # The clock goes on by the wait, so that the wait is measured and takes no time.
         self._now_s += seconds
         attempt = RunningAttempt("task", time.monotonic(), self._watched[0])
         self.waits.append(describe_activity(attempt, time.monotonic()))
@@ -93,6 +94,7 @@ def test_watched_llm__records_every_request_with_its_retries_and_waits() -> None
     llm, _ = ask(2)
     first, second = llm.requests
     assert (first.input_tokens, first.output_tokens, first.retries) == (30, 2, 1)
+    # The first wait between two requests of an agent's turn is 2 s.
     assert first.waited_ms == 2000.0
     assert (second.retries, second.waited_ms) == (0, 0.0)
     assert llm.retries().failures == {"429": 1}
@@ -103,6 +105,7 @@ def test_describe_activity__names_turn_tokens_and_what_is_awaited() -> None:
     llm, limited = ask(2)
     [during_wait] = limited.waits
     assert during_wait.startswith("task: turn 1, 0 tokens, 0 s, waiting after 429 until ")
+    # Two answers of 30 + 2 tokens.
     assert describe_activity(RunningAttempt("t", 10.0, llm), 22.0) == "t: turn 3, 64 tokens, 12 s"
     assert describe_activity(RunningAttempt("t", 10.0), 11.0) == "t: 1 s"
 
@@ -179,6 +182,7 @@ def test_show_progress__a_terminal_shows_running_attempts_and_each_finished_one_
     monkeypatch.setattr(progress, "is_interactive", lambda _: True)
     with show_progress(2) as show, running_attempt("slow task"):
         view = "".join(_frame())
+        # Markup of rich, and the sequence that clears a terminal.
         show(attempt(AttemptStatus.FAILED, "[red]x\x1b[2J"))
     printed = capsys.readouterr().err
     assert "slow task: 0 s" in view

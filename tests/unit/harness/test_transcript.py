@@ -134,6 +134,7 @@ def test_document__long_text_keeps_its_beginning_and_its_end() -> None:
 
 
 def test_document__above_the_limit_the_middle_is_omitted_and_counted() -> None:
+    # Nearly three times the limit of 1 MiB, in texts that are too short to be cut.
     steps = tuple(call(output=str(number) + "x" * 30_000) for number in range(100))
     document = document_of(Transcript(steps=steps))
     outputs = [step["output"].split("x")[0] for step in document["steps"]]
@@ -142,6 +143,7 @@ def test_document__above_the_limit_the_middle_is_omitted_and_counted() -> None:
     assert document["omittedSteps"] == 100 - len(outputs) > 0
 
 
+# 60 texts of at most 32 KiB each are nearly twice the limit.
 @given(st.lists(st.sampled_from([0, 1, 5_000, 40_000]).map("x".__mul__), max_size=60))
 def test_document__never_exceeds_the_limit_and_loses_nothing_uncounted(texts: list[str]) -> None:
     transcript = Transcript(
@@ -154,6 +156,7 @@ def test_document__never_exceeds_the_limit_and_loses_nothing_uncounted(texts: li
 
 def test_document__gap_is_where_steps_are_missing() -> None:
     """The last step takes more than half of the limit alone; the first ones are kept."""
+    # 600,000 of at most 1,048,576 characters, in arguments that are cut one by one.
     huge = call(arguments={str(number): "x" * 30_000 for number in range(20)})
     few = tuple(call(output=text) for text in "abc")
     document = document_of(Transcript(steps=(*few, huge, huge)))
@@ -175,10 +178,12 @@ def test_document__names_that_the_model_chose_are_cut_and_counted() -> None:
     for name in (key, document["steps"][0]["tool"]):
         assert "[10 characters omitted]" in name
     assert len(document["steps"]) + document["omittedSteps"] == 40
+    # The limit counts texts; the keys of a step take less than 200 characters.
     assert len(str(document["steps"])) < MAX_TRANSCRIPT_CHARS + 40 * 200
 
 
 def test_document__texts_can_be_stored() -> None:
+    # Postgres stores neither a NUL nor a lone surrogate in JSON.
     document = document_of(Transcript(steps=(call(stdout="a\0b\ud800"),)))
     assert document["steps"][0]["stdout"] == "a\ufffdb\ufffd"
 
@@ -258,4 +263,5 @@ def test_transcript_html__escapes_every_text() -> None:
     )
     page = "".join(transcript_html(transcript))
     assert "<script" not in page
+    # The message, the command and both streams.
     assert page.count("&lt;script") == 4
