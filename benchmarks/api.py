@@ -132,6 +132,7 @@ def _loads() -> list[Load]:
 def _compared(load: Load, servers: Sequence[Server], token: str) -> BenchRow:
     """`servers` are the service, its peer, and the peer on asyncpg."""
     for server in servers:
+        # The first requests open connections and compile statements.
         _send_all(server.port, load, token, CLIENTS * 5)
     rounds = [[_cost(load, server, token) for server in servers] for _ in range(ROUNDS)]
     our, their, fastest = (_median_cost(list(costs)) for costs in zip(*rounds, strict=True))
@@ -223,6 +224,7 @@ def _read_answer(connection: socket.socket) -> None:
     while b"\r\n\r\n" not in received:
         received += _some(connection)
     head, _, body = received.partition(b"\r\n\r\n")
+    # The first digit of the status, behind `HTTP/1.1 `.
     assert head[9:10] == b"2", received[:400]
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
     remaining = length - len(body)
@@ -293,11 +295,13 @@ def service_app(url: str) -> FastAPI:
 
     app = create_app(
         Resources(
+            # As many connections as the peer may open: 20, and 20 more.
             db=Database(url, pool_size=40, name="bench-service"),
             secrets=SecretBox.from_keys([MASTER_KEY]),
             data_dir=Path("/nonexistent"),
             options={
                 "langfuse_default_url": DEFAULT_LANGFUSE_URL,
+                # One key sends all requests: the default limit would refuse them.
                 "rate_limit": "1000000",
             },
         )

@@ -36,6 +36,7 @@ def _replay() -> BenchRow:
     reports = [read_report(DATA / "runs" / name) for name in RECORDINGS]
     results = [task_result for report in reports for task_result in report.results]
     calls = sum(task_result.trace.tool_call_count for task_result in results if task_result.trace)
+    # The fastest round: the others contain what else the machine did.
     seconds = min(_seconds_of_replay(results) for _ in range(ROUNDS))
     return BenchRow(
         name="B1 replay of the recorded bash commands",
@@ -70,4 +71,5 @@ async def _seconds_of_a_turn() -> float:
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
         await attempt_task(demo_task, llm, AttemptLimits(), Budget())
+    # The last turn is the answer, without a call.
     return (time.perf_counter() - started) / (ATTEMPTS * (TURNS + 1))

@@ -30,6 +30,7 @@ from tests.support.processes import MASTER_KEY, ROOT, programs, until
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
+# As many as the larger dataset of the original evaluation.
 TASKS = 58
 CALLS = 3
 GOAL = 1.3
@@ -66,6 +67,7 @@ def measure_mcp() -> Iterator[BenchRow]:
 
 
 def _benchmark_file(url: str) -> JSON:
+    # Without `site`, so that little of the time is the start of the server.
     server = {"type": "stdio", "command": sys.executable, "args": ["-I", "-S", str(FAULTS)]}
     tasks = [
         {"name": f"tool:faults:{number}", "prompt": "Which?", "evaluate": {"expected": "blue"}}

@@ -39,6 +39,7 @@ from tests.support.langfuse.server import FakeServer
 LATENCY_S: Final = 0.05
 TRACES: Final = 3_000
 ROUNDS: Final = 3
+# 3,000 requests one after the other would take minutes.
 SINGLE_TRACES: Final = 60
 SMALL_TRACES: Final = 1_000
 PAGE: Final = 100
@@ -143,6 +144,7 @@ def read_all(server: ServerAccess, query: TraceQuery) -> CollectionRequests:
         for request in requests
         if request["path"] in ("rows", "observations")
     }
+    # The first windows are one of the rows and one of the observations.
     return CollectionRequests(requests=len(requests), windows=max(len(starts) - 2, 0))
 
 

@@ -148,6 +148,7 @@ def _server_times(service: Service, path: str) -> list[float]:
         response = service.client.get(path, headers={"Accept": "text/html"})
         times.append((time.perf_counter() - started) * 1000)
         response.raise_for_status()
+    # The first request compiles the template of the page.
     return times[1:]
 
 
@@ -223,6 +224,7 @@ def _load(service: Service, browser: Browser, path: str) -> tuple[BrowserFigures
     page.wait_for_function(PAINTED)
     figures = page.evaluate(METRICS)
     session = page.context.new_cdp_session(page)
+    # Only what the page holds counts, not what waits for the next collection.
     session.send("HeapProfiler.collectGarbage")
     heap = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
     page.reload(wait_until="load")

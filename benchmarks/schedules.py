@@ -126,7 +126,10 @@ def _peer(db: Database) -> Lateness:
     _samples.clear()
     store = SQLAlchemyJobStore(engine=db.engine)
     scheduler = BackgroundScheduler(
-        jobstores={"default": store}, job_defaults={"misfire_grace_time": GRACE_S}, timezone="UTC"
+        # By default APScheduler drops what is more than a second late.
+        jobstores={"default": store},
+        job_defaults={"misfire_grace_time": GRACE_S},
+        timezone="UTC",
     )
     scheduler.start(paused=True)
     due = _whole_second(datetime.now(UTC) + LEAD)

@@ -137,6 +137,7 @@ def _change(formula: Any, a: Any, b: Any, c: Any, d: Any, axis: int) -> Any:
 
 def _two_runs() -> TwoRuns:
     random = np.random.default_rng(6)
+    # Items of which most pass in most trials: the mean of this distribution is 4 / (4 + 1).
     difficulty = random.beta(4, 1, (KPIS, ITEMS))[:, PLACES]
     runs = [(random.random(difficulty.shape) < difficulty).astype(float) for _ in range(2)]
     return TwoRuns(*({f"M{k}": run[k] for k in range(KPIS)} for run in runs))

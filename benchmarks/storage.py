@@ -178,6 +178,7 @@ def _make_run(db: Database, number: int) -> str:
                 " SELECT :id, 'b', 'a', 'RUNNING', 'MANUAL', 0, min(id), cast(:plan AS jsonb), 0,"
                 " :total, 0, 0, 0, 0 FROM collections"
             ),
+            # One shard more than is written: with its last shard a run would begin to finish.
             {"id": f"run-{number}", "plan": plan, "total": SHARDS + 1},
         )
         session.execute(

@@ -71,6 +71,7 @@ def time_counts() -> Iterator[Timing]:
     """
     chance = random.Random(1)
     windows = (
+        # Of a fraction, whose hash has all bits as that of an item has; an integer is its own hash.
         [hash(chance.randrange(COUNTED_TRACES // 3) / 7) for _ in range(COUNTED_WINDOW)]
         for _ in range(COUNTED_TRACES // COUNTED_WINDOW)
     )

@@ -50,7 +50,7 @@ NEW_RUNS: Final = 4
 NEW_TRACES: Final = 50
 SHOWN: Final = 8
 
-# Streams do not end, and an export of every metric has no database time of its own.
+# Streams do not end.
 EXCLUDED: Final = frozenset({"/benchmark-runs/{runId}/events", "/notifications/events"})
 # Queries that a route needs.
 QUERIES: Final = {
@@ -167,6 +167,7 @@ def _page_paths(ids: JSON) -> list[str]:
 
 
 def _filled(path: str, ids: JSON) -> str:
+    # Every tenth run belongs to the first benchmark: these are its last two.
     runs = {"last": SIZE.runs - SIZE.runs % 10, "before": SIZE.runs - SIZE.runs % 10 - 10}
     examples = ids | {"runId": f"run-{runs['last']}"}
     if "{traceId" in path:
@@ -239,6 +240,8 @@ def _run_rows(service: Service, log: StatementLog) -> Iterator[BenchRow]:
         finishes.append(_finishing_ms(statements))
         slowest = max(statements, key=lambda statement: statement.milliseconds)
     for name, goal, times in (
+        # The first new run reads pages of the database that nobody
+        # has read since they were written.
         ("H6 finish", "the finishing transaction", finishes[1:]),
         ("H7 run", "all statements of a run with MEAN_OF_LAST", wholes[1:]),
     ):

@@ -160,6 +160,7 @@ def _inserting(superuser_url: str) -> Iterator[ConcurrentInserts]:
 
     def insert() -> None:
         with psycopg.connect(superuser_url, autocommit=True) as connection:
+            # Otherwise these inserts would count as statements of the purge.
             connection.execute("SET log_min_duration_statement = -1")
             connection.execute(f"SET lock_timeout = '{LOCK_WAIT}'".encode())
             row = connection.execute(

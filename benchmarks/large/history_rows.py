@@ -212,6 +212,7 @@ def seed(service: Service) -> JSON:
     [kpi, *_] = service.get(f"/benchmarks/{BENCHMARK}/kpis")["items"]
     of_pair = {"name": "n", "benchmarkId": BENCHMARK, "agentId": AGENT}
     rule = service.post("/alert-configs", {**RULE, "name": "regressed", "kpi": kpi["id"]})
+    # ROUGE is at most 1, so this rule fires: there are alerts and incidents to copy.
     below = {**RULE, "name": "below", "metric": "ROUGE", "condition": "LESS_THAN", "threshold": 2}
     service.post("/alert-configs", below)
     schedule = service.post("/schedule-configs", {**of_pair, "cronExpression": "0 0 3 * * *"})
@@ -286,6 +287,7 @@ def write_history(superuser_url: str, size: HistorySize) -> None:
     """Copy the seeded runs. The traces are written beside the other tables, by a connection of their own."""
     _execute(
         superuser_url,
+        # Before the copies, of which the first is 500 days old.
         "UPDATE benchmark_runs SET created_at = created_at - interval '502 days',"
         " completed_at = completed_at - interval '502 days'",
         "UPDATE kpi_history SET recorded_at = recorded_at - interval '502 days'",

@@ -116,6 +116,7 @@ def _drop_beside_reader(connection: psycopg.Connection, url: str) -> float:
     with psycopg.connect(url) as reader:
         reader.execute(f"SELECT count(*) FROM {PARTED} WHERE collection_id < 0".encode())
         reader.execute(LOOK_UP.format(name=PARTED).encode(), [COLLECTIONS, 0])
+        # Without it the DROP would wait for ever: the reader ends after it, in the same thread.
         _execute(connection, "SET lock_timeout = '2s'")
         began = time.perf_counter()
         with suppress(psycopg.errors.LockNotAvailable):

@@ -31,6 +31,7 @@ def measure() -> Iterator[BenchRow]:
         # An installation has compiled modules; a checkout compiles them in its first process.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "modules")
+        # Compiles the modules, and does not count.
         _import_seconds(IMPORT)
         seconds = min(_import_seconds(IMPORT) for _ in range(ROUNDS))
         libraries = min(_import_seconds(f"import {LIBRARIES}") for _ in range(ROUNDS))
@@ -44,6 +45,7 @@ def measure() -> Iterator[BenchRow]:
         )
         yield _memory_row()
         data_dir = Path(folder) / "data"
+        # Makes the data folder, and does not count.
         _ready_seconds(data_dir)
         seconds = median(_ready_seconds(data_dir) for _ in range(ROUNDS))
         yield BenchRow(

@@ -14,6 +14,7 @@ from app.core.schemas import changed_fields
 WIRE = ("ProjectName", "PublicKey", "SecretKey")
 
 
+# The original system misspells its fields, and its clients send them so.
 @pytest.mark.parametrize("prefix", ["langfuse", "llangfuse"])
 def test_agent_body__both_spellings_are_accepted(prefix: str) -> None:
     body = AgentPatch.model_validate({f"{prefix}{name}": "value" for name in WIRE})
@@ -31,7 +32,9 @@ def test_agent_body__secret_is_not_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "x", "ftp://x.org", "javascript:1", "http://", "http://u:p@x.org", "http://u@x.org"]
+    # A URL is shown to everybody, so a password in it would be, too.
+    "url",
+    ["", "x", "ftp://x.org", "javascript:1", "http://", "http://u:p@x.org", "http://u@x.org"],
 )
 def test_agent_body__url_must_be_plain_http(url: str) -> None:
     with pytest.raises(ValidationError) as caught:

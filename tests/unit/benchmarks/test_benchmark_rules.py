@@ -24,7 +24,7 @@ class Draft:
     threshold_max: float | None = None
 
 
-def places(errors: list[ErrorItem]) -> list[str]:
+def pointers(errors: list[ErrorItem]) -> list[str]:
     return [error.pointer for error in errors]
 
 
@@ -39,7 +39,7 @@ def test_metric_errors__unknown_name_or_each_unknown_option() -> None:
     unknown = MetricRef.of("ROGUE", {"useStemmer": True})
     options = MetricRef.of("ROUGE", {"useStemer": True, "useStemmer": 1})
     errors = metric_errors([unknown, options])
-    assert places(errors) == [
+    assert pointers(errors) == [
         "/metrics/0",
         "/metrics/1/options/useStemer",
         "/metrics/1/options/useStemmer",
@@ -49,24 +49,26 @@ def test_metric_errors__unknown_name_or_each_unknown_option() -> None:
 
 def test_metric_errors__duplicate_column_is_an_error() -> None:
     stemmed = MetricRef.of("ROUGE", {"useStemmer": True})
-    assert places(metric_errors([MetricRef.of("ROUGE"), stemmed])) == ["/metrics/1"]
+    # Both would be the column ROUGE: a formula could not tell them apart.
+    assert pointers(metric_errors([MetricRef.of("ROUGE"), stemmed])) == ["/metrics/1"]
 
 
 def test_kpi_errors__formula_span_and_threshold_order() -> None:
     errors = kpi_errors(
         Draft(formula="1 + NOPE", threshold_min=2, threshold_max=1), pointer="/kpis/3"
     )
-    assert places(errors) == ["/kpis/3/formula", "/kpis/3/thresholdMin"]
+    assert pointers(errors) == ["/kpis/3/formula", "/kpis/3/thresholdMin"]
+    # NOPE in "1 + NOPE".
     assert errors[0].span == (4, 8)
     assert kpi_errors(Draft(threshold_min=1, threshold_max=1), pointer="") == []
 
 
 def test_kpi_list_errors__duplicate_names_and_ids() -> None:
     drafts = [Draft(name="A", id="x"), Draft(name="a"), Draft(name="b", id="x"), Draft(name="c")]
-    assert places(kpi_list_errors(drafts)) == ["/measures/1/name", "/measures/2/id"]
+    assert pointers(kpi_list_errors(drafts)) == ["/measures/1/name", "/measures/2/id"]
 
 
-def test_agent_patch__contains_only_sent_fields() -> None:
+def test_benchmark_patch__contains_only_sent_fields() -> None:
     assert changed_fields(BenchmarkPatch.model_validate({})) == {}
     patch = BenchmarkPatch.model_validate({"runName": None, "metadata": '{"a": 1}'})
     assert changed_fields(patch) == {"run_name": None, "metadata": {"a": 1}}

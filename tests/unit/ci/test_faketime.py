@@ -42,4 +42,5 @@ def test_makefile__says_so_before_the_campaigns() -> None:
     recipe = makefile.partition("\nprove:")[2].partition("\n\n")[0]
     assert "faketime" in recipe.partition("\n")[0], "the help names the package"
     assert "-m tests.support.faketime" in recipe
+    # Without it pytest counts the skipped tests and does not say why.
     assert "-rs" in recipe.split()

@@ -23,6 +23,8 @@ GITLAB = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text(encoding="utf-8")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Results of two runs, and a `gh` that records what it is called with."""
+    # A name with a space: unquoted variables of a shell would
+    # split it. 12 of 40 items fall from 1 to 0.
     for name, wrong in (("base", 2), ("today run", 14)):
         rows = [f"q{n},yes,{'no' if n < wrong else 'yes'}\n" for n in range(40)]
         (tmp_path / f"{name}.csv").write_text("id,expected,output\n" + "".join(rows))
@@ -109,6 +111,7 @@ def test_github_action__passes_and_comments_only_on_request(folder: Path) -> Non
 
 
 def test_github_action__wrong_options_fail_and_are_not_evaluated(folder: Path) -> None:
+    # The options come from the workflow of a pull request: a shell must not run them.
     options = "$(touch evaluated) --max-drop nonsense"
     assert run_action(folder, {}, run="base.csv", baseline="base.csv", options=options) == 2
     assert not (folder / "evaluated").exists()
@@ -188,5 +191,6 @@ def test_file__fits_the_schema_of_its_server(
     content = (ROOT / file).read_text(encoding="utf-8")
     assert required in content
     broken = tmp_path / Path(file).name
+    # A misspelled key: a schema that accepts every key would prove nothing.
     broken.write_text(content.replace(required, required.replace(":", "s:")), encoding="utf-8")
     assert validate(broken) == 1

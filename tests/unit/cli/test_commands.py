@@ -18,6 +18,7 @@ from tests.support.cli_reference import MARK, PAGE, LeafCommand, commands, page
 
 ALL = list(commands())
 NAMES = [" ".join(leaf.words) for leaf in ALL]
+# Each takes a large part of the quarter of a second that `--version` may take.
 HEAVY = ("sqlalchemy", "fastapi", "httpx", "lark", "rich", "psycopg", "pydantic_settings")
 
 
@@ -137,6 +138,7 @@ def test_help__short_option_long_option_and_help_command_agree() -> None:
         by_command = CliRunner().invoke(cli, ["help", *words]).stdout
         assert short == long, name
         assert short.startswith("Usage: "), name
+        # Without the first line, the usage, in which the name of the program differs.
         assert by_command.partition("\n")[2] == short.partition("\n")[2], name
 
 
@@ -155,6 +157,7 @@ def test_completion_options__exist_at_the_root_only() -> None:
 
 def test_options__none_takes_a_secret() -> None:
     names = {name for leaf in ALL for option in options(leaf) for name in option.opts}
+    # Other users of the machine see the arguments of a process.
     assert not names & {"--key", "--api-key", "--token", "--password", "--langfuse-secret-key"}
 
 
@@ -200,6 +203,7 @@ def test_startup__version_and_help_import_no_heavy_package() -> None:
         )
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert not loaded & set(HEAVY)
+        # Otherwise the program printed no modules, and the line above proves nothing.
         assert "app.core.console.terminal" in done.stderr
 
 
@@ -255,6 +259,7 @@ def test_output__a_pipe_that_nobody_reads_ends_the_command_quietly(
 
 
 def test_output__ascii_terminal_is_not_an_error() -> None:
+    # The port 1 is closed, so the service cannot be reached, which is exit code 69.
     refused = mosaico(
         "runs", "show", "é", MOSAICO_URL="http://127.0.0.1:1", PYTHONIOENCODING="ascii"
     )
@@ -264,6 +269,7 @@ def test_output__ascii_terminal_is_not_an_error() -> None:
 
 def test_help__speaks_of_commands_and_breaks_no_name() -> None:
     text = written_page().split("## Every command")[1]
+    # Click breaks words at hyphens: half a name cannot be copied.
     assert not re.findall(r"(?m)^.*[a-z]-$", text)
     assert not re.findall(r".*(?:[Nn]ull\b|\bRaises\b|\b(?:PUT|POST|PATCH|GET) /).*", text)
 
@@ -297,5 +303,6 @@ def test_docs__lines_of_help_have_80_columns() -> None:
     """Longer lines would break words on a narrow terminal; examples are copied as they are."""
     helps = re.findall(r"```text\n(.*?)```", PAGE.read_text().partition(MARK)[2], flags=re.DOTALL)
     lines = [line for text in helps for line in text.partition("Examples:")[0].splitlines()]
+    # Without lines the test would pass, too.
     assert len(lines) > 1000
     assert [line for line in lines if len(line) > 80] == []

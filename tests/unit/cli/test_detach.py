@@ -30,6 +30,7 @@ class ImpatientTerminal(io.StringIO):
 
     def write(self, text: str) -> int:
         written = super().write(text)
+        # If the offer were printed before the `try`, this would end the command and cancel nothing.
         if "once more" in text:
             raise KeyboardInterrupt
         return written

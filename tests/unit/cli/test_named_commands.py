@@ -60,6 +60,7 @@ def resolve(text: str) -> None:
             require_option(command, word, text)
         elif children := getattr(command, "commands", None):
             if word not in children:
+                # A placeholder: `mosaico help COMMAND`.
                 if word.isupper():
                     return
                 raise UnknownCommandError(f"{text!r}: no command {word!r}")
@@ -83,6 +84,7 @@ def require_option(command: Any, word: str, text: str) -> None:
     if "--format" in names:
         names.add("--json")
     is_group_option = name in ("--install-completion", "--show-completion")
+    # A negative value, as in `--max-drop -1`.
     is_number = re.fullmatch(r"-\d.*", name)
     accepts_all = command.context_settings.get("ignore_unknown_options")
     if not (name in names or is_group_option or is_number or accepts_all):

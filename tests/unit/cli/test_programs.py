@@ -28,6 +28,7 @@ def test_programs__interrupted_import_ends_without_traceback(program: str) -> No
 def test_programs__import_nothing_heavy_before_they_are_interruptible() -> None:
     code = "import sys, app.programs; print(sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run(
+        # Without `site`, whose .pth files may import packages.
         [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, '.'); {code}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -41,4 +42,5 @@ def test_programs__every_script_is_an_entry_point() -> None:
         for script in entry_points(group="console_scripts")
         if script.value.startswith("app.programs:")
     }
+    assert scripts.keys() == {"mosaico", "ot-bench", "bashkit-eval"}
     assert all(callable(getattr(programs, function)) for function in scripts.values())

@@ -144,6 +144,7 @@ def create_body(group: CommandGroup, api: RecordingApi, *words: str) -> Any:
         (("--name", "a"), {"name": "a"}),
         (("--color", "blue"), {"color": "BLUE"}),
         (("--tag", "a", "--tag", "b"), {"tags": ["a", "b"]}),
+        # `parse` doubles the value, which shows that it is called.
         (("--kilos", "1.5"), {"weight": 3.0}),
         (("--active",), {"active": True}),
         (("--no-active",), {"active": False}),
@@ -208,6 +209,7 @@ def test_create_help__states_descriptions_defaults_and_required_fields(
 
 
 def test_update__sends_the_given_fields_only(widgets_cli: CommandGroup, api: RecordingApi) -> None:
+    # An ID with a slash must stay one part of the path.
     result = run(widgets_cli, "update", "w/1", "--name", "b", "--clear", "weight", "--clear", "tag")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "blue widget w/1 is updated\npage: https://m.example/widgets/w%2F1\n"
@@ -258,6 +260,7 @@ def test_delete__dry_run_deletes_nothing_and_yes_deletes_with_the_etag(
 ) -> None:
     dry_run = run(widgets_cli, "delete", "w-1", "--dry-run")
     assert dry_run.stderr == "would delete blue widget w-1; nothing was changed\n"
+    # Without a terminal nobody can confirm.
     assert run(widgets_cli, "delete", "w-1").exit_code == 2
     assert run(widgets_cli, "delete", "w-1", "--yes").stderr == "blue widget w-1 is deleted\n"
     assert api.requests[-1] == ("DELETE", "/widgets/w-1", '"3"')
@@ -281,6 +284,7 @@ def test_switches_and_actions__send_their_requests(
 def test_group_help__builds_no_schema_command(monkeypatch: pytest.MonkeyPatch) -> None:
     group = CommandGroup("widgets", help="Manage widgets.")
     widgets = Resource(group=group, noun="widget", path="/widgets", page="/widgets")
+    # The module does not exist: help that loads the schemas, which is slow, would fail.
     widgets.add_create("no.such.module:Schema", help_text="Create a widget.", describe=lambda _: ())
     widgets.add_show(help_text="Show a widget.")
     assert "create  Create a widget." in run(group, "--help").stdout

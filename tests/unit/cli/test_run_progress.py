@@ -45,6 +45,7 @@ def test_progress__line_is_due_at_the_start_and_at_every_tenth() -> None:
 def test_progress__line_is_due_when_measuring_begins() -> None:
     progress = ProgressReporter()
     assert progress.is_due(run(traces_total=100, traces_collected=100), 0)
+    # Measuring starts again at 0 %: another stage, although the share is smaller.
     assert progress.is_due(run(traces_total=100, traces_collected=100, traces_processed=1), 0)
     assert not progress.is_due(run(traces_total=100, traces_collected=100, traces_processed=2), 0)
 
@@ -55,6 +56,7 @@ def test_progress__line_is_due_after_30_s_and_on_a_status_change() -> None:
     assert not progress.is_due(run(RunStatus.PENDING), 29.9)
     assert progress.is_due(run(RunStatus.PENDING), 30)
     assert progress.is_due(run(RunStatus.RUNNING), 31)
+    # 29.9 s after the line at second 31.
     assert not progress.is_due(run(RunStatus.RUNNING), 60.9)
 
 
@@ -66,6 +68,7 @@ def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
         for done in sorted(steps)
         if progress.is_due(run(traces_total=1000, traces_collected=done), 0)
     ]
+    # 0 %, each tenth and 100 %.
     assert 1 <= len(lines) <= 11
 
 
@@ -159,6 +162,7 @@ def test_follow__resumes_a_broken_connection_at_the_last_event() -> None:
         [event("3", done)],
     )
     assert follow_all(service) == [run(), half, done]
+    # The second connection ends without an event, so the third one asks for the same.
     assert service.last_ids == [None, "2", "2"]
 
 
@@ -199,6 +203,7 @@ def test_read_events__parses_lines() -> None:
         "retry: 5",
         'data:{"b": 2}',
         "",
+        # Without the empty line that ends an event it may be cut, and is not one.
         'data: {"cut": true}',
     ]
     assert list(read_events(lines)) == [

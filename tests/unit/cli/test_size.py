@@ -59,11 +59,15 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
 def test_size__unknown_metric_counts_as_the_most_expensive() -> None:
     unknown = size_installation(LOAD._replace(metrics=("MINE",)))
 
+    # 1,000 traces a second of the most expensive built-in
+    # metric: an estimate must not be too small.
     assert unknown.metric_cores == pytest.approx(0.027)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"runs": 0}, {"traces": 99}, {"retention_days": 0}, {"hours": 0.0}]
+    # 99 traces of 100 runs: a run has at least one.
+    "changes",
+    [{"runs": 0}, {"traces": 99}, {"retention_days": 0}, {"hours": 0.0}],
 )
 def test_size__refuses_an_impossible_load(changes: dict[str, Any]) -> None:
     with pytest.raises(Invalid):

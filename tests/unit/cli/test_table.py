@@ -36,6 +36,7 @@ def test_print_page__pipe_gets_tabs_and_nothing_truncated(
 def test_print_page__pipe_gets_hyphens_before_negative_numbers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # Programs that read the pipe know no minus sign U+2212; between words it is text.
     page = {"items": [{"id": "a − b", "name": "−0.23 to −.5", "n": -1}], "nextCursor": None}
     print_page(page, COLUMNS, OutputFormat.TABLE)
     assert capsys.readouterr().out == "id\ttitle\tdouble\na − b\t-0.23 to -.5\t-2\n"
@@ -84,6 +85,7 @@ def test_format_cell__missing_value_is_empty_and_never_zero(value: object, expec
 @pytest.mark.parametrize(
     ("age", "expected"),
     [
+        # The clocks of the client and the service differ by seconds.
         (timedelta(seconds=-5), "now"),
         (timedelta(seconds=0.9), "now"),
         (timedelta(seconds=59), "59 s ago"),

@@ -154,6 +154,7 @@ def test_output__has_ascii_signs_where_the_terminal_has_no_others() -> None:
     content = io.BytesIO()
     stream = io.TextIOWrapper(content, encoding="ascii")
     set_safe_encoding([stream])
+    # The last character is half of a pair, which no encoding can write.
     stream.write("0.60 → 0.42 ≤ 1 … é→\ud800\n")
     stream.flush()
     assert content.getvalue() == b"0.60 -> 0.42 <= 1 ... \\xe9->\\ud800\n"
@@ -168,5 +169,6 @@ def test_encode_json__uses_ascii_unless_the_stream_is_utf8() -> None:
 
 def test_print_json__nan_is_an_error() -> None:
     document: Any = {"value": float("nan")}
+    # `json` writes NaN by default, which no other parser reads.
     with pytest.raises(ValueError, match="not JSON compliant"):
         print_json(document)

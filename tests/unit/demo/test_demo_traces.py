@@ -63,6 +63,7 @@ def test_demo_questions__ids_are_unique() -> None:
 def test_demo_questions__section_is_in_current_handbook() -> None:
     current = {section.key for section in read_handbook(HANDBOOK) if not section.retired}
 
+    # Also no section without a question: nothing would show that its retrieval fails.
     assert {question.section for question in QUESTIONS} == current
 
 
@@ -71,6 +72,7 @@ def test_demo_questions__numbers_of_answer_are_in_section() -> None:
     unsupported = [
         question.id
         for question in QUESTIONS
+        # Some answers to hard questions are computed: their numbers are in no section.
         if "hard" not in question.tags
         and not numbers_in(question.answer) <= numbers_in(texts[question.section])
     ]
@@ -116,6 +118,8 @@ def test_demo_traces__both_runs_have_same_items_and_different_trace_ids() -> Non
 def test_demo_traces__both_runs_are_valid(run_name: str) -> None:
     outcomes = [TraceOutcome(trace["outcome"]) for trace in traces_of(run_name)]
 
+    # Above the default `max_error_share` of 5 % a run is invalid,
+    # and the demonstration shows no verdict.
     assert fmean(outcome.is_missing for outcome in outcomes) < 0.05
     assert sum(outcome is TraceOutcome.INFRA_ERROR for outcome in outcomes) <= 2
 

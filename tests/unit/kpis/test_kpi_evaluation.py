@@ -42,6 +42,7 @@ def test_evaluate_kpis__a_missing_metric_makes_the_kpi_undefined() -> None:
         kpi("ROUGE + BLEU", low=0), {("ROUGE", "mean"): 0.5, ("BLEU", "mean"): None}
     )
     assert kpi_value.value is None
+    # Column 9 of "ROUGE + BLEU".
     assert kpi_value.reason == "BLEU has no value (column 9)"
     assert kpi_value.within_thresholds is None
 
@@ -66,6 +67,7 @@ def test_within_thresholds__bounds_are_inclusive(
     assert kpi_value.within_thresholds is within
 
 
+# Means are finite; with 0 and the smallest floats the formula has no value.
 @given(st.none() | st.floats(allow_nan=False, allow_infinity=False))
 def test_evaluate_kpis__a_value_or_a_reason_and_never_both(rouge: float | None) -> None:
     kpi_value = value_of(kpi("1 / ROUGE"), {("ROUGE", "mean"): rouge})

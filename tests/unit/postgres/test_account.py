@@ -17,22 +17,25 @@ def open_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder below one whose parents do not matter."""
     path = tmp_path / "outer" / "inner"
     path.mkdir(parents=True)
+    # The temporary folder of pytest is closed to other accounts.
     monkeypatch.setattr(Path, "parents", property(lambda _: [tmp_path / "outer"]))
     path.chmod(0o755)
     return path
 
 
 @pytest.mark.parametrize(
-    ("outer", "enters"), [(0o755, True), (0o711, True), (0o700, False), (0o744, False)]
+    # To read a folder (0o744) is not enough: to go through it takes the right to execute.
+    ("outer", "enters"),
+    [(0o755, True), (0o711, True), (0o700, False), (0o744, False)],
 )
-def test_may_enter__other_account_needs_execute_on_every_folder(
+def test_can_enter__other_account_needs_execute_on_every_folder(
     open_path: Path, outer: int, enters: bool
 ) -> None:
     open_path.parent.chmod(outer)
     assert can_enter(open_path, OTHER_ACCOUNT) is enters
 
 
-def test_may_enter__owner_and_group_use_their_own_permissions(open_path: Path) -> None:
+def test_can_enter__owner_and_group_use_their_own_permissions(open_path: Path) -> None:
     status = open_path.stat()
     open_path.parent.chmod(0o710)
     open_path.chmod(0o710)
@@ -63,6 +66,7 @@ def test_server_account__root_uses_an_unprivileged_account(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     account = server_account(tmp_path / "data")
     assert account is not None
+    # Postgres refuses to run as root.
     assert account.uid != 0
 
 

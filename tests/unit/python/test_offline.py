@@ -108,6 +108,7 @@ def test_score__metric_options_and_missing_values() -> None:
         {"ROUGE": None},
         {"ROUGE": "INFRA_ERROR"},
     )
+    # Without the stemmer "runs" and "running" have no word in common; the failed row is not a zero.
     assert mosaico.score(rows, metrics=["ROUGE"])["ROUGE"] == 0.0
 
 
@@ -205,6 +206,7 @@ def test_results__print_as_a_headline_and_a_short_table() -> None:
     assert [text.splitlines()[0][:20] for text in printed] == [
         "ACCURACY = 0.65", "REGRESSED: ACCURACY ", "REGRESSION: candidat",
     ]  # fmt: skip
+    # Results are printed in consoles: a table with a row for each item would fill them.
     assert max(len(text.splitlines()) for text in printed) <= 13
     assert max(map(len, printed)) < 2_000
     assert printed[1].splitlines()[1].split() == [
@@ -228,6 +230,7 @@ def test_results__become_data_frames() -> None:
 
 
 def test_to_pandas__without_pandas_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # None makes the import raise, as if the package were not installed.
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PandasMissing, match="pip install pandas"):
         mosaico.score(CANDIDATE, metrics=["ACCURACY"]).to_pandas()

@@ -84,6 +84,7 @@ def test_evaluation__result_is_the_verdict_against_the_baseline(
     assert same.returncode == 0, same.stdout
     assert "test_bot.py::test_answers: PASS" in same.stdout
 
+    # Eleven of 20 items more than in the baseline, far beyond chance.
     write(tmp_path, wrong=12)
     code, worse = run_here("--junit-xml", "tests.xml")
     assert code == 1

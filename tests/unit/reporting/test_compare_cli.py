@@ -72,6 +72,7 @@ def test_compare__page_shows_the_texts_of_flipped_items_escaped(folder: Path) ->
 
 def test_compare__a_page_that_nobody_asked_for_costs_no_verdict(folder: Path) -> None:
     page = folder / "today.compare.html"
+    # Not a folder without the right to write: root, who may run the tests, can write there.
     page.mkdir()
     result = run("last-week.csv", "today.csv")
     assert result.exit_code == 0
