@@ -78,6 +78,7 @@ def test_revoke_key__key_is_refused_and_stays_in_the_list(
     assert admin.delete(path).status_code == 204
     clock.forward(hours=1)
     assert admin.delete(path).status_code == 204
+    # The second request changed nothing.
     assert admin.get(path).json()["revokedAt"] == "2026-11-21T12:00:00Z"
     assert ToyClient(app, key["token"]).get("/toys").status_code == 401
 
@@ -99,6 +100,7 @@ def test_create_key__key_is_refused_after_its_expiry(
         ({"role": "root"}, "/role"),
         ({"name": ""}, "/name"),
         ({"name": "x" * 201}, "/name"),
+        # In the past, and without a time zone.
         ({"expiresAt": "2026-11-21T11:59:59Z"}, "/expiresAt"),
         ({"expiresAt": "2027-01-01T00:00:00"}, "/expiresAt"),
         ({"token": "mine"}, "/token"),
@@ -139,6 +141,7 @@ def test_revoke_key__last_admin_key_is_refused(
 ) -> None:
     (mine,) = admin.get("/keys").json()["items"]
     in_an_hour = (START + timedelta(hours=1)).isoformat()
+    # Neither a lesser role nor an expired key is another admin.
     for other in (NEW, {"name": "guest", "role": "admin", "expiresAt": in_an_hour}):
         admin.post("/keys", json=other)
     clock.forward(hours=1)
@@ -160,6 +163,7 @@ def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
         pair = [create_token("admin"), create_token("admin")]
         ids = [text_of_key.split("_")[2] for text_of_key in pair]
         everyone = ToyClient(app, pair[0]).get("/keys").json()["items"]
+        # Keys of earlier rounds: only the two of this one are left.
         for key in everyone:
             if key["id"] not in ids and key["revokedAt"] is None:
                 ToyClient(app, pair[0]).delete(f"/keys/{key['id']}")
@@ -209,6 +213,7 @@ def test_update_key__a_refused_field_is_named(
 
 def test_update_key__the_first_admin_key_keeps_its_name(admin: ToyClient, db: Database) -> None:
     (key,) = admin.get("/keys").json()["items"]
+    # The API gives this name to no key.
     with db.begin() as session:
         session.execute(text("UPDATE api_keys SET name = :name"), {"name": FIRST_KEY_NAME})
     path = f"/keys/{key['id']}"

@@ -239,6 +239,7 @@ def test_audit_log__is_purged_by_a_role_that_may_only_append(
         connection.execute("SET LOCAL ROLE audit_writer")
         cutoff = utc_now() - timedelta(days=400)
         row = connection.execute("SELECT delete_old_audit_entries(%s, 10)", [cutoff]).fetchone()
+        # Roles belong to the whole server: the rollback takes this one back.
         connection.rollback()
     assert row == (1,)
 

@@ -107,6 +107,7 @@ def test_login__wrong_key_shows_the_form_again(service: Service, browser: httpx.
     assert "mosaico_admin_wrong" not in response.text
 
 
+# Browsers read a backslash as a slash.
 @pytest.mark.parametrize("target", ["//evil.example/", "https://evil.example/", "/\\evil.example"])
 def test_login__never_leads_to_another_host(
     target: str, service: Service, browser: httpx.Client

@@ -22,6 +22,7 @@ OTHERWISE = {
     "/benchmarks/bench-001": {"datasetRef": "support"},
     KPI: {"formula": "ROUGE"},
 }
+# A benchmark that is deleted takes its KPI with it.
 LEAVES_FIRST = list(reversed(THINGS))
 
 
@@ -58,6 +59,7 @@ def test_if_match__stale_etag_is_refused_and_changes_nothing(
 ) -> None:
     for path, method in product(THINGS, ["PATCH", "PUT", "DELETE"]):
         stale = tag(service, path)
+        # An edit to equal values makes no revision: one of these two is none, at most.
         assert service.send("PATCH", path, OTHERWISE[path]).status_code == 200
         assert edit(service, "PATCH", path, None).status_code == 200
         current_view = service.get(path)

@@ -23,6 +23,7 @@ CreateToken = Callable[..., str]
 class Seconds:
     """A clock that a test moves."""
 
+    # The beginning of a minute.
     def __init__(self, now: float = 600.0) -> None:
         self.now = now
 
@@ -76,6 +77,7 @@ def test_rate_limit__no_limit_sends_no_headers(app: FastAPI, create_token: Creat
 
 
 def test_request_limiter__count_restarts_each_minute(db: Database) -> None:
+    # A second before the next minute.
     now = Seconds(659.0)
     limit = RequestLimiter(db, 2, now=now)
     assert [limit.count_request("k").exceeded for _ in range(3)] == [False, False, True]

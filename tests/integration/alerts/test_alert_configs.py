@@ -118,6 +118,7 @@ def test_rule_test__excludes_runs_of_confirmed_incidents(
     [alert] = benchmark_service.list_items("/alerts")
     benchmark_service.post(f"/alerts/{alert['id']}/ack", {"verdict": "true"})
     run_with(5)
+    # With its incident among the earlier runs, the second run would be the baseline: 0.5.
     [assessment] = benchmark_service.post("/alert-configs/rule-1/test")["assessments"]
     assert (assessment["outcome"], assessment["value"], assessment["baseline"]) == (
         "BREACH",
@@ -185,6 +186,7 @@ def test_list_rules__filters_by_benchmark_agent_and_enabled(
             for alert_rule in benchmark_service.list_items("/alert-configs", **query)
         }
 
+    # A rule without an agent watches all of them.
     assert names() == names(agentId="agent-001") == {"rule-1", "rule-2"}
     assert names(agentId="other") == {"rule-1"}
     assert names(enabled="false") == {"rule-2"}
@@ -276,6 +278,7 @@ def test_backtest__equals_what_the_runs_did(
     benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
     create_rule(forRuns=2, baselineRuns=3)
+    # From 0.9 to 0.7 is a fall of 22 %: the second one fires, and the second good run resolves.
     for right in (9, 9, 7, 7, 7, 9, 9):
         run_with(right)
     backtest = benchmark_service.post("/alert-configs/backtest", {"alertConfigId": "rule-1"})
@@ -306,6 +309,7 @@ def test_update_rule__a_rule_without_its_kpi_can_be_disabled(
     benchmark_service: Service, create_rule: RuleMaker, rows: DatabaseReader
 ) -> None:
     create_rule()
+    # The API removes no KPI that a rule watches.
     rows.execute("UPDATE kpi_definitions SET retired_at = now()")
     assert benchmark_service.patch("/alert-configs/rule-1", {"enabled": False})["enabled"] is False
     benchmark_service.expect_problem(422, "PATCH", "/alert-configs/rule-1", {"threshold": 20})

@@ -21,6 +21,7 @@ def decision(outcome: AlertOutcome) -> AlertDecision:
 
 
 @pytest.fixture
+# A single healthy run resolves: each pair of runs is an incident.
 def service_with_rule(benchmark_service: Service) -> Service:
     benchmark_service.post("/alert-configs", {**RULE, "keepFiringForRuns": 0})
     return benchmark_service

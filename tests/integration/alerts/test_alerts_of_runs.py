@@ -198,6 +198,7 @@ def test_silence__an_incident_that_outlasts_it_is_sent_with_the_next_run(
     run_with(5)
     assert inbox(benchmark_service) == []
     benchmark_service.delete("/silences/quiet")
+    # The first run sends what the silence held back, and the second one has no news.
     run_with(5)
     run_with(5)
     [message] = inbox(benchmark_service)

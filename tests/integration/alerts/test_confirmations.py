@@ -71,6 +71,7 @@ def test_confirmation__of_a_failed_repetition_the_run_alone_decides(
     run = repetition(benchmark_service)
     with benchmark_service.resources.db.begin() as session:
         fail_run(session, run["id"], "BUDGET", "no money is left", datetime.now(UTC))
+    # Beside the notice that the repetition failed.
     assert "FIRING" in notified_states(benchmark_service)
 
 
@@ -106,10 +107,11 @@ def test_confirmation__the_next_run_does_not_lose_the_page(
     assert (incident["openedRunId"], incident["runs"]) == ("run-6", 2)
 
 
+@pytest.mark.parametrize(("source", "confirms"), [("harness", False), ("local", True)])
 def test_confirmation__other_sources_and_rules_without_it_page_at_once(
-    benchmark_service: Service, rows: DatabaseReader
+    benchmark_service: Service, rows: DatabaseReader, source: str, *, confirms: bool
 ) -> None:
-    benchmark_service.post("/alert-configs", {**REGRESSED, "confirmRuns": False})
-    RunHistoryMaker(benchmark_service, source="harness")(*GOOD, 0.6)
+    benchmark_service.post("/alert-configs", {**REGRESSED, "confirmRuns": confirms})
+    RunHistoryMaker(benchmark_service, source=source)(*GOOD, 0.6)
     assert notified_states(benchmark_service) == ["FIRING"]
     assert rows.value("SELECT count(*) FROM benchmark_runs WHERE confirms IS NOT NULL") == 0

@@ -101,6 +101,7 @@ def test_gathered_alerts__of_different_agents_do_not_wait_for_each_other(
     two_benchmarks: Service,
 ) -> None:
     two_benchmarks.create_agent("agent-002")
+    # A run of the first agent waits, and the alert of its other run with it.
     drop_jobs(two_benchmarks, start(two_benchmarks, "billing", right=10))
     two_benchmarks.start_run(benchmarkId="support", agentId="agent-002", runName="run-1")
     start(two_benchmarks, "support", right=6)

@@ -58,7 +58,8 @@ def test_list__filters_by_several_values_text_and_time(
     assert count() == count(benchmarkId=[incident["benchmarkId"], "another"]) == 1
     assert count(agentId=["another", "third"]) == 0
     assert count(text="NIGHTLY RUNS") == 1
-    assert count(text="nothing%") == 0
+    # As a wildcard of SQL it would be found.
+    assert count(text="nightly%runs") == 0
     [entry] = benchmark_service.list_items(path)
     time = entry["createdAt"] if path == "/alerts" else entry["openedAt"]
     assert (count(**{"from": time}), count(to=time)) == (1, 0)
@@ -354,6 +355,7 @@ def test_incidents__unknown_id_and_roles(
     problem = benchmark_service.expect_problem(
         422, "POST", "/alert-configs", {**RULE, "falsePagesPerMonth": 0.05}
     )
+    # RULE has another condition, which makes no such promise.
     assert problem["errors"][0]["pointer"] == "/falsePagesPerMonth"
 
 

@@ -139,6 +139,7 @@ def test_missed_schedule__later_misses_wait_an_hour_and_are_counted_together(
         add_fires(rows, "nightly", 2, later)
         assert len(report_missed(service_with_schedule, later)) == 1
     newest, _ = report_missed(service_with_schedule, NOW + timedelta(minutes=61))
+    # Two at each of the three later times.
     assert "started no run at 6 due times" in newest["explanation"]
 
 
@@ -178,6 +179,7 @@ def block(service: Service, rows: DatabaseReader) -> str:
            VALUES ('nightly', %s, %s, 'SCHEDULED', 'STARTED', %s)""",
         NOW, NOW, run_id,
     )  # fmt: skip
+    # Not due by the end of a test: an overdue schedule has a notice of its own.
     rows.execute("UPDATE schedule_configs SET next_run_at = %s", NOW + timedelta(days=9))
     return run_id
 

@@ -20,6 +20,7 @@ def test_create_silence__needs_a_matcher_and_an_end(benchmark_service: Service) 
     assert pointers(benchmark_service.expect_problem(422, "POST", "/silences", quiet)) == [
         "/endsAt"
     ]
+    # Without a time zone, and in the year 10000 of UTC.
     for never in ("2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00"):
         unstorable = {**quiet, "endsAt": never}
         assert pointers(benchmark_service.expect_problem(422, "POST", "/silences", unstorable)) == [
@@ -88,6 +89,7 @@ def test_update_silence__an_invalid_change_is_refused_and_changes_nothing(
 def test_update_silence__an_ended_silence_takes_a_comment_and_a_later_end(
     benchmark_service: Service, silence: JSON, rows: DatabaseReader
 ) -> None:
+    # The API accepts no end in the past.
     with benchmark_service.resources.db.begin() as session:
         stored = session.get_one(AlertSilence, silence["id"])
         stored.starts_at, stored.ends_at = (datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2))

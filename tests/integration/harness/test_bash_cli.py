@@ -91,6 +91,7 @@ def test_run__gate_decides_exit_code(tmp_path: Path) -> None:
 
 
 def test_run__errored_task_exits_3(tmp_path: Path) -> None:
+    # An attempt without a result is no failed one: no rate excuses it.
     play = script(tmp_path, ["true"])
     done = run(
         "run", TASKS, "--provider", "scripted", "--model", play, "--min-pass-rate", "0",
@@ -205,6 +206,7 @@ def test_compare__prints_paired_comparison() -> None:
     done = run("compare", recorded(HAIKU), recorded(GPT), "--json")
     assert done.exit_code == 0
     [pair] = json.loads(done.stdout)["pairs"]
+    # Nine more: 32 and 23 of 37 tasks pass.
     assert (pair["result"]["only_first"], pair["result"]["only_second"]) == (11, 2)
     assert run("compare", recorded(HAIKU)).exit_code == 2
 

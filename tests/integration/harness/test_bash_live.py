@@ -254,6 +254,7 @@ def test_live_run__missing_usage_is_unknown(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+# 529 is how Anthropic says that it is overloaded.
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> None:
     busy = RawReply(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
@@ -290,6 +291,7 @@ def test_live_run__permanent_error_is_not_retried(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__refused_request_affects_one_task(provider: Provider) -> None:
+    # The conversation of this task is too long; another one may not be.
     refused = RawReply(status=400, body=b'{"error": {"message": "too long"}}')
     with model_server(reply_in_order(reply("echo x"), refused)) as server:
         trace, _, failure = attempt(server, provider)

@@ -146,6 +146,7 @@ def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
     ]
 
     def plan(request: ReceivedRequest) -> ScriptedReply | RawReply:
+        # The first request is answered; the next two get the last reply, then the first.
         return answers.pop() if len(server.requests) > 1 and answers else reply_done(request)
 
     with model_server(plan) as server:
@@ -216,12 +217,14 @@ def test_cancel__sends_no_further_request(
 
     with model_server(plan) as server:
         harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
+        # Far more attempts than the two that are made.
         benchmark(service, {**harness, "trials": 50, "concurrency": 1})
         run = service.start_run()
         service_thread = threading.Thread(target=service.work)
         service_thread.start()
         until(lambda: len(server.requests) >= 2)
         service.post(f"/benchmark-runs/{run['id']}/cancel")
+        # The second reply is held back: the job ends without it.
         service_thread.join(LIVENESS_S)
         assert not service_thread.is_alive()
         assert len(server.requests) == 2

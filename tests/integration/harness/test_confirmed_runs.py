@@ -63,6 +63,7 @@ def test_harness_run__a_drop_pages_after_its_repetition_with_twice_the_trials(
     rule = {"id": "rule", "name": "tasks fail", "benchmarkId": "bench-001"}
     service.post("/alert-configs", {**rule, "metric": "TASK_PASSED", "condition": "REGRESSED"})
     write_script(dataset_folder, TASKS)
+    # Fewer are too few for evidence over runs.
     for _ in range(3):
         service.complete_run()
     write_script(dataset_folder, 2)

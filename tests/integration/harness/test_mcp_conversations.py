@@ -291,5 +291,6 @@ def test_conversation__long_tool_result_is_truncated_for_the_model_only() -> Non
     model = scripted(calls(("huge", {"bytes": 500_000})), says("Long."))
     result = run(harness_task(faults()), model=model).result
     [tool_result] = results_of(result.messages[2])
+    # 400,000 characters are left, MAX_MODEL_CHARS.
     assert tool_result.content.endswith("\n[100000 more characters omitted]")
     assert result.tool_calls[0].content[0] == Content(kind=ContentKind.TEXT, size=500_000)

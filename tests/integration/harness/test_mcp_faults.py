@@ -181,6 +181,7 @@ def test_http_server__unreachable_server_never_passes() -> None:
 
 
 def test_stdio_server__hanging_call_ends_at_task_timeout(mark: str) -> None:
+    # It ignores its end, too: the fixture waits until it is gone.
     server = faults("deaf", env=marked(mark))
     ran = run(direct_task(server, "hang", timeout_s=1.0))
     assert ran.result.outcome is AttemptOutcome.TIMEOUT
@@ -268,6 +269,7 @@ def test_stdio_server__cancellation_kills_at_once(tmp_path: Path) -> None:
 
     async def hold(started: asyncio.Event) -> None:
         async with running_program(ServerProgram(command="sh", args=["-c", tidy], env=env)):
+            # A shell that has not begun would write nothing in any case.
             until((tmp_path / "said.begun").exists)
             started.set()
             await asyncio.sleep(3600)
@@ -341,5 +343,6 @@ def test_process_reaper__killed_helper_is_replaced(mark: str) -> None:
         reaper._process.kill()
         reaper._process.wait(60)
         reaper.watch(second.pid)
+        # The new helper must know both: the first group was watched by the killed one.
         reaper.close()
         assert (first.wait(60), second.wait(60)) == (-signal.SIGKILL, -signal.SIGKILL)

@@ -36,6 +36,7 @@ class Remote:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        # MCP: a server may offer no stream to GET, and no end of a session by DELETE.
         response = Response(status_code=405)
         if request.method == "POST":
             response = self.answer(await request.json())
@@ -45,6 +46,7 @@ class Remote:
         method = request["method"]
         if method in self.instead:
             return self.instead[method](request)
+        # A notification, which MCP accepts without a body.
         if "id" not in request:
             return Response(status_code=202)
         results: dict[str, JSON] = {
@@ -131,6 +133,7 @@ def test_http_server__failure_during_a_call_is_not_an_expected_tool_error(
     remote: Remote, answer: Response, message: str
 ) -> None:
     remote.instead["tools/call"] = lambda _: answer
+    # Any error of the tool would pass.
     result = called(remote, evaluator=EvaluatorConfig(expect_error=True, regex="."))
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
     assert result.error is not None

@@ -67,6 +67,7 @@ def test_run_budget__exhausted_budget_skips_remaining_tasks(
 
 def test_run_budget__exhausted_during_task_is_skipped_with_cost() -> None:
     model = scripted(calls(("count", {}), tokens=(100, 10)))
+    # 110 tokens are less than 200, and 220 are not.
     result = run(harness_task(faults()), model=model, budget_limits=BudgetLimits(tokens=200)).result
     assert (result.outcome, result.passed) == (AttemptOutcome.SKIPPED, None)
     assert result.error is not None

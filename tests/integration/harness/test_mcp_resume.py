@@ -52,6 +52,7 @@ def test_resume__makes_only_missing_attempts(model: ModelServer) -> None:
         "compare:base",
         "compare:mcp",
     ]
+    # A task with another prompt is another task: nothing of the result counts.
     changed = bench_file(ASKING.replace("6 x 7", "21 x 2"))
     model.requests.clear()
     assert (
@@ -110,6 +111,7 @@ def test_run__signal_leaves_result_and_reports(way: signal.Signals) -> None:
 
 
 def test_run__exhausted_budget_leaves_run_incomplete(model: ModelServer) -> None:
+    # One answer takes 107 tokens, and the other task is not asked.
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--run-tokens", "107",
         "--concurrency", "1",

@@ -191,6 +191,7 @@ def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None
     with model_server(plan) as server:
         (folder / "bench.yaml").write_text(bench(*asks, url=server.openai_url))
         measures = [{"id": "k-1", "name": "pass rate", "formula": "TASK_PASSED"}]
+        # One after the other: the answers are in the order of the tasks.
         benchmark(service, {"concurrency": 1}, measures=measures)
         rule = {"benchmarkId": "bench-001", "kpi": "pass rate", "condition": "PERCENTAGE_DROP"}
         service.post("/alert-configs", {"name": "fewer pass", "threshold": 10, **rule})

@@ -37,6 +37,7 @@ def test_server_pool__scenario_shares_a_server() -> None:
     tasks = [direct_task(faults(), "count", name=n, share_servers=True) for n in ("a", "b", "c")]
     other = direct_task(faults(), "count", name="d", scenario="other", share_servers=True)
     responses = [result.response for result in run(*tasks, other).report.results]
+    # The tasks run at the same time, in any order.
     assert sorted(str(response) for response in responses[:3]) == ["1", "2", "3"]
     assert responses[3] == "1"
 
@@ -96,6 +97,7 @@ def test_run_plan__reports_changed_tools_of_a_restarted_server() -> None:
     ]
     ran = run(*tasks, concurrency=1)
     server_events = [event for event in ran.events if isinstance(event, ServerSeen)]
+    # The second server has the tools of the first.
     assert [event.changed for event in server_events] == [False, True]
 
 

@@ -64,6 +64,7 @@ def test_outbound__allowed_address_is_called() -> None:
         "http://inside.example/",
         "ftp://93.184.216.34/",
         "http://user:word@93.184.216.34/",
+        # A public address at a port that is not that of its scheme.
         "http://93.184.216.34:443/",
         "http://93.184.216.34:22/",
     ],
@@ -102,6 +103,7 @@ def test_outbound__request_ends_at_its_deadline() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
         try:
             while True:
+                # Each byte comes before any limit of a single read.
                 writer.write(b"x")
                 await asyncio.sleep(0.02)
         finally:
@@ -128,6 +130,7 @@ def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:
 
     with pytest.raises(httpx2.ReadTimeout):
         post_request("http://slow.example/", resolve=stuck, timeout_s=0.2)
+    # Nobody waits for the thread of the resolver.
     assert not finished
     released.set()
 
