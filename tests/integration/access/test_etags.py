@@ -59,7 +59,7 @@ def test_if_match__stale_etag_is_refused_and_changes_nothing(
 ) -> None:
     for path, method in product(THINGS, ["PATCH", "PUT", "DELETE"]):
         stale = tag(service, path)
-        # An edit to equal values makes no revision: one of these two is none, at most.
+        # An edit to equal values makes no revision; at least one of the two makes one.
         assert service.send("PATCH", path, OTHERWISE[path]).status_code == 200
         assert edit(service, "PATCH", path, None).status_code == 200
         current_view = service.get(path)

@@ -87,12 +87,13 @@ def test_slow_headers__trickled_bytes_do_not_prolong_the_deadline(client: httpx.
         answer, deadline = b"", time.monotonic() + 60
         while not answer:
             assert time.monotonic() < deadline
+            # It never makes a line, and is never malformed.
             connection.sendall(b"G")
             try:
                 answer = connection.recv(65536)
             except TimeoutError:
                 continue
-    assert b" 408 " in answer or b" 400 " in answer
+    assert b" 408 " in answer
 
 
 def test_slow_headers__second_request_of_a_connection_has_the_deadline_too(

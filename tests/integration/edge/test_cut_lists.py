@@ -26,7 +26,7 @@ from tests.support.service import Service
 
 HTML: Final = {"Accept": "text/html"}
 METRICS: Final = [f"METRIC_{number}" for number in range(9)]
-MANY_TRIALS: Final = "case-020"
+MANY_METRICS: Final = "case-020"
 NOW: Final = datetime.now(UTC)
 
 
@@ -148,7 +148,7 @@ def test_side_by_side__every_trial_and_metric_is_reached(crowded: Service) -> No
     next_page = read_page(crowded, address)
     assert re.findall(r"<h2>Trial (\d)</h2>", page + next_page) == list("123456789")
     assert "First trials" in next_page
-    measured = read_page(crowded, f"/runs/{RUN}/items?item={MANY_TRIALS}&base={BASE}")
+    measured = read_page(crowded, f"/runs/{RUN}/items?item={MANY_METRICS}&base={BASE}")
     assert "4 of 11 metrics" in measured
     assert all(f"<dt>{metric}</dt>" in measured for metric in METRICS)
 

@@ -15,6 +15,7 @@ HTML: Final = {
 }
 PROBLEM: Final = "application/problem+json"
 FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+# More than a body may have, 1 MiB.
 LARGE: Final = b"name=" + b"x" * 2_000_000
 
 

@@ -99,8 +99,8 @@ def queue(database_url: str) -> Database:
 
 
 def test_query_queues__gives_depth_and_age_of_the_oldest_job(queue: Database) -> None:
-    # Of `runs` two jobs wait: one deferred 30 s ago, one due for 90 s; the oldest is 90 s old. The job of
-    # `mail` is due later.
+    # Of `runs` two jobs wait: one deferred 30 s ago, one due for 90 s; the oldest is 90 s old. The
+    # job of `mail` is due later.
     states = {(state.queue, state.status): state for state in query_queues(queue)}
     assert {key: state.depth for key, state in states.items()} == {
         ("runs", "todo"): 2,

@@ -87,6 +87,7 @@ def test_request_body__2_mib_are_refused_by_content_length(
 def test_request_body__2_mib_in_chunks_are_refused_by_counting(
     client: httpx.Client, thing_store: ThingStore
 ) -> None:
+    # 2 MiB, without a Content-Length.
     chunks = (b" " * 65_536 for _ in range(32))
     refused(post(client, chunks), 413)
     assert thing_store.things == []

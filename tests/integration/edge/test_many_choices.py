@@ -73,6 +73,7 @@ def test_trend__few_agents_are_tabs_and_the_others_are_suggested(crowd: Service)
     page = read_page(crowd, TREND)
     [tabs] = re.findall(r'<nav class="tabs" aria-label="Agent">(.*?)</nav>', page, re.DOTALL)
     assert tabs.count("<a ") == 8
+    # The 20 agents, and two of the month.
     assert "8 of 22 are above" in page
     assert '<option value="billing">Billing bot</option>' in page
     agent_page = read_page(crowd, f"{TREND}?agent=billing")

@@ -44,6 +44,7 @@ def strangers_server() -> FastAPI:  # noqa: C901 - one small route per misbehavi
 
     @app.get("/bomb")
     def bomb() -> Response:
+        # 100 MiB of zeros are some 100 KiB with gzip (wbits 31), less than the limit.
         packer = zlib.compressobj(wbits=31)
         body = b"".join(packer.compress(b"\0" * MIB) for _ in range(100)) + packer.flush()
         return Response(body, headers={"Content-Encoding": "gzip"})

@@ -77,6 +77,7 @@ def test_runs__csv_has_no_name_that_a_spreadsheet_would_run(month: Service) -> N
 
 def test_runs__period_has_the_days_of_the_readers_zone(read_month: Service) -> None:
     rows = read_csv(read_month, "/api/v1/benchmark-runs.csv")
+    # Tokyo has no summer time.
     offset = timedelta(hours=9)
     days = [(datetime.fromisoformat(row["createdAt"]) + offset).date() for row in rows]
     day = sorted(set(days))[-3]
@@ -120,6 +121,7 @@ def test_visits__a_reload_continues_a_visit_and_a_wrong_cookie_has_none() -> Non
     assert again.last is None
     second = read_visits(str(again), NOW + timedelta(hours=20))
     assert second.last == NOW + timedelta(minutes=5)
+    # A visit ends when no page was opened for an hour.
     assert read_visits(str(second), NOW + timedelta(hours=20, minutes=59)).last == second.last
     for cookie in ("x", "..", "2026-13-01T00:00:00Z", "2999-01-01T00:00:00Z"):
         assert read_visits(cookie, NOW) == Visits(NOW, None)

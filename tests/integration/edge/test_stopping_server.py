@@ -21,6 +21,7 @@ def test_serving__connections_of_its_last_moment_are_closed(
     gc.collect()
     unraisable: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append(args.exc_value))
+    # Few attempts meet the last moment.
     for _ in range(30):
         with serving(answer_nothing) as client:
             address = (client.base_url.host, client.base_url.port)

@@ -96,6 +96,7 @@ def chatting(context: ssl.SSLContext) -> Iterator[Chat]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Takes) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         chat_server = Chat(port=server.server_port)
+        # The end of the server waits for a poll, which is every half second by default.
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

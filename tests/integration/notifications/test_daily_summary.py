@@ -44,6 +44,7 @@ def test_send_summary__sent_once_with_failures_and_alerts(
     run = service.complete_run()
     assert run["status"] == "FAILED"
     scenario.publish(message=NotificationMessage(topic="alert.firing", title="Firing: quality"))
+    # A test of a rule is no alert of the day.
     scenario.publish(message=NotificationMessage(topic="alert.test", title="only a test"))
     [alert] = [message for message in scenario.inbox() if message["topic"] == "alert.run_failed"]
     tomorrow = datetime.combine(scenario.clock() + timedelta(days=1), time(6), UTC)

@@ -123,6 +123,7 @@ def test_webhook_signature__every_attempt_passes_reference_implementation(
     scenario.publish(DeliveryTarget("WEBHOOK", url))
     scenario.work()
     [call] = scenario.receiver.calls
+    # A message is signed with both for a while, so that the receiver can change the secret.
     for secret in (earlier, newer):
         Webhook(secret).verify(call.body, call.headers)
 
@@ -199,6 +200,7 @@ def test_delivery__timeout_is_a_failure(
 ) -> None:
     monkeypatch.setattr(webhook_client, "DEADLINE_S", 1.5)
 
+    # Ten seconds in all, and never long without a byte.
     def drops() -> Iterator[bytes]:
         for _ in range(200):
             yield b"x"

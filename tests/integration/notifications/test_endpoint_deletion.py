@@ -125,6 +125,7 @@ def test_drop_deliveries__deletes_in_batches_and_resumes_after_an_interruption(
     monkeypatch.setattr(row_deletion, "delete_batch", partial(delete_batch, batch_rows=2))
     send_tests(service, RECIPIENT, 5)
     service.send("DELETE", f"/endpoints/{endpoint_id}")
+    # A stop after the first batch of two.
     stops = iter([False, True])
     job = JobContext(
         resources=service.resources, pool=service.pool, is_stopping=lambda: next(stops)

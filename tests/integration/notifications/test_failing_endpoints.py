@@ -174,6 +174,7 @@ def test_queue_lock__hanging_host_does_not_delay_others(
 def test_queue_lock__slow_endpoints_of_all_hosts_share_one_lock(
     scenario: NotificationScenario,
 ) -> None:
+    # Nothing listens at these ports; each is a host of its own.
     hosts = [DeliveryTarget("WEBHOOK", f"http://127.0.0.1:{port}/") for port in (1, 2, 3)]
     rows = DatabaseReader(scenario.service.resources.db.url)
     lanes = "SELECT DISTINCT lock FROM procrastinate_jobs WHERE status = 'todo'"

@@ -100,6 +100,7 @@ def iter_paths(scenario: NotificationScenario, ids: JSON) -> Iterator[str]:
     }
     for template in templates:
         path = fill(template, ids)
+        # Streams do not end.
         if path is not None and not path.endswith("/events"):
             query = queries.get(template, QUERIES.get(template, ""))
             yield f"{path}?{query}" if query else path
