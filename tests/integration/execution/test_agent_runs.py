@@ -108,6 +108,7 @@ def test_agent_run__items_of_an_upload(service: Service) -> None:
         run_name="r",
     )
     create(service, "earlier")
+    # The agent answers 2; the recorded answer was 3.
     assert means(service, service.complete_run())["ACCURACY"] == 1
 
 

@@ -98,6 +98,7 @@ def test_payload_too_large__page_without_texts_succeeds(
     assert [len(page["data"]) for page in (fewer, without)] == [10, 20]
 
 
+# 524 is the answer of Cloudflare when a server takes too long.
 @pytest.mark.parametrize("status", [200, 500, 502, 524])
 def test_html_response__returns_html(
     langfuse: FakeLangfuse, reader: ApiReader, status: int

@@ -61,6 +61,7 @@ def test_source__repetition_is_read_by_its_name_only(some_server: FakeLangfuse) 
     assert len(collect_all(some_server, run_name=name).traces) == 3
     has_run = TRACE_SOURCES.get("langfuse").has_run
     assert has_run is not None
+    # The second experiment begins an hour after the first; it may still grow two minutes later.
     soon = DEFAULT_TIME + timedelta(hours=1, minutes=2)
     answers = [
         has_run(make_resources(now), make_query(some_server, run_name=run_name))

@@ -179,6 +179,7 @@ def test_sdk__experiment_is_read_back_completely(
     dataset_id = langfuse.dataset("capitals/ö").id
     assert run["id"] == result.experiment_id == experiment_id(dataset_id, "run 1/ö,x")
     assert (run["itemCount"], run["datasetId"]) == (3, dataset_id)
+    # The SDK sends metadata as texts of JSON.
     assert (run["description"], run["metadata"]) == ("the first", {"model": '"small-model"'})
     assert [(score["name"], score["value"]) for score in run["scores"]] == [("mean", 0.5)]
 

@@ -42,6 +42,7 @@ def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
     experiment = langfuse.experiment(items=30, output_of=lambda number: f"answer {number % 15}")
     benchmark(service, langfuse)
     run = service.complete_run()
+    # Two metrics of 30 traces, and one KPI.
     assert run["writeBack"] == {
         "status": "WRITTEN",
         "written": 61,

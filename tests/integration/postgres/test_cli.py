@@ -57,6 +57,7 @@ def test_db_stop__database_in_use_needs_a_confirmation(postgres: EmbeddedPostgre
 
 def test_db_url__stopped_database_is_an_error() -> None:
     refused = run("url")
+    # sysexits: EX_TEMPFAIL.
     assert (refused.exit_code, refused.stdout) == (75, "")
     assert "mosaico db start" in refused.stderr
 

@@ -317,7 +317,7 @@ def test_run__wakes_its_event_streams_with_each_step(service: Service) -> None:
 def test_read_scored_traces__of_a_table_without_statistics_looks_up_each_trace(
     service: Service,
 ) -> None:
-    """With a join, each of 2,000 results was compared with each of 2,000 traces: 140 ms a batch."""
+    """With a join, each of 2,000 results would be compared with each trace: 140 ms a batch."""
     service.create_agent()
     service.create_benchmark(metrics=["ACCURACY"])
     service.upload([pair(number) for number in range(300)])

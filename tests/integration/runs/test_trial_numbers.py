@@ -60,6 +60,7 @@ def test_number_stored_trials__equals_one_statement_over_the_collection(
     count = numbers.randint(1, 60)
     items = [f"item {numbers.randrange(1 + count // 3)}" for _ in range(count)]
     trials = [numbers.choice([0, 1, 2, MAX_TRIAL]) for _ in range(count)]
+    # Batches smaller than the collection, and larger ones.
     monkeypatch.setattr(trial_numbers, "READ_POSITIONS", numbers.choice([1, 7, 100]))
     monkeypatch.setattr(trial_numbers, "WRITTEN_POSITIONS", numbers.choice([1, 5, 100]))
     with Session(migrated_database.engine) as session:  # nothing is committed

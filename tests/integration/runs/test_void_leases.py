@@ -29,6 +29,7 @@ def collecting_run(service: Service) -> str:
     service.upload([pair(1)])
     run_id = str(service.complete_run()["id"])
     rows = DatabaseReader(service.resources.db.url)
+    # No worker stands still in a collection: one that has ended is set back.
     rows.execute("UPDATE benchmark_runs SET status = 'RUNNING'")
     rows.execute("DELETE FROM collected_traces")
     rows.execute("UPDATE collections SET completed_at = NULL, trace_count = 0")
@@ -63,8 +64,8 @@ def test_append_page__void_lease_writes_nothing(service: Service, collecting_run
 def test_append_page__worker_that_rescued_the_job_writes_with_its_new_lease(
     service: Service, collecting_run: str
 ) -> None:
-    """The 1,000 traces instead of 500 that a test counted once: the woken worker rescued the job of
-    the other, suspended worker, and its further page was stored under a third lease.
+    """A worker that wakes up may rescue the job of the other, suspended worker: the third lease is
+    the only one under which a page is stored.
     """
     rows = DatabaseReader(service.resources.db.url)
     leases = [acquire(service, collecting_run) for _ in range(3)]
@@ -117,6 +118,7 @@ class StepByStep:
 
 @pytest.mark.parametrize(
     ("frozen_before", "module", "wakes_in"),
+    # A function of each step that the other calls under its lease.
     [
         ("runs.collect", shards, "find_fingerprint"),
         ("score.shard", pipeline, "measure_traces"),
@@ -130,7 +132,7 @@ def test_frozen_worker__whose_job_another_has_does_not_stop_the_run(
     module: ModuleType,
     wakes_in: str,
 ) -> None:
-    """It voided the lease of the other and could not go on itself: the run stood still for ever."""
+    """If it voided the lease of the other and could not go on, no worker would end the run."""
     service.create_agent()
     service.create_benchmark(metrics=["ROUGE"])
     service.upload([pair(1)])

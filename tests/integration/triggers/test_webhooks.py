@@ -69,6 +69,7 @@ def test_webhook__repeated_id_returns_the_same_event(setup: TriggerSetup) -> Non
     sender = setup.create_sender()
     first = as_json(sender.call("msg_1"), 202)
     setup.clock.advance(hours=23)
+    # Signed anew: an ID is remembered longer than a signature is valid.
     again = as_json(sender.call("msg_1"), 202)
     assert (again, len(setup.list_runs())) == (first, 1)
 
@@ -155,6 +156,7 @@ def test_webhook__invalid_calls_get_identical_responses(
         sender.send({**headers, "webhook-timestamp": "soon"}, body),
         sender.send({**headers, "webhook-signature": "v1,"}, body),
         sender.send(
+            # Standard Webhooks: v1a is the scheme of signatures with public keys.
             {**headers, "webhook-signature": headers["webhook-signature"].replace("v1,", "v1a,")},
             body,
         ),
@@ -178,6 +180,7 @@ def test_webhook__failures_of_an_address_are_limited_but_valid_calls_are_not(
     headers = sender.headers("msg_1", "{}")
     answers = [sender.send(headers, "[]") for _ in range(30)]
     assert [answer.status_code for answer in answers] == [401] * 30
+    # Failures are forgiven with time: how many come before the limit is chance.
     while (last := sender.send(headers, "[]")).status_code == 401:
         answers.append(last)
         assert len(answers) < 300
@@ -222,6 +225,7 @@ def test_webhook__several_signatures_during_a_rotation(setup: TriggerSetup) -> N
 def test_webhook_secrets__work_with_the_reference_library(setup: TriggerSetup) -> None:
     sender = setup.create_sender()
     assert Webhook(sender.secret).verify("{}", sender.headers("msg_1", "{}")) == {}
+    # Standard Webhooks asks for 24 to 64 bytes.
     assert len(Webhook(sender.secret)._whsecret) == 32
 
 
@@ -232,6 +236,7 @@ def test_webhook_secrets__number_is_limited(setup: TriggerSetup) -> None:
     assert (
         setup.service.expect_problem(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
     )
+    # It ends the earlier secrets, which makes room.
     setup.create_sender(previousExpiresAfterSeconds=0)
 
 
