@@ -29,6 +29,7 @@ from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.text import format_number, replace_unstorable, shorten
+from app.core.web.compression import ENCODED, accepts_gzip, compress_page
 from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
 from app.core.web.forms.form_words import with_label
@@ -174,7 +175,7 @@ def render_page(
 
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
     the same data as JSON, to a POST with the body `api_body` if that is set. A page with
-    secrets is never stored; any other page has an ETag.
+    secrets is never stored; any other page has an ETag, and is compressed.
     Templates get the query of the page as `params`.
     """
     html = (
@@ -187,11 +188,15 @@ def render_page(
     )
     if has_secrets:
         return HTMLResponse(html, status, headers={"Cache-Control": "no-store"})
-    tag = f'"{hashlib.sha256(html.encode()).hexdigest()[:16]}"'
-    headers = {"Cache-Control": PRIVATE, "ETag": tag, "Vary": "Cookie"}
+    content = html.encode()
+    # Weak, because the bytes of a compressed page are others.
+    tag = f'W/"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers = {"Cache-Control": PRIVATE, "ETag": tag, "Vary": f"Cookie, {ENCODED['Vary']}"}
     if status == HTTPStatus.OK and request.headers.get("if-none-match") == tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return HTMLResponse(html, status, headers=headers)
+    if accepts_gzip(request.headers):
+        return HTMLResponse(compress_page(content), status, headers={**ENCODED, **headers})
+    return HTMLResponse(content, status, headers=headers)
 
 
 def render_file(

@@ -1,18 +1,23 @@
 """Style sheet, scripts and icon of the pages, under addresses that change with their content."""
 
+import gzip
 import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from starlette.responses import Response
+import anyio.to_thread
+from starlette.datastructures import Headers
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
+
+from app.core.web.compression import ENCODED, MAX_FILES, accepts_gzip, compress_asset
 
 FOLDER = Path(__file__).parent / "static"
 URL = "/static"
@@ -20,6 +25,8 @@ HASH_CHARS = 12
 FOREVER = "public, max-age=31536000, immutable"
 # Only a wheel has this file (`hatch_build.py`).
 WHEEL_TEMPLATES: Final = FOLDER.with_name("templates.json")
+# Of the files of others, such as those of Swagger UI.
+COMPRESSIBLE: Final = frozenset({".css", ".js", ".map", ".svg"})
 MINIFIER: Final = Path(__file__).with_name("minified_assets.py")
 
 
@@ -49,7 +56,7 @@ def asset_url(name: str) -> str:
 
 
 class HashedStaticFiles(StaticFiles):
-    """Static files, cached by browsers without expiry when the URL contains their hash.
+    """Static files, compressed and cached by browsers without expiry when the URL contains their hash.
 
     Without the hash, a file is sent as it was written.
     """
@@ -61,6 +68,39 @@ class HashedStaticFiles(StaticFiles):
             return source
         response = source
         if source.status_code == HTTPStatus.OK:
-            response = Response(read_asset(path), media_type=source.media_type)
+            content, encoded = read_asset(path), {"Vary": ENCODED["Vary"]}
+            if accepts_gzip(Headers(scope=scope)):
+                content, encoded = compress_asset(content), ENCODED
+            response = Response(content, media_type=source.media_type, headers=encoded)
         response.headers["Cache-Control"] = FOREVER
         return response
+
+
+class CompressedStaticFiles(StaticFiles):
+    """The files of a folder as they are stored, compressed for clients that accept it."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if Path(path).suffix not in COMPRESSIBLE:
+            return response
+        response.headers["Vary"] = ENCODED["Vary"]
+        headers = Headers(scope=scope)
+        if (
+            not isinstance(response, FileResponse)
+            or "range" in headers
+            or not accepts_gzip(headers)
+        ):
+            return response
+        # In a thread: the script of Swagger UI has 1.5 MB.
+        content = await anyio.to_thread.run_sync(_compress_file, str(response.path))
+        # A weak tag: the bytes are others, and mean the same.
+        tags = {
+            "ETag": f"W/{response.headers['etag']}",
+            "Last-Modified": response.headers["last-modified"],
+        }
+        return Response(content, media_type=response.media_type, headers={**tags, **ENCODED})
+
+
+@lru_cache(maxsize=MAX_FILES)
+def _compress_file(path: str) -> bytes:
+    return gzip.compress(Path(path).read_bytes(), mtime=0)
