@@ -111,15 +111,15 @@ def publish(
     if notification_id is None:
         existing_id = select(Notification.id).where(Notification.dedup_key == dedup_key)
         return session.scalars(existing_id).one()
-    found = list[str]()
+    stored_endpoint_ids = list[str]()
     # The locks of all batches are held until the transaction ends; in one order, so that two messages to the
     # same endpoints cannot deadlock.
     for batch in batched(sorted(set(endpoint_ids))):
         ids = [new_id() for _ in batch]
         rows = {"notification_id": notification_id, "ids": ids, "endpoint_ids": list(batch)}
-        found += session.scalars(_STORE_DELIVERIES, rows)
+        stored_endpoint_ids += session.scalars(_STORE_DELIVERIES, rows)
     # The tick starts all others, `MAX_DUE` a second.
-    enqueue_next_deliveries(session, found[: queries.MAX_DUE])
+    enqueue_next_deliveries(session, stored_endpoint_ids[: queries.MAX_DUE])
     notify_streams(session, INBOX)
     return notification_id
 

@@ -82,7 +82,7 @@ class _Token(NamedTuple):
         return InvalidCron(message, remedy, start=self.start, end=self.start + len(self.text))
 
 
-class _Field(NamedTuple):
+class _CronField(NamedTuple):
     """Name of a field, the range of its numbers, and the names of some of them."""
 
     name: str
@@ -91,12 +91,12 @@ class _Field(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-SECOND_FIELD = _Field("second", 0, 59)
-MINUTE_FIELD = _Field("minute", 0, 59)
-HOUR_FIELD = _Field("hour", 0, 23)
-DAY_FIELD = _Field("day of month", 1, 31)
-MONTH_FIELD = _Field("month", 1, 12, MONTHS)
-WEEKDAY_FIELD = _Field("day of week", 0, 7, WEEKDAYS)
+SECOND_FIELD = _CronField("second", 0, 59)
+MINUTE_FIELD = _CronField("minute", 0, 59)
+HOUR_FIELD = _CronField("hour", 0, 23)
+DAY_FIELD = _CronField("day of month", 1, 31)
+MONTH_FIELD = _CronField("month", 1, 12, MONTHS)
+WEEKDAY_FIELD = _CronField("day of week", 0, 7, WEEKDAYS)
 FIELDS = (SECOND_FIELD, MINUTE_FIELD, HOUR_FIELD, DAY_FIELD, MONTH_FIELD, WEEKDAY_FIELD)
 
 # ASCII digits only: int() and `\d` would also accept digits of other scripts, and int() a sign.
@@ -144,7 +144,7 @@ def _expand_macro(macro: _Token) -> str:
     return expanded
 
 
-def _parse_bits(token: _Token, field: _Field) -> int:
+def _parse_bits(token: _Token, field: _CronField) -> int:
     bits = 0
     for item in _split_items(token):
         bits |= _parse_item(item, field)
@@ -201,7 +201,7 @@ def _split_items(token: _Token) -> list[_Token]:
     return items
 
 
-def _parse_item(item: _Token, field: _Field) -> int:
+def _parse_item(item: _Token, field: _CronField) -> int:
     """The bits of `*`, a number, a range, or one of them with a step."""
     span, slash, step_text = item.text.partition("/")
     step = _parse_number(item, step_text, 1, MAX_STEP) if slash else 1
@@ -226,7 +226,7 @@ def _parse_item(item: _Token, field: _Field) -> int:
     return sum(1 << number for number in range(low, high + 1, step))
 
 
-def _parse_value(item: _Token, text: str, field: _Field) -> int:
+def _parse_value(item: _Token, text: str, field: _CronField) -> int:
     """A number of the field, or the number of a name."""
     if text.isascii() and text.upper() in field.names:
         index = field.names.index(text.upper())
@@ -244,7 +244,9 @@ def _parse_weekday(item: _Token, text: str) -> int:
     return _parse_value(item, text, WEEKDAY_FIELD) % 7
 
 
-def _parse_number(item: _Token, text: str, low: int, high: int, field: _Field | None = None) -> int:
+def _parse_number(
+    item: _Token, text: str, low: int, high: int, field: _CronField | None = None
+) -> int:
     field_name = field.name if field else "number"
     if not _NUMBER.fullmatch(text):
         raise item.error(f"a whole number is missing in {_quote(item)}", "write digits")
@@ -256,7 +258,7 @@ def _parse_number(item: _Token, text: str, low: int, high: int, field: _Field | 
     return number
 
 
-def _remedy(field: _Field) -> str:
+def _remedy(field: _CronField) -> str:
     remedy = f"write *, or numbers from {field.low} to {field.high}"
     if field.names:
         remedy += f" or {field.names[0]} to {field.names[-1]}"

@@ -82,13 +82,13 @@ def test_inbox__choice_of_a_message_stays_in_its_row(month: Site, site: Site) ->
     first, second = (page.locator(f"#m-note-{number} select") for number in (0, 1))
     default = first.input_value()
     second.select_option(index=3)
-    chosen = second.input_value()
-    assert chosen != default
+    selected = second.input_value()
+    assert selected != default
     second.blur()
     write_message(site, "note-newer")
     page.locator("#new-rows").click()
     expect(page.locator("#m-note-newer")).to_be_visible()
-    expect(second).to_have_value(chosen)
+    expect(second).to_have_value(selected)
     expect(first).to_have_value(default)
 
 

@@ -32,6 +32,7 @@ from app.traces.types import ToolCall, Trace, TraceOutcome
 load_metrics()
 
 KEYS: Final = sorted(METRICS.names())
+# The last one has characters that neither UTF-8 nor Postgres can store.
 TEXTS: Final = (None, "", "The quick brown fox.", "the QUICK fox, brown 3.5", "漢字 \ud800 \x00 é")
 FIGURES: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -84,6 +85,7 @@ def answer_to(request: ModelRequest, spec: MetricSpec) -> ModelAnswer:
     if isinstance(request, ChatRequest):
         assert spec.minimum is not None
         return ChatAnswer(content=f'{{"reason": "so it is", "score": {spec.minimum}}}')
+    # Another vector for another text, and the same one for the same text.
     return EmbeddingAnswer(array("f", [1.0, len(request.text), ord(request.text[0])]))
 
 
@@ -187,6 +189,7 @@ def test_metric__run_value_is_independent_of_shards(key: str, provider: MetricPr
             rows = [measure(trace, [variant]) for trace in traces()]
             column = [row.values[0] for row in rows]
             whole_summary = summarize_with(variant, column, traces())
+            # Seven does not divide the number of traces: the last part is shorter than the others.
             parts = [
                 summarize_with(variant, column[start : start + 7], traces()[start : start + 7])
                 for start in range(0, len(column), 7)
@@ -194,4 +197,5 @@ def test_metric__run_value_is_independent_of_shards(key: str, provider: MetricPr
             value = run_value(variant, whole_summary)
             assert value is None or isinstance(value, float)
             assert run_value(variant, merge_with(variant, parts)) == value
+            # Shards end in any order.
             assert run_value(variant, merge_with(variant, parts[::-1])) == value

@@ -70,6 +70,7 @@ def test_openapi__descriptions_are_of_existing_names(document: JSON) -> None:
 
 def test_openapi__descriptions_are_sentences() -> None:
     for text in (*TEXTS.fields.values(), *TEXTS.parameters.values()):
+        # `p` for the text that begins with "pass@k".
         assert re.fullmatch(r"[A-Zp].*[.]", text), text
 
 

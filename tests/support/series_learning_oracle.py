@@ -91,6 +91,7 @@ def _limits(ratios_by_cell: Mapping[Cell, Floats], rate: float) -> Floats:
                 pages = (ratios[is_quiet, first:end] > middle).any(axis=1)
                 rates.append(pages.mean() / ((end - first) / 30))
             low, high = (middle, high) if max(rates) > rate else (low, middle)
+        # The upper end of the search: its rate is at most the promised one.
         limits[first:end] = high
     return limits
 
@@ -128,10 +129,12 @@ def _likelihoods(levels: Floats, cell: Cell, noise: RunNoise) -> tuple[Floats, F
         weight = ones[so_far] @ ones[so_far]
         mean = values[:, so_far] @ ones[so_far] / weight
         squares = np.square(values[:, so_far]).sum(axis=1) - mean**2 * weight
+        # The unknown level is integrated out with a flat prior: hence the logarithm of its weight.
         likelihoods[:, run] = scales[so_far].sum() - (squares + np.log(weight)) / 2
         past_falls = falls[is_past, so_far]
         along = past_falls @ ones[so_far] / weight
         products = values[:, so_far] @ (past_falls - np.outer(along, ones[so_far])).T
         fall_squares = np.square(past_falls).sum(axis=1) - along**2 * weight
         ratios[:, run] = np.logaddexp.reduce(products - fall_squares / 2, axis=1)
+    # The sizes are equally likely; possible first bad runs are summed without a weight.
     return likelihoods, ratios - np.log(len(FALL_SIZES))

@@ -271,7 +271,7 @@ def _reject(key: str, expected: str, value: Any) -> NoReturn:
     raise InvalidTrace(f"{key} must be {expected}, not {actual}; correct it.")
 
 
-class _Field(NamedTuple):
+class _TraceField(NamedTuple):
     """A field of a trace; `parse` gets a value that is not null and its key, and rejects a wrong one."""
 
     name: str
@@ -299,4 +299,4 @@ _PARSERS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "scores": _scores,
     "transcript": _transcript,
 }
-_FIELDS: Final = {TRACE_KEYS[name]: _Field(name, parse) for name, parse in _PARSERS.items()}
+_FIELDS: Final = {TRACE_KEYS[name]: _TraceField(name, parse) for name, parse in _PARSERS.items()}

@@ -128,13 +128,13 @@ def test_login__before_a_question_leads_back_to_the_page_of_the_form(
     service: Service, browser: httpx.Client
 ) -> None:
     """Not to the login, which sent the form again."""
-    page, path, sent = (
+    page, path, body = (
         "/agents/a?tab=1",
         "/agents/a/delete",
         {"confirm": "Delete it?", "why": "old"},
     )
     url = str(browser.base_url).rstrip("/")
-    ended = browser.post(path, data=sent, headers={"Referer": f"{url}{page}"})
+    ended = browser.post(path, data=body, headers={"Referer": f"{url}{page}"})
     assert ended.status_code == 401
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', unescape(ended.text)))
     draft = log_in(browser, key_of(service), **fields)
@@ -156,9 +156,9 @@ def fields_action(html: str) -> str:
 def test_login__that_is_done_leads_on_when_the_browser_goes_back_to_it(
     service: Service, browser: httpx.Client
 ) -> None:
-    asked = browser.get("/runs?sort=agent")
-    address = asked.headers["location"]
-    assert (asked.status_code, address) == (303, "/login?next=%2Fruns%3Fsort%3Dagent")
+    redirect = browser.get("/runs?sort=agent")
+    address = redirect.headers["location"]
+    assert (redirect.status_code, address) == (303, "/login?next=%2Fruns%3Fsort%3Dagent")
     assert browser.get(address).status_code == 200
     log_in(browser, key_of(service), next="/runs?sort=agent")
     again = browser.get(address)

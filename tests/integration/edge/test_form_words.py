@@ -154,12 +154,12 @@ def test_silence__times_are_typed_in_the_zone_of_the_reader_or_in_utc(pages: Ser
         ("Asia/Tokyo", "Fri 2 Jan 2099, 09:00:00 JST", "Fri 2 Jan 2099, 00:00:00 UTC"),
         ("UTC", "Fri 2 Jan 2099, 18:00:00 JST", "Fri 2 Jan 2099, 09:00:00 UTC"),
     ):
-        shown = post(pages, "/silences", {**fields, "zone:endsAt": zone, "check": "1"}).text
-        assert f">{tokyo}</time>" in shown
-        assert f">{utc}</time>" in shown
+        html = post(pages, "/silences", {**fields, "zone:endsAt": zone, "check": "1"}).text
+        assert f">{tokyo}</time>" in html
+        assert f">{utc}</time>" in html
         # What was typed stays as it was typed.
-        assert f'value="{fields["endsAt"]}"' in shown
-        assert f"<option selected>{zone}</option>" in shown
+        assert f'value="{fields["endsAt"]}"' in html
+        assert f"<option selected>{zone}</option>" in html
     assert post(pages, "/silences", {**fields, "zone:endsAt": "Asia/Tokyo"}).status_code == 303
     [silence] = [
         row for row in pages.list_items("/silences") if row["matchers"]["name"] == "tide-*"

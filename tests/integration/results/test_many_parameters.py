@@ -129,8 +129,8 @@ def test_hold_incident__holds_and_releases_any_number_of_runs(migrated_database:
 
 
 def count_held(session: Session) -> int | None:
-    held = select(func.count()).where(BenchmarkRun.baseline_hold == BaselineHold.INCIDENT)
-    return session.scalar(held.select_from(BenchmarkRun))
+    held_runs = select(func.count()).where(BenchmarkRun.baseline_hold == BaselineHold.INCIDENT)
+    return session.scalar(held_runs.select_from(BenchmarkRun))
 
 
 def test_publish__reaches_any_number_of_endpoints(migrated_database: Database) -> None:
@@ -149,8 +149,10 @@ def test_publish__reaches_any_number_of_endpoints(migrated_database: Database) -
 
         deliveries = session.scalars(select(Delivery)).all()
         assert len({delivery.endpoint_id for delivery in deliveries}) == count
-        [held] = [delivery for delivery in deliveries if delivery.status == DeliveryStatus.HELD]
-        assert held.endpoint_id == "endpoint-1"
+        [held_delivery] = [
+            delivery for delivery in deliveries if delivery.status == DeliveryStatus.HELD
+        ]
+        assert held_delivery.endpoint_id == "endpoint-1"
         # The tick starts the others.
         started = count_jobs(session)
         assert 0 < started < count

@@ -55,6 +55,8 @@ DETAILS = AlertDetails(
             value=0.0,
             before=1.0,
         ),
+        # A slash in an ID, no URL of Langfuse and no value before:
+        # the text and the link must do without.
         ContributingTrace(metric="EXACT_MATCH", trace_id="t/18", item_id="refund-18", value=0.0),
     ),
 )
@@ -157,6 +159,7 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
                 state="RUN_MISSED",
                 severity="WARNING",
                 value=None,
+                # 26 hours are 1 day in the largest unit.
                 details=AlertDetails(since=NOW - timedelta(hours=26)),
             ),
             "[WARNING] Support bot: no run for 1 day",
@@ -179,6 +182,7 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
             "[CRITICAL] Support bot: ERROR_COUNT 0.02 → 0.15 errors per trace",
         ),
         (
+            # Rounded to three digits this would be 0.900, as the baseline: a fall must be visible.
             FakeAlert(value=0.8995, baseline=0.9, severity="INFO"),
             "Support bot: answer quality 0.900 → 0.899",
         ),
@@ -248,6 +252,7 @@ def test_render_alerts__firing_alerts_come_first_and_give_the_severity() -> None
 
 
 def published(message: NotificationMessage) -> PublishedMessage:
+    # A message is sent by a worker, which reads it as JSON from the database.
     stored = NotificationMessage.from_document(json.loads(json.dumps(message.to_document())))
     return PublishedMessage(
         id="m-1", published_at=NOW, message=stored, public_url="https://mosaico.example"
@@ -278,6 +283,7 @@ def test_email_channel__golden_message() -> None:
     body = mail.get_body(("plain",))
     assert body is not None
     text = body.get_content().splitlines()
+    # Only the order counts: the channel adds lines of its own.
     assert [line for line in text if line in LINES] == LINES
 
 
@@ -348,6 +354,7 @@ def test_format_duration__in_the_largest_unit(seconds: float, text: str) -> None
         ({"alertConfigId": "rule-1"}, True),
         ({"name": "quality*", "agentId": "agent-001"}, True),
         ({"name": "quality*", "agentId": "other"}, False),
+        # Names of rules are case-sensitive, as their IDs.
         ({"name": "Quality*"}, False),
         ({"severity": "WARNING"}, False),
         ({"severity": None, "benchmarkId": "bench-001"}, True),

@@ -65,8 +65,8 @@ def test_local_time__that_is_no_instant_is_refused(text: str, message: str) -> N
 def test_local_time__that_is_saved_unchanged_stays_the_same_instant(
     instant: str, zone: ZoneInfo
 ) -> None:
-    shown = FormZones(zone, {}).show("endsAt", instant)
-    read = datetime.fromisoformat(read_local_time(shown.text, ZoneInfo(shown.zone)))
+    local_time = FormZones(zone, {}).show("endsAt", instant)
+    read = datetime.fromisoformat(read_local_time(local_time.text, ZoneInfo(local_time.zone)))
     assert read == datetime.fromisoformat(instant)
 
 
@@ -80,7 +80,7 @@ def test_local_time__is_shown_in_the_chosen_zone_and_a_wrong_text_as_it_was_type
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "page_text"),
     [
         ("is in the past or not after `startsAt`; send a later time", "is in the past or not after “Starts at”; enter a later time"),
         ("REGRESSED has no threshold; omit it and set `minEffect` of the KPI", "REGRESSED has no threshold; leave it empty and set “Min effect” of the KPI"),
@@ -96,9 +96,9 @@ def test_local_time__is_shown_in_the_chosen_zone_and_a_wrong_text_as_it_was_type
         ("Null: nobody is notified.", "Empty: nobody is notified."),
     ],
 )  # fmt: skip
-def test_words__name_labels_and_say_what_a_reader_does(text: str, shown: str) -> None:
-    assert WORDS.translate(text) == shown
-    assert WORDS.translate(shown) == shown
+def test_words__name_labels_and_say_what_a_reader_does(text: str, page_text: str) -> None:
+    assert WORDS.translate(text) == page_text
+    assert WORDS.translate(page_text) == page_text
 
 
 def test_with_label__error_that_is_a_sentence_follows_a_colon() -> None:

@@ -61,6 +61,7 @@ def test_wire_model__camel_case_in_json_snake_case_in_python() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
+        # pydantic would accept the first three as 1.
         {"parts": [{"partCount": True}]},
         {"parts": [{"partCount": "1"}]},
         {"parts": [{"partCount": 1.0}]},
@@ -77,6 +78,7 @@ def test_wire_model__camel_case_in_json_snake_case_in_python() -> None:
         {"isOn": "yes"},
         {"freeText": "a\x00b"},
         {"freeText": "\ud800"},
+        # One character above the limit of a text.
         {"freeText": "x" * (64 * 1024 + 1)},
         {"freeText": 3},
         {"unknown": 1},
@@ -125,6 +127,7 @@ def test_json_object__unstorable_content_is_refused(extras: dict[str, Any]) -> N
 def test_wire_model__error_does_not_show_the_value() -> None:
     with pytest.raises(ValidationError) as caught:
         WireSample.model_validate({"share": "hunter2"})
+    # The value may be a secret in a wrong field, and errors are logged.
     assert "hunter2" not in str(caught.value)
 
 
@@ -139,7 +142,9 @@ def test_page__last_page_has_null_cursor() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
+    # In UTC the last two would be in the years 10000 and 0, which `datetime` does not have.
+    "text",
+    ["2099-01-01T00:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"],
 )
 def test_instant__requires_a_zone_and_fits_into_utc(text: str) -> None:
     instants = TypeAdapter(Instant)
@@ -185,4 +190,5 @@ def test_patch_of__keeps_descriptions_and_the_complete_schema() -> None:
     assert patch_schema["properties"]["name"]["description"] == "Name to show."
     assert "required" not in patch_schema
     assert complete_schema["required"] == ["name"]
+    # `patch_of` changes a copy of the fields: those of the base class keep their defaults.
     assert Complete(name="a").tags == []

@@ -129,6 +129,7 @@ def test_formula_error__lists_every_error_with_its_span() -> None:
 
 
 def test_check__cached_formula_is_checked_against_the_vocabulary() -> None:
+    # Compiled formulas are cached by their text, whatever the vocabulary was.
     compile_formula("ROGUE * 3")
     with pytest.raises(InvalidFormula, match="unknown metric ROGUE"):
         compile_formula("ROGUE * 3", KNOWN)

@@ -29,6 +29,7 @@ class StatusError(SdkError):
 
     def __init__(self, status: int, message: str = "", retry_after: str | None = None) -> None:
         headers = {"retry-after": retry_after} if retry_after else {}
+        # Servers repeat the key of a request in the text of the error.
         request = httpx2.Request("POST", "http://a/", headers={"Authorization": "Bearer sekret"})
         super().__init__(message)
         self.response = httpx2.Response(status, headers=headers, text=message, request=request)
@@ -64,7 +65,9 @@ def test_turn_retries__waits_double() -> None:
 
 
 def test_turn_retries__retry_after_is_respected_up_to_a_limit() -> None:
+    # Without a wait of the server the second one is that of a second failure: 4 s.
     assert waits(StatusError(429, retry_after="7"), StatusError(503, retry_after="0")) == [7.0, 4.0]
+    # A proxy may ask for a day; the limit of a turn is two minutes.
     assert waits(StatusError(429, retry_after="86400")) == [120.0]
 
 
@@ -86,6 +89,7 @@ def test_turn_retries__fifth_failure_is_raised() -> None:
         StatusError(402),
         StatusError(403),
         StatusError(404),
+        # OpenAI answers 429 and Anthropic 400 when an account has no money: to wait is of no use.
         StatusError(429, "You exceeded your current quota"),
         StatusError(400, "see plans and billing"),
     ],
@@ -137,6 +141,7 @@ def test_read_arguments__limits_the_nesting_depth(levels: int, flawed: bool) -> 
     assert not flawed or parsed.arguments == {}
 
 
+# Above 2⁵³ a number of JSON is not exact, and sums of it are wrong.
 @pytest.mark.parametrize("count", [-5, 2**53, 10**22, 1.5, True, None, "7"])
 def test_read_usage__impossible_token_count_is_unknown(count: object) -> None:
     """A limit could be bought back with less than none."""

@@ -52,7 +52,9 @@ def test_exact_match__equals_byte_equality(first: str, second: str) -> None:
         ("Paris", "It is Paris.", 1.0, 1.0),
         ("paris", "It is Paris.", 0.0, 1.0),
         ("Paris", "Pa ris", 0.0, 0.0),
+        # `casefold` makes "ss" of "ß"; `lower` does not.
         ("straße", "STRASSE 7", 0.0, 1.0),
+        # The letter and its accent are two characters here, and one after normalization.
         ("É", "cafe\u0301", 0.0, 1.0),
         ("Paris", "", 0.0, 0.0),
         ("a b", "a  b", 0.0, 0.0),  # blanks count
@@ -77,6 +79,7 @@ def test_contains__text_in_any_context(text: str, before: str, after: str) -> No
 @pytest.mark.parametrize(
     ("expected", "output", "expected_value"),
     [
+        # The distance of the textbooks: 3 edits, and 7 letters of the longer word.
         ("kitten", "sitting", 1 - 3 / 7),
         ("abcd", "abcd", 1.0),
         ("abcd", "", 0.0),
@@ -109,8 +112,12 @@ def test_edit_similarity__two_huge_texts_are_skipped() -> None:
         " \n\t\r[1] ",
         '{"a": 1, "a": 2}',
         '"\\ud800"',
+        # Python refuses to convert this number, and reads the next one
+        # as infinite; the grammar allows both.
         "9" * 5000,
         "1e400",
+        # The limit of the metric: the parser of Python fails
+        # somewhat deeper, at a depth that varies.
         "[" * 500 + "]" * 500,
         '"' + "[" * 600 + '"',  # brackets within a text are no levels
         '["\\"[", ' + ",".join(["[]"] * 600) + "]",

@@ -110,6 +110,7 @@ def test_tool_call_success_rate__run_divides_calls_by_calls() -> None:
     values = [row.values[0] for row in column]
     assert values == [0.75, 1.0, 0.0, None]
     statistics = aggregate_run(provider, values, traces)
+    # The percentiles are those of the traces: 0, 0.75 and 1.
     assert (statistics.mean, statistics.n, statistics.p50) == (0.4, 3, 0.75)
 
 
@@ -179,5 +180,6 @@ def test_status_mean__is_one_only_without_failures() -> None:
         value if isinstance(value := measured(trace(outcome=outcome), "STATUS"), float) else None
         for outcome in outcomes
     ]
+    # The infrastructure error says nothing about the agent: two of three.
     assert aggregate(column).mean == 2 / 3
     assert aggregate(column[:2]).mean == 1.0

@@ -66,6 +66,7 @@ def test_unknown_option__error_suggests_the_nearest_name() -> None:
         provider_for(MetricRef.of("BLEU", {"x": 1}))
 
 
+# In Python `1 == True` and `0.0 == False`: the type decides, not the equality.
 @pytest.mark.parametrize("value", [1, "true", 0.0])
 def test_metric_option__value_of_another_type_is_rejected(value: float | str) -> None:
     with pytest.raises(Invalid, match="option useStemmer of ROUGE takes a bool such as False"):
@@ -80,6 +81,7 @@ def test_metric_option__changes_version_and_value() -> None:
 
 
 def test_metric_version__contains_every_option_in_use() -> None:
+    # What is off leaves the version as it is: a new option must not invalidate stored values.
     assert version_with("3", use_stemmer=False, beta=0) == "3"
     assert version_with("3", use_stemmer=True, beta=2) == "3+beta=2+useStemmer"
 
@@ -108,6 +110,7 @@ def test_metric_alias__names_the_same_metric() -> None:
 
 
 def test_score_column__is_not_an_alias() -> None:
+    # The name of a score is chosen by the agent, so it may be the alias of a metric.
     assert column_of('SCORE["LATENCY"]') == 'SCORE["LATENCY"]'
     assert ref_of_column('SCORE["LATENCY"]') == MetricRef.of("SCORE", {"name": "LATENCY"})
 
@@ -186,6 +189,7 @@ def test_metric_docs__table_equals_the_registry() -> None:
     for key in METRICS.names():
         assert row_of(key) in page.splitlines(), f"docs/metrics.md lacks this line:\n{row_of(key)}"
         assert f"### {key}\n" in page, f"docs/metrics.md has no section {key}"
+    # Eight cells have nine bars; other tables of the page have fewer.
     documented = sum(line.startswith("| `") and line.count("|") == 9 for line in page.splitlines())
     assert documented == len(METRICS.names())
 

@@ -70,6 +70,7 @@ def test_cosine__equals_known_values(
     assert cosine(first, second) == pytest.approx(expected_value, abs=1e-15)
 
 
+# Of 32 bits, as the vectors of models; squares of smaller numbers would be lost beside others.
 numbers = st.floats(-1, 1, width=32).map(lambda number: number if abs(number) > 1e-6 else 0.0)
 vectors = st.integers(1, 40).flatmap(
     lambda size: st.tuples(*[st.lists(numbers, min_size=size, max_size=size)] * 2)

@@ -114,6 +114,7 @@ def test_traces_of__items_of_several_models_and_files_have_unique_ids() -> None:
 
 
 def test_traces_of__long_name_is_truncated_and_stays_unique() -> None:
+    # They differ only behind the 200 characters that an item ID may have.
     names = [trace_of(result("t" * 200 + end)).item_id for end in ("a", "b")]
     assert names[0] != names[1]
     assert [len(name) for name in names] == [200, 200]

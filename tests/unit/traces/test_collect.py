@@ -13,6 +13,7 @@ from app.traces.storable_traces import MAX_TEXT_CHARS, collect, make_storable
 from app.traces.types import ToolCall, Trace
 
 QUERY = TraceQuery(dataset_ref="support", run_name=None)
+# With lone surrogates, which `st.text()` leaves out.
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=20)
 
 
@@ -38,6 +39,7 @@ def test_collect__pages_keep_the_order_of_the_source() -> None:
 
 def test_collect__repeated_cursor_raises() -> None:
     pages = collect(PageSource(page("1", "a"), page("2", "b"), page("1", "a")), QUERY, None)
+    # A source that returns to an earlier page would be read for ever.
     assert [next(pages).cursor, next(pages).cursor] == ["1", "2"]
     with pytest.raises(CollectionFailed, match="the same page twice") as caught:
         next(pages)
@@ -66,6 +68,8 @@ def test_make_storable__trial_out_of_range_is_zero(trial: int, stored: int) -> N
 
 
 def test_collect__heartbeats_may_repeat_a_cursor() -> None:
+    # A harness sends empty pages while its agents work: the lease
+    # of the run must be renewed meanwhile.
     pages = [page("1"), page("1"), page("2", "a"), page("2"), page("2"), page(None, "b")]
     assert list(collect(PageSource(*pages), QUERY, "1")) == pages
 
@@ -102,6 +106,7 @@ def test_make_storable__replaces_nul_and_lone_surrogates_everywhere() -> None:
 
 def test_make_storable__joins_a_surrogate_pair() -> None:
     trace = make_storable(Trace(trace_id="t", item_id="t", output="\ud83d\ude00"))
+    # JSON of some clients has the two halves of a character as two escapes.
     assert trace.output == "😀"
 
 
@@ -125,6 +130,7 @@ def test_make_storable__numbers_out_of_range_become_none() -> None:
 
 def test_make_storable__storable_trace_is_the_same_object() -> None:
     trace = Trace(trace_id="t", item_id="t", input="é😀", output="", error=None)
+    # Nearly every trace is storable: a copy of each would cost more than the check.
     assert make_storable(trace) is trace
 
 

@@ -64,6 +64,8 @@ def test_parse_trace__reads_every_key_and_ignores_unknown_keys() -> None:
 @pytest.mark.parametrize(
     ("fields", "output"),
     [
+        # An agent that answers nothing scores 0, as with an empty text;
+        # without the key the output is unknown.
         ({"output": None}, ""),
         ({"output": ""}, ""),
         ({}, None),
@@ -113,6 +115,7 @@ def test_parse_trace__only_the_trace_id_is_required() -> None:
         ({"traceId": "x" * 257}, "use 1 to 256 characters"),
         ({"itemId": ""}, "itemId has 0 characters"),
         ({"turns": -1}, "turns must be a whole number from 0 to 2147483647"),
+        # The first number that the column, an int4, cannot store.
         ({"turns": 2**31}, "turns must be a whole number"),
         ({"output": {"a": 1}}, "output must be a text .* not an object"),
         ({"expectedOutput": 3}, "expectedOutput must be a text .* not 3"),
@@ -126,6 +129,7 @@ def test_parse_trace__only_the_trace_id_is_required() -> None:
         ({"costUsd": "0.1"}, "costUsd must be a number, not '0.1'"),
         ({"costUsd": -0.1}, "costUsd must be a number of at least 0"),
         ({"latencyMs": float("nan")}, "latencyMs must be a finite number"),
+        # `float(10**400)` raises OverflowError, unlike 1e400, which is infinite.
         ({"latencyMs": 10**400}, "latencyMs must be a finite number"),
         ({"outcome": "great"}, "outcome must be one of scored, agent_error, .* not 'great'"),
         ({"outcome": 1}, "outcome must be one of"),
@@ -172,6 +176,7 @@ def test_parse_trace__value_that_is_not_an_object_raises(value: object) -> None:
     ],
 )
 def test_iter_traces__errors_name_the_line(line: bytes, message: str) -> None:
+    # A blank line counts as a line: editors show the same number.
     lines = [b'{"traceId": "first"}\n', b"\n", line]
     with pytest.raises(Invalid, match=message):
         list(iter_traces(lines))

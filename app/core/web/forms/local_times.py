@@ -28,11 +28,11 @@ class FormZones:
     """The zone of the reader, and those that a sent form has chosen, by the name of the input."""
 
     reader: ZoneInfo
-    chosen: Mapping[str, ZoneInfo]
+    by_input: Mapping[str, ZoneInfo]
 
     def show(self, name: str, value: Any) -> LocalTime:
         """An instant of the API in the zone of its input; what is no instant stays as it was typed."""
-        zone, instant = self.chosen.get(name, self.reader), read_instant(value)
+        zone, instant = self.by_input.get(name, self.reader), read_instant(value)
         if instant is None:
             return LocalTime(str(value or ""), zone.key)
         local = instant.astimezone(zone)

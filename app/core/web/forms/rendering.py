@@ -111,8 +111,8 @@ def list_inputs(
         named = values.get(form.name_in)
         # A text that is no object is shown as it was typed.
         if isinstance(named, Mapping):
-            others = {field: value for field, value in named.items() if field != "name"}
-            values = {"name": named.get("name"), **values, form.name_in: others}
+            other_fields = {field: value for field, value in named.items() if field != "name"}
+            values = {"name": named.get("name"), **values, form.name_in: other_fields}
     writer = _InputWriter(form, errors, choices, zones, is_edit)
     return [
         writer.write(name, name, schema, values.get(name, schema.default))
