@@ -229,6 +229,7 @@ def test_trend__json_has_the_points_of_a_chart_of_many_runs(service: Service) ->
     html = service.client.get(path, headers={"Accept": "text/html"}).text
     [address] = re.findall(r'rel="alternate" type="application/json" href="([^"]+)"', html)
     points = service.client.get(address.replace("&amp;", "&")).json()["items"]
+    # At most 180 points fit into a chart, so two runs share one.
     assert len(points) == html.count("data-point") == 105
     assert sum(point["runs"] for point in points) == 210
     assert all(point["low"] <= point["mean"] <= point["high"] for point in points)
@@ -243,6 +244,7 @@ def test_missing__reason_is_shown_on_focus(month: Site, site: Site) -> None:
     reason = missing.locator(".hidden")
     box = reason.bounding_box()
     assert box is not None
+    # Out of sight, and read by a screen reader all the same.
     assert box["width"] <= 1
     missing.focus()
     visible_box = reason.bounding_box()
@@ -259,6 +261,7 @@ def test_copy_json__copies_the_data_of_the_page(month: Site, site: Site) -> None
     page.get_by_role("button", name="Copy JSON").click()
     expect(page.locator("#live")).to_have_text("Copied")
     page.goto(f"{site.url}/formulas")
+    # A field to paste into: a page cannot read the clipboard without a permission.
     page.get_by_label("Formula").focus()
     page.keyboard.press("Control+v")
     copied = json.loads(page.get_by_label("Formula").input_value())

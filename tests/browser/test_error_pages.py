@@ -71,7 +71,9 @@ def test_error_page__is_accessible_and_names_the_next_step(
     page.get_by_role("button", name=f"Copy {request_id}").click()
     expect(page.locator("#live")).to_have_text("Copied")
     content = page.content()
+    # The text of an unexpected error may contain a secret.
     assert "a mistake" not in content
+    # Errors of the API have Markdown: a page shows code as an element.
     assert "`" not in page.locator("main").inner_text()
 
 

@@ -69,6 +69,7 @@ def compare_with_the_baseline(page: Page) -> str:
 def acknowledge_an_alert(page: Page, site: Site) -> str:
     keys = TaskKeys(page)
     keys.follow(navigation_link(page, "Inbox"), '"Inbox"')
+    # The number of open alerts is in the title, which a reader hears first.
     expect(page).to_have_title(re.compile(r"^\(2\) Inbox"))
     for name in ("Skip to the content", "Skip to the messages"):
         keys.follow(page.get_by_role("link", name=name), f'"{name}"')

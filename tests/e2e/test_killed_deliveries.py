@@ -145,6 +145,8 @@ def kill_at_every_point(
         )
         time.sleep(linger_s)  # only moves the kill to another moment
         victim.kill()
+        # The sessions of a killed worker wait for their lock still,
+        # and would write after its release.
         scenario.database.terminate_waiting_sessions()
     scenario.receivers["sent"].free.set()
     scenario.database.age_heartbeats()
@@ -162,6 +164,7 @@ def assert_delivered_once(scenario: DeliveryScenario, alert: WatchedAlert) -> No
     assert event["state"] == "FIRING"
     calls = alert.receiver.calls
     assert {call.headers["webhook-id"] for call in calls} == {event["notificationId"]}, alert.point
+    # A receiver that has the ID already must get the same message again.
     assert len({call.body for call in calls}) == 1
     assert json.loads(calls[0].body)["type"] == "alert.firing"
     assert len(calls) == POINTS[alert.point].calls, alert.point
@@ -187,6 +190,7 @@ def test_delivery__arrives_wherever_worker_is_killed(scenario: DeliveryScenario)
 
 @pytest.mark.prove
 def test_delivery__arrives_with_100_killed_workers(scenario: DeliveryScenario) -> None:
+    # Another moment in each round, and the same ones in each run of the test.
     chance = random.Random(5)
     for number in range(ROUNDS):
         kill_at_every_point(scenario, number, linger_s=chance.uniform(0, 0.2))

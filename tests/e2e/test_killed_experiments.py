@@ -44,6 +44,7 @@ class ExperimentScenario:
     receivers: Mapping[str, Receiver]
 
     def worker(self) -> Program:
+        # Each point blocks a job; two more are free for the other jobs.
         return self.programs.worker(MOSAICO_WORKER_CONCURRENCY=str(len(POINTS) + 2))
 
     def add_agent(self, point: str) -> None:
@@ -125,6 +126,7 @@ def test_experiment__is_evaluated_once_wherever_the_worker_is_killed(
         until(lambda: is_reached("started"), what=victim.log)
         victim.kill()
         database.terminate_waiting_sessions()
+    # The agent answers after the worker that asked it is dead: its answer is lost.
     receivers["sent"].free.set()
     database.age_heartbeats()
     rescuer = scenario.worker()
@@ -143,6 +145,7 @@ def test_experiment__is_evaluated_once_wherever_the_worker_is_killed(
     assert sorted(run["agentId"] for run in runs) == sorted(POINTS)
     assert {run["triggerEventId"] for run in runs} == {event["id"]}
     names = {run["agentId"]: run["runName"] for run in runs}
+    # An agent is asked again with the same ID, which it does not answer with a second run.
     assert names == dict.fromkeys(POINTS, "new") | {"listed": "last"}
     for point, kill_point in POINTS.items():
         ids = {call.headers["webhook-id"] for call in receivers[point].calls}

@@ -28,6 +28,8 @@ from tests.support.serve import (
     restart_after_power_loss,
 )
 
+# 60 days are beyond several retentions, such as the week of
+# trigger events; an hour is beyond every lease.
 JUMPS_S = {"60 days": 60 * DAY_S, "-1 hour": -HOUR_S}
 CLOCKS = {"worker": ("worker",), "postgres": ("postgres",), "whole machine": MACHINE}
 

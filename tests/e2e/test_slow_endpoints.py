@@ -28,6 +28,7 @@ def hanging_receivers() -> Iterator[list[Receiver]]:
     with ExitStack() as stack:
         receivers = [stack.enter_context(receiving()) for _ in range(HANGING_HOSTS)]
         for receiver in receivers:
+            # More than the attempts at all messages: every request hangs.
             receiver.will("hook", *[receiver.hang] * 10 * MESSAGES)
         yield receivers
 
@@ -76,6 +77,7 @@ def test_slow_endpoints__healthy_endpoint_gets_message_within_two_seconds(
     """On a loaded machine the limit is four times the delivery time without slow endpoints."""
     worker = deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
     recipients = [receiver.at("hook") for receiver in (healthy_receiver, *hanging_receivers)]
+    # Nothing listens on port 1, so this one fails at once and is tried again.
     recipients.append("http://127.0.0.1:1/unreachable")
     targets = [DeliveryTarget("WEBHOOK", recipient) for recipient in recipients]
     res = deployment.service.resources

@@ -14,6 +14,8 @@ from tests.support.service import JSON
 
 PROTOBUF: Final = {"Content-Type": "application/x-protobuf"}
 RECORDED: Final = DATA / "otlp"
+# In November 2026, the time of the other tests; JSON has it as a
+# text, because a double is not exact here.
 START_NS: Final = 1_795_351_438_000_000_000
 needs_recorded = pytest.mark.skipif(not RECORDED.is_dir(), reason="without the recorded exports")
 

@@ -53,6 +53,7 @@ def recover_by_oracle(
     sums = np.concatenate([np.zeros((histories, 1)), levels.cumsum(axis=1)], axis=1)
     opened, started = _pages(sums, end)
     ends = np.full(histories, runs)
+    # Backwards: the first run that ends the incident is written last, and stays.
     for run in reversed(range(RUNS_BEFORE + 1, runs)):
         limit = np.where(run - opened <= NEW_INCIDENT_RUNS, oracle.new_limit, oracle.limit)
         ratios = _log_ratios(sums, opened, started, run, np.array(oracle.falls))
@@ -91,6 +92,7 @@ def _log_ratios(
     for width in range(1, MAX_RECOVERY_RUNS + 1):
         first = run + 1 - width
         bad = _log_likelihoods(sums[:, first] - first_sums, first - started, falls)
+        # A recovery cannot begin before the page: the runs up to it are bad.
         ratios = np.logaddexp(ratios, np.where(first > opened, bad - none, -np.inf))
     return ratios
 

@@ -138,6 +138,7 @@ def _count_read(store: Store, run: Run) -> Run:
 def create_run_item(write: WriteRequest) -> WriteResponse:
     body, store = write.object(), write.store
     item_id = body.get("datasetItemId", "")
+    # The request names only the item: the server finds its dataset.
     homes = [dataset for dataset in store.datasets.values() if dataset.find(item_id) is not None]
     if not homes:
         raise not_found("Dataset item not found")

@@ -106,12 +106,16 @@ def test_merge_runs__each_item_has_the_mean_of_the_traces_of_both() -> None:
     by_series = {value.series: value for value in merged}
     both, alone = (by_series[f"metric/{name}"] for name in ("BOTH", "RUN"))
     assert both.item_values is not None
+    # Item 2 has 0 in one trace and 0.5 in two, (0 + 2 · 0.5) / 3;
+    # item 3 has values in the repetition only.
     assert np.frombuffer(both.item_values, "<f4") == pytest.approx([1, 1 / 3, 1, 1])
+    # The mean of the items, (1 + 1/3 + 1 + 1) / 4, and not of the traces.
     assert both.level == pytest.approx(10 / 12)
     # The repetition has no such values: the items of the run stay in their places.
     assert alone.item_values is not None
     assert np.frombuffer(alone.item_values, "<f4") == pytest.approx([0, 1, 1, nan], nan_ok=True)
     assert alone.level == pytest.approx(2 / 3)
     without_items = [by_series[f"kpi/{name}"] for name in ("sum", "run")]
+    # Without items, both runs count as much.
     assert [value.level for value in without_items] == pytest.approx([0.5, 0.4])
     assert [value.item_values for value in without_items] == [None, None]

@@ -23,6 +23,7 @@ def redacted(**event: Any) -> str:
     [
         f"Authorization: Bearer {SECRET}",
         f"postgresql://mosaico:{SECRET}@127.0.0.1:5432/mosaico",
+        # A password with an @: it ends at the last one before the host.
         f"postgresql://mosaico:p@ss{SECRET}@127.0.0.1/mosaico",
         f"https://user:{SECRET}@langfuse.example/api",
         f"connection failed: password={SECRET} host=db",
@@ -62,6 +63,7 @@ def test_redaction__long_text_is_truncated() -> None:
 
 def test_redaction__recursive_structure_ends() -> None:
     nest: dict[str, Any] = {}
+    # Libraries log objects that refer to themselves.
     nest["self"] = nest
     assert "…" in redacted(nest=nest)
 
@@ -86,6 +88,7 @@ def test_redaction__applies_to_library_logs_and_tracebacks(
             except ValueError:
                 structlog.stdlib.get_logger("app").exception("failed", api_key=SECRET)
             logging.getLogger("uvicorn.error").error("url %s", f"http://u:{SECRET}@h/")
+            # Procrastinate logs each poll of its queue.
             logging.getLogger("procrastinate").info("chatter")
     finally:
         structlog.reset_defaults()

@@ -20,6 +20,7 @@ BACKOFF = ExponentialBackoff(first_s=2.0, longest_s=10.0)
 
 
 def test_exponential_backoff__doubles_up_to_its_limit() -> None:
+    # 2 to the power of 10,000 is no float: the number of doublings is limited, too.
     assert [BACKOFF.wait_s(failures) for failures in (0, 1, 2, 3, 10_000)] == [2, 4, 8, 10, 10]
 
 
@@ -46,6 +47,7 @@ def test_retry_policy__stops_after_the_last_retry() -> None:
 
 def test_retry_policy__stops_when_the_total_wait_would_exceed_its_limit() -> None:
     policy = RetryPolicy(backoff=BACKOFF, max_total_wait_s=9.0)
+    # 7 s and 2 s are exactly the limit of 9 s.
     assert policy.next_wait_s(failed_attempts=0, chance=1, waited_s=7.0) == 2
     assert policy.next_wait_s(failed_attempts=0, chance=1, waited_s=7.1) is None
     assert policy.next_wait_s(failed_attempts=0, chance=0, retry_after_s=9.5) is None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.core.errors import Invalid
 from app.core.strict_json import MAX_DEPTH, MalformedJson, parse_json, reject_unacceptable
 
+# What Postgres cannot store is refused: the tests below are about it.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 scalars = (
     st.none()
@@ -29,6 +30,7 @@ def test_parse_json__agrees_with_the_standard_parser(document: Any) -> None:
     assert parse_json(json.dumps(document).encode()) == document
 
 
+# The characters of JSON: other texts end at their first character.
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\u0dNaI1e-. ', max_size=60))
 def test_parse_json__any_bytes_give_a_value_or_an_error_with_a_remedy(raw: bytes | str) -> None:
     message = "send"
@@ -49,9 +51,12 @@ def test_parse_json__any_bytes_give_a_value_or_an_error_with_a_remedy(raw: bytes
         ('{"a": 123456789012345678901234567890}', "/a", "beyond 64 bits"),
         ('{"a": "x\\u0000y"}', "/a", "NUL"),
         ('{"a": "\\ud800"}', "/a", "a lone surrogate at character 0"),
+        # A pointer is part of the answer, which could not be
+        # stored either with the character in it.
         ('{"a\\u0000": 1}', "/a?", "NUL"),
         ('{"\\ud800": 1}', "/?", "a lone surrogate"),
         ('[{"k": 1, "k": 2}]', "/0", "'k' twice"),
+        # In a JSON pointer (RFC 6901) `/` is written `~1` and `~` is written `~0`.
         ('{"a/b": {"c~d": NaN}}', "/a~1b/c~0d", "NaN"),
     ],
 )

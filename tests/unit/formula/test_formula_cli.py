@@ -58,6 +58,7 @@ def test_formula_eval__invalid_formula_exits_with_65_and_marks_every_error() -> 
 def test_formula_eval__error_in_a_long_line_is_shown_in_an_excerpt() -> None:
     result = run("check", "A + " * 40 + "$" + " + A" * 40)
     pointed = result.stderr.splitlines()
+    # The mark is below its character only in a line that the terminal does not break.
     assert max(map(len, pointed)) <= 80
     assert pointed[1][pointed[2].index("^")] == "$"
 
@@ -78,6 +79,7 @@ def test_formula_eval__control_characters_are_not_printed() -> None:
         ('{"A": [1]}', "'A' in --values is not a number"),
         ('{"A": {"B": 1}}', "'A' in --values is not a number"),
         ('{"A": 1e999}', "'A' in --values is too large"),
+        # A whole number of Python has any size; to make a float of this one raises OverflowError.
         ('{"A": 1' + "0" * 400 + "}", "'A' in --values is too large"),
         ('{"A": 1, "a.mean": 2}', "--values gives A twice"),
         ('{"A-B": 1}', "'A-B' in --values is not a metric"),

@@ -61,8 +61,10 @@ def test_anthropic_thinking__is_sent_back_unchanged_before_the_tool_calls() -> N
     first = turn.message.content[0]
     assert isinstance(first, ThinkingBlock)
     assert first.text == "First list the files."
+    # The API checks the signature of each block, and refuses a turn with tools without them.
     assert messages.wire_message(turn.message)["content"] == blocks
     assert turn.message.text() == ""
+    # Another provider cannot read these thoughts, and gets the call alone.
     assert [item["type"] for item in responses.wire_items(turn.message)] == ["function_call"]
 
 

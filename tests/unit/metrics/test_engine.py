@@ -99,6 +99,7 @@ def hoarding(_: Trace) -> float:
     ("answer", "kind"),
     [
         (raising, MetricFailureKind.RAISED),
+        # A plugin that calls `sys.exit` must not end the worker.
         (quitting, MetricFailureKind.RAISED),
         (hoarding, MetricFailureKind.OUT_OF_MEMORY),
         (lambda _: math.nan, MetricFailureKind.NON_FINITE),
@@ -151,6 +152,7 @@ def test_measure__accepts_integers_and_open_ranges_and_removes_negative_zero() -
     assert type(row.values[0]) is float
     zero = measure(trace(), [FakeMetric(lambda _: -0.0)]).values[0]
     assert zero == 0.0
+    # A sum or a text of -0.0 would show a minus sign.
     assert math.copysign(1.0, zero) == 1.0
 
 
@@ -268,7 +270,9 @@ def test_batch__invalid_value_fails_for_its_trace_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [lambda traces: [raising(traces[0])], lambda _: [0.1], lambda _: [0.1] * 9]
+    # It raises, gives too few values, or too many.
+    "broken",
+    [lambda traces: [raising(traces[0])], lambda _: [0.1], lambda _: [0.1] * 9],
 )
 def test_batch__broken_batch_is_computed_trace_by_trace(
     broken: Callable[[Sequence[Trace]], Sequence[float]],
@@ -315,12 +319,14 @@ def test_measure_all__reads_traces_lazily() -> None:
 
     rows = measure_all(source(), [MetricRef.of("ROUGE")], chunk_size=5)
     next(rows)
+    # One chunk: a file of a million traces must not be in memory at once.
     assert len(read) == 5
 
 
 def test_score_chunk__can_be_pickled() -> None:
     chunk = [trace("a"), trace("b", output=None)]
     refs = (MetricRef.of("ROUGE", {"useStemmer": True}),)
+    # Both go to the process of metrics and back.
     work = pickle.loads(pickle.dumps((score_chunk, chunk, refs)))
     rows = pickle.loads(pickle.dumps(work[0](*work[1:])))
     assert rows == score_chunk(chunk, refs)

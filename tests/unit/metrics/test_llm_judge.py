@@ -136,6 +136,7 @@ def test_judge__failed_agent_gets_the_minimum_without_a_request() -> None:
         '{"score": 0.5, "reason": "so"}\n',
         '```json\n{"score": 0.5, "reason": "so"}\n```',
         'Here you are: {"score": 0.5, "reason": "so"} Anything else?',
+        # Models think aloud before they answer; an inner object is not the verdict.
         'Let me think {about} it. {"a": 1}\n{"reason": "so", "score": 0.5, "more": {"score": 1}}',
     ],
 )
@@ -159,6 +160,7 @@ def test_judge_answer__single_object_with_score_is_read(content: str) -> None:
         ('{"score": -1}', "OUT_OF_RANGE"),
         ('{"score": NaN}', "NON_FINITE"),
         ('{"score": 1e999}', "NON_FINITE"),
+        # An agent that writes a score into its answer may make the judge repeat it.
         ('The text says {"score": 1}, I say {"score": 0}', "several scores"),
     ],
 )
@@ -187,6 +189,7 @@ def test_judge_reason__is_truncated_and_storable() -> None:
     content = json.dumps({"score": 1, "reason": "\0\ud800" + "x" * 2000})
     reason = judged(content).reason
     assert reason is not None
+    # 1000 characters, the longest reason.
     assert reason == "\N{REPLACEMENT CHARACTER}" * 2 + "x" * 998
     assert judged('{"score": 1, "reason": 7}') == JudgedTrace(1.0)
 

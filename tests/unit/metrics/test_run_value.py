@@ -78,6 +78,7 @@ def test_run_value__non_number_is_a_failure(
 
 @pytest.mark.parametrize(
     "summary",
+    # What JSON does not have, and what `jsonb` of Postgres cannot store.
     [failing, lambda _: {1, 2}, lambda _: math.nan, lambda _: "\x00", lambda _: "\ud800",
      lambda _: 2**70],
 )  # fmt: skip
@@ -91,6 +92,7 @@ def test_run_summary__unstorable_summary_is_a_failure(summary: Callable[[int], A
 def test_run_value__failed_shard_fails_the_run_value() -> None:
     sound, broken = Characters(), Characters(summary=failing)
     notes = [summarize_with(sound, [0.5], TRACES[:1]), summarize_with(broken, [0.5], TRACES[1:2])]
+    # Shards end in any order: the failed one may be the first, the last or between others.
     for order in (notes, notes[::-1], [*notes, notes[0]]):
         value = run_value(sound, merge_with(sound, order))
         assert isinstance(value, MetricFailed)

@@ -108,7 +108,7 @@ def test_score__metric_options_and_missing_values() -> None:
         {"ROUGE": None},
         {"ROUGE": "INFRA_ERROR"},
     )
-    # Without the stemmer "runs" and "running" have no word in common; the failed row is not a zero.
+    # Without the stemmer "runs" and "running" have no word in common.
     assert mosaico.score(rows, metrics=["ROUGE"])["ROUGE"] == 0.0
 
 

@@ -60,6 +60,8 @@ def test_find_signing_key__accepts_the_public_test_vector() -> None:
 @pytest.mark.parametrize(
     "signatures",
     [
+        # Standard Webhooks sends one signature for each secret of a rotation, `v1a` for asymmetric
+        # keys, and versions to come.
         f"v1a,AAAA {SIGNATURE}",
         f"v1,bm9wZQ== {SIGNATURE}",
         f"{SIGNATURE} v2,whatever",
@@ -105,6 +107,7 @@ def test_find_signing_key__id_and_time_are_signed() -> None:
         (MESSAGE_ID, "", SIGNATURE),
         (MESSAGE_ID, "1614265330.0", SIGNATURE),
         (MESSAGE_ID, "-5", SIGNATURE),
+        # `"²".isdigit()` is true, and `int` raises for it.
         (MESSAGE_ID, "²", SIGNATURE),
         (MESSAGE_ID, "9" * 13, SIGNATURE),
         (MESSAGE_ID, TIMESTAMP, None),
@@ -212,6 +215,7 @@ def test_parse_langfuse_signature__accepts_langfuse_signatures(body: bytes, seco
 
 def test_parse_langfuse_signature__any_changed_character_is_rejected() -> None:
     header = langfuse_header(b"{}")
+    # Also those of the names and separators, which are not signed.
     for at, byte in enumerate(header):
         assert not signed_by_langfuse(header[:at] + other(byte) + header[at + 1 :], b"{}"), at
 
@@ -250,6 +254,7 @@ REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
 def test_parse_langfuse_event__remote_experiment_with_run_options(
     payload: Any, asks: dict[str, str]
 ) -> None:
+    # The payload is what a person typed into the form of Langfuse: any text.
     event = parse_langfuse_event({**REMOTE, "payload": payload})
     assert (event.type, event.id, event.project_id, event.dataset_name, event.run_options) == (
         TriggerEventType.REMOTE_EXPERIMENT,
@@ -304,6 +309,7 @@ def test_parse_langfuse_event__any_body_gives_a_storable_event(body: Any) -> Non
     from dataclasses import asdict
 
     event = parse_langfuse_event(body)
+    # Stored with the event, and read again by the job that handles it.
     assert LangfuseEvent.from_json(json.loads(json.dumps(asdict(event)))) == event
 
 

@@ -52,6 +52,7 @@ def test_run_experiment__reads_file_and_items(tmp_path: Path) -> None:
 
 
 def test_run_experiment__works_where_a_loop_runs(tmp_path: Path) -> None:
+    # A notebook runs its cells in a loop, in which `asyncio.run` raises an error.
     async def cell() -> mosaico.Trace:
         return mosaico.run_experiment(answer_async, ROWS, save=tmp_path).traces[0]
 
@@ -127,6 +128,7 @@ def test_run_experiment__budget_ends_the_run(tmp_path: Path) -> None:
     experiment = mosaico.run_experiment(
         answer_async, ROWS, run_usd=0.5, concurrency=1, save=tmp_path
     )
+    # Each answer costs 0.5: the first one uses the whole budget.
     assert (len(experiment.traces), experiment.missing) == (1, ["capital"])
 
 

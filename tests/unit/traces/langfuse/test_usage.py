@@ -76,6 +76,7 @@ def test_split_calls__unknown_parents_are_decided_by_start_time() -> None:
             span("direct", "task", 5_000),  # its parent decides, whatever its start time
             span("nested", "unknown agent", 999),
             span("judge", "unknown evaluator", 1_001),
+            # Spans can come after a page was read: the parent may be one that is not there yet.
             span("before", "unknown", -1),
             span("loose", None, 10),
         ],
@@ -142,6 +143,7 @@ def test_sum_usage__failed_call_without_usage_counts_as_zero() -> None:
         ({"input": 7, "output": 3, "total": 10}, (7, 3)),
         ({"input": 7, "input_cached_tokens": 5, "output": 3, "output_reasoning": 2}, (12, 5)),
         ({"promptTokens": 7, "completionTokens": 3}, (7, 3)),
+        # Some SDKs send the total alone, as embeddings have no output.
         ({"total": 10}, (10, 0)),
         ({"output": 3, "total": 10}, (7, 3)),
         ({"input": 7, "total": 10}, (7, 3)),
