@@ -90,6 +90,7 @@ def test_idempotency_key__200_concurrent_requests_start_one_run(prepared_service
             trust_env=False,
             verify=False,
             timeout=60,
+            # By default the client sends 100 at a time, and the others later.
             limits=httpx.Limits(max_connections=None),
         ) as client,
         ThreadPoolExecutor(200) as threads,

@@ -182,6 +182,7 @@ def test_event_stream__of_an_unusable_owner_does_not_wait_for_a_snapshot(
     with service.client.stream("GET", f"{THINGS}/run-1/events") as response:
         events = Events(response)
         events.next()
+        # As a query that hangs.
         monkeypatch.setattr(service.thing_store, "before_snapshot", wait)
         service.announce("run-1")
         assert is_waiting.wait(LIVENESS_S)

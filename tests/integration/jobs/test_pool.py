@@ -139,6 +139,7 @@ def test_pool__stuck_child_exits_after_its_parent_was_killed() -> None:
 
     try:
         until(lambda: not lives(child))
+    # A child that is stuck would outlive the tests.
     finally:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)

@@ -41,6 +41,7 @@ def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
     def value(formula: str) -> object:
         return service.post(evaluate, {"formula": formula, "values": values})
 
+    # Half of 0.5, and twice 0.25.
     assert value("WEIGHTED_SUM(ROUGE:0.5, BLEU:2)") == {"value": 0.75, "undefinedReason": None}
     assert value('BLEU.p95 + SCORE["Tone / Style"]') == {"value": 2.75, "undefinedReason": None}
     undefined = service.post(evaluate, {"formula": "ROUGE / (BLEU - BLEU)", "values": values})

@@ -31,6 +31,7 @@ def test_real_traces__rouge_and_bleu_equal_the_reference_implementations(service
     assert (run["status"], run["validity"], run["tracesProcessed"]) == ("COMPLETED", "VALID", 100)
 
     scorer = rouge_scorer.RougeScorer(["rougeL", "rouge1", "rouge2"])
+    # As the metric: an answer of fewer than four words has no sequence of four.
     bleu = sacrebleu.BLEU(effective_order=True)
     rows = service.list_items(f"{RUNS}/{run['id']}/results", limit=30)
     assert [row["traceId"] for row in rows] == [line["traceId"] for line in lines]

@@ -234,6 +234,7 @@ def test_search_runs__an_owner_renamed_between_pages_is_listed_at_its_new_place(
 def test_search_runs__an_owner_renamed_after_all_its_runs_hides_no_other(
     runs: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A page ends after the runs of one owner.
     monkeypatch.setattr(runs_by_name, "_OWNERS_PER_BATCH", 1)
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     run_filter = RunListFilter(text="run")
@@ -241,6 +242,7 @@ def test_search_runs__an_owner_renamed_after_all_its_runs_hides_no_other(
         page = search_runs(session, run_filter, "agent", PageQuery(limit=200))
         expected = list_plainly(session, run_filter, "agent")[len(page.rows) :]
     assert {run["agent_id"] for run in page.rows} == {"a-5"}
+    # The new name comes before that in the cursor.
     with runs.begin() as session:
         session.execute(update(Agent).where(Agent.id == "a-5").values(name="aaa"))
 

@@ -209,6 +209,7 @@ def test_restricted_role__is_sufficient_for_the_service(
         source="local", metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}]
     )
     assert restricted.complete_run(runName="run-1")["status"] == "COMPLETED"
+    # The first marks the runs, and the second deletes what was marked for a day.
     _purge(restricted.resources, keep_spans=timedelta(days=7))
     age_purge_marks(restricted.resources.db)
     _purge(restricted.resources, keep_spans=timedelta(days=7))

@@ -89,6 +89,7 @@ def test_fire_due__long_outage_is_caught_up_in_several_transactions(
     written = []
     while tick(TWO + 3 * DAY):
         written.append(rows.value("SELECT count(*) FROM schedule_fires"))
+    # Three schedules missed four nights each.
     assert written == [4, 8, 12]
     for schedule_id in ("s-1", "s-2", "s-3"):
         assert [fire["dueAt"][8:10] for fire in fires(prepared_service, schedule_id)] == [

@@ -77,6 +77,7 @@ def test_ticker__killed_schedulers_lose_and_double_no_instant(
             process.kill()
             process.wait()
     assert rows.all(GAPS) == []
+    # Each instant that waits is in a job, and in one only.
     assert rows.all(JOBS) == rows.all(PENDING)
     fired = rows.all("SELECT count(*), count(DISTINCT schedule_id) FROM schedule_fires")
     assert fired[0][0] >= INSTANTS

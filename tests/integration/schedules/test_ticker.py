@@ -32,6 +32,7 @@ def test_ticker__four_schedulers_fire_every_instant_once(
             "enabled": False,
         },
     )
+    # By SQL: all of them are due from the same second on.
     rows.execute(
         """
         INSERT INTO schedule_configs SELECT (jsonb_populate_record(one, jsonb_build_object(
@@ -52,6 +53,7 @@ def test_ticker__four_schedulers_fire_every_instant_once(
                 break
             waiting.wait(0.1)
     assert rows.value(enough)
+    # One that was missed or fired twice is not followed by the next second.
     assert (
         rows.all(
             """
@@ -64,6 +66,7 @@ def test_ticker__four_schedulers_fire_every_instant_once(
         )
         == []
     )
+    # Each instant that waits has its place in a job.
     jobs, fired = rows.all(
         "SELECT (SELECT sum(jsonb_array_length(args -> 'fires')) FROM procrastinate_jobs"
         " WHERE task_name = 'schedules.start'),"
