@@ -37,8 +37,11 @@ def fits_with_hostile_names(page: Page, address: str) -> bool:
     response = page.goto(address)
     assert response is not None
     assert response.ok == ("/no-such-" not in address), address
-    for size in (WIDE, NARROW):
-        page.set_viewport_size(size)
+    # The present width first: each change lays out a page of long names again.
+    present = page.viewport_size or WIDE
+    for size in (present, NARROW if present == WIDE else WIDE):
+        if size != page.viewport_size:
+            page.set_viewport_size(size)
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= size["width"], address
     title = page.locator("h1").bounding_box()

@@ -14,9 +14,17 @@ from app.jobs.process_pool import ProcessPool
 from app.metrics.registry import load_metrics
 from app.plugins import load_plugins
 from app.postgres.server import RunningPostgres
+from tests.support.forked_children import fork_spawned_children
 from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
 from tests.support.recycling import Databases
 from tests.support.service import Service, SharedProcessPool, new_resources, running_service
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_children() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        fork_spawned_children(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -135,12 +135,22 @@ ESTIMATED = {"benchmarkId": "bench-001", "agentId": "agent-001"}
 SCORES = {"Tone": 0.5, "Depth": 0.25, "Topic": "refund"}
 
 
-@pytest.mark.parametrize("count", [0, 230])
-@pytest.mark.parametrize("metrics", [[SCORE, "LATENCY"], ["LATENCY"]], ids=["scores", "no scores"])
+# Scores are read by trace of a sample and by time of a window: only there the two depend on each other.
 @pytest.mark.parametrize(
-    "production",
-    [{}, {"sampleSize": 150}, {"sampleSize": 5000}, {"filters": {"tags": ["beta"]}}],
-    ids=["all", "sample", "small window", "filter"],
+    ("production", "metrics", "count"),
+    [
+        ({}, [SCORE, "LATENCY"], 0),
+        ({}, [SCORE, "LATENCY"], 230),
+        ({}, ["LATENCY"], 230),
+        ({"sampleSize": 150}, [SCORE, "LATENCY"], 230),
+        ({"sampleSize": 150}, ["LATENCY"], 230),
+        ({"sampleSize": 5000}, [SCORE, "LATENCY"], 230),
+        ({"filters": {"tags": ["beta"]}}, [SCORE, "LATENCY"], 230),
+    ],
+    ids=[
+        *("empty window", "all", "all without scores", "sample", "sample without scores"),
+        *("small window", "filter"),
+    ],
 )
 def test_estimate__is_the_number_of_requests_of_the_run(
     service: Service, server: FakeLangfuse, production: JSON, metrics: list[JSON], count: int

@@ -28,6 +28,10 @@ def _window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(trace_list, "SEARCHED_TRACES", sizes)
 
 
+# Once, for a test that sets the sizes itself or searches nothing.
+in_one_window = pytest.mark.parametrize("_window", [None], indirect=True, ids=["one-window"])
+
+
 @pytest.fixture(scope="module")
 def month(module_service: Service) -> Service:
     """Two nights of three agents; in the last one a run regressed and one is invalid. No test of this file
@@ -126,6 +130,7 @@ def test_list_runs__search_has_the_order_of_the_list(month: Service, sort: str) 
     assert ids(month, sort=f"-{sort}", text="run-") == listed[::-1]
 
 
+@in_one_window
 def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,11 +145,13 @@ def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     assert len(csv.splitlines()) == 1 + 15
 
 
+@in_one_window
 def test_pages__of_a_search_without_a_match_so_far_link_to_the_next_one(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_batch_sizes(monkeypatch, BatchSizes(2, 2))
-    monkeypatch.setattr(trace_list, "SEARCHED_TRACES", BatchSizes(2, 2))
+    # Of 174 traces: three pages, each of which the service draws as a whole.
+    monkeypatch.setattr(trace_list, "SEARCHED_TRACES", BatchSizes(70, 70))
     monkeypatch.setattr(keyset, "SEARCHED_ROWS", BatchSizes(1, 1))
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     monkeypatch.setattr(run_list, "COUNT_TIME_S", -1.0)
@@ -182,6 +189,7 @@ def test_search_traces__finds_each_match_once(month: Service, limit: int) -> Non
     assert positions == list(range(30))
 
 
+@in_one_window
 @pytest.mark.parametrize(
     ("name", "value"),
     [("sort", "loudness"), ("verdict", "BAD"), ("triggeredBy", "MOON"), ("validity", "MAYBE")],
