@@ -84,6 +84,7 @@ def _evaluate_seconds(case: Case) -> float:
     formula = compile_formula(case.text)
     values = {Reference(key, "mean"): value for key, value in VALUES.items()}
     work = _repeated(lambda: formula.evaluate(values), PEER_ROUNDS)
+    # Without a peer: only the way of timing is that of the other rows.
     return interleave(work, work).ours_seconds / PEER_ROUNDS
 
 

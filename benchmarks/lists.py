@@ -43,7 +43,8 @@ SEARCH_PAGES: Final = 10
 # A single request of the API ends after ten seconds; the whole of a bulk request may take longer.
 BULK_TIMEOUT_S: Final = 900
 
-MIDDLE: Final = "2026-01-02T00:00:00Z"
+# The rows are a second apart: 86,400 of them are older.
+SECOND_DAY: Final = "2026-01-02T00:00:00Z"
 
 LISTS: Final = (
     "/agents",
@@ -59,7 +60,7 @@ LISTS: Final = (
     "/benchmark-runs?status=FAILED",
     "/benchmark-runs?status=RUNNING",
     "/benchmark-runs?benchmarkId=b&agentId=agent-1",
-    f"/benchmark-runs?to={MIDDLE}",
+    f"/benchmark-runs?to={SECOND_DAY}",
     *(f"/benchmark-runs?sort={key}" for key in run_list.SORT_KEYS),
     "/benchmark-runs?scheduleId=schedule-1",
     "/benchmark-runs?verdict=REGRESSED",
@@ -70,9 +71,9 @@ LISTS: Final = (
     "/audit?resourceType=agents&resourceId=run-7",
     "/audit?outcome=refused",
     "/audit?requestId=request-7",
-    f"/audit?to={MIDDLE}",
-    f"/audit?from={MIDDLE}",
-    f"/audit?action=create_agent&to={MIDDLE}",
+    f"/audit?to={SECOND_DAY}",
+    f"/audit?from={SECOND_DAY}",
+    f"/audit?action=create_agent&to={SECOND_DAY}",
     "/trigger-events",
     "/trigger-events?status=WAITING",
     "/trigger-events?type=agent-updated",
@@ -88,8 +89,8 @@ LISTS: Final = (
     "/kpi-history?kpi=quality",
     "/kpi-history?kpi=nothing",
     "/kpi-history?agentId=a",
-    f"/kpi-history?to={MIDDLE}",
-    f"/kpi-history?from={MIDDLE}",
+    f"/kpi-history?to={SECOND_DAY}",
+    f"/kpi-history?from={SECOND_DAY}",
     "/kpi-history?benchmarkId=b",
     *(f"/kpi-history?sort={key}" for key in kpi_queries.SORT_KEYS),
     "/alerts",
@@ -98,8 +99,8 @@ LISTS: Final = (
     "/alerts?agentId=a&state=RESOLVED",
     "/alerts?state=RUN_INVALID",
     "/alerts?runId=run-7",
-    f"/alerts?to={MIDDLE}",
-    f"/alerts?from={MIDDLE}",
+    f"/alerts?to={SECOND_DAY}",
+    f"/alerts?from={SECOND_DAY}",
     *(f"/alerts?sort={key}" for key in alert_queries.SORT_KEYS),
     "/alerts?alertConfigId=rule-1",
     "/schedule-configs",
@@ -122,8 +123,8 @@ LISTS: Final = (
     "/incidents?state=OPEN",
     "/incidents?benchmarkId=b&agentId=agent-1",
     "/incidents?alertConfigId=rule-7",
-    f"/incidents?from={MIDDLE}",
-    f"/incidents?to={MIDDLE}",
+    f"/incidents?from={SECOND_DAY}",
+    f"/incidents?to={SECOND_DAY}",
     *(f"/incidents?sort={key}" for key in incident_queries.SORT_KEYS),
     "/silences",
     "/silences?active=true",
@@ -170,7 +171,7 @@ SEARCHES: Final = (
 # the rows, which three rows pass.
 PAIRS: Final = (
     "/benchmark-runs?status=FAILED&status=RUNNING",
-    f"/benchmark-runs?from={MIDDLE}&status=COMPLETED",
+    f"/benchmark-runs?from={SECOND_DAY}&status=COMPLETED",
     "/kpi-history?agentId=a&agentId=agent-7",
     "/kpi-history?kpi=quality&kpi=nothing",
     "/alerts?benchmarkId=b&benchmarkId=bench-7",
@@ -179,7 +180,7 @@ PAIRS: Final = (
     "/benchmark-runs?benchmarkId=bench-1&agentId=agent-1",
     "/benchmark-runs?agentId=agent-1&status=CANCELLED&sort=-agent",
     "/benchmark-runs?agentId=agent-1&status=CANCELLED&sort=verdict",
-    f"/benchmark-runs?agentId=agent-1&status=CANCELLED&from={MIDDLE}",
+    f"/benchmark-runs?agentId=agent-1&status=CANCELLED&from={SECOND_DAY}",
     "/kpi-history?benchmarkId=bench-1&agentId=agent-1",
     "/kpi-history?benchmarkId=bench-1&agentId=agent-1&kpi=quality&sort=kpi",
     "/alerts?benchmarkId=bench-1&agentId=agent-1",

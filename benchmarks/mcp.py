@@ -99,6 +99,7 @@ def _turn_seconds() -> float:
     ]
     endless = ScriptedModel(lambda _: calls(("echo", ARGUMENTS)))
     ended = _run(tasks, endless, concurrency=1).processor
+    # The first of two tasks starts the server, and does not count.
     return (ended[-1] - ended[0]) / TURNS
 
 
@@ -114,6 +115,7 @@ def _concurrent_tasks() -> BenchRow:
         name="H3 tasks at once",
         goal=f"≤ {CONCURRENT_GOAL:g} times one task",
         ratio=_total_seconds(ran) / ideal,
+        # Fast, and really at once: tasks in sequence could not be in flight together.
         holds=_total_seconds(ran) <= CONCURRENT_GOAL * ideal and model.most == IN_FLIGHT,
         note=f"{model.most} in flight on one core, {_total_seconds(ran):.2f} s for {ideal:.2f} s of waiting",
     )

@@ -113,6 +113,7 @@ def served_from(data_dir: Path, **settings: str) -> Iterator[RunningService]:
         "MOSAICO_ADMIN_KEY": key,
         **settings,
     }
+    # So that the service starts the database of its data folder.
     environment.pop("DATABASE_URL", None)
     process = subprocess.Popen(
         [sys.executable, "-m", "app.cli", "serve"],

@@ -25,6 +25,7 @@ RESOURCE = {"service.name": "bot", "telemetry.sdk.language": "python", "host.nam
 def measure() -> Iterator[BenchRow]:
     """One row for the decoding alone, one with the rows that are copied into the database."""
     raw = _export()
+    # Both sides read the same export, and read it without an error.
     assert len(MessageToDict(ExportTraceServiceRequest.FromString(raw))["resourceSpans"]) == 1
     decoded = _timed(raw, lambda: _decode(raw))
     stored = _timed(raw, lambda: _encode(raw))

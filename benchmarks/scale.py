@@ -105,6 +105,7 @@ def _stop(workers: list[Program]) -> None:
 
 
 def _upload(deployment: Deployment, name: str, count: int) -> None:
+    # Other inputs are another collection, of which no value can be reused.
     traces = ({**long_pair(number), "input": name} for number in range(count))
     deployment.service.upload(traces, run_name=name)
 

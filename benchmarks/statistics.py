@@ -31,6 +31,7 @@ ROUNDS = 3
 RESAMPLES = 2000
 GOAL_SECONDS = 2.0
 RULE = VerdictRule(side=Side.LOW)
+# The item of each trace: the trials of an item follow each other.
 PLACES = np.repeat(np.arange(ITEMS), TRIALS)
 
 

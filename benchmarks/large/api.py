@@ -97,6 +97,7 @@ def _api_processes(url: str, folder: Path, number: int) -> Iterator[int]:
         "MOSAICO_API_PROCESSES": str(number),
         "MOSAICO_DATA_DIR": str(folder / "data"),
         "MOSAICO_MASTER_KEY": MASTER_KEY,
+        # No limit: one key sends the requests of all clients.
         "MOSAICO_RATE_LIMIT": "0",
     }
     processes = [

@@ -87,6 +87,7 @@ def _lookup_us(connection: psycopg.Connection, name: str) -> float:
     statement = LOOK_UP.format(name=name).encode()
     began = time.perf_counter()
     for number in range(LOOKUPS):
+        # Scattered over the table, so that no page of it is read again at once.
         key = [1 + number % COLLECTIONS, number * 7 % TRACES]
         assert connection.execute(statement, key).fetchone() is not None
     return (time.perf_counter() - began) / LOOKUPS * 1e6
@@ -107,6 +108,7 @@ def _delete(connection: psycopg.Connection) -> list[float]:
 
 def _drop(connection: psycopg.Connection) -> list[float]:
     """Milliseconds of each dropped partition; the same traces as in `_delete`."""
+    # Half of the partitions have half of the collections.
     count = PARTITIONS * DELETED // COLLECTIONS
     return [_execute(connection, f"DROP TABLE part_{number}") for number in range(count)]
 

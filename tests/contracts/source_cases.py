@@ -132,6 +132,7 @@ def store_export(resources: Resources, lines: list[JSON]) -> None:
 def spans_of(line: JSON) -> list[Span]:
     """The spans of a trace: its root, a call of a model and calls of tools."""
     trace = hex_id(line["traceId"])
+    # A nanosecond apart, so that the order of the traces is that of the lines.
     start = int(NOW.timestamp()) * 1_000_000_000 + position_of(line["traceId"])
     item: JSON = {
         "mosaico.dataset": "support",
@@ -221,6 +222,8 @@ def fill_langfuse_window(
             environment="live",
             scores=line.get("scores"),
         )
+        # Each page has some of another environment: a source that
+        # filters after paging would lose count.
         if not number % 50:
             langfuse.production_trace(
                 10**6 + number, started=NOW + timedelta(seconds=number), environment="test"

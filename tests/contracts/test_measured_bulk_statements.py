@@ -195,6 +195,7 @@ def selects_one_row(source: str, table_name: str) -> bool:
 
 
 def test_iter_statements__finds_each_kind() -> None:
+    # In turn: what is a statement, and what only looks like one.
     source = '''
 """UPDATE runs in a docstring."""
 import sqlalchemy as sa

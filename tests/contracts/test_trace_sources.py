@@ -95,6 +95,7 @@ def test_trace_source__returns_each_trace_once_in_order(
     assert full_traces == [case.full_trace] * (case.full_trace.trace_id in ids)
     assert [page.cursor is None for page in pages] == [False] * (len(pages) - 1) + [True]
     assert {page.total for page in pages} <= {None, len(ids)}
+    # A source with one page would resume nowhere.
     assert len(pages) > 1
 
 
