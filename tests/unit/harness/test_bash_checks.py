@@ -95,8 +95,8 @@ def test_stdout_regex__dollar_matches_only_at_very_end() -> None:
     assert check_outcome("stdout_regex:b$", call("ab"))[0]
 
 
-# RE2 has no look-around, no back-references and at most 1000
-# repetitions; the length is our limit plus one.
+# RE2 has no look-around, no back-references and at most 1000 repetitions; the last pattern is one
+# character longer than the limit of 10,000.
 @pytest.mark.parametrize("pattern", ["(", r"(?=a)", r"(a)\1", "(?<!x)y", "a{1001}", "x" * 10_001])
 def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> None:
     passed, detail = check_outcome(f"stdout_regex:{pattern}", call("aa"))
