@@ -22,7 +22,8 @@ WRITE = """
 """
 
 
-@pytest.fixture
+# One for the file: each learns from a session of its own what the template is like.
+@pytest.fixture(scope="module")
 def recycled_databases(
     postgres_server: RunningPostgres, superuser_url: str, migrated_template: str, worker_id: str
 ) -> Iterator[Databases]:

@@ -198,20 +198,23 @@ def kill_worker_in(
 ) -> dict[str, Takeover]:
     """Kill a worker in these steps, one run each; returns how fast each run went on and completed."""
     runs: dict[str, str] = {}
-    with stop_points(deployment, label, steps) as stopped, shared_clock() as clock:
+    with stop_points(deployment, label, steps) as stopped:
         victim = start_stopped_worker(deployment, runs, stopped, label)
         time.sleep(linger_s)  # only moves the kill to another moment
         children = children_of(victim.pid)
-        killed_at, killed_s = deployment.database.now(), clock()
-        victim.kill()
-        assert children
-        # Children that outlive their worker would go on computing, and hold its memory.
-        until(lambda: not any(map(lives, children)), what="the children of a killed worker exit")
-        for stop in stopped.values():
-            stop.open()
-        rescuer = start_rescuer(deployment, runs)
-        until(lambda: have_continued(deployment.database, runs, killed_at), what=rescuer.log)
-        shared_s = clock() - killed_s
+        # The clock keeps a core busy: it runs for the takeover only.
+        with shared_clock() as clock:
+            killed_at, killed_s = deployment.database.now(), clock()
+            victim.kill()
+            assert children
+            until(
+                lambda: not any(map(lives, children)), what="the children of a killed worker exit"
+            )
+            for stop in stopped.values():
+                stop.open()
+            rescuer = start_rescuer(deployment, runs)
+            until(lambda: have_continued(deployment.database, runs, killed_at), what=rescuer.log)
+            shared_s = clock() - killed_s
         complete_with(rescuer, deployment, runs)
     takeovers = {
         step: takeover_of(deployment.database, runs[step], killed_at, shared_s) for step in steps

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures.process import _ExecutorManagerThread
 from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing.context import BaseContext
@@ -281,7 +282,7 @@ def become(request: dict[str, Any]) -> None:
     sys.path[:0] = [request["folder"], *filter(None, paths)]
     _set_command(request["command"])
     _load_site_customization(paths)
-    _fork_first_pool_child()
+    _fork_first_pool_children()
     if request["command"][:1] == ["serve"]:
         _fork_children_of_serve()
     import_module(request["module"]).main()
@@ -357,18 +358,23 @@ def run_as_new_process(command: str, environment: Mapping[str, str]) -> None:
     os._exit(code)
 
 
-def _fork_first_pool_child() -> None:
-    """Let a worker fork the child that computes, as long as it has no thread that holds locks: a new
-    interpreter takes a second. Those that replace it are new interpreters.
+def _fork_first_pool_children() -> None:
+    """Let a worker fork the children that compute, as long as it has no thread that holds locks: a new
+    interpreter takes a second. Those that replace them are new interpreters.
     """
     get_context = multiprocessing.get_context
 
     def choose(method: str | None = None) -> BaseContext:
-        threads = {thread.name for thread in threading.enumerate()}
-        is_safe = method == "spawn" and threads <= THREADS_WITHOUT_LOCKS
+        is_safe = method == "spawn" and all(map(_holds_no_lock, threading.enumerate()))
         return get_context("fork" if is_safe else method)
 
     multiprocessing.get_context = choose  # type: ignore[assignment]
+
+
+def _holds_no_lock(thread: threading.Thread) -> bool:
+    """Whether a thread holds no lock that a forked child needs: those of a pool have locks of its own."""
+    is_of_pool = thread.name == "QueueFeederThread" or isinstance(thread, _ExecutorManagerThread)
+    return is_of_pool or thread.name in THREADS_WITHOUT_LOCKS
 
 
 def load_service() -> None:
