@@ -15,7 +15,7 @@ from app.results.queries import get_run
 from app.results.rules import BaselineHold, RunStatus, Validity
 from app.statistics.verdict_rules import Verdict
 
-HELD_RUNS: Final = 100
+HELD_RUNS: Final = 50
 
 
 class NothingToAccept(Conflict):

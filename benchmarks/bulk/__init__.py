@@ -38,11 +38,11 @@ def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow
         yield result_row("B1 bulk requests", "each request", time_requests(url, token))
         yield result_row("B5 trend", "without statistics", [Timing("kpi trend", trend_ms)])
         yield result_row("B2 job batches", "each batch", batches.time_job_batches(db))
+        yield result_row("B9 large inputs", "each statement", time_inputs(db))
+        yield result_row("B10 stores", "each page", time_stores(db))
         yield result_row("B4 key rotation", "each batch", batches.time_rotation(db))
         yield result_row("B6 deliveries that wait", "each tick", [batches.time_tick(db)])
         yield result_row("B7 earlier runs", "each query", time_history(db))
         yield result_row("B8 trials", "each statement", time_trials(db))
-        yield result_row("B9 large inputs", "each statement", time_inputs(db))
-        yield result_row("B10 stores", "each page", time_stores(db))
     finally:
         db.dispose()
