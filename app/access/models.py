@@ -17,6 +17,12 @@ class ApiKey(Base):
     __table_args__ = (
         CheckConstraint("role IN ('read', 'run', 'admin')", name="role"),
         Index("ix_api_keys_created_at_id", "created_at", "id"),
+        # Read at each start; few keys are of administrators.
+        Index(
+            "ix_api_keys_active_admins",
+            "name",
+            postgresql_where=text("role = 'admin' AND revoked_at IS NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

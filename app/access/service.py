@@ -308,8 +308,10 @@ def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileSta
 
 
 def _revoke_first_keys(session: Session, *, now: datetime) -> None:
-    is_revoked = (ApiKey.name == FIRST_KEY_NAME) & ApiKey.revoked_at.is_(None)
-    for batch in batched(session.scalars(select(ApiKey.id).where(is_revoked)).all()):
+    active = select(ApiKey.id).where(
+        ApiKey.role == "admin", ApiKey.name == FIRST_KEY_NAME, ApiKey.revoked_at.is_(None)
+    )
+    for batch in batched(session.scalars(active).all()):
         session.execute(update(ApiKey).where(ApiKey.id.in_(batch)).values(revoked_at=now))
 
 

@@ -29,8 +29,8 @@ from app.results.expected_end import expect_ends
 from app.results.models import BenchmarkRun
 from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from app.results.run_names import Names, read_names
-from app.schedules.missed_schedules import MISSED_REASONS
 from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.schedules.rules import MISSED_REASONS
 
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20

@@ -16,9 +16,9 @@ from app.core.web.page_text import format_duration
 from app.core.web.prometheus import QueueState
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus
-from app.schedules.missed_schedules import MISSED_REASONS, OVERDUE_AFTER
+from app.schedules.missed_schedules import OVERDUE_AFTER
 from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.rules import SCHEDULER_NAME
+from app.schedules.rules import MISSED_REASONS, SCHEDULER_NAME
 
 # A job that waits longer is late: a worker takes a new one within a second.
 MAX_QUEUE_AGE: Final = timedelta(minutes=5)

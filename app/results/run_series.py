@@ -7,17 +7,20 @@ writes and reads in a child process.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from sqlalchemy import ScalarSelect, Table, and_, func, insert, select, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
+from app.core.batches import STATEMENT_ROWS, batched
 from app.kpis.series_types import RunsEvidence, SeriesState
 from app.results.models import POSITION, BenchmarkRun, RunItems, RunSeries
 from app.results.rules import RunStatus, Validity
 from app.statistics.sequential import MAX_REFERENCE, RunLevel
 from app.statistics.verdict_rules import Scale, Side
+
+STATEMENT_BYTES: Final = 1024**2
 
 _RUN = aliased(BenchmarkRun)
 _SERIES_FIELDS = ("benchmark_id", "agent_id", "fingerprint")
@@ -253,9 +256,14 @@ def store_points(
         }
         for series, series_result in series_results.items()
     ]
-    if rows:
+    # The values of an item have as many bytes as its number of traces.
+    _insert_series(session, rows, STATEMENT_BYTES // max(1, len(items.traces)))
+
+
+def _insert_series(session: Session, rows: Sequence[Mapping[str, object]], max_rows: int) -> None:
+    for batch in batched(rows, max(1, min(max_rows, STATEMENT_ROWS))):
         # The table and not the class: the ORM would send rows with and without values apart.
-        session.execute(insert(cast("Table", RunSeries.__table__)), rows)
+        session.execute(insert(cast("Table", RunSeries.__table__)), batch)
 
 
 def replace_points(

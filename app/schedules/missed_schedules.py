@@ -14,6 +14,7 @@ from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
 from app.notifications.types import MessageSeverity
 from app.results.rules import RunStatus
+from app.schedules.models import UNREPORTED_MISS
 from app.schedules.rules import SKIP_DETAILS, ConcurrencyPolicy, FireSkipReason
 
 TICK_S = 60.0
@@ -26,15 +27,10 @@ BLOCKED_AFTER = timedelta(hours=6)
 LOOKBACK = timedelta(hours=24)
 # One notice for each schedule in this time: a schedule of every minute would send one each minute.
 REPORT_INTERVAL = timedelta(hours=1)
-BATCH_SIZE = 100
+BATCH_SIZE = 50
+# Of a run that hangs for weeks: more say nothing new.
+MAX_SKIPS_COUNTED = 100
 
-# The other reasons are not misses: another instant fired instead, there was nothing to run, or a run was in
-# progress (see `BLOCKED_AFTER`).
-MISSED_REASONS = (
-    FireSkipReason.MISSED,
-    FireSkipReason.OUTSIDE_CATCHUP_WINDOW,
-    FireSkipReason.TOO_MANY_MISSED,
-)
 OVERDUE_DETAIL = "no scheduler fired it; start one with `mosaico scheduler`"
 
 # `dedup_key` is the same for the same event, so that each is reported once.
@@ -63,9 +59,11 @@ SELECT_STOPPED = text(
 SELECT_BLOCKED = text(
     """
     SELECT blocked.*,
-           (SELECT count(*) FROM schedule_fires AS skipped
-            WHERE skipped.schedule_id = blocked.id AND skipped.due_at > blocked.due_at
-              AND skipped.reason = :overlap) AS skipped_count
+           (SELECT count(*) FROM (
+               SELECT FROM schedule_fires AS skipped
+               WHERE skipped.schedule_id = blocked.id AND skipped.due_at > blocked.due_at
+                 AND skipped.reason = :overlap
+               ORDER BY skipped.due_at LIMIT :max_skips + 1) AS counted) AS skipped_count
     FROM (
         SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, run.id AS run_id,
                run.seq AS run_seq, fire.due_at, fire.fired_at,
@@ -87,12 +85,11 @@ SELECT_BLOCKED = text(
 # The schedules are locked, so that of two workers one reports a miss. The misses of a schedule that
 # were reported less than an hour ago wait and are counted in its next notice.
 REPORT_MISSES = text(
-    """
+    f"""
     WITH missed AS (
         SELECT seq, schedule_id FROM schedule_fires
-        WHERE triggered_by = 'SCHEDULED' AND reported_at IS NULL
-          AND fired_at > cast(:now AS timestamptz) - :lookback
-          AND (status = 'FAILED' OR reason = ANY(:reasons))
+        WHERE triggered_by = 'SCHEDULED' AND fired_at > cast(:now AS timestamptz) - :lookback
+          AND {UNREPORTED_MISS}
     ), claimed AS (
         SELECT id FROM schedule_configs
         WHERE id IN (SELECT schedule_id FROM missed) AND NOT EXISTS (
@@ -114,7 +111,7 @@ REPORT_MISSES = text(
                    = format('schedule-overdue/%s/%s', schedule.id, extract(epoch FROM min(due_at))))
     FROM reported JOIN schedule_configs AS schedule ON schedule.id = reported.schedule_id
     GROUP BY schedule.id ORDER BY min(due_at), schedule.id
-    """
+    """  # noqa: S608 - a constant
 )
 
 
@@ -186,11 +183,13 @@ def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
         "unfinished": [status for status in RunStatus if not status.is_final],
         "forbid": ConcurrencyPolicy.FORBID,
         "overlap": FireSkipReason.OVERLAP,
+        "max_skips": MAX_SKIPS_COUNTED,
         "batch_size": BATCH_SIZE,
     }
     for row in session.execute(SELECT_BLOCKED, parameters):
         count = row.skipped_count
-        skipped = "1 due time was" if count == 1 else f"{count} due times were"
+        shown = count if count <= MAX_SKIPS_COUNTED else f"more than {MAX_SKIPS_COUNTED}"
+        skipped = "1 due time was" if count == 1 else f"{shown} due times were"
         yield EventNotice(
             state=AlertEventState.SCHEDULE_MISSED,
             dedup_key=row.dedup_key,
@@ -212,7 +211,6 @@ def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:
         "now": now,
         "lookback": LOOKBACK,
         "report_interval": REPORT_INTERVAL,
-        "reasons": list(MISSED_REASONS),
         "batch_size": BATCH_SIZE,
     }
     for row in session.execute(REPORT_MISSES, parameters):

@@ -67,6 +67,14 @@ class FireSkipReason(StrEnum):
     DISABLED = "DISABLED"
 
 
+# The other reasons are not misses: another instant fired instead, there was nothing to run, or a run was in
+# progress (see `missed_schedules.BLOCKED_AFTER`).
+MISSED_REASONS = (
+    FireSkipReason.MISSED,
+    FireSkipReason.OUTSIDE_CATCHUP_WINDOW,
+    FireSkipReason.TOO_MANY_MISSED,
+)
+
 SKIP_DETAILS = {
     FireSkipReason.MISSED: "no scheduler was running at that time, and misfirePolicy is SKIP",
     FireSkipReason.COALESCED: "no scheduler was running at that time, and misfirePolicy FIRE_ONCE"

@@ -11,10 +11,9 @@ from app.core.web.forms.sent_fields import check_form
 from app.core.web.page_paths import path_of
 from app.core.web.page_text import TextPart, format_duration, mark_spans
 from app.schedules.cron import CronExpression
-from app.schedules.missed_schedules import MISSED_REASONS
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.preview import clock_notes, preview
-from app.schedules.rules import ON_TIME, SKIP_DETAILS, FireStatus
+from app.schedules.rules import MISSED_REASONS, ON_TIME, SKIP_DETAILS, FireStatus
 from app.schedules.schemas import PreviewRequest
 from app.schedules.time_zones import get_time_zone
 

@@ -90,7 +90,7 @@ _ROWS_OF_TABLES: Final[Mapping[str, tuple[int, Mapping[str, str]]]] = {
     "run_series": (ROWS, {"run_seq": f"(n - 1) / {SERIES} + 101", "series": f"'series-' || n % {SERIES}"}),
     "source_subscriptions": (MANY, {"benchmark_id": "'b'", "agent_id": "'many-' || n", "polled_at": "now()"}),
     "processed_source_runs": (ROWS, {"benchmark_id": "'b'", "agent_id": f"'many-' || (n - 1) / {SOURCE_RUNS} + 1", "source_run_id": "'run-' || n"}),
-    "api_keys": (ROWS, {"id": "'many-' || n", "role": "'read'", "name": f"CASE WHEN n % {ROWS // MANY} = 0 THEN '{FIRST_KEY_NAME}' ELSE 'many' END"}),
+    "api_keys": (ROWS, {"id": "'many-' || n", "role": f"CASE WHEN n % {ROWS // MANY} = 0 THEN 'admin' ELSE 'read' END", "name": f"CASE WHEN n % {ROWS // MANY} = 0 THEN '{FIRST_KEY_NAME}' ELSE 'many' END"}),
     "worker_processes": (MANY, {"worker_id": "n"}),
     # Each with a run in progress since seven hours, and a skipped due time for each second of the last ones.
     "schedule_configs": (MANY, {**TABLES["schedule_configs"], "id": "'many-' || n", **NAMES, "next_run_at": "now()", "enabled": "true"}),

@@ -26,8 +26,6 @@ MEASURED: Final[Mapping[str, str]] = {
     "app.notifications.delivery_jobs.restart_deliveries": batches.HOLD_OR_RESTART,
     "app.notifications.inbox._mark_some_read": "L2 read-all",
     "app.notifications.inbox.delete_old_notifications": PURGE.format("notifications"),
-    # A statement for each point.
-    "app.results.run_series.store_points": "200 series of 10,000 items",
     "app.runs.llm_cache.evict_expired_answers": PURGE.format("llm_cache"),
     "app.runs.retention.end_link_batch": batches.END_LINKS,
     "app.runs.retention.restore_purged_batch": batches.RESTORE_PURGED,
@@ -67,6 +65,7 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "app.notifications.service._insert_notification": "notifications",
     # The points of a run one after the other.
     "app.results.run_series.replace_points": "run_series",
+    "app.results.run_series.store_points": "run_items",
     "app.runs.leases._ACQUIRE_RUN": "benchmark_runs",
     "app.runs.leases._ACQUIRE_SHARD": "run_shards",
     "app.runs.leases.complete_shard": "run_shards",
@@ -111,6 +110,7 @@ BATCHED: Final[Mapping[str, str]] = {
     "app.comparison.baselines.unpin_baseline": "1,000 pinned baselines",
     "app.jobs.queue.enqueue_jobs": "5,000 shards",
     "app.notifications.service._STORE_DELIVERIES": "message to 1,000 endpoints",
+    "app.results.run_series._insert_series": "200 series of 10,000 items",
     "app.runs.llm_cache._STORE_ANSWERS": "2,000 LLM answers",
     "app.runs.llm_cache.evict_answers": "eviction of 2,000 LLM answers",
     "app.runs.retention.drop_purged": "5,000 purged shards",

@@ -122,6 +122,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
     )
     op.create_index("ix_api_keys_created_at_id", "api_keys", ["created_at", "id"])
+    op.create_index(
+        "ix_api_keys_active_admins",
+        "api_keys",
+        ["name"],
+        postgresql_where=sa.text("role = 'admin' AND revoked_at IS NULL"),
+    )
     op.create_table(
         "browser_sessions",
         sa.Column("digest", sa.LargeBinary(), nullable=False),
@@ -1178,6 +1184,15 @@ def upgrade() -> None:
         ["run_id"],
         unique=False,
         postgresql_where=sa.text("run_id IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_schedule_fires_unreported",
+        "schedule_fires",
+        ["fired_at"],
+        postgresql_where=sa.text(
+            "reported_at IS NULL AND (status = 'FAILED' OR reason IN"
+            " ('MISSED', 'OUTSIDE_CATCHUP_WINDOW', 'TOO_MANY_MISSED'))"
+        ),
     )
     op.create_table(
         "processed_source_runs",
