@@ -1,11 +1,9 @@
 """Migrations: up and down with data, concurrent upgrades, and unknown schemas."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,7 +13,6 @@ from alembic.script import ScriptDirectory
 from app.core.engine import libpq_url
 from app.core.migrations import (
     HEAD_REVISION,
-    ROOT,
     SchemaMismatch,
     build_alembic_config,
     current_revision,
@@ -25,9 +22,8 @@ from app.core.migrations import (
 )
 from app.postgres.server import RunningPostgres
 from tests.support.postgres import drop_database, make_database
+from tests.support.processes import start_command
 from tests.support.service import Service, pair
-
-MIGRATE = "import os; from app.core.migrations import upgrade; upgrade(os.environ['DATABASE_URL'])"
 
 _numbers = count()
 
@@ -88,23 +84,12 @@ def test_migrations__downgrade_to_base_removes_everything(fresh_database_url: st
 
 
 def test_migrations__concurrent_upgrades_run_one_after_the_other(
-    postgres_server: RunningPostgres, worker_id: str
+    postgres_server: RunningPostgres, worker_id: str, tmp_path: Path
 ) -> None:
     with empty_database(postgres_server, worker_id) as url:
-        migrators = [
-            subprocess.Popen(
-                [sys.executable, "-c", MIGRATE],
-                env={**os.environ, "DATABASE_URL": url},
-                cwd=ROOT,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(2)
-        ]
-        endings = [
-            (migrator.communicate(timeout=120)[1], migrator.returncode) for migrator in migrators
-        ]
-        assert endings == [("", 0), ("", 0)]
+        migrators = [start_command(["db", "upgrade"], tmp_path, DATABASE_URL=url) for _ in range(2)]
+        for migrator in migrators:
+            assert migrator.wait_for_exit() == 0, migrator.log
         require_current_schema(url)
         assert "agents" in tables(url)
 

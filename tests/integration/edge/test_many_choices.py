@@ -16,10 +16,10 @@ HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 TREND: Final = "/benchmarks/support/kpis/support-pass"
 
 
-@pytest.fixture
-def crowd(service: Service) -> Service:
-    """250 more agents, of which 20 have a value of a KPI."""
-    with service.resources.db.begin() as session:
+@pytest.fixture(scope="module")
+def crowd(module_service: Service) -> Service:
+    """250 more agents, of which 20 have a value of a KPI. No test changes them."""
+    with module_service.resources.db.begin() as session:
         write_month(session)
         session.add_all(Agent(id=f"agent-{n:03d}", name=f"Robin {n}") for n in range(250))
         session.flush()
@@ -38,7 +38,7 @@ def crowd(service: Service) -> Service:
             session.flush()
             own = {"run_id": run.id, "run_seq": run.seq, "agent_id": run.agent_id}
             session.add(KpiHistory(**{**columns, **own}))
-    return service
+    return module_service
 
 
 def read_page(service: Service, path: str) -> str:

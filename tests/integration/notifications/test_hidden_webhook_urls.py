@@ -111,27 +111,35 @@ def leaks_in(text: str) -> list[str]:
     return [product for product in PRODUCTS if token_of(product)[:-4].casefold() in text.casefold()]
 
 
-@pytest.mark.parametrize("role", ROLES)
 def test_webhook_urls__no_role_reads_their_tokens(
-    scenario: NotificationScenario, notified: JSON, role: str
+    scenario: NotificationScenario, notified: JSON
 ) -> None:
+    for role in ROLES:
+        statuses, leaks = read_everything(scenario, notified, role)
+        assert leaks == []
+        # Most addresses were really read: a key without the role gets 403 for some.
+        assert statuses["api", 200] > 40, (role, statuses)
+        assert statuses["page", 200] > 30, (role, statuses)
+
+
+def read_everything(
+    scenario: NotificationScenario, ids: JSON, role: str
+) -> tuple[Counter[tuple[str, int]], list[str]]:
+    """What a role gets for each address: the statuses of the API and of pages, and the tokens in them."""
     key = scenario.service.post("/keys", {"name": f"a {role}", "role": role})["token"]
-    url, statuses, leaks = scenario.service.client.base_url, Counter[tuple[str, int]](), []
+    url, statuses = scenario.service.client.base_url, Counter[tuple[str, int]]()
+    leaks: list[str] = []
     with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as client:
         login = client.post("/login", data={"key": key}, headers={"Sec-Fetch-Site": "same-origin"})
         # The session reads the API, too. Its cookie is for https only, which a client would obey.
         client.headers["Cookie"] = login.headers["set-cookie"].partition(";")[0]
-        for path in iter_paths(scenario, notified):
+        for path in iter_paths(scenario, ids):
             kind = "api" if path.startswith("/api") else "page"
             accepted = "application/json" if kind == "api" else "text/html"
             response = client.get(path, headers={"Accept": accepted})
             statuses[kind, response.status_code] += 1
             leaks += [f"{product} at {path}" for product in leaks_in(response.text)]
-
-    assert leaks == []
-    # Most addresses were really read: a key without the role gets 403 for some.
-    assert statuses["api", 200] > 40, statuses
-    assert statuses["page", 200] > 30, statuses
+    return statuses, leaks
 
 
 def test_webhook_urls__lists_show_the_host_and_four_characters(
