@@ -170,7 +170,13 @@ def find_kpi_watchers(
         .order_by(AlertRule.name, AlertRule.id)
     )
     return [
-        KpiWatcher(str(rule.kpi), "alert rule", rule.id, rule.name)
+        KpiWatcher(
+            str(rule.kpi),
+            "alert rule",
+            rule.id,
+            rule.name,
+            needs_direction=rule.condition == Condition.REGRESSED,
+        )
         for rule in session.scalars(statement)
     ]
 

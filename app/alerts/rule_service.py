@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
 from app.alerts import queries
+from app.alerts.evaluation.watched_values import find_metric_spec
 from app.alerts.models import AlertRule
 from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigCreate
@@ -23,6 +24,7 @@ from app.core.registry import suggest_names
 from app.core.schemas import all_fields, given_fields
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, provider_for
+from app.metrics.types import Direction
 from app.notifications.endpoints import decrypt_recipient, ensure_endpoints
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_in_order
@@ -125,7 +127,11 @@ def validate_rule(session: Session, rule: AlertRule, recipients: Sequence[str]) 
     benchmark = get_benchmark(session, rule.benchmark_id)
     if rule.agent_id is not None:
         get_agent(session, rule.agent_id)
-    errors = [*_target_errors(session, benchmark, rule), *_threshold_errors(rule)]
+    errors = [
+        *_target_errors(session, benchmark, rule),
+        *_threshold_errors(rule),
+        *_direction_errors(session, rule),
+    ]
     try:
         resolve_targets(rule.channels, recipients)
     except InvalidRecipient as error:
@@ -248,3 +254,28 @@ def _regressed_errors(rule: AlertRule) -> list[ErrorItem]:
         detail = f"REGRESSED compares the mean of a metric; send {reference.key} alone, or a KPI"
         errors.append(ErrorItem(pointer="/metric", detail=detail))
     return errors
+
+
+def _direction_errors(session: Session, rule: AlertRule) -> list[ErrorItem]:
+    """REGRESSED is about changes for the worse, which a value without a direction has not."""
+    if rule.condition != Condition.REGRESSED:
+        return []
+    if rule.kpi is not None:
+        kpis = get_kpis_by_benchmark(session, [rule.benchmark_id]).get(rule.benchmark_id, [])
+        kpi = next((kpi for kpi in kpis if kpi.id == rule.kpi), None)
+        if kpi is None or kpi.direction != Direction.NEITHER:
+            return []
+        detail = (
+            f"the KPI {kpi.name!r} has no direction, so REGRESSED cannot tell what is worse; set its"
+            " `direction`, or use LESS_THAN, GREATER_THAN or ANOMALY_DETECTED"
+        )
+        return [ErrorItem(pointer="/kpi", detail=detail)]
+    reference = read_reference(rule.metric) if rule.metric else None
+    spec = find_metric_spec(column_of(reference.key)) if reference is not None else None
+    if spec is None or spec.direction is not Direction.NEITHER:
+        return []
+    detail = (
+        f"{rule.metric} has no direction, so REGRESSED cannot tell what is worse; watch a KPI with this"
+        " formula and a `direction`, or use LESS_THAN, GREATER_THAN or ANOMALY_DETECTED"
+    )
+    return [ErrorItem(pointer="/metric", detail=detail)]

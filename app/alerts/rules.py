@@ -82,7 +82,7 @@ class IncidentResolution(StrEnum):
 
     RECOVERED: the runs are back. ACCEPTED: a user accepted the new level. NOISE: a user
     acknowledged the incident as noise. NOT_COMPARABLE: the runs can no longer be compared with
-    those before the incident. RULE_CHANGED: the rule was changed, disabled or deleted.
+    those before the incident, or those were deleted. RULE_CHANGED: the rule was changed, disabled or deleted.
     """
 
     RECOVERED = "RECOVERED"
@@ -93,7 +93,10 @@ class IncidentResolution(StrEnum):
 
 
 class NoDataPolicy(StrEnum):
-    """Handling of a valid run without a value: a notice, nothing, as healthy, or as a breach."""
+    """Handling of a valid run without a value: a notice, nothing, as healthy, or as a breach.
+
+    A REGRESSED rule takes OK as KEEP: a missing value is no evidence of recovery.
+    """
 
     NO_DATA = "NO_DATA"
     KEEP = "KEEP"
@@ -201,7 +204,7 @@ class StateChange(NamedTuple):
 
 def advance(state: RuleState, outcome: AlertOutcome, spec: RuleSpec, now: datetime) -> StateChange:
     """The state after one more run. An incident is notified when it begins and when it ends."""
-    match _apply_no_data_policy(outcome, spec.no_data):
+    match _apply_no_data_policy(outcome, spec):
         case AlertOutcome.BREACH:
             return _after_breach(state, spec, now)
         case AlertOutcome.HEALTHY:
@@ -248,14 +251,33 @@ _INCIDENT_CHANGES = {
 }
 
 
-def _apply_no_data_policy(outcome: AlertOutcome, policy: NoDataPolicy) -> AlertOutcome:
+def loses_reference(condition: Condition, outcome: AlertOutcome, *, is_same_series: bool) -> bool:
+    """Return whether an open incident can never be compared with the runs before it again.
+
+    `is_same_series`: the run has the fingerprint of the incident.
+    """
+    if outcome is not AlertOutcome.WARMUP:
+        return False
+    # The runs of an incident never join the history: what is too short now is too short for ever.
+    return condition.uses_history or not is_same_series
+
+
+def _apply_no_data_policy(outcome: AlertOutcome, spec: RuleSpec) -> AlertOutcome:
     if outcome is not AlertOutcome.NO_DATA:
         return outcome
+    policy = _no_data_policy(spec)
     replacements = {
         NoDataPolicy.OK: AlertOutcome.HEALTHY,
         NoDataPolicy.FIRING: AlertOutcome.BREACH,
     }
     return replacements.get(policy, outcome)
+
+
+def _no_data_policy(spec: RuleSpec) -> NoDataPolicy:
+    # The series keeps its incident until its levels recover, and would page again as a new one.
+    if spec.condition is Condition.REGRESSED and spec.no_data is NoDataPolicy.OK:
+        return NoDataPolicy.KEEP
+    return spec.no_data
 
 
 def _after_breach(state: RuleState, spec: RuleSpec, now: datetime) -> StateChange:
@@ -284,7 +306,7 @@ def _after_healthy_run(state: RuleState, spec: RuleSpec) -> StateChange:
 
 def _after_missing_value(state: RuleState, spec: RuleSpec) -> StateChange:
     """A missing value is neither good nor bad: the counters stay."""
-    if spec.no_data is NoDataPolicy.KEEP:
+    if _no_data_policy(spec) is NoDataPolicy.KEEP:
         return StateChange(state)
     # Notified only on entering NO_DATA: a metric that was removed must not alert with every run.
     is_new = state.status is not AlertStatus.NO_DATA

@@ -1,4 +1,4 @@
-"""Port of those who watch KPIs: a watched KPI is not retired.
+"""Port of those who watch KPIs: a watched KPI is not retired, and keeps a direction that is needed.
 
 Alert rules refer to KPIs and are a higher layer, so they register themselves here. A foreign key
 cannot guard a KPI, because a retired one keeps its row.
@@ -13,12 +13,16 @@ from app.core.errors import Conflict, ErrorItem
 
 
 class KpiWatcher(NamedTuple):
-    """Something that stops working without the KPI; `name` is what people call it."""
+    """Something that stops working without the KPI; `name` is what people call it.
+
+    `needs_direction`: it also stops working when the KPI has no direction.
+    """
 
     kpi_id: str
     kind: str
     id: str
     name: str
+    needs_direction: bool = False
 
 
 FindWatchers: TypeAlias = Callable[[Session, str, Collection[str]], list[KpiWatcher]]
@@ -37,18 +41,62 @@ def require_unwatched(
     """Raise `KpiInUse`, with every watcher, if one of these KPIs is watched. The caller has locked
     the benchmark; every writer of a watcher locks it, too.
     """
+    watchers = _find_watchers(session, benchmark_id, names_by_id)
+    if watchers:
+        raise _in_use(
+            watchers,
+            names_by_id,
+            pointer,
+            problem="cannot be removed, because",
+            remedy="to rename a KPI send its `id` with the new name, otherwise change or delete them"
+            " first",
+        )
+
+
+def require_no_direction_needed(
+    session: Session, benchmark_id: str, names_by_id: dict[str, str], pointer: str
+) -> None:
+    """Raise `KpiInUse` if a watcher needs the direction of one of these KPIs, which lose theirs. The
+    caller has locked the benchmark.
+    """
     watchers = [
         watcher
-        for find_watchers in KPI_WATCHERS
-        for watcher in find_watchers(session, benchmark_id, names_by_id)
+        for watcher in _find_watchers(session, benchmark_id, names_by_id)
+        if watcher.needs_direction
     ]
-    if not watchers:
-        return
+    if watchers:
+        raise _in_use(
+            watchers,
+            names_by_id,
+            pointer,
+            problem="needs a direction, because",
+            remedy="keep the `direction`, or first change their condition to a threshold, or delete"
+            " them",
+        )
+
+
+def _find_watchers(
+    session: Session, benchmark_id: str, kpi_ids: Collection[str]
+) -> list[KpiWatcher]:
+    return [
+        watcher
+        for find_watchers in KPI_WATCHERS
+        for watcher in find_watchers(session, benchmark_id, kpi_ids)
+    ]
+
+
+def _in_use(
+    watchers: list[KpiWatcher],
+    names_by_id: dict[str, str],
+    pointer: str,
+    *,
+    problem: str,
+    remedy: str,
+) -> KpiInUse:
     watched = ", ".join(sorted({repr(names_by_id[watcher.kpi_id]) for watcher in watchers}))
     names = ", ".join(f"{watcher.name!r} ({watcher.id})" for watcher in watchers)
-    raise KpiInUse(
-        f"{watched} cannot be removed, because the {watchers[0].kind}s {names} watch it; to rename a"
-        " KPI send its `id` with the new name, otherwise change or delete them first",
+    return KpiInUse(
+        f"{watched} {problem} the {watchers[0].kind}s {names} watch it; {remedy}",
         errors=[
             ErrorItem(
                 pointer=pointer,

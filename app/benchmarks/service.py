@@ -14,7 +14,7 @@ from app.agents.queries import lock_existing_agents
 from app.agents.service import default_source
 from app.benchmarks import queries, rules
 from app.benchmarks.config_types import JudgeCalibration, MetricSelection
-from app.benchmarks.kpi_watchers import require_unwatched
+from app.benchmarks.kpi_watchers import require_no_direction_needed, require_unwatched
 from app.benchmarks.models import Benchmark, BenchmarkAgent, KpiDefinition
 from app.benchmarks.revisions import add_revision, split_note
 from app.benchmarks.schemas import (
@@ -28,6 +28,7 @@ from app.benchmarks.source_fit import SOURCE_FIELDS, source_fit_errors
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
 from app.core.schemas import all_fields, given_fields
+from app.metrics.types import Direction
 from app.traces.registry import TRACE_SOURCES
 
 KPI_FIELDS = (
@@ -146,7 +147,10 @@ def create_kpi(
 def change_kpi(
     session: Session, benchmark_id: str, kpi_id: str, edit: KpiBody, now: datetime
 ) -> KpiDefinition:
-    """Create a new revision with the given fields; the current one if nothing changes."""
+    """Create a new revision with the given fields; the current one if nothing changes.
+
+    Raises: `KpiInUse` if an alert rule needs the direction that it loses.
+    """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     values, note = split_note(given_fields(edit))
     current = queries.get_kpi(session, benchmark_id, kpi_id)
@@ -154,6 +158,7 @@ def change_kpi(
     # The edit is validated; a stored text that `KpiBody` would refuse must not stop another change.
     body = KpiBody.model_construct(**{**stored, **values})
     _raise_if_any(rules.kpi_errors(body, pointer=""))
+    _require_direction(session, benchmark_id, [(current, body)], pointer="/direction")
     revised = _revise_kpi(session, current, body, now)
     # An edit that changes nothing must not invalidate the ETag of other readers.
     if revised is not current:
@@ -183,13 +188,15 @@ def set_kpis(
 
     Stored KPIs are matched by id or name: changed ones get a new revision, unmatched ones are
     retired. All are retired before any is written, so that two KPIs can swap their names.
-    Raises: `KpiInUse` if alert rules watch an unmatched one.
+    Raises: `KpiInUse` if alert rules watch an unmatched one, or need the direction of one that
+    loses it.
     """
     current = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     matches = _match_kpis(current, bodies)
     kept_ids = {old.id for old, _ in matches if old is not None}
     removed = {kpi.id: kpi.name for kpi in current if kpi.id not in kept_ids}
     require_unwatched(session, benchmark_id, removed, pointer="/measures")
+    _require_direction(session, benchmark_id, matches, pointer="/measures")
     unchanged = {
         # By identity, because several revisions of a KPI have the same id.
         id(old)
@@ -204,6 +211,23 @@ def set_kpis(
         if id(old) not in unchanged:
             kpi_id = old.id if old is not None else body.id or new_id()
             _insert_kpi(session, benchmark_id, kpi_id, body, now)
+
+
+def _require_direction(
+    session: Session,
+    benchmark_id: str,
+    matches: Sequence[tuple[KpiDefinition | None, KpiBody]],
+    pointer: str,
+) -> None:
+    """Raise `KpiInUse` if a KPI loses its direction and an alert rule needs it."""
+    undirected = {
+        old.id: old.name
+        for old, body in matches
+        if old is not None
+        and old.direction != Direction.NEITHER
+        and body.direction == Direction.NEITHER
+    }
+    require_no_direction_needed(session, benchmark_id, undirected, pointer)
 
 
 def _revise_kpi(

@@ -35,7 +35,7 @@ KPI = PlannedKpi(
 
 
 class RunHistoryMaker:
-    """Completes runs with given values of the KPI, one a day, as the last step of a run does."""
+    """Completes runs with given values of the KPI (None: without one), one a day, as the last step of a run does."""
 
     def __init__(
         self, service: Service, source: str = "local", *, false_pages_budget: float | None = None
@@ -47,11 +47,11 @@ class RunHistoryMaker:
         self.days = 0
         self.levels: dict[str, dict[int, RunLevel]] = {}
 
-    def __call__(self, *values: float, fingerprint: str = "f") -> None:
+    def __call__(self, *values: float | None, fingerprint: str = "f") -> None:
         for value in values:
             self._complete(value, fingerprint)
 
-    def _complete(self, value: float, fingerprint: str) -> None:
+    def _complete(self, value: float | None, fingerprint: str) -> None:
         db = self.service.resources.db
         now = START + timedelta(days=self.days)
         self.days += 1
@@ -78,16 +78,19 @@ class RunHistoryMaker:
         run.source_seq = run.seq
         return run.seq
 
-    def result(self, seq: int, value: float, fingerprint: str) -> RunResult:
+    def result(self, seq: int, value: float | None, fingerprint: str) -> RunResult:
         base = run_result(seq)
         levels = self.levels.setdefault(fingerprint, {})
-        levels[seq] = RunLevel(seq, value)
-        point = SeriesPoint(Scale.RATE, Side.LOW, value)
+        series = {}
+        if value is not None:
+            levels[seq] = RunLevel(seq, value)
+            point = SeriesPoint(Scale.RATE, Side.LOW, value)
+            series = {kpi_series("k-1"): SeriesResult(point=point, levels=dict(levels))}
         return RunResult(
             run_id=f"run-{self.days}", run_seq=seq, plan=self.plan, fingerprint=fingerprint,
             trace_count=200_000, aggregates={}, kpis=[KpiValue(kpi=KPI, value=value, reason=None)],
             validity=base.validity, verdicts=base.verdicts,
-            series={kpi_series("k-1"): SeriesResult(point=point, levels=dict(levels))},
+            series=series,
         )  # fmt: skip
 
     def confirm(self, value: float) -> None:
@@ -108,7 +111,7 @@ class RunHistoryMaker:
             end_run(session, run, RunStatus.COMPLETED, now)
 
 
-def _history_row(result: RunResult, value: float, now: datetime) -> KpiHistory:
+def _history_row(result: RunResult, value: float | None, now: datetime) -> KpiHistory:
     return KpiHistory(
         run_seq=result.run_seq, run_id=result.run_id, benchmark_id="bench-001",
         agent_id="agent-001", kpi_id="k-1", kpi_revision=1, name="quality", formula="EXACT_MATCH",

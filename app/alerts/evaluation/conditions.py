@@ -37,8 +37,8 @@ VERDICT_OUTCOMES: Mapping[Verdict | None, AlertOutcome] = {
 }
 
 REFERENCE_LOST = (
-    "The runs can no longer be compared with the runs before the incident, because the "
-    "benchmark or its items changed; a new series begins."
+    "Too few runs from before the incident are left to compare with: they were deleted, or the"
+    " benchmark or its items changed. The incident ends without evidence, and a new series begins."
 )
 
 

@@ -10,7 +10,7 @@ from app.alerts import incident_queries, queries
 from app.alerts.evaluation.value_history import MeasurementHistory
 from app.alerts.evaluation.watched_values import RuleTarget, RunSpan, measure, observe
 from app.alerts.incident_queries import ValueSeries
-from app.alerts.models import AlertRule, AlertState
+from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.rules import (
     Condition,
     Observation,
@@ -49,7 +49,7 @@ class RuleEvidence:
     """The data that the evaluation of one rule for a run reads.
 
     `series_result` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
-    None for a value without levels. `open_fingerprint` is that of the open incident. `previous` is
+    None for a value without levels. `incident` is the open incident. `previous` is
     the last run of the history, and `changes` lists the changes of agent, model and benchmark since
     then.
     """
@@ -58,7 +58,7 @@ class RuleEvidence:
     seen_seq: int
     series: SeriesState
     series_result: SeriesResult | None
-    open_fingerprint: str | None
+    incident: Incident | None
     previous: PastRun | None
     changes: tuple[str, ...]
 
@@ -85,7 +85,7 @@ class HistoryReader:
             seen_seq=state.run_seq if state is not None else 0,
             series=self._series(rule, state, past),
             series_result=self._result.series.get(series_name(rule)),
-            open_fingerprint=self._open_fingerprint(state),
+            incident=self._open_incident(state),
             previous=past[-1] if past else None,
             changes=self._changes(past[-1]) if past else (),
         )
@@ -127,10 +127,10 @@ class HistoryReader:
         stored = find_series_state(self._session, series_name(rule), runs)
         return stored if stored.runs else SeriesState(levels=(tuple(runs),))
 
-    def _open_fingerprint(self, state: AlertState | None) -> str | None:
+    def _open_incident(self, state: AlertState | None) -> Incident | None:
         if state is None or state.incident_id is None:
             return None
-        return incident_queries.get_incident(self._session, state.incident_id).fingerprint
+        return incident_queries.get_incident(self._session, state.incident_id)
 
 
 def _observe(

@@ -8,7 +8,11 @@ from sqlalchemy.orm import Session
 
 from app.alerts import queries
 from app.alerts.details import Confirmation
-from app.alerts.evaluation.conditions import assess_evidence, evaluate_condition
+from app.alerts.evaluation.conditions import (
+    REFERENCE_LOST,
+    assess_evidence,
+    evaluate_condition,
+)
 from app.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
 from app.alerts.evaluation.incident_rules import SeriesStep, needs_confirmation
 from app.alerts.evaluation.rule_evidence import HistoryReader, RuleEvidence, series_name
@@ -19,6 +23,7 @@ from app.alerts.rules import (
     Condition,
     RuleSpec,
     ValueSpec,
+    loses_reference,
 )
 from app.alerts.schemas import rule_spec
 from app.core.db import Database
@@ -177,11 +182,13 @@ class AlertEvaluationService:
                 "traces": traces.find(rule, assessment, columns, history.previous),
             }
         )
-        is_lost = (
-            history.open_fingerprint is not None
-            and history.open_fingerprint != result.fingerprint
-            and assessment.outcome is AlertOutcome.WARMUP
+        is_lost = history.incident is not None and loses_reference(
+            spec.condition,
+            assessment.outcome,
+            is_same_series=history.incident.fingerprint == result.fingerprint,
         )
+        if is_lost:
+            assessment = replace(assessment, explanation=REFERENCE_LOST)
         return AlertDecision(
             rule_id=rule.id,
             # The revision that was read: `record_decisions` drops the decision if the rule was

@@ -370,3 +370,44 @@ def test_names__of_a_benchmark_without_a_usable_name_is_its_id(
     with service.resources.db.read() as session:
         names = DisplayNameReader(session).names("faq", "bot")
     assert names == ("faq", "Bot")
+
+
+REGRESSED = {**RULE, "condition": "REGRESSED", "threshold": None}
+
+
+def test_regressed__on_a_value_without_a_direction_is_refused(benchmark_service: Service) -> None:
+    """Such a rule could never fire."""
+    benchmark_service.post(
+        "/benchmarks/bench-001/kpis",
+        {"id": "k-2", "name": "calls", "formula": "TOOL_CALLS", "direction": "NEITHER"},
+    )
+    for watched in ({"kpi": "calls"}, {"kpi": None, "metric": "TOOL_CALLS"}):
+        problem = benchmark_service.expect_problem(
+            422, "POST", "/alert-configs", {**REGRESSED, **watched}
+        )
+        [error] = problem["errors"]
+        assert error["pointer"] == ("/kpi" if watched["kpi"] else "/metric")
+        assert "direction" in error["detail"]
+        assert "GREATER_THAN" in error["detail"]
+    benchmark_service.post("/alert-configs", {**RULE, "kpi": "calls", "condition": "GREATER_THAN"})
+    problem = benchmark_service.expect_problem(
+        422, "PATCH", "/alert-configs/rule-1", {"condition": "REGRESSED", "threshold": None}
+    )
+    assert problem["errors"][0]["pointer"] == "/kpi"
+
+
+def test_regressed__the_kpi_keeps_its_direction(benchmark_service: Service) -> None:
+    benchmark_service.post("/alert-configs", REGRESSED)
+    kpi = {"id": "k-1", "name": "quality", "formula": "EXACT_MATCH", "direction": "NEITHER"}
+    path = "/benchmarks/bench-001"
+    changes: list[tuple[str, dict[str, object]]] = [
+        (f"{path}/kpis/k-1", {"direction": "NEITHER"}),
+        (path, {"measures": [kpi]}),
+    ]
+    for address, body in changes:
+        problem = benchmark_service.expect_problem(409, "PATCH", address, body)
+        assert problem["type"].endswith("/kpi-in-use")
+        assert "'quality' needs a direction" in problem["detail"]
+        assert "change their condition to a threshold" in problem["detail"]
+    benchmark_service.patch("/alert-configs/rule-1", {"condition": "LESS_THAN", "threshold": 0.8})
+    benchmark_service.patch(f"{path}/kpis/k-1", {"direction": "NEITHER"})

@@ -284,6 +284,33 @@ def test_incident__of_runs_that_are_no_longer_comparable_is_closed(
     assert resolutions == {"NOT_COMPARABLE"}
 
 
+def test_incident__without_the_runs_before_it_is_closed(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    """Runs of an incident never join the history, so nothing else could end it."""
+    for number, rule in enumerate(HISTORY_RULES):
+        create_regressed(id=f"rule-{number}", **rule)
+    complete(*GOOD, 0.57)
+    for number in range(1, len(GOOD) + 1):
+        benchmark_service.delete(f"/benchmark-runs/run-{number}")
+        complete.levels["f"].pop(min(complete.levels["f"]))
+    complete(0.92)
+    assert notified_states(benchmark_service) == ["FIRING"] * 3 + ["RESOLVED"] * 3
+    for incident in benchmark_service.list_items("/incidents"):
+        assert incident["resolution"] == "NOT_COMPARABLE"
+        assert "they were deleted" in incident["explanation"]
+
+
+def test_no_data__ok_is_no_evidence_of_recovery_for_regressed(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed(noData="OK")
+    complete(*GOOD, 0.57, None, None, 0.56)
+    assert notified_states(benchmark_service) == ["FIRING"]
+    complete(0.92, 0.91, 0.92)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+
+
 def test_regressed__a_new_rule_starts_with_the_runs_that_exist(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:

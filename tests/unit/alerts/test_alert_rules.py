@@ -1,6 +1,7 @@
 """Conditions and states of alert rules: figures derived by hand, then properties."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from app.alerts.rules import (
     RuleState,
     ValueSpec,
     advance,
+    loses_reference,
 )
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.anomaly import RunPoint
@@ -320,6 +322,41 @@ def test_advance__every_state_is_left_by_healthy_runs(rule: RuleSpec, outcomes: 
     # After the runs that keep it firing, one run resolves it and the next one is OK.
     recovery = "H" * (rule.keep_firing_for_runs + 2)
     assert walk_states(rule, outcomes + recovery)[-1] == "OK"
+
+
+HISTORY_RULES = st.sampled_from(
+    [
+        RuleSpec(condition=Condition.PERCENTAGE_DROP, threshold=10),
+        RuleSpec(condition=Condition.ANOMALY_DETECTED),
+    ]
+)
+# None: all runs so far are deleted.
+VALUES = st.lists(st.sampled_from((0.9, 0.4, 0.0, None)), max_size=40)
+
+
+@given(HISTORY_RULES, VALUES)
+def test_history_rules__every_state_is_left_by_good_runs_whatever_was_deleted(
+    rule: RuleSpec, values: list[float | None]
+) -> None:
+    rule_state, history = RuleState(), list[float]()
+    for value in [*values, *[0.9] * 20]:
+        if value is None:
+            history.clear()
+            continue
+        outcome = assess(rule.condition, value, *history, threshold=rule.threshold).outcome
+        spec = rule
+        if rule_state.open and loses_reference(rule.condition, outcome, is_same_series=True):
+            outcome, spec = H, replace(rule, keep_firing_for_runs=0)
+        rule_state = advance(rule_state, outcome, spec, NOW).state
+        # The runs of an incident are excluded until it ends.
+        if not rule_state.open:
+            history.append(value)
+    assert rule_state.status == "OK"
+
+
+def test_no_data__ok_keeps_a_regressed_rule_as_it_is() -> None:
+    rule = RuleSpec(condition=Condition.REGRESSED, no_data=NoDataPolicy.OK)
+    assert walk_states(rule, "HNBNNNN") == ["OK", "OK", "FIRING!", *["FIRING"] * 4]
 
 
 @given(rules, st.text("BHNL", max_size=60))
