@@ -30,6 +30,11 @@ from app.statistics.trials import reduce_trials
 from app.statistics.verdict_rules import Scale, VerdictRule
 
 KEY_BYTES = 8
+# The stored level of the value 0 on the scale RATIO.
+ZERO = -math.inf
+# A value of 0 counts as half of the smallest other value of the series, as measurements below a limit of
+# detection do: a clear fall for every series, and not so far that one zero hides all other changes.
+ZERO_DISTANCE = math.log(2)
 
 
 @np.errstate(all="ignore")
@@ -37,7 +42,7 @@ def points_of_run(spec: ComparisonSpec, kpi_values: Mapping[str, float]) -> RunP
     """The points of all compared metrics and KPIs of a run; `kpi_values` are by KPI ID.
 
     A value that is no mean over items has a level, and nothing by item. Values that overflow, and on
-    the scale RATIO those that are not positive, are left out.
+    the scale RATIO those that are negative, are left out.
     """
     matrix = spec.run
     columns = [metric.column for metric in spec.metrics if metric.column not in spec.count_metrics]
@@ -73,15 +78,33 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
         if point.scale == newest.scale
         and (point.item_values is None) is (newest.item_values is None)
     ]
-    if newest.item_values is None:
-        return {point.run_seq: RunLevel(point.run_seq, point.level) for point in comparable}
-    return fit_levels([_run_item_values(point) for point in comparable])
+    positive = [point for point in comparable if point.level != ZERO]
+    levels = (
+        {point.run_seq: RunLevel(point.run_seq, point.level) for point in positive}
+        if newest.item_values is None
+        else fit_levels([_run_item_values(point) for point in positive])
+    )
+    zero_level = min((level.level for level in levels.values()), default=0.0) - ZERO_DISTANCE
+    levels |= {
+        point.run_seq: RunLevel(point.run_seq, zero_level, traces=_trace_count(point), is_zero=True)
+        for point in comparable
+        if point.level == ZERO
+    }
+    return dict(sorted(levels.items()))
+
+
+def _trace_count(point: StoredPoint) -> float:
+    if point.item_values is None:
+        return 1.0
+    run = _run_item_values(point)
+    return float(run.traces[np.isfinite(run.values)].sum())
 
 
 def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
     """One point of a run that was repeated: each item has the mean of all its traces. At least one
     point; those without values by item are averaged.
     """
+    points = _without_zeros(points)
     last = points[-1]
     if any(point.item_values is None for point in points):
         level = math.fsum(point.level for point in points) / len(points)
@@ -98,7 +121,7 @@ def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
         clusters = np.empty(keys.size, dtype=np.int64)
         clusters[index] = np.concatenate([run.clusters for run in runs if run.clusters is not None])
     return last._replace(
-        level=float(np.nanmean(means)),
+        level=last.level if last.level == ZERO else float(np.nanmean(means)),
         item_values=means.astype("<f4").tobytes(),
         items=ItemIndex(
             keys=keys.astype("<i8").tobytes(),
@@ -106,6 +129,22 @@ def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
             clusters=None if clusters is None else clusters.astype("<i8").tobytes(),
         ),
     )
+
+
+def _without_zeros(points: Sequence[StoredPoint]) -> Sequence[StoredPoint]:
+    """The points with a level for the value 0, where another one has a logarithm."""
+    levels = [point.level for point in points if point.level != ZERO]
+    if not levels or len(levels) == len(points):
+        return points
+    zero_level = min(levels) - ZERO_DISTANCE
+    return [point if point.level != ZERO else _at_level(point, zero_level) for point in points]
+
+
+def _at_level(point: StoredPoint, level: float) -> StoredPoint:
+    if point.item_values is None:
+        return point._replace(level=level)
+    values = np.frombuffer(point.item_values, dtype="<f4") + np.float32(level)
+    return point._replace(level=level, item_values=values.astype("<f4").tobytes())
 
 
 def merge_runs(
@@ -158,9 +197,13 @@ def _point_of_items(rule: VerdictRule, values: FloatArray) -> SeriesPoint | None
         return None
     level = float(np.nanmean(values))
     if rule.scale is Scale.RATIO:
-        if level <= 0:
+        if level < 0:
             return None
-        level, values = math.log(level), math.log(level) + values / level - 1
+        level, values = (
+            (math.log(level), math.log(level) + values / level - 1)
+            if level > 0
+            else (ZERO, np.where(np.isnan(values), np.nan, 0.0))
+        )
     return SeriesPoint(rule.scale, rule.side, level, values.astype("<f4").tobytes())
 
 
@@ -190,7 +233,9 @@ def _point_of_kpi(
         return None
     if rule.scale is not Scale.RATIO:
         return SeriesPoint(rule.scale, rule.side, value)
-    return SeriesPoint(rule.scale, rule.side, math.log(value)) if value > 0 else None
+    if value < 0:
+        return None
+    return SeriesPoint(rule.scale, rule.side, math.log(value) if value > 0 else ZERO)
 
 
 def _additive(scale: Scale) -> Scale:

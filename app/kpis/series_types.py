@@ -88,7 +88,9 @@ class RunsEvidence(WireModel):
     The mean of the last `width` runs is `level`, that of the `reference` runs before them
     `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
     standard errors, which pages above `limit`; in a run whose cumulative sum pages, that of the sum.
-    `since` is the first run of the window; in an incident, the first run of the incident.
+    `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
+    is the level that stands for the value 0, which has no logarithm; there is no interval then, if one
+    of both levels is 0.
     """
 
     version: Literal[1] = 1
@@ -100,6 +102,7 @@ class RunsEvidence(WireModel):
     reference: Annotated[int, Field(description="Number of reference runs.")] = 0
     level: float | None = None
     reference_level: float | None = None
+    zero_level: float | None = None
     effect: float | None = None
     low: float | None = None
     high: float | None = None

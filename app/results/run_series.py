@@ -39,7 +39,8 @@ class ItemIndex(NamedTuple):
 
 class SeriesPoint(NamedTuple):
     """One series in a run. `item_values` are 4-byte floats in the order of the run's items; None for
-    a value that is no mean over items. On the scale RATIO all numbers are logarithms.
+    a value that is no mean over items. On the scale RATIO all numbers are logarithms; the level of the
+    value 0 is −∞, and its values by item are 0.
     """
 
     scale: Scale

@@ -60,13 +60,15 @@ class RunLevel(NamedTuple):
 
     `run` is the sequence number of the run. `noise` is the variance of the level by its items alone,
     estimated from the changes of the items since the run before; None in the first run. `traces` is
-    the number of traces behind the level: the noise of a run falls with it.
+    the number of traces behind the level: the noise of a run falls with it. `is_zero`: the value is 0,
+    which has no logarithm, and the level stands for it.
     """
 
     run: int
     level: float
     noise: float | None = None
     traces: float = 1.0
+    is_zero: bool = False
 
 
 class WindowScore(NamedTuple):

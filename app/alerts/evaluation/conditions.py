@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import NormalDist
 
 from app.alerts.details import AlertDetails, AnomalyDetails
+from app.alerts.evaluation.series_evidence import is_zero_level
 from app.alerts.rules import (
     AlertOutcome,
     Assessment,
@@ -74,7 +75,7 @@ def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvid
     return replace(
         alone,
         outcome=outcome,
-        baseline=_natural(evidence.reference_level, value_spec),
+        baseline=_natural(evidence.reference_level, value_spec, evidence),
         min_detectable_effect=_detectable_by_next_run(evidence, value_spec),
         explanation=explain_evidence(value_spec, alone.value, evidence),
         details=details,
@@ -117,12 +118,15 @@ def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsE
     fell = level < reference
     side = "below" if fell else "above"
     before = f"{evidence.reference} run{'' if evidence.reference == 1 else 's'} before"
-    current = _natural(level, value_spec)
-    earlier = _natural(reference, value_spec)
+    current = _natural(level, value_spec, evidence)
+    earlier = _natural(reference, value_spec, evidence)
+    # From and to 0 there is no number of percent.
+    has_ratio = not value_spec.logarithmic or (current and earlier)
+    amount = f"{_format_effect(evidence, value_spec)} " if has_ratio else ""
     sentences = [
         f"{value_spec.name} is {_with_unit(value, value_spec)}." if value is not None else "",
         (
-            f"{window} {verb} {_format_effect(evidence, value_spec)} {side} the {before}"
+            f"{window} {verb} {amount}{side} the {before}"
             f" ({_with_unit(earlier, value_spec)} to {_with_unit(current, value_spec)}"
             f"{_format_interval(evidence, value_spec)})."
         ),
@@ -151,8 +155,10 @@ def _format_interval(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
     return f", 95 % CI {low} to {high}"
 
 
-def _natural(level: float, value_spec: ValueSpec) -> float:
+def _natural(level: float, value_spec: ValueSpec, evidence: RunsEvidence) -> float:
     """A level on the scale of the value."""
+    if is_zero_level(level, evidence.zero_level):
+        return 0.0
     return math.exp(level) if value_spec.logarithmic else level
 
 

@@ -19,6 +19,8 @@ from app.statistics.verdict_rules import Scale, Side
 ORDINARY_CHANGE = 0.03
 # A smaller fall is no reason to wake anybody, however certain it is.
 MIN_EFFECT = 0.01
+# Rounding errors of a mean of levels.
+ZERO_TOLERANCE = 1e-9
 
 
 class PagePolicy(NamedTuple):
@@ -143,6 +145,10 @@ def _numbers(
     half_width = 1.96 * score.standard_error
     # The sign swaps the ends for values whose rise is the harm.
     low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
+    latest, reference = sign * level, sign * (level - score.effect)
+    zero = next((run.level for run in view.levels.values() if run.is_zero), None)
+    # A ratio to 0 is no number of percent.
+    has_interval = not (is_zero_level(latest, zero) or is_zero_level(reference, zero))
     return RunsEvidence(
         status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,
         event=event,
@@ -150,10 +156,16 @@ def _numbers(
         limit=view.limit,
         width=score.width,
         reference=score.reference,
-        level=sign * level,
-        reference_level=sign * (level - score.effect),
+        level=latest,
+        reference_level=reference,
+        zero_level=zero,
         effect=sign * score.effect,
-        low=low,
-        high=high,
+        low=low if has_interval else None,
+        high=high if has_interval else None,
         since=since,
     )
+
+
+def is_zero_level(level: float, zero_level: float | None) -> bool:
+    """Return whether a level stands for the value 0: whether all runs behind it have this value."""
+    return zero_level is not None and level <= zero_level + ZERO_TOLERANCE
