@@ -13,8 +13,10 @@ from app.core.web.deps import Res
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.formula import (
+    FormulaPart,
     by_reference,
     compile_formula,
+    explain_parts,
     format_formula,
     help_document,
     read_reference,
@@ -26,6 +28,7 @@ from app.kpis.schemas import (
     FormulaBody,
     FormulaErrorView,
     FormulaEvaluation,
+    FormulaPartView,
     FormulaValidationView,
     FormulaValueView,
     KpiValueView,
@@ -82,14 +85,29 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
     if not result.success:
         raise InvalidFormula(result.errors)
     _require_readable(body.values)
-    value = compile_formula(body.formula).evaluate(by_reference(body.values))
-    return FormulaValueView(value=value.value, undefined_reason=value.reason)
+    formula, values = compile_formula(body.formula), by_reference(body.values)
+    value = formula.evaluate(values)
+    explained = explain_parts(formula.root, formula.source, values)
+    return FormulaValueView(
+        value=value.value,
+        undefined_reason=value.reason,
+        parts=[_part_view(part) for part in explained.parts],
+    )
 
 
 @router.get("/kpi-formulas/help", dependencies=READ)
 def describe_formulas() -> dict[str, Any]:
     """Describe the formula language: functions, statistics, operators, limits."""
     return help_document()
+
+
+def _part_view(part: FormulaPart) -> FormulaPartView:
+    return FormulaPartView(
+        formula=part.text,
+        value=part.value,
+        undefined_reason=part.reason,
+        parts=[_part_view(inner) for inner in part.parts],
+    )
 
 
 def _require_readable(names: Iterable[str]) -> None:

@@ -79,8 +79,20 @@ class FormulaValidationView(WireModel):
     errors: list[FormulaErrorView]
 
 
+class FormulaPartView(WireModel):
+    """A part of a formula: its number or the truth of its condition, and what it is computed from."""
+
+    formula: str
+    value: float | bool | None
+    undefined_reason: str | None
+    parts: list["FormulaPartView"]
+
+
 class FormulaValueView(WireModel):
-    """The value of a formula; null when it is undefined, for `undefinedReason`."""
+    """The value of a formula; null when it is undefined, for `undefinedReason`. `parts` are what it is computed
+    from.
+    """
 
     value: float | None
     undefined_reason: str | None
+    parts: list[FormulaPartView]

@@ -88,6 +88,9 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         title=f"{endpoint.channel.capitalize()} {endpoint.recipient}",
         nav=NAV,
         api=path_of("endpoints", endpoint_id),
+        api_parts={
+            "deliveries": build_url("/deliveries", endpointId=endpoint_id, limit=SHOWN_DELIVERIES)
+        },
         has_secrets=True,
         steps=STEPS,
         endpoint=endpoint,

@@ -18,7 +18,7 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.overview.pages import read_grid_cells
+from app.overview.pages import VERDICTS, read_grid_cells
 
 router = Router()
 
@@ -44,6 +44,7 @@ def show_agents(
         title="Agents",
         nav=NAV,
         api=list_in_api(request, "/agents", {"archived": "archived"}),
+        api_parts=VERDICTS,
         agents=page.rows,
         cells=cells,
         archived=archived,
@@ -76,6 +77,7 @@ def _render_agent(
         title=agent.name,
         nav=NAV,
         api=path_of("agents", agent_id),
+        api_parts=VERDICTS,
         steps=STEPS,
         agent=view,
         cells=cells,

@@ -19,7 +19,7 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.overview.pages import read_grid_cells
+from app.overview.pages import VERDICTS, read_grid_cells
 
 router = Router()
 
@@ -45,6 +45,7 @@ def show_benchmarks(
         title="Benchmarks",
         nav=NAV,
         api=list_in_api(request, "/benchmarks", {"archived": "archived"}),
+        api_parts=VERDICTS,
         benchmarks=[(name_of_benchmark(view.id, view.metadata), view) for view in views],
         cells=cells,
         archived=archived,
@@ -70,6 +71,7 @@ def show_benchmark(
         title=name_of_benchmark(benchmark.id, benchmark.metadata),
         nav=NAV,
         api=path_of("benchmarks", benchmark_id),
+        api_parts=VERDICTS,
         steps=STEPS,
         benchmark=benchmark,
         cells=cells,

@@ -1,12 +1,13 @@
 """The page of formulas: what a formula means, and what it gives in a run, while it is typed."""
 
-from typing import Annotated, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Query, Request, Response
 
 from app.access.deps import READ
 from app.agents.queries import list_agent_names
-from app.benchmarks.formula_check import check_formula_text
+from app.benchmarks.formula_check import FormulaCheck, check_formula_text
 from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.text import format_number
@@ -14,7 +15,14 @@ from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
 from app.core.web.pages import render_page
 from app.core.web.routes import Router
-from app.formula import FormulaPart, Reference, compile_formula, explain_parts, help_document
+from app.formula import (
+    CompiledFormula,
+    FormulaPart,
+    Reference,
+    compile_formula,
+    explain_parts,
+    help_document,
+)
 from app.metrics.registry import column_of
 from app.results.models import RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
@@ -52,12 +60,14 @@ def show_formulas(
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
+    api, api_body = _in_api(formula, check, metrics if run else None)
     return render_page(
         request,
         "formulas.html",
         title="Formulas",
         nav="/formulas",
-        api="/kpi-formulas/help",
+        api=api,
+        api_body=api_body,
         formula=formula,
         run=run,
         check=check,
@@ -70,21 +80,43 @@ def show_formulas(
             )
             for row in map(run_columns_view, rows)
         ],
-        result=_evaluate(check.text, metrics) if run and check and check.text else None,
+        result=_show_part(_explain(check.text, metrics)) if run and check and check.text else None,
         run_url=path_of("runs", run),
         help=help_document(),
     )  # fmt: skip
 
 
-def _evaluate(text: str, metrics: list[RunMetricAggregate]) -> ShownPart:
-    formula = compile_formula(text)
+def _in_api(
+    text: str, check: FormulaCheck | None, metrics: Sequence[RunMetricAggregate] | None
+) -> tuple[str, dict[str, Any] | None]:
+    """The path and the body by which the API gives what the page shows: the help, the check of a formula, or its
+    value with the values of a run.
+    """
+    if check is None:
+        return "/kpi-formulas/help", None
+    if metrics is None or not check.text:
+        return "/kpi-formulas/validate", {"formula": text}
+    values = _values_of(compile_formula(check.text), metrics)
+    named = {str(reference): value for reference, value in values.items()}
+    return "/kpi-formulas/evaluate", {"formula": text, "values": named}
+
+
+def _values_of(
+    formula: CompiledFormula, metrics: Sequence[RunMetricAggregate]
+) -> dict[Reference, float | None]:
+    """The values that a formula refers to, in a run."""
     row_of = {metric.metric: metric for metric in metrics}
     values: dict[Reference, float | None] = {}
     for reference in formula.references:
         row = row_of.get(column_of(reference.key))
         stat = COLUMNS.get(reference.stat, reference.stat)
         values[reference] = None if row is None else getattr(row, stat)
-    return _show_part(explain_parts(formula.root, formula.source, values))
+    return values
+
+
+def _explain(text: str, metrics: Sequence[RunMetricAggregate]) -> FormulaPart:
+    formula = compile_formula(text)
+    return explain_parts(formula.root, formula.source, _values_of(formula, metrics))
 
 
 def _show_part(part: FormulaPart) -> ShownPart:

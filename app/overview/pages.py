@@ -46,6 +46,10 @@ class RepeatForm(NamedTuple):
     fields: dict[str, str]
 
 
+# The data of `read_grid_cells` in the API.
+VERDICTS = {"verdicts": f"/overview?hours={DAY_HOURS}"}
+
+
 class GridCell(NamedTuple):
     """An agent on a benchmark as the table shows it."""
 

@@ -14,6 +14,7 @@ from app.agents.models import Agent
 from app.alerts.incident_queries import list_incidents_of_kpi
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.comparison.change_text import ChangeText, describe_change
+from app.core.keyset import MAX_LIMIT
 from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
@@ -104,6 +105,12 @@ def show_trend(
         title=f"{kpi.name}, {name}",
         nav="/benchmarks",
         api=build_url("/kpi-history/trend", period),
+        api_parts={
+            "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
+            "incidents": build_url(
+                "/incidents", benchmarkId=benchmark_id, agentId=agent_ids, limit=MAX_LIMIT
+            ),
+        },
         csv=build_url("/api/v1/kpi-history.csv", period),
         svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
         steps=[

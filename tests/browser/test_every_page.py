@@ -22,8 +22,10 @@ from app.core.web.security_headers import CONTENT_SECURITY_POLICY
 from tests.browser.axe import find_color_violations, find_violations
 from tests.browser.conftest import NARROW, WIDE, Site
 from tests.browser.identities import list_names
+from tests.browser.shown_data import count_data, missing_data, read_shown_parts
 from tests.support.every_page import (
     EXAMPLES,
+    STATES,
     is_form,
     page_paths,
     page_paths_without_data,
@@ -70,6 +72,12 @@ VISITS: Final = [
     ),
     *(("data", path) for path in page_paths()),
 ]
+# At least so many figures and verdicts are compared with the API, so that a page which shows them in other parts fails.
+SHOWN_DATA: Final = {
+    "/": 40, "/runs": 90, "/runs/run-billing-support-0": 25, "/compare": 15, "/benchmarks/support/kpis/support-pass": 60,
+    "/inbox": 8, "/agents": 6, "/agents/billing": 5, "/benchmarks": 6, "/benchmarks/support": 4, "/alerts/rule-1": 6,
+    "/incidents/alert-0": 8, "/alerts/events/alert-0": 6, "/benchmarks/support/power": 10,
+}  # fmt: skip
 pytestmark = pytest.mark.xdist_group("every page")
 
 
@@ -184,27 +192,46 @@ def test_page__has_no_error_and_asks_no_other_host(visit: Visit) -> None:
 
 
 def test_page__json_twin_has_its_data(visit: Visit, module_site: Site) -> None:
-    """Criterion 39: the link to JSON and the command to copy give what the page shows."""
+    """Criterion 39: the links to JSON and the command to copy give what the page shows: its rows, and the figures and
+    verdicts of each row."""
     if is_form(visit.path) or visit.response.status != HTTPStatus.OK:
         return
     command = str(visit.page.locator("[data-copy^=curl]").get_attribute("data-copy"))
-    names = list_names(run_command(command, key=module_site.key))
+    documents = run_command(command, key=module_site.key)
     page_text = unquote(unescape(visit.html))
+    names = list_names(documents[0])
     assert [name for name in names if name not in page_text] == []
-    twins = re.findall(r'<link rel="alternate" type="application/json" href="([^"]+)"', visit.html)
+    parts = read_shown_parts(visit.page)
+    missing = {part.text[:100]: data for part in parts if (data := missing_data(part, documents))}
+    assert missing == {}
+    least = (
+        0
+        if visit.is_empty or visit.path in STATES
+        else SHOWN_DATA.get(visit.path.partition("?")[0], 0)
+    )
+    assert sum(map(count_data, parts)) >= least
+    twins = re.findall(
+        r'<link rel="alternate" type="application/json" (?:title="[^"]+" )?href="([^"]+)"',
+        visit.html,
+    )
     # A link is followed with GET, which a question with a body is not.
-    assert len(twins) == ("--json" not in command)
-    for twin in twins:
+    assert len(twins) == (0 if "--json" in command else len(documents))
+    for twin, document in zip(twins, documents, strict=False):
         response = module_site.service.client.get(unescape(twin))
-        assert list_names(response.json()) == names
+        assert list_names(response.json()) == list_names(document)
 
 
-def run_command(command: str, *, key: str) -> Any:
-    """The JSON that a copied command prints."""
+def run_command(command: str, *, key: str) -> list[Any]:
+    """The documents that a copied command prints, one for each of its addresses."""
     environment = {"PATH": os.environ["PATH"], "MOSAICO_API_KEY": key}
     done = subprocess.run(
         ["sh", "-c", f"{command} --silent --show-error --fail-with-body --noproxy '*'"],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    documents, rest = [], done.stdout.strip()
+    while rest:
+        document, end = json.JSONDecoder().raw_decode(rest)
+        documents.append(document)
+        rest = rest[end:].lstrip()
+    return documents

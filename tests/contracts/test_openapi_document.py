@@ -112,6 +112,7 @@ OPEN_TEXTS = {
     "AuditEntryView.resourceType": "a word of the path",
     "DisabledScheduleView.disabledReason": "a sentence",
     "EndpointView.disabledReason": "a sentence",
+    "FormulaPartView.undefinedReason": "a sentence",
     "FormulaValueView.undefinedReason": "a sentence",
     "HeadlineKpi.undefinedReason": "a sentence",
     "KpiValueView.undefinedReason": "a sentence",

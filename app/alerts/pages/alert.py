@@ -22,7 +22,7 @@ from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
-from app.core.web.pages import Crumb, reader_zone, render_page, see_other
+from app.core.web.pages import Crumb, build_url, reader_zone, render_page, see_other
 from app.core.web.routes import Router
 from app.kpis.number_text import FigureFormat, format_amount
 from app.notifications.delivery_rows import list_delivery_rows
@@ -50,6 +50,9 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         title=f"{view['agent']}: {view['headline']}",
         nav="/alerts",
         api=f"/alerts{path_of(alert_id)}",
+        api_parts={"deliveries": build_url("/deliveries", notificationId=event.notification_id)}
+        if event.notification_id
+        else {},
         steps=[Crumb("Alert rules", "/alerts")]
         + ([Crumb(event.name, view["rule_url"])] if view["rule_url"] else []),
         event=event,

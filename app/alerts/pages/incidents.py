@@ -82,12 +82,13 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         title=f"{row['agent']}: {row['headline']}",
         nav="/alerts",
         api=f"/incidents{path_of(incident_id)}",
+        api_parts={"alerts": _alerts_in_api(incident)},
         steps=[Crumb("Alert rules", "/alerts"), Crumb("Incidents", "/incidents")],
         incident=incident,
         row=row,
         chart=chart,
         alerts=[_alert_row(event) for event in events.rows],
-        all_alerts=_alerts_in_api(incident) if events.next_cursor else None,
+        all_alerts=f"/api/v1{_alerts_in_api(incident)}" if events.next_cursor else None,
         has_level=Condition(incident.condition).excludes_incidents,
     )
 
@@ -145,8 +146,7 @@ def _alert_row(event: AlertEvent) -> dict[str, Any]:
 
 def _alerts_in_api(incident: Incident) -> str:
     """The alerts of the rule and the agent, among which are those of the incident."""
-    address = build_url("/alerts", alertConfigId=incident.rule_id, agentId=incident.agent_id)
-    return f"/api/v1{address}"
+    return build_url("/alerts", alertConfigId=incident.rule_id, agentId=incident.agent_id)
 
 
 def _to_incident(incident_id: str) -> Response:

@@ -128,6 +128,10 @@ def show_rule(
         title=view.name,
         nav="/alerts",
         api=f"/alert-configs{path_of(rule_id)}",
+        api_parts={
+            kind: build_url(f"/{kind}", alertConfigId=rule_id, limit=SHOWN_EVENTS)
+            for kind in ("alerts", "incidents")
+        },
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
         row=row,

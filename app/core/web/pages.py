@@ -8,12 +8,13 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -69,6 +70,7 @@ SECTIONS: Final = {
     "/deliveries": "/endpoints",
     "/silences": "/inbox",
 }
+NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
@@ -167,6 +169,7 @@ def render_page(
     nav: str = "",
     api: str | None = None,
     api_body: Mapping[str, Any] | None = None,
+    api_parts: Mapping[str, str] = NO_PARTS,
     has_secrets: bool = False,
     status: int = HTTPStatus.OK,
     **context: Any,
@@ -174,7 +177,8 @@ def render_page(
     """A page as a response.
 
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
-    the same data as JSON, to a POST with the body `api_body` if that is set. A page with
+    the same data as JSON, to a POST with the body `api_body` if that is set; `api_parts` are paths of
+    further data on the page, by what they have. A page with
     secrets is never stored; any other page has an ETag, and is compressed.
     Templates get the query of the page as `params`.
     """
@@ -182,7 +186,15 @@ def render_page(
         environment()
         .get_template(template)
         .render(
-            frame=_frame(request, title=title, nav=nav, api=api, api_body=api_body, status=status),
+            frame=_frame(
+                request,
+                title=title,
+                nav=nav,
+                api=api,
+                api_body=api_body,
+                api_parts=api_parts,
+                status=status,
+            ),
             **{"params": dict(request.query_params), "layout": PAGE_LAYOUT, **context},
         )
     )
@@ -205,7 +217,7 @@ def render_file(
     """A page as one file, as a reader sees it: without navigation, buttons and script, its style sheet
     within. `address` is that of the page, to which the file links.
     """
-    frame = _frame(request, title=title, nav="", api=None, api_body=None, status=HTTPStatus.OK)
+    frame = _frame(request, title=title, nav="", api=None, status=HTTPStatus.OK)
     return (
         environment()
         .get_template(template)
@@ -330,6 +342,7 @@ class _Frame(NamedTuple):
     role: str | None
     version: str
     api: str | None
+    api_parts: Mapping[str, str]
     curl: str | None
 
 
@@ -339,7 +352,8 @@ def _frame(
     title: str,
     nav: str,
     api: str | None,
-    api_body: Mapping[str, Any] | None,
+    api_body: Mapping[str, Any] | None = None,
+    api_parts: Mapping[str, str] = NO_PARTS,
     status: int,
 ) -> _Frame:
     resources: Resources = request.app.state.resources
@@ -349,7 +363,7 @@ def _frame(
     # The page of an outage must not ask the database again.
     counts = caller and count_inbox and status < HTTPStatus.INTERNAL_SERVER_ERROR
     query = f"?{request.url.query}" if request.url.query else ""
-    api_url = f"{public_url(request)}/api/v1{api}" if api else None
+    base = f"{public_url(request)}/api/v1"
     return _Frame(
         title=title,
         nav=nav,
@@ -363,7 +377,10 @@ def _frame(
         version=_version(),
         # A link is followed with GET.
         api=f"/api/v1{api}" if api and api_body is None else None,
-        curl=_curl(api_url, api_body) if api_url else None,
+        api_parts={name: f"/api/v1{path}" for name, path in api_parts.items()},
+        curl=_curl([f"{base}{path}" for path in (api, *api_parts.values())], api_body)
+        if api
+        else None,
     )
 
 
@@ -372,9 +389,10 @@ def _version() -> str:
     return version("mosaico")
 
 
-def _curl(url: str, api_body: Mapping[str, Any] | None) -> str:
+def _curl(urls: Iterable[str], api_body: Mapping[str, Any] | None) -> str:
+    """One command for all data of a page: it prints a document for each address."""
     body = f"--json {shlex.quote(json.dumps(api_body))} " if api_body is not None else ""
-    return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {body}{shlex.quote(url)}'
+    return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {body}{shlex.join(urls)}'
 
 
 @pass_context

@@ -102,6 +102,9 @@ def show_comparison(
         title="Compare",
         nav="/runs",
         api=_api_path(ids, layout, shown_metric if layout == "case" else metric, sort, query),
+        api_parts={"verdicts": _api_path(ids, "metric", metric, sort, query)}
+        if layout == "case"
+        else {},
         agents=list(agents),
         benchmark=benchmark_name,
         choices=choices,

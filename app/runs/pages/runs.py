@@ -27,6 +27,7 @@ from app.core.web.pages import (
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.results import run_list
+from app.results.models import BenchmarkRun
 from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
 from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilter
@@ -172,10 +173,28 @@ def show_run(request: Request, run_id: RunId, res: Res) -> Response:
         "run.html",
         title=f"{view['agent']}, {view['benchmark']}",
         nav="/runs",
-        api=f"/benchmark-runs/{path_of(run_id)[1:]}",
+        api=f"/benchmark-runs{path_of(run_id)}",
+        api_parts=_parts_in_api(run, view),
         choices=[choice for choice in choices if choice[0] != run.id],
         **view,
     )
+
+
+def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
+    """The paths of what the page of a run shows beside the run itself."""
+    address = f"/benchmark-runs{path_of(run.id)}"
+    alerts = build_url("/alerts", runId=run.id, limit=run_view.MAX_ALERTS)
+    parts = {
+        "KPIs": f"{address}/kpis" if view["kpis"] else "",
+        "metrics": f"{address}/metrics" if view["metrics"] else "",
+        "alerts": alerts if view["alerts"] else "",
+        "flipped items": build_url(
+            "/benchmark-runs/compare", baseline=view["baseline_ids"], candidate=run.id
+        )
+        if view["flips"]
+        else "",
+    }
+    return {name: path for name, path in parts.items() if path}
 
 
 @router.post("/runs/{runId}/cancel", dependencies=RUN)

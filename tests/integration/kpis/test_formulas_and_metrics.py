@@ -39,11 +39,15 @@ def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
     }
 
     def value(formula: str) -> object:
-        return service.post(evaluate, {"formula": formula, "values": values})
+        answer = service.post(evaluate, {"formula": formula, "values": values})
+        parts = {part["formula"]: part["value"] for part in answer["parts"]}
+        return answer["value"], answer["undefinedReason"], parts
 
     # Half of 0.5, and twice 0.25.
-    assert value("WEIGHTED_SUM(ROUGE:0.5, BLEU:2)") == {"value": 0.75, "undefinedReason": None}
-    assert value('BLEU.p95 + SCORE["Tone / Style"]') == {"value": 2.75, "undefinedReason": None}
+    parts = {"ROUGE": 0.5, "BLEU": 0.25}
+    assert value("WEIGHTED_SUM(ROUGE:0.5, BLEU:2)") == (0.75, None, parts)
+    parts = {"BLEU.p95": 0.75, 'SCORE["Tone / Style"]': 2}
+    assert value('BLEU.p95 + SCORE["Tone / Style"]') == (2.75, None, parts)
     undefined = service.post(evaluate, {"formula": "ROUGE / (BLEU - BLEU)", "values": values})
     assert undefined["value"] is None
     assert "division by zero" in undefined["undefinedReason"]

@@ -76,8 +76,8 @@ async function copy(text, button) {
 // Without a text, the address of the page.
 on("click", "[data-copy]", (event, button) => copy(button.dataset.copy || location.href, button));
 on("click", "[data-copy-from]", async (event, button) => {
-  const [text] = await ask(button.dataset.copyFrom);
-  if (text) copy(text, button);
+  const answers = await Promise.all(button.dataset.copyFrom.split(" ").map((url) => ask(url)));
+  if (answers.every(([text]) => text)) copy(answers.map(([text]) => text).join("\n"), button);
 });
 
 // Changes: ask where it matters, and send each form once.

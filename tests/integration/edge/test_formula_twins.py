@@ -1,0 +1,75 @@
+"""The page of formulas leads to the answer of the API that has what it shows: help, check or value in a run."""
+
+import json
+import re
+import shlex
+from html import unescape
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.support.every_page import RUN, write_every_page
+from tests.support.service import Service
+
+HTML: Final = {"Accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def service(module_service: Service) -> Service:
+    with module_service.resources.db.begin() as session:
+        write_every_page(session)
+    return module_service
+
+
+def open_formula(service: Service, **query: str) -> tuple[str, str, Any]:
+    """The page, the address of its command to copy, and the answer of that command."""
+    page = service.client.get(f"/formulas?{urlencode(query)}", headers=HTML).text
+    [command] = re.findall(r'data-copy="(curl [^"]+)"', page)
+    words = shlex.split(unescape(command))
+    if "--json" not in words:
+        return page, words[-1], service.client.get(words[-1]).json()
+    body = json.loads(words[words.index("--json") + 1])
+    return page, words[-1], service.client.post(words[-1], json=body).json()
+
+
+def test_formulas__without_a_formula_are_the_help(service: Service) -> None:
+    page, address, answer = open_formula(service)
+    assert address.endswith("/api/v1/kpi-formulas/help")
+    assert all(row["name"] in page for row in answer["statistics"])
+    assert 'rel="alternate"' in page
+
+
+@pytest.mark.parametrize("query", [{}, {"run": RUN}])
+def test_formulas__wrong_formula_is_its_check(query: dict[str, str], service: Service) -> None:
+    page, address, answer = open_formula(service, formula="AVERAGE(EXACT_MATCH,ROUG", **query)
+    assert address.endswith("/validate")
+    assert not answer["valid"]
+    assert answer["errors"]
+    assert all(error["message"] in unescape(page) for error in answer["errors"])
+    # A link is followed with GET.
+    assert 'rel="alternate"' not in page
+
+
+def test_formulas__correct_formula_is_its_canonical_form(service: Service) -> None:
+    page, _, answer = open_formula(service, formula="average( exact_match , latency )")
+    assert (answer["valid"], answer["formula"]) == (True, "AVERAGE(EXACT_MATCH, LATENCY)")
+    assert f"<code>{answer['formula']}</code>" in page
+
+
+def test_formulas__value_in_a_run_has_its_parts(service: Service) -> None:
+    formula = 'EXACT_MATCH + THRESHOLD(EXACT_MATCH.p95, 0.5) * SCORE["tone"]'
+    page, address, answer = open_formula(service, formula=formula, run=RUN)
+    assert address.endswith("/evaluate")
+    assert answer["value"] is None
+    assert answer["undefinedReason"].startswith('SCORE["tone"] has no value')
+    first, product = answer["parts"]
+    assert (first["formula"], product["value"]) == ("EXACT_MATCH", None)
+    assert f"<code>EXACT_MATCH</code> = <b data-numbers>{first['value']:.4g}</b>" in page
+    assert [part["formula"] for part in product["parts"]][-1] == 'SCORE["tone"]'
+
+
+def test_formulas__defined_value_is_that_of_the_page(service: Service) -> None:
+    page, _, answer = open_formula(service, formula="2 * EXACT_MATCH", run=RUN)
+    assert answer["undefinedReason"] is None
+    assert f"= <b data-numbers>{answer['value']:.4g}</b>" in page
