@@ -29,7 +29,7 @@ def test_plot__draws_trend_changes_and_items(service: Service, two_runs: list[JS
     assert trend.headers["content-type"] == "image/svg+xml"
     assert "default-src 'none'" in trend.headers["content-security-policy"]
     assert "quality of Pelican in bench-001" in trend.text
-    assert "runs: 2, the last at 0.75, regressed" in trend.text
+    assert "runs: 2, the last at 0.750, regressed" in trend.text
     first = service.send("GET", f"/benchmark-runs/{base}/plot")
     assert "runs: 1, the last at 0.975, not compared" in first.text
     changes = service.send("GET", path, params={"against": base})
