@@ -55,7 +55,8 @@ SELECT_STOPPED = text(
     """
 )
 # Most runs in progress are young, so few schedules have their skipped instants counted. `dedup_key` has the day of
-# the run: a run that hangs for weeks is reported each day.
+# the run: a run that hangs for weeks is reported each day. `OFFSET 0` and `LIMIT 1` keep the order of the joins, each
+# by an index for each run in progress: the planner expects most fires to be of runs, and read all runs and alerts.
 SELECT_BLOCKED = text(
     """
     SELECT blocked.*,
@@ -69,16 +70,21 @@ SELECT_BLOCKED = text(
                run.seq AS run_seq, fire.due_at, fire.fired_at,
                format('schedule-blocked/%s/%s/%s', schedule.id, run.id, floor(
                    extract(epoch FROM cast(:now AS timestamptz) - fire.fired_at) / 86400)) AS dedup_key
-        FROM benchmark_runs AS run
-        JOIN schedule_fires AS fire ON fire.run_id = run.id
-        JOIN schedule_configs AS schedule ON schedule.id = fire.schedule_id
-        WHERE run.status = ANY(:unfinished) AND fire.fired_at < cast(:now AS timestamptz) - :blocked_after
-          AND schedule.next_run_at IS NOT NULL AND schedule.concurrency_policy = :forbid
+        FROM (SELECT id, seq FROM benchmark_runs WHERE status = ANY(:unfinished) OFFSET 0) AS run
+        CROSS JOIN LATERAL (
+            SELECT schedule_id, due_at, fired_at FROM schedule_fires
+            WHERE run_id = run.id AND fired_at < cast(:now AS timestamptz) - :blocked_after OFFSET 0) AS fire
+        CROSS JOIN LATERAL (
+            SELECT id, name, benchmark_id, agent_id FROM schedule_configs
+            WHERE id = fire.schedule_id AND next_run_at IS NOT NULL AND concurrency_policy = :forbid
+            OFFSET 0) AS schedule
     ) AS blocked
-    WHERE NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = blocked.dedup_key)
-      AND EXISTS (SELECT FROM schedule_fires AS skipped
-                  WHERE skipped.schedule_id = blocked.id AND skipped.due_at > blocked.due_at
-                    AND skipped.reason = :overlap)
+    CROSS JOIN LATERAL (
+        SELECT FROM schedule_fires AS skipped
+        WHERE skipped.schedule_id = blocked.id AND skipped.due_at > blocked.due_at
+          AND skipped.reason = :overlap
+        ORDER BY skipped.due_at LIMIT 1) AS first_skipped
+    WHERE (SELECT id FROM alert_events WHERE dedup_key = blocked.dedup_key LIMIT 1) IS NULL
     ORDER BY blocked.fired_at, blocked.run_id LIMIT :batch_size
     """
 )
