@@ -56,7 +56,8 @@ class AlertDetails(WireModel):
     `valueName` is the KPI or the statistic of a metric, with its `unit`. `verdict` compares the run
     alone with its baseline, `runs` the last runs with those before them, `anomaly` is the score of
     an anomaly rule. `since` is when the first bad run ended. `changes` lists the differences
-    between the run and its baseline. With `isRelative` the numbers of `runs` are logarithms.
+    between the run and its baseline. With `isRelative` the numbers of `runs` are logarithms. `scheduleId` is the schedule
+    that a notice is about.
     """
 
     version: Literal[1] = 1
@@ -69,6 +70,7 @@ class AlertDetails(WireModel):
     anomaly: AnomalyDetails | None = None
     since: datetime | None = None
     since_run_id: str | None = None
+    schedule_id: str | None = None
     changes: tuple[StoredText, ...] = ()
     rule_revision: Annotated[
         int | None, Field(description="Revision of the alert rule that was evaluated.")

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from app.alerts.rules import IncidentState
+from app.alerts.rules import Condition, IncidentState
 from app.core.console.filter_options import choice_filter, id_filter, text_filter
 from app.core.console.resource import Resource, note_option
-from app.core.console.table import JSON, field, format_cell, time_field
+from app.core.console.table import JSON, field, format_cell, format_time, time_field
 from app.core.console.terminal import CommandGroup
 from app.notifications.types import MessageSeverity
 
@@ -48,23 +48,51 @@ incidents.add_show(help_text="Show an incident: its runs, its level before and n
 
 def describe_outcome(outcome: str) -> Callable[[JSON], list[str]]:
     """The status line about what became of an incident."""
-    return lambda incident: [f"incident {format_cell(incident['id'])} {outcome}"]
+    return lambda incident: [_line(incident, outcome)]
+
+
+def describe_acknowledged(incident: JSON) -> list[str]:
+    """The status line of an incident that was real."""
+    if incident["state"] == IncidentState.OPEN:
+        return [_line(incident, "is acknowledged; it stays open until it recovers")]
+    return [_line(incident, f"is acknowledged; it ended at {format_time(incident['resolvedAt'])}")]
+
+
+def describe_noise(incident: JSON) -> list[str]:
+    """What became of an incident that was noise, and what helps where it stays open."""
+    if Condition(incident["condition"]).excludes_incidents:
+        return [_line(incident, "is noise; its runs count as ordinary runs again")]
+    line = _line(incident, "counts as noise in the precision of its rule")
+    if incident["state"] != IncidentState.OPEN or incident["alertConfigId"] is None:
+        return [line]
+    rule = format_cell(incident["alertConfigId"])
+    return [
+        f"{line}; it stays open until the value is within the threshold again",
+        f"to silence the rule: `mosaico alerts silences create --rule {rule} --hours 24`",
+        f"to change the threshold: `mosaico alerts rules update {rule} --threshold NUMBER`",
+    ]
+
+
+def _line(incident: JSON, outcome: str) -> str:
+    return f"incident {format_cell(incident['id'])} {outcome}"
 
 
 incidents.add_action(
     "acknowledge",
-    help_text="Acknowledge an incident as a real change.\n\nIt stays open until the runs recover.",
-    describe=describe_outcome("is acknowledged; it stays open until it recovers"),
+    help_text="Acknowledge an incident as a real change.\n\nAn open incident stays open until the"
+    " runs recover.",
+    describe=describe_acknowledged,
 )
 incidents.add_action(
     "noise",
-    help_text="Acknowledge an incident as noise and close it."
-    "\n\nIts runs count as ordinary runs again.",
-    describe=describe_outcome("is noise; its runs count as ordinary runs again"),
+    help_text="Acknowledge an incident as noise and close it. This cannot be undone."
+    "\n\nIts runs count as ordinary runs again. An incident of a fixed threshold stays open until the"
+    " value is within the threshold again.",
+    describe=describe_noise,
 )
 incidents.add_action(
     "accept",
-    help_text="Accept the new level of an open incident and close it."
+    help_text="Accept the new level of an open incident and close it. This cannot be undone."
     "\n\nLater runs are compared with the runs of the incident. Requires the role admin.",
     parameters={"note": Annotated[str | None, note_option("incident")]},
     describe=describe_outcome("is closed; its level is the new baseline"),

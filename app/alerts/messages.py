@@ -14,7 +14,12 @@ from app.alerts.details import AlertDetails
 from app.alerts.rules import AlertEventState
 from app.alerts.silence_matchers import MatchedAlert
 from app.core.text import format_number
-from app.core.web.page_paths import run_page_path, trace_page_path
+from app.core.web.page_paths import (
+    rule_page_path,
+    run_page_path,
+    schedule_page_path,
+    trace_page_path,
+)
 from app.kpis.number_text import format_amount, format_value, format_values
 from app.notifications.types import (
     MessageFact,
@@ -291,7 +296,7 @@ def _render_item(
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),
         links=tuple(_trace_links(alert)) if is_bad else (),
-        advice=tuple(_advice(alert)) if is_bad else (),
+        advice=tuple(_advice(alert)),
     )
 
 
@@ -373,17 +378,47 @@ def _trace_links(alert: AlertFields) -> Iterator[MessageLink]:
 
 
 def _advice(alert: AlertFields) -> Iterator[str]:
+    """What to do about an alert; nothing about good news."""
+    match AlertEventState(alert.state):
+        case AlertEventState.FIRING | AlertEventState.WORSE:
+            yield from _incident_advice(alert)
+        case AlertEventState.NO_DATA:
+            yield f"See what was computed: mosaico runs show {alert.run_id}"
+            yield f"If this is expected: mosaico alerts rules update {alert.rule_id} --no-data KEEP"
+        case AlertEventState.RUN_INVALID:
+            yield f"See what is missing: mosaico runs show {alert.run_id}"
+            yield (
+                "When the cause is fixed, start a new run: mosaico runs start"
+                f" {alert.benchmark_id} {alert.agent_id}"
+            )
+        case AlertEventState.RUN_FAILED:
+            yield f"See the error: mosaico runs show {alert.run_id}"
+            yield f"When the cause is fixed: mosaico runs retry {alert.run_id}"
+        case AlertEventState.SCHEDULE_MISSED if alert.details.schedule_id is not None:
+            yield f"See its due times: mosaico schedules fires {alert.details.schedule_id}"
+
+
+def _incident_advice(alert: AlertFields) -> Iterator[str]:
     if alert.run_id is not None:
         yield f"See what changed: mosaico runs show {alert.run_id}"
-    if alert.incident_id is not None:
-        yield f"If nothing is wrong: mosaico incidents noise {alert.incident_id}"
-        # Without a baseline there is no level to accept, as for a fixed threshold.
-        if alert.baseline is not None:
-            yield f"If the new level is right: mosaico incidents accept {alert.incident_id}"
+    if alert.incident_id is None:
+        return
+    # Without a baseline there is no level to accept, and a fixed threshold stays exceeded whatever people say.
+    if alert.baseline is None:
+        yield f"If it is known: mosaico alerts silences create --rule {alert.rule_id} --hours 24"
+        yield f"If the limit is wrong: mosaico alerts rules update {alert.rule_id} --threshold NUMBER"
+        return
+    yield f"If nothing is wrong: mosaico incidents noise {alert.incident_id}"
+    yield f"If the new level is right: mosaico incidents accept {alert.incident_id}"
 
 
 def _run_link(alert: AlertFields) -> str | None:
-    return run_page_path(alert.run_id) if alert.run_id is not None else None
+    """The page of the run; of a missed run, that of its schedule or of the rule that expects it."""
+    if alert.run_id is not None:
+        return run_page_path(alert.run_id)
+    if alert.details.schedule_id is not None:
+        return schedule_page_path(alert.details.schedule_id)
+    return rule_page_path(alert.rule_id) if alert.rule_id is not None else None
 
 
 def _name_with_id(name: str, resource_id: str) -> str:

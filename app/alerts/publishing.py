@@ -51,6 +51,7 @@ class EventNotice:
     severity: MessageSeverity | None = None
     rule_id: str | None = None
     since: datetime | None = None
+    schedule_id: str | None = None
 
 
 def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
@@ -112,7 +113,7 @@ def _notice_event(notice: EventNotice, now: datetime) -> AlertEvent:
         run_id=notice.run_id,
         run_seq=notice.run_seq,
         explanation=notice.explanation,
-        details=AlertDetails(since=notice.since),
+        details=AlertDetails(since=notice.since, schedule_id=notice.schedule_id),
         created_at=now,
     )
 

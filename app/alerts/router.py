@@ -171,13 +171,16 @@ def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
 
 @incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
 def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
-    """Acknowledge an incident as a real change. It stays open until the runs recover."""
+    """Acknowledge an incident as a real change. An open one stays open until the runs recover."""
     return _acknowledge_incident(incident_id, "true", request, res)
 
 
 @incidents.post("/{incidentId}/noise", dependencies=RUN)
 def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
-    """Acknowledge an incident as noise: it is closed, and its runs count as ordinary runs again."""
+    """Acknowledge an incident as noise: it is closed, and its runs count as ordinary runs again.
+
+    This cannot be undone. An incident of a fixed threshold stays open until the value is within it again.
+    """
     return _acknowledge_incident(incident_id, "noise", request, res)
 
 

@@ -170,11 +170,12 @@ def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
             state=AlertEventState.SCHEDULE_MISSED,
             dedup_key=row.dedup_key,
             name=row.name,
+            schedule_id=row.id,
             benchmark_id=row.benchmark_id,
             agent_id=row.agent_id,
             explanation=(
                 f"The schedule {row.name!r} was disabled at {_format_time(row.at)} and starts no"
-                f" more runs: {row.disabled_reason}."
+                f" more runs: {row.disabled_reason}. To enable it: mosaico schedules enable {row.id}"
                 if row.is_disabled
                 else f"The schedule {row.name!r} was due at {_format_time(row.at)} and started no"
                 f" run: {OVERDUE_DETAIL}."
@@ -200,6 +201,7 @@ def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
             state=AlertEventState.SCHEDULE_MISSED,
             dedup_key=row.dedup_key,
             name=row.name,
+            schedule_id=row.id,
             benchmark_id=row.benchmark_id,
             agent_id=row.agent_id,
             run_id=row.run_id,
@@ -228,6 +230,7 @@ def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:
             state=AlertEventState.SCHEDULE_MISSED,
             dedup_key=f"schedule-missed/{missed.schedule_id}/{missed.last.timestamp():.6f}",
             name=missed.schedule_name,
+            schedule_id=missed.schedule_id,
             benchmark_id=missed.benchmark_id,
             agent_id=missed.agent_id,
             explanation=_explain_misses(missed),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from app.alerts.evaluation.run_evaluation import AlertEvaluationService
 from app.alerts.service import StaleDecision, record_decisions
 from app.statistics.sequential import limit_of
 from tests.integration.alerts.conftest import RULE
+from tests.support.page_commands import command_environment, run_command
 from tests.support.run_histories import START, RunHistoryMaker
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
@@ -399,3 +401,22 @@ def test_backtest__names_the_runs_that_would_have_paged(
     )
     assert backtest["pagedRunIds"] == [event["runId"] for event in reversed(events)]
     assert (backtest["fired"], backtest["resolved"]) == (2, 1)
+
+
+def test_incident_commands__say_what_became_of_the_incident(
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker, tmp_path: Path
+) -> None:
+    create_rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
+    complete(0.7)
+    incident_id = open_incident(benchmark_service)["id"]
+    environment = command_environment(benchmark_service, tmp_path)
+
+    def status_of(action: str) -> str:
+        return run_command(
+            f"mosaico incidents {action} {incident_id}", environment, tmp_path
+        ).stderr
+
+    assert "stays open until the value is within the threshold again" in status_of("noise")
+    assert "it stays open until it recovers" in status_of("acknowledge")
+    complete(0.9)
+    assert "it ended at " in status_of("acknowledge")

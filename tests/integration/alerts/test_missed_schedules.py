@@ -112,7 +112,13 @@ def test_missed_schedule__a_disabled_schedule_causes_a_notice(
         NOW,
     )
     [alert] = report_missed(service_with_schedule)
-    assert alert["explanation"].endswith("starts no more runs: 3 failures in a row.")
+    schedule_id = alert["details"]["scheduleId"]
+    assert alert["explanation"].endswith(
+        "starts no more runs: 3 failures in a row. To enable it: mosaico schedules enable"
+        f" {schedule_id}"
+    )
+    [message] = service_with_schedule.list_items("/notifications")
+    assert message["link"].endswith(f"/schedules/{schedule_id}")
 
 
 def add_fires(rows: DatabaseReader, schedule_id: str, count: int, first: datetime = NOW) -> None:

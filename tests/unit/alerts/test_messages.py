@@ -21,6 +21,7 @@ from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.notifications.message_layout import message_title
 from app.notifications.registry import CHANNELS, load_channels
 from app.notifications.types import MessageSeverity, NotificationMessage, PublishedMessage
+from tests.unit.cli.test_named_commands import resolve
 
 load_channels(print)
 
@@ -386,3 +387,61 @@ def test_render_alerts__of_the_runs_of_two_benchmarks_names_both() -> None:
         ("run", "run-1"),
         ("run", "run-2"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("alert", "link", "advice"),
+    [
+        (
+            FakeAlert(baseline=None),
+            "/runs/run-1",
+            [
+                "See what changed: mosaico runs show run-1",
+                "If it is known: mosaico alerts silences create --rule rule-1 --hours 24",
+                "If the limit is wrong: mosaico alerts rules update rule-1 --threshold NUMBER",
+            ],
+        ),
+        (
+            FakeAlert(state="NO_DATA", value=None),
+            "/runs/run-1",
+            [
+                "See what was computed: mosaico runs show run-1",
+                "If this is expected: mosaico alerts rules update rule-1 --no-data KEEP",
+            ],
+        ),
+        (
+            FakeAlert(state="RUN_INVALID", rule_id=None, value=None),
+            "/runs/run-1",
+            [
+                "See what is missing: mosaico runs show run-1",
+                "When the cause is fixed, start a new run: mosaico runs start bench-001 agent-001",
+            ],
+        ),
+        (
+            FakeAlert(state="RUN_FAILED", rule_id=None, value=None),
+            "/runs/run-1",
+            [
+                "See the error: mosaico runs show run-1",
+                "When the cause is fixed: mosaico runs retry run-1",
+            ],
+        ),
+        (
+            FakeAlert(
+                state="SCHEDULE_MISSED", rule_id=None, run_id=None, value=None,
+                details=AlertDetails(schedule_id="s-1"),
+            ),
+            "/schedules/s-1",
+            ["See its due times: mosaico schedules fires s-1"],
+        ),
+        (FakeAlert(state="RUN_MISSED", run_id=None, value=None), "/alerts/rule-1", []),
+    ],
+    ids=lambda value: value.state if isinstance(value, FakeAlert) else "",
+)  # fmt: skip
+def test_render_alerts__every_problem_has_a_page_and_a_next_step(
+    alert: FakeAlert, link: str, advice: list[str]
+) -> None:
+    message = render(alert)
+    [item] = message.items
+    assert (message.link, item.link, list(item.advice)) == (link, link, advice)
+    for line in item.advice:
+        resolve(line.rpartition(": ")[2])
