@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.service import JSON, Service
+from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader
 
 RunMaker = Callable[..., JSON]
@@ -298,3 +298,24 @@ def test_anomaly__is_detected_after_five_runs_by_its_items(
     run_with(3)
     [alert] = benchmark_service.list_items("/alerts")
     assert (alert["state"], alert["details"]["anomaly"]["method"]) == ("FIRING", "components")
+
+
+def test_regressed__a_cost_of_zero_is_stored_and_ends_the_incident(service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["COST_USD"])
+    service.post(
+        "/alert-configs",
+        {
+            "id": "cost", "name": "cost rises", "benchmarkId": "bench-001", "metric": "COST_USD",
+            "condition": "REGRESSED", "confirmRuns": False,
+        },
+    )  # fmt: skip
+    for run, cost in enumerate((0.0, 0.0, 0.0, 0.0, 0.02, 0.0, 0.0)):
+        traces = [pair(number, costUsd=cost) for number in range(10)]
+        for trace in traces:
+            trace["traceId"] += f"-{run}"
+        service.upload(traces, run_name=f"run-{run}")
+        service.complete_run(runName=f"run-{run}")
+    [incident] = service.list_items("/incidents")
+    assert (incident["baseline"], incident["openedValue"]) == (0, 0.02)
+    assert (incident["resolution"], incident["value"]) == ("RECOVERED", 0)
