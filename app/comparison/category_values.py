@@ -30,16 +30,21 @@ MAX_CATEGORIES: Final = 50
 ItemsByCategory: TypeAlias = Mapping[str, AbstractSet[str]]
 
 
+def first_categories(categories: ItemsByCategory) -> ItemsByCategory:
+    """The first 50 categories, as many as are computed."""
+    return {name: categories[name] for name in list(categories)[:MAX_CATEGORIES]}
+
+
 def categories_of(
     features: Iterable[Mapping[str, AbstractSet[str]]], field: str
 ) -> ItemsByCategory:
-    """The first 50 categories in the features of runs (`ItemAttributes.features`)."""
+    """All categories in the features of runs (`ItemAttributes.features`)."""
     prefix = f"tag:{field}:"
     categories: dict[str, set[str]] = {}
     for feature, items in (entry for run in features for entry in run.items()):
         if feature.startswith(prefix):
             categories.setdefault(feature.removeprefix(prefix), set()).update(items)
-    return {name: categories[name] for name in sorted(categories)[:MAX_CATEGORIES]}
+    return {name: categories[name] for name in sorted(categories)}
 
 
 def values_by_category(

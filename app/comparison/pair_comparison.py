@@ -128,6 +128,7 @@ def compare(pair: RunPair) -> Comparison:
         frozenset(flip.item_id for flip in flips if flip.harm > 0),
         frozenset(pairing.candidate.items),
     )
+    categories, left_out = _category_comparisons(pair, comparison)
     return Comparison(
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
@@ -153,24 +154,34 @@ def compare(pair: RunPair) -> Comparison:
         enriched_features=[_enriched_feature(feature) for feature in features],
         peers=list(pair.peer_runs),
         constant_items=_constant_items(pair),
-        categories=_category_comparisons(pair, comparison),
+        categories=categories,
+        categories_left_out=left_out,
     )
 
 
-def _category_comparisons(pair: RunPair, comparison: RunComparison) -> list[CategoryComparison]:
-    """The changes by category; none for fewer than two categories or an invalid run. Imports numpy
-    and scipy.
+def _category_comparisons(
+    pair: RunPair, comparison: RunComparison
+) -> tuple[list[CategoryComparison], int]:
+    """The changes by category, and the number of categories beyond those; none for fewer than two categories or
+    an invalid run. Imports numpy and scipy.
     """
     # numpy and scipy are imported in processes that compute only.
-    from app.comparison.category_values import CATEGORY_FIELD, categories_of, changes_by_category
+    from app.comparison.category_values import (
+        CATEGORY_FIELD,
+        categories_of,
+        changes_by_category,
+        first_categories,
+    )
 
     sides = (pair.baseline, pair.candidate)
     if any(side.invalid_reasons for side in sides):
-        return []
+        return [], 0
     categories = categories_of((side.attributes.features for side in sides), CATEGORY_FIELD)
     if len(categories) < 2:  # noqa: PLR2004 - one category is the whole run
-        return []
-    return changes_by_category(comparison, pair.baseline.items, pair.candidate.items, categories)
+        return [], 0
+    first = first_categories(categories)
+    changes = changes_by_category(comparison, pair.baseline.items, pair.candidate.items, first)
+    return changes, len(categories) - len(first)
 
 
 def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:

@@ -223,6 +223,12 @@ class Comparison(WireModel):
     peers: list[PeerRun]
     constant_items: ConstantItems | None
     categories: list[CategoryComparison]
+    categories_left_out: Annotated[
+        int,
+        Field(
+            description="Number of categories beyond the first 50 by name, which are not compared."
+        ),
+    ]
 
 
 class BaselinePin(WireModel):

@@ -221,7 +221,7 @@ def read_categories(db: Database, run_id: str, field: str) -> list[CategoryValue
 
     Raises: the errors of `get_comparable_run`.
     """
-    from app.comparison.category_values import categories_of, values_by_category
+    from app.comparison.category_values import categories_of, first_categories, values_by_category
 
     with db.read() as session:
         run = get_comparable_run(session, run_id)
@@ -229,7 +229,7 @@ def read_categories(db: Database, run_id: str, field: str) -> list[CategoryValue
         kpis = _kpi_values(session, run, side.plan)
     comparison = RunComparison(plan=side.plan, kpis=kpis, baseline=None)
     items = with_label_counts(side.items, db, _metric_keys([run]), comparison.count_metrics)
-    categories = categories_of([side.attributes.features], field)
+    categories = first_categories(categories_of([side.attributes.features], field))
     return values_by_category(comparison, items, categories)
 
 

@@ -1,7 +1,7 @@
-"""Compressed responses for clients that accept gzip: static files, each compressed once, and pages without secrets.
+"""Compressed responses for clients that accept gzip: static files, and pages without secrets.
 
-The length of a compressed page tells how much of an attacker's text is also elsewhere on it (BREACH), so a page that
-shows a secret is sent as it is. So are answers of the API, downloads and streams: an event must not wait for others.
+The length of a compressed page tells whether a text of an attacker is elsewhere on it (BREACH): a page with a secret is
+sent as it is, like answers of the API, downloads and streams.
 """
 
 import gzip

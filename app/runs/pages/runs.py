@@ -181,20 +181,14 @@ def show_run(request: Request, run_id: RunId, res: Res) -> Response:
 
 
 def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
-    """The paths of what the page of a run shows beside the run itself."""
+    """What the page shows beside the run."""
     address = f"/benchmark-runs{path_of(run.id)}"
-    alerts = build_url("/alerts", runId=run.id, limit=run_view.MAX_ALERTS)
-    parts = {
-        "KPIs": f"{address}/kpis" if view["kpis"] else "",
-        "metrics": f"{address}/metrics" if view["metrics"] else "",
-        "alerts": alerts if view["alerts"] else "",
-        "flipped items": build_url(
-            "/benchmark-runs/compare", baseline=view["baseline_ids"], candidate=run.id
-        )
-        if view["flips"]
-        else "",
-    }
-    return {name: path for name, path in parts.items() if path}
+    parts = {"KPIs": f"{address}/kpis", "metrics": f"{address}/metrics"}
+    parts["alerts"] = build_url("/alerts", runId=run.id, limit=run_view.MAX_ALERTS)
+    if view["flips"]:
+        pair = {"baseline": view["baseline_ids"], "candidate": run.id}
+        parts["flipped items"] = build_url("/benchmark-runs/compare", pair)
+    return parts
 
 
 @router.post("/runs/{runId}/cancel", dependencies=RUN)

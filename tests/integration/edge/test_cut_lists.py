@@ -195,6 +195,24 @@ def test_page__newest_rows_link_to_all(
     assert len(answer["items"]) > int(re.findall(r"\d+", count_text)[0])
 
 
+def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:
+    earlier = tuple(f"run-billing-support-{number}" for number in (1, 2, 3))
+    with crowded.resources.db.begin() as session:
+        run = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == RUN)).one()
+        before = run.verdict
+        assert before is not None
+        assert before.baseline is not None
+        baseline = before.baseline.model_copy(update={"run_ids": earlier})
+        run.verdict = before.model_copy(update={"baseline": baseline})
+    page = read_page(crowded, f"/runs/{RUN}")
+    [address] = re.findall(r'<a href="([^"]+)">2 before it</a>', page)
+    listed = read_page(crowded, address)
+    assert all(f'href="/runs/{run_id}"' in listed for run_id in earlier)
+    assert 'href="/runs/run-billing-support-4"' not in listed
+    with crowded.resources.db.begin() as session:
+        session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == RUN)).one().verdict = before
+
+
 def test_run__flipped_items_are_counted(crowded: Service) -> None:
     page = read_page(crowded, f"/runs/{RUN}")
     assert "8 of 10 flipped items" in page

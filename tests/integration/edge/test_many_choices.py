@@ -62,6 +62,14 @@ def test_page__of_many_agents_suggests_them(path: str, crowd: Service) -> None:
     assert not re.search(r'<select [^>]*name="(?:agent|agentId|matchers.agentId)"', page)
 
 
+@pytest.mark.parametrize("path", ["/runs", "/inbox", "/new/schedule"])
+def test_page__of_more_agents_than_it_suggests_links_to_all(path: str, crowd: Service) -> None:
+    page = read_page(crowd, path)
+    assert "The newest 200 agents are suggested" in page
+    assert '<a href="/agents">all agents</a>' in page
+    assert "200 benchmarks" not in page
+
+
 def test_runs__agent_that_is_not_suggested_is_found_by_its_id(crowd: Service) -> None:
     page = read_page(crowd, "/runs?agent=agent-003")
     assert 'name="agent" value="agent-003"' in page

@@ -105,6 +105,7 @@ def compared(
         peers=[],
         constant_items=None,
         categories=[],
+        categories_left_out=0,
     )
 
 
