@@ -420,3 +420,15 @@ def test_incident_commands__say_what_became_of_the_incident(
     assert "it stays open until it recovers" in status_of("acknowledge")
     complete(0.9)
     assert "it ended at " in status_of("acknowledge")
+
+
+def test_pages__say_before_a_false_alarm_is_reported_what_cannot_be_undone(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57)
+    incident = open_incident(benchmark_service)
+    for path in (f"/incidents/{incident['id']}", f"/alerts/events/{incident['alertId']}"):
+        page = benchmark_service.client.get(path, headers={"Accept": "text/html"}).text
+        [form] = [form for form in page.split("<form")[1:] if "False alarm</button>" in form]
+        assert "This cannot be undone." in form
