@@ -37,7 +37,8 @@ class AnomalyDetails(WireModel):
 
 
 class ContributingTrace(WireModel):
-    """A trace that changed for the worse: its value, and the value of its item in the previous run.
+    """A trace that changed for the worse: its value, and the value of its item in the last run
+    before the first bad one.
 
     `url` is its page in the source, when the source has pages.
     """
@@ -56,8 +57,8 @@ class AlertDetails(WireModel):
     `valueName` is the KPI or the statistic of a metric, with its `unit`. `verdict` compares the run
     alone with its baseline, `runs` the last runs with those before them, `anomaly` is the score of
     an anomaly rule. `since` is when the first bad run ended. `changes` lists the differences
-    between the run and its baseline. With `isRelative` the numbers of `runs` are logarithms. `scheduleId` is the schedule
-    that a notice is about.
+    between the run and the last one before the first bad run. With `isRelative` the numbers of `runs` are
+    logarithms. `scheduleId` is the schedule that a notice is about.
     """
 
     version: Literal[1] = 1

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
 from app.alerts.details import AlertDetails
+from app.alerts.natural_scale import ChangeText, value_of_level
 from app.alerts.rules import AlertEventState
 from app.alerts.silence_matchers import MatchedAlert
 from app.core.text import format_number
@@ -20,7 +21,7 @@ from app.core.web.page_paths import (
     schedule_page_path,
     trace_page_path,
 )
-from app.kpis.number_text import format_amount, format_value, format_values
+from app.kpis.number_text import format_value, format_values
 from app.notifications.types import (
     MessageFact,
     MessageItem,
@@ -36,6 +37,8 @@ STATES = list(AlertEventState)
 # States of an open incident: its worst items and what to do are of interest.
 BAD_STATES = frozenset({AlertEventState.FIRING, AlertEventState.WORSE})
 GOOD_STATES = frozenset({AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK})
+# States that tell a new level.
+CHANGED_STATES = BAD_STATES | {AlertEventState.PARTLY_BACK}
 
 
 class DisplayNames(NamedTuple):
@@ -276,10 +279,44 @@ def _value_text(alert: AlertFields, *, with_baseline: bool) -> str:
     if alert.baseline is None or not with_baseline:
         text = format_value(alert.value, details.unit, is_share=details.is_share)
         return f"{name} is {text}"
+    levels = _Levels.of(alert)
     before, now = format_values(
-        [alert.baseline, alert.value], details.unit, is_share=details.is_share
+        [levels.before, levels.now], details.unit, is_share=details.is_share
     )
-    return f"{name} {before} → {now}"
+    window = f" in {levels.width} runs" if levels.width > 1 else ""
+    return f"{name} {before} → {now}{window}"
+
+
+class _Levels(NamedTuple):
+    """What an alert about two values compares: the last `width` runs with those before them. `before` is, of a
+    change inside an incident, the level of the incident until then.
+    """
+
+    before: float
+    now: float
+    width: int
+    is_inside: bool
+
+    @classmethod
+    def of(cls, alert: AlertFields) -> "_Levels":
+        """Of an alert that has a value and a baseline."""
+        assert alert.value is not None, "checked by the caller"
+        assert alert.baseline is not None, "checked by the caller"
+        details, before, now, width = alert.details, alert.baseline, alert.value, 1
+        evidence = details.runs
+        if evidence is None:
+            return cls(before, now, width, is_inside=False)
+        is_relative = details.is_relative
+        # The value of one run says less than the level of the runs that the alert is about.
+        if evidence.level is not None and (evidence.width or 1) > 1:
+            now, width = (
+                value_of_level(evidence.level, evidence, is_relative=is_relative),
+                evidence.width or 1,
+            )
+        if evidence.earlier_level is None:
+            return cls(before, now, width, is_inside=False)
+        before = value_of_level(evidence.earlier_level, evidence, is_relative=is_relative)
+        return cls(before, now, width, is_inside=True)
 
 
 def _render_item(
@@ -329,41 +366,37 @@ def _first_line(alert: AlertFields) -> str:
 
 
 def _change_line(alert: AlertFields) -> str | None:
-    details = alert.details
-    evidence = details.runs
+    details, evidence = alert.details, alert.details.runs
+    change = ChangeText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
     if (
-        AlertEventState(alert.state) not in BAD_STATES
+        AlertEventState(alert.state) not in CHANGED_STATES
         or evidence is None
+        or change is None
         or alert.value is None
         or alert.baseline is None
-        or evidence.effect is None
-        or evidence.low is None
-        or evidence.high is None
     ):
         return None
-    before, now = format_values(
-        [alert.baseline, alert.value], details.unit, is_share=details.is_share
+    levels = _Levels.of(alert)
+    value, now, earlier, baseline = (
+        format_value(level, details.unit, is_share=details.is_share)
+        for level in (alert.value, levels.now, levels.before, alert.baseline)
     )
-    change, low, high = (
-        _signed(number, details) for number in (evidence.effect, evidence.low, evidence.high)
-    )
-    runs = "run" if evidence.reference == 1 else f"{evidence.reference} runs"
+    is_one_run = levels.width == 1
+    present = f"is {value}, was" if is_one_run else f"was {now} in the last {levels.width} runs"
+    inside = f" {earlier} earlier in the incident and" if levels.is_inside else ""
+    separator = "" if is_one_run else "," if inside else " and"
+    reference = "run" if evidence.reference == 1 else f"{evidence.reference} runs"
+    this_run = "" if is_one_run else f"; {value} in the last one"
     return (
-        f"{details.value_name or alert.name} is {now}, was {before} in the {runs} before"
-        f" (change {change}, 95 % CI {low} to {high})."
-    )
-
-
-def _signed(number: float, details: AlertDetails) -> str:
-    return format_amount(
-        number, is_share=details.is_share, is_relative=details.is_relative, has_sign=True
+        f"{details.value_name or alert.name} {present}{separator}{inside} {baseline} in the {reference} before"
+        f"{' it' if levels.is_inside else ''} ({change}){this_run}."
     )
 
 
 def _changes(changes: Sequence[str]) -> str:
     if not changes:
         return "No change of the agent, its model or the benchmark is known."
-    return f"Changes since the earlier runs: {'; '.join(changes)}."
+    return f"Changes since the run before: {'; '.join(changes)}."
 
 
 def _trace_links(alert: AlertFields) -> Iterator[MessageLink]:

@@ -91,6 +91,7 @@ class RunsEvidence(WireModel):
     `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
     is the level that stands for the value 0, which has no logarithm; there is no interval then, if one
     of both levels is 0.
+    `earlierLevel` is the level of the incident before a further fall or a partial recovery.
     """
 
     version: Literal[1] = 1
@@ -103,6 +104,7 @@ class RunsEvidence(WireModel):
     level: float | None = None
     reference_level: float | None = None
     zero_level: float | None = None
+    earlier_level: float | None = None
     effect: float | None = None
     low: float | None = None
     high: float | None = None

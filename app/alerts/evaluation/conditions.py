@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import NormalDist
 
 from app.alerts.details import AlertDetails, AnomalyDetails
-from app.alerts.evaluation.series_evidence import is_zero_level
+from app.alerts.natural_scale import amount_of_change, value_of_level
 from app.alerts.rules import (
     AlertOutcome,
     Assessment,
@@ -75,7 +75,7 @@ def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvid
     return replace(
         alone,
         outcome=outcome,
-        baseline=_natural(evidence.reference_level, value_spec, evidence),
+        baseline=_value_of(evidence.reference_level, value_spec, evidence),
         min_detectable_effect=_detectable_by_next_run(evidence, value_spec),
         explanation=explain_evidence(value_spec, alone.value, evidence),
         details=details,
@@ -118,8 +118,8 @@ def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsE
     fell = level < reference
     side = "below" if fell else "above"
     before = f"{evidence.reference} run{'' if evidence.reference == 1 else 's'} before"
-    current = _natural(level, value_spec, evidence)
-    earlier = _natural(reference, value_spec, evidence)
+    current = _value_of(level, value_spec, evidence)
+    earlier = _value_of(reference, value_spec, evidence)
     # From and to 0 there is no number of percent.
     has_ratio = not value_spec.logarithmic or (current and earlier)
     amount = f"{_format_effect(evidence, value_spec)} " if has_ratio else ""
@@ -146,7 +146,7 @@ def _format_interval(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
         return ""
     low, high = (
         format_amount(
-            math.expm1(end) if value_spec.logarithmic else end,
+            amount_of_change(end, is_relative=value_spec.logarithmic),
             is_share=value_spec.is_share,
             is_relative=value_spec.logarithmic,
         )
@@ -155,11 +155,8 @@ def _format_interval(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
     return f", 95 % CI {low} to {high}"
 
 
-def _natural(level: float, value_spec: ValueSpec, evidence: RunsEvidence) -> float:
-    """A level on the scale of the value."""
-    if is_zero_level(level, evidence.zero_level):
-        return 0.0
-    return math.exp(level) if value_spec.logarithmic else level
+def _value_of(level: float, value_spec: ValueSpec, evidence: RunsEvidence) -> float:
+    return value_of_level(level, evidence, is_relative=value_spec.logarithmic)
 
 
 def _assess_threshold(

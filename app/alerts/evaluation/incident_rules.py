@@ -218,6 +218,7 @@ def _advance_incident(
         return _count_recovery(state, incident, recovered, view, spread)
     incident = incident.model_copy(update={"recovered": 0})
     event = None
+    before_change: tuple[int, ...] = ()
     since = _since_level(incident)
     scan = scan_levels(
         view.of(since),
@@ -229,12 +230,16 @@ def _advance_incident(
     change = _change_inside(scan, view.limit, view, reference, since)
     if change is not None:
         event, width = change
-        incident = incident.model_copy(update={"level_runs": since[len(since) - width :]})
+        split = len(since) - width
+        before_change = since[:split]
+        incident = incident.model_copy(update={"level_runs": since[split:]})
     state = state.model_copy(update={"incident": incident})
     score = score_against(view, reference, incident.runs[-1:], spread)
     if event is not None:
         score = score_against(view, reference, incident.level_runs, spread)
-    return SeriesStep(state, incident_evidence(score, incident, view, reference, event))
+    return SeriesStep(
+        state, incident_evidence(score, incident, view, reference, event, before_change)
+    )
 
 
 def _change_inside(

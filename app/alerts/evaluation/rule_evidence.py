@@ -17,9 +17,9 @@ from app.alerts.rules import (
     ValueSpec,
 )
 from app.core.errors import AppError, Unavailable
-from app.kpis.series_types import SeriesState
+from app.kpis.series_types import OpenIncident, SeriesState
 from app.metrics.registry import column_of
-from app.results.plan import RunPlan, describe_changes
+from app.results.plan import describe_changes
 from app.results.run_history import (
     PastRun,
     list_comparable_runs,
@@ -49,9 +49,8 @@ class RuleEvidence:
     """The data that the evaluation of one rule for a run reads.
 
     `series_result` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
-    None for a value without levels. `incident` is the open incident. `previous` is
-    the last run of the history, and `changes` lists the changes of agent, model and benchmark since
-    then.
+    None for a value without levels. `incident` is the open incident. `past` is the
+    history, and `changes` lists the changes of agent, model and benchmark since its last run.
     """
 
     watched: RuleObservation
@@ -59,8 +58,14 @@ class RuleEvidence:
     series: SeriesState
     series_result: SeriesResult | None
     incident: Incident | None
-    previous: PastRun | None
+    past: Sequence[PastRun]
     changes: tuple[str, ...]
+
+    def last_before(self, incident: OpenIncident | None) -> PastRun | None:
+        """The last run before the first bad one: a page may come several bad runs after it."""
+        if incident is None:
+            return self.past[-1] if self.past else None
+        return next((run for run in reversed(self.past) if run.seq < incident.started), None)
 
 
 class HistoryReader:
@@ -70,7 +75,7 @@ class HistoryReader:
         self._session = session
         self._result = result
         self._spans: dict[ValueSeries, list[RunSpan]] = {}
-        self._plans: dict[int, RunPlan | None] = {}
+        self._changes_since: dict[int, tuple[str, ...]] = {}
         self._histories: dict[tuple[RunSpan, ...], tuple[list[PastRun], MeasurementHistory]] = {}
 
     def read(self, rule: AlertRule) -> RuleEvidence:
@@ -86,15 +91,15 @@ class HistoryReader:
             series=self._series(rule, state, past),
             series_result=self._result.series.get(series_name(rule)),
             incident=self._open_incident(state),
-            previous=past[-1] if past else None,
+            past=past,
             changes=self._changes(past[-1]) if past else (),
         )
 
     def _changes(self, previous: PastRun) -> tuple[str, ...]:
-        if previous.seq not in self._plans:
-            self._plans[previous.seq] = read_plan(self._session, previous.seq)
-        earlier = self._plans[previous.seq]
-        return describe_changes(earlier, self._result.plan) if earlier is not None else ()
+        if previous.seq not in self._changes_since:
+            changes = read_changes(self._session, self._result, previous)
+            self._changes_since[previous.seq] = changes
+        return self._changes_since[previous.seq]
 
     def _history(self, spans: tuple[RunSpan, ...]) -> tuple[list[PastRun], MeasurementHistory]:
         if spans not in self._histories:
@@ -150,6 +155,12 @@ def _observe(
         return RuleObservation(rule, value_spec, Observation(value=None, reason=error.detail))
     observation = observe(measurement, result.fingerprint, past, measurements)
     return RuleObservation(rule, measurement.spec if measurement else value_spec, observation)
+
+
+def read_changes(session: Session, result: RunResult, previous: PastRun) -> tuple[str, ...]:
+    """The changes of agent, model and benchmark between an earlier run and this one."""
+    earlier = read_plan(session, previous.seq)
+    return () if earlier is None else describe_changes(earlier, result.plan)
 
 
 def series_name(rule: AlertRule) -> str:

@@ -15,7 +15,12 @@ from app.alerts.evaluation.conditions import (
 )
 from app.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
 from app.alerts.evaluation.incident_rules import SeriesStep, needs_confirmation
-from app.alerts.evaluation.rule_evidence import HistoryReader, RuleEvidence, series_name
+from app.alerts.evaluation.rule_evidence import (
+    HistoryReader,
+    RuleEvidence,
+    read_changes,
+    series_name,
+)
 from app.alerts.evaluation.series_decision import decide_step
 from app.alerts.rules import (
     AlertOutcome,
@@ -171,6 +176,7 @@ class AlertEvaluationService:
         if spec.condition is Condition.REGRESSED and observation.value is not None:
             step = _next_step(history, result.run_seq, spec, promise)
             assessment = _assess_series(value_spec, assessment, step, history.series_result)
+        previous = history.last_before(step.state.incident if step is not None else None)
         columns = watched_columns(rule, result)[:MAX_METRICS]
         details = assessment.details.model_copy(
             update={
@@ -178,8 +184,8 @@ class AlertEvaluationService:
                 "unit": value_spec.unit,
                 "is_share": value_spec.is_share,
                 "is_relative": step is not None and _is_relative(history.series_result),
-                "changes": history.changes,
-                "traces": traces.find(rule, assessment, columns, history.previous),
+                "changes": self._changes_since(history, result, previous),
+                "traces": traces.find(rule, assessment, columns, previous),
             }
         )
         is_lost = history.incident is not None and loses_reference(
@@ -205,6 +211,14 @@ class AlertEvaluationService:
             and result.plan.repeated_by is not None,
             is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
         )
+
+    def _changes_since(
+        self, history: RuleEvidence, result: RunResult, previous: PastRun | None
+    ) -> tuple[str, ...]:
+        if previous is None or previous is history.past[-1]:
+            return history.changes
+        with self._db.read() as session:
+            return read_changes(session, result, previous)
 
 
 FALSE_PAGES_OPTION = "false_pages_per_month"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from app.alerts.natural_scale import is_zero_level
 from app.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesStatus
 from app.statistics.sequential import (
     DEFAULT_FALSE_PAGES,
@@ -19,8 +20,6 @@ from app.statistics.verdict_rules import Scale, Side
 ORDINARY_CHANGE = 0.03
 # A smaller fall is no reason to wake anybody, however certain it is.
 MIN_EFFECT = 0.01
-# Rounding errors of a mean of levels.
-ZERO_TOLERANCE = 1e-9
 
 
 class PagePolicy(NamedTuple):
@@ -75,6 +74,11 @@ class SeriesView(NamedTuple):
     def limit(self) -> float:
         return limit_of(self.policy.false_pages_per_month)
 
+    @property
+    def sign(self) -> float:
+        """What a number of the view is multiplied with to be one of the series."""
+        return 1.0 if self.policy.falls_harm else -1.0
+
     def of(self, runs: Sequence[int]) -> list[RunLevel]:
         levels = [self.levels[run] for run in runs if run in self.levels]
         if self.policy.falls_harm:
@@ -113,11 +117,16 @@ def incident_evidence(
     view: SeriesView,
     reference: Sequence[int],
     event: SeriesEvent | None,
+    earlier: Sequence[int] = (),
 ) -> RunsEvidence:
+    """The evidence of a run in an incident; `earlier` are its runs before a change of its level."""
     # The effect is relative to the frozen reference, so the level follows from it without reading
     # the runs of the incident again.
     latest = view.mean(reference) + score.effect
-    return _numbers(score, latest, view, event, since=incident.started, is_open=True)
+    evidence = _numbers(score, latest, view, event, since=incident.started, is_open=True)
+    if not earlier:
+        return evidence
+    return evidence.model_copy(update={"earlier_level": view.sign * view.mean(earlier)})
 
 
 def window_evidence(
@@ -141,7 +150,7 @@ def _numbers(
     since: int,
     is_open: bool,
 ) -> RunsEvidence:
-    sign = 1.0 if view.policy.falls_harm else -1.0
+    sign = view.sign
     half_width = 1.96 * score.standard_error
     # The sign swaps the ends for values whose rise is the harm.
     low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
@@ -164,8 +173,3 @@ def _numbers(
         high=high if has_interval else None,
         since=since,
     )
-
-
-def is_zero_level(level: float, zero_level: float | None) -> bool:
-    """Return whether a level stands for the value 0: whether all runs behind it have this value."""
-    return zero_level is not None and level <= zero_level + ZERO_TOLERANCE

@@ -13,6 +13,7 @@ from app.alerts.details import AlertDetails
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
+from app.alerts.natural_scale import ChangeText
 from app.alerts.pages.inbox import silence_row
 from app.alerts.pages.value_chart import draw_alert
 from app.alerts.publishing import DisplayNameReader
@@ -24,7 +25,7 @@ from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page, see_other
 from app.core.web.routes import Router
-from app.kpis.number_text import FigureFormat, format_amount
+from app.kpis.number_text import FigureFormat
 from app.notifications.delivery_rows import list_delivery_rows
 from app.results.models import BenchmarkRun
 
@@ -109,12 +110,7 @@ def _expected(baseline: float | None, details: AlertDetails, figures: FigureForm
 def _change(details: AlertDetails) -> str | None:
     """The change with its interval; None where the rule computes none."""
     evidence = details.runs
-    if evidence is None or evidence.effect is None or evidence.low is None or evidence.high is None:
+    text = ChangeText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
+    if evidence is None or text is None:
         return None
-    change, low, high = (
-        format_amount(
-            amount, is_share=details.is_share, is_relative=details.is_relative, has_sign=True
-        )
-        for amount in (evidence.effect, evidence.low, evidence.high)
-    )
-    return f"{change} (95 % CI {low} to {high}) over {evidence.width or 1} runs"
+    return f"{text.change} (95 % CI {text.low} to {text.high}) over {evidence.width or 1} runs"

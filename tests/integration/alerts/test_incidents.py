@@ -222,8 +222,27 @@ def test_incident__a_further_fall_is_told_as_worse(
     complete(*GOOD, *GOOD, 0.7, 0.71, 0.7, 0.69, 0.7, 0.2)
     assert notified_states(benchmark_service) == ["FIRING", "WORSE"]
     newest = benchmark_service.list_items("/notifications")[0]
-    assert newest["title"].startswith("Worse: Pelican: quality 0.916 → 0.2")
+    assert newest["title"].startswith("Worse: Pelican: quality 0.7 → 0.2")
     assert newest["severity"] == "CRITICAL"
+
+
+def test_incident__a_late_page_tells_what_changed_before_its_first_bad_run(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    """One run does not show a small fall: the run before the page is bad itself."""
+    create_regressed()
+    complete(*GOOD, *GOOD)
+    complete.plan = complete.plan.model_copy(update={"agent_revision": 2})
+    complete(0.86)
+    assert notified_states(benchmark_service) == []
+    complete(0.86, 0.86)
+
+    [alert] = benchmark_service.list_items("/alerts")
+    details = benchmark_service.get(f"/alerts/{alert['id']}")["details"]
+
+    assert details["runs"]["width"] > 1
+    assert details["changes"] == ["agent revision 1 → 2"]
+    assert "in the last 2 runs" in str(benchmark_service.list_items("/notifications")[0])
 
 
 def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open(
@@ -233,7 +252,9 @@ def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open
     complete(*GOOD, *GOOD, 0.3, 0.31, 0.3, 0.29, 0.6, 0.61, 0.6)
     assert notified_states(benchmark_service) == ["FIRING", "PARTLY_BACK"]
     newest = benchmark_service.list_items("/notifications")[0]
-    assert newest["title"] == "Partly recovered: Pelican: quality 0.916 → 0.6 (bench-001)"
+    assert newest["title"] == (
+        "Partly recovered: Pelican: quality 0.3 → 0.6033 in 3 runs (bench-001)"
+    )
     assert newest["severity"] == "INFO"
     assert open_incident(benchmark_service)["value"] == 0.6
 

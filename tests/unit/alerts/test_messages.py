@@ -1,6 +1,7 @@
 """Messages of alerts: who reads one for five seconds knows what happened, to what, and how much."""
 
 import json
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
@@ -102,7 +103,7 @@ def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_a
     [item] = message.items
     assert item.sentences == (
         CHANGE_LINE,
-        "Changes since the earlier runs: agent revision 14 → 15; model small-1 → small-2.",
+        "Changes since the run before: agent revision 14 → 15; model small-1 → small-2.",
         "Alert rule: quality falls.",
     )
     assert item.links == (
@@ -119,6 +120,84 @@ def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_a
         ("agent", "Support bot (agent-001)"),
         ("run", "run-1"),
     ]
+
+
+def with_evidence(details: AlertDetails = DETAILS, **changed: Any) -> AlertDetails:
+    """The details with other evidence."""
+    return details.model_copy(update={"runs": EVIDENCE.model_copy(update=changed)})
+
+
+def first_line_and_title(alert: FakeAlert) -> tuple[str, str]:
+    message = render(alert)
+    return message.items[0].sentences[0], message.title
+
+
+def test_render_alerts__several_runs_are_told_with_their_level() -> None:
+    """A drop that one run does not show: the value of the last run alone would not add up."""
+    details = with_evidence(
+        width=8, reference=52, level=0.74, reference_level=0.8, effect=-0.06, low=-0.09, high=-0.03
+    )
+
+    line, title = first_line_and_title(FakeAlert(value=0.79, baseline=0.8, details=details))
+
+    assert title == "Support bot: answer quality 0.800 → 0.740 in 8 runs (nightly-support)"
+    assert line == (
+        "answer quality was 0.740 in the last 8 runs and 0.800 in the 52 runs before (change −0.060, 95 % CI"
+        " −0.090 to −0.030); 0.790 in the last one; since 2026-11-22 02:00 UTC."
+    )
+
+
+def test_render_alerts__a_change_of_a_time_is_told_in_percent_of_the_time() -> None:
+    """From 1,000 to 2,000 ms the logarithm rises by 0.693, and the time by 100 %."""
+    details = with_evidence(
+        AlertDetails(value_name="latency", unit="ms", is_relative=True, since=NOW),
+        level=math.log(2000),
+        reference_level=math.log(1000),
+        effect=math.log(2),
+        low=math.log(1.5),
+        high=math.log(2.6),
+    )
+
+    line, title = first_line_and_title(FakeAlert(value=2000, baseline=1000, details=details))
+
+    assert title == "Support bot: latency 1,000 → 2,000 ms (nightly-support)"
+    assert line == (
+        "latency is 2,000 ms, was 1,000 ms in the 25 runs before (change +100.0 %, 95 % CI +50.0 % to"
+        " +160.0 %); since 2026-11-22 02:00 UTC."
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "width", "title", "line"),
+    [
+        (
+            "WORSE",
+            SeriesEvent.WORSE,
+            1,
+            "Worse: Support bot: answer quality 0.700 → 0.200 (nightly-support)",
+            "is 0.200, was 0.700 earlier in the incident and 0.900 in the 25 runs before it",
+        ),
+        (
+            "PARTLY_BACK",
+            SeriesEvent.PARTLY_BACK,
+            3,
+            "Partly recovered: Support bot: answer quality 0.700 → 0.200 in 3 runs (nightly-support)",
+            "was 0.200 in the last 3 runs, 0.700 earlier in the incident and 0.900 in the 25 runs before it",
+        ),
+    ],
+)
+def test_render_alerts__a_change_inside_an_incident_begins_with_its_level(
+    state: str, event: SeriesEvent, width: int, title: str, line: str
+) -> None:
+    details = with_evidence(
+        event=event, width=width, level=0.2, effect=-0.7, low=-0.8, high=-0.6, earlier_level=0.7
+    )
+    alert = FakeAlert(state=state, value=0.2 if width == 1 else 0.21, details=details)
+
+    first_line, alert_title = first_line_and_title(alert)
+
+    assert alert_title == title
+    assert first_line.startswith(f"answer quality {line} (change −0.700, 95 % CI −0.800 to −0.600)")
 
 
 def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duration() -> None:
@@ -262,7 +341,7 @@ def published(message: NotificationMessage) -> PublishedMessage:
 
 LINES = [
     CHANGE_LINE,
-    "Changes since the earlier runs: agent revision 14 → 15; model small-1 → small-2.",
+    "Changes since the run before: agent revision 14 → 15; model small-1 → small-2.",
     "Alert rule: quality falls.",
     "Item refund-17: EXACT_MATCH is 0, was 1 https://mosaico.example/runs/run-1/traces/t-17",
     "Item refund-18: EXACT_MATCH is 0 https://mosaico.example/runs/run-1/traces/t%2F18",
