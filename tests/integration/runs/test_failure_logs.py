@@ -1,5 +1,6 @@
 """The page of a failed run shows an ID by which the lines of the log about its failure are found."""
 
+import io
 import json
 import logging
 import re
@@ -22,12 +23,17 @@ Lines = list[dict[str, Any]]
 
 
 @pytest.fixture
-def read_log(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+def read_log() -> Iterator[Callable[[], str]]:
     """Reads the log, which is written as lines of JSON."""
     root = logging.getLogger()
     before = (list(root.handlers), root.level)
     configure_logging("json")
-    yield lambda: capsys.readouterr().err
+    [handler] = root.handlers
+    assert isinstance(handler, logging.StreamHandler)
+    # pytest gives the test another standard error than its fixtures, and closes the first one.
+    log_text = io.StringIO()
+    handler.setStream(log_text)
+    yield log_text.getvalue
     structlog.reset_defaults()
     root.handlers[:], root.level = before
 
