@@ -1,9 +1,9 @@
-"""The HTTP/1.1 protocol of the server: a deadline for the headers, a limit per address, and problem
-documents for malformed requests.
+"""The HTTP/1.1 protocol of the server: deadlines for the headers and for bodies that nobody reads, a limit
+per address, and problem documents for malformed requests.
 
 Uvicorn has timeouts for idle connections (`timeout_keep_alive`) and a limit on requests in progress
 (`limit_concurrency`), but no deadline for a request that has begun and none for a new connection that
-sends nothing. It answers malformed requests with plain text and logs each of them.
+sends nothing; the first byte of a body ends its timeout for idle connections. It answers malformed requests with plain text and logs each of them.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ HEADER_DEADLINE_S = 10.0
 # Of each process, like the descriptors that it protects. The kernel divides connections unevenly between
 # the processes of a port, and so a share of each would be refused too early.
 CONNECTIONS_PER_ADDRESS = 1200
+# For the rest of a body whose request is answered: a client that still sends would not read the answer.
+UNREAD_BODY_DEADLINE_S = 5.0
 LOG_INTERVAL_S = 10.0
 # File descriptors of this process. Some are reserved: for the database, uploads and logs, and for the new
 # connections of one turn of the event loop, which are accepted before any of them can be refused.
@@ -113,6 +115,7 @@ class HttpProtocol(H11Protocol):
         # Its warnings are one record per malformed request; `refusals` counts them instead.
         self.logger = _ERRORS_ONLY
         self._header_deadline: asyncio.TimerHandle | None = None
+        self._unread_body_deadline: asyncio.TimerHandle | None = None
         self._address = ""
         self._is_counted = False
 
@@ -138,6 +141,7 @@ class HttpProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_header_deadline()
+        self._stop_unread_body_deadline()
         if self._is_counted:
             self._is_counted = False
             self.connections_by_address[self._address] -= 1
@@ -152,8 +156,19 @@ class HttpProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop_header_deadline()
+        elif self._header_deadline is None:
+            # The end of a body whose request is answered: its first byte has ended the timeout.
+            self._restart_keep_alive()
         if self.cycle is not None:
             self._end_after_two_lengths()
+
+    def on_response_complete(self) -> None:
+        self._stop_unread_body_deadline()
+        super().on_response_complete()
+        if self._has_unread_body():
+            self._unread_body_deadline = self.loop.call_later(
+                UNREAD_BODY_DEADLINE_S, self._end_unread_body
+            )
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the text of uvicorn
         """Send the problem document and close the connection."""
@@ -186,6 +201,34 @@ class HttpProtocol(H11Protocol):
         self.refusals.record("headers did not arrive in time", self._address)
         detail = f"The headers did not arrive within {HEADER_DEADLINE_S:g} s; send them at once."
         self._send_problem(SlowRequest(detail))
+
+    def _has_unread_body(self) -> bool:
+        """Return whether a request is answered although its body has not arrived."""
+        return (
+            self.cycle.response_complete
+            and self.conn.their_state is h11.SEND_BODY
+            and not self.transport.is_closing()
+        )
+
+    def _stop_unread_body_deadline(self) -> None:
+        if self._unread_body_deadline is not None:
+            self._unread_body_deadline.cancel()
+            self._unread_body_deadline = None
+
+    def _end_unread_body(self) -> None:
+        self._unread_body_deadline = None
+        # Otherwise the body has arrived since, and the connection may have its next request.
+        if self._has_unread_body():
+            self.refusals.record(
+                "the body of an answered request did not arrive in time", self._address
+            )
+            self.timeout_keep_alive_handler()
+
+    def _restart_keep_alive(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
 
     def _send_problem(self, error: AppError) -> None:
         response_id = new_id()

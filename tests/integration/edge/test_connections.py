@@ -8,6 +8,8 @@ from contextlib import ExitStack, closing, suppress
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.core.web import http_protocol
@@ -111,6 +113,78 @@ def test_slow_headers__second_request_of_a_connection_has_the_deadline_too(
         connection.sendall(b"GET / HT")
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+UNREAD_BODY = b"POST /unread HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+
+
+async def answer_without_reading(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse("no", status_code=401)(scope, receive, send)
+
+
+@pytest.fixture
+def unread(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A connection whose request is answered, but whose body has not arrived."""
+    monkeypatch.setattr(http_protocol, "UNREAD_BODY_DEADLINE_S", 1.0)
+    with serving(answer_without_reading) as server, closing(connect(server)) as connection:
+        connection.sendall(UNREAD_BODY)
+        read_answer(connection)
+        yield connection
+
+
+def read_answer(connection: socket.socket) -> None:
+    answer = b""
+    while not answer.endswith(b"\r\n\r\nno"):
+        part = connection.recv(65536)
+        assert part, answer
+        answer += part
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Return whether the server closes the connection before the timeout of the socket."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:  # a reset, because bytes of the body were not read
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_unread_body__one_byte_does_not_keep_the_connection(unread: socket.socket) -> None:
+    unread.sendall(b"a")
+    assert is_closed(unread)
+
+
+def test_unread_body__trickled_bytes_do_not_prolong_the_deadline(unread: socket.socket) -> None:
+    unread.settimeout(0.1)
+    deadline = time.monotonic() + 60
+    with suppress(ConnectionError):
+        while not is_closed(unread):
+            assert time.monotonic() < deadline
+            unread.sendall(b"a")
+
+
+def test_unread_body__its_end_allows_the_next_request(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "UNREAD_BODY_DEADLINE_S", 60.0)
+    with serving(answer_without_reading) as server, closing(connect(server)) as connection:
+        for _ in range(2):
+            connection.sendall(UNREAD_BODY)
+            read_answer(connection)
+            connection.sendall(b"a" * 1000)
+
+
+def test_unread_body__its_end_restarts_the_timeout_of_idle_connections(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "UNREAD_BODY_DEADLINE_S", 60.0)
+    monkeypatch.setattr("tests.support.http.IDLE_S", 1)
+    with serving(answer_without_reading) as server, closing(connect(server)) as connection:
+        connection.sendall(UNREAD_BODY)
+        read_answer(connection)
+        connection.sendall(b"a" * 1000)
+        assert is_closed(connection)
 
 
 def test_connections__one_address_has_a_limit(
