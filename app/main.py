@@ -21,6 +21,7 @@ from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from app import api
 from app.access import idempotency
@@ -158,7 +159,15 @@ def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None 
     # before the cleanup of the callers.
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: sys.exit(0))
-    config = uvicorn.Config(
+    exclude_living_objects()
+    raise_descriptor_limit()
+    config = server_config(app, host=host, port=port)
+    Server(config).run(sockets=[listener] if listener else None)
+
+
+def server_config(app: ASGIApp, *, host: str, port: int) -> uvicorn.Config:
+    """The server of an application."""
+    return uvicorn.Config(
         app,
         host=host,
         port=port,
@@ -168,11 +177,11 @@ def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None 
         log_config=None,
         access_log=False,
         server_header=False,
+        # Any program on this machine could send the headers of a proxy, and guess keys from a new address
+        # each time.
+        proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
-    exclude_living_objects()
-    raise_descriptor_limit()
-    Server(config).run(sockets=[listener] if listener else None)
 
 
 def serve_api(settings: Settings) -> None:

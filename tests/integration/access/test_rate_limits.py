@@ -15,6 +15,7 @@ from app.core.db import Database
 from app.core.encryption import Secret
 from app.core.resources import Resources
 from app.core.web.response_headers import ResponseHeadersMiddleware
+from app.main import server_config
 from tests.integration.access.toy_service import ApiCall, ToyClient, Workshop, toy_app
 
 CreateToken = Callable[..., str]
@@ -157,6 +158,18 @@ def test_failure_limiter__configured_key_used_before_is_not_locked_out(
     guesses.all_at_once([ApiCall("GET", "/toys", {})] * (FAILURE_BURST + 1))
     assert guesses.get("/toys").status_code == 429
     assert owner.get("/toys").status_code == 200
+
+
+def test_guesses__forged_addresses_of_a_proxy_share_one_limit(limited: FastAPI) -> None:
+    config = server_config(limited, host="127.0.0.1", port=0)
+    config.load()
+    guesses = ToyClient(config.loaded_app, "a guess of the admin key, one of many")
+    forged = [{"headers": {"X-Forwarded-For": f"192.0.2.{n}"}} for n in range(FAILURE_BURST + 20)]
+
+    for headers in forged:
+        answer = guesses.get("/toys", **headers)
+
+    assert answer.status_code == 429
 
 
 def test_failure_limiter__allows_one_more_failure_after_two_seconds() -> None:

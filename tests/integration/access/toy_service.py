@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Query, Response
 from pydantic import SecretStr
 from sqlalchemy import Column, MetaData, Table, Text, insert
 from sqlalchemy.orm import Session
+from starlette.types import ASGIApp
 
 from app.access.authentication import AuthenticationMiddleware
 from app.access.deps import ADMIN, READ, RUN
@@ -118,7 +119,7 @@ class ApiCall(NamedTuple):
 
 @dataclass
 class ToyClient:
-    app: FastAPI
+    app: ASGIApp
     token: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
