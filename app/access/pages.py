@@ -2,7 +2,6 @@
 
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
-from zoneinfo import available_timezones
 
 from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -21,6 +20,7 @@ from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
 from app.core.web.routes import Router
+from app.core.zone_names import zone_names
 
 router = Router()
 
@@ -31,8 +31,8 @@ SESSION_AND_INPUT_LOST = (
     f"{SESSION_ENDED} What you sent is too large to be kept, and nothing was changed: send it again"
     " after the login."
 )
-# Values that a page must never show again.
-SECRET_FIELDS = ("secret", "key", "password", "token")
+# Values that a page must never show again; the URL of a webhook is a credential.
+SECRET_FIELDS = ("secret", "key", "password", "token", "recipient", "recipients")
 
 NextPath = Annotated[str, Query(alias="next", max_length=4096)]
 
@@ -109,7 +109,7 @@ def log_out(request: Request, res: Res) -> Response:
 @router.get("/time-zone")
 def show_time_zone(request: Request, next_path: NextPath = "/") -> Response:
     """The choice of the zone in which pages show times."""
-    names = sorted(available_timezones() | {"UTC"})
+    names = sorted(zone_names())
     return render_page(
         request, "time_zone.html", title="Time zone", next=local_path(next_path),
         zones=[(name, name) for name in names],

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -39,6 +39,7 @@ _NOT_VALIDATED = ("metadata", "serialization")  # parts of a core schema without
 MAX_TEXT = 64 * 1024
 MAX_STORED_TEXT = 64 * 1024 * 1024
 
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
 
 
@@ -200,6 +201,16 @@ def _require_iso(instant: object) -> object:
     raise PydanticCustomError(
         "not_an_instant", "is not a time; send it as 2026-11-22T07:30:00Z, with a time zone"
     )
+
+
+def _require_iso_date(day: object) -> object:
+    # As above: a number would be read as seconds since 1970.
+    if isinstance(day, str) and _ISO_DAY.fullmatch(day):
+        return day
+    raise PydanticCustomError("not_a_date", "is not a date; send it as 2026-11-22")
+
+
+IsoDate = Annotated[date, BeforeValidator(_require_iso_date)]
 
 
 def _to_utc(instant: datetime) -> datetime:

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
@@ -12,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.core.errors import Misconfigured
 from app.core.http.network_policy import parse_networks
 from app.core.smtp import parse_smtp_url
+from app.core.zone_names import zone_names
 
 
 class BadSettings(Misconfigured):
@@ -280,10 +280,8 @@ class Settings(BaseSettings):
     @field_validator("summary_at")
     @classmethod
     def _check_zone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value.partition(" ")[2])
-        except (KeyError, OSError):
-            raise ValueError("has no valid time zone; write it as 07:30 Europe/Rome") from None
+        if value.partition(" ")[2] not in zone_names():
+            raise ValueError("has no valid time zone; write it as 07:30 Europe/Rome")
         return value
 
     @field_validator("smtp_url")

@@ -49,7 +49,9 @@ class TraceListFilter(ListFilter):
         default=None, description="The metric of the filters `below` and `missing`."
     )
     below: float | None = Field(
-        default=None, description="Filter by values of `metric` below this limit."
+        default=None,
+        allow_inf_nan=False,
+        description="Filter by values of `metric` below this limit.",
     )
 
 

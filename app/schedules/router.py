@@ -1,6 +1,5 @@
 """REST endpoints of schedules, their fires, the cron preview and the daily summary."""
 
-from datetime import date
 from typing import Annotated
 
 from fastapi import Path, Query, Response
@@ -9,7 +8,7 @@ from app.access.deps import ADMIN, READ, RUN
 from app.access.idempotency import Idempotent
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
-from app.core.schemas import Page, view_of_row
+from app.core.schemas import IsoDate, Page, view_of_row
 from app.core.web.deps import Res
 from app.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from app.core.web.query_parameters import PageParams
@@ -118,7 +117,7 @@ def list_fires(schedule_id: ScheduleId, res: Res, page: PageParams) -> Page[Fire
 def get_daily_summary(
     res: Res,
     day: Annotated[
-        date | None, Query(alias="date", description="Default: today in the time zone.")
+        IsoDate | None, Query(alias="date", description="Default: today in the time zone.")
     ] = None,
     timezone: Annotated[str, Query(max_length=100, description="IANA time zone name.")] = "UTC",
 ) -> DailySummaryView:

@@ -1,12 +1,12 @@
 """IANA time zones and the instants at which their clocks change."""
 
-import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from app.core.errors import ErrorItem, Invalid
+from app.core.zone_names import zone_names
 
 SECOND = timedelta(seconds=1)
 
@@ -31,7 +31,7 @@ def get_time_zone(name: str) -> ZoneInfo:
     """The zone of an IANA name, links included; raises `UnknownTimeZone`."""
     # A list of known names, because ZoneInfo(name) opens a file: it accepts names such as
     # `posixrules`, and fails in several ways for path-like ones.
-    if name not in _zone_names():
+    if name not in zone_names():
         raise UnknownTimeZone(
             f"the time zone {name!r} is unknown; send an IANA name such as Europe/Rome, or UTC",
             errors=[ErrorItem(pointer="/timezone", detail="is not an IANA time zone name")],
@@ -71,9 +71,3 @@ def iter_offset_changes(start: datetime, end: datetime, zone: tzinfo) -> Iterato
         if change is not None:
             yield change
         start = change.at if change else window_end
-
-
-@functools.cache
-def _zone_names() -> frozenset[str]:
-    # Names of the machine and of the data itself, which mean another zone on each machine or none.
-    return frozenset(available_timezones()) - {"localtime", "Factory"}

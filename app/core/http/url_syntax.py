@@ -1,15 +1,17 @@
 """Syntax of the URLs that people enter and this service calls."""
 
 import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
 import idna
 
 _REFUSED_CHARACTERS = ' \\<>"^`{|}'
-# RFC 1123, section 2.1: labels of letters, digits and hyphens; or an IPv6 address.
+_BRACKETS: Final = re.compile(r"\[[^\[\]]*\](?::[0-9]*)?")
+# RFC 1123, section 2.1: labels of letters, digits and hyphens.
 _HOST: Final = re.compile(
-    r"(?:[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.?|[0-9a-f:.]*:[0-9a-f:.]*",
+    r"(?:[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.?",
     re.IGNORECASE,
 )
 
@@ -31,18 +33,27 @@ def find_url_flaw(url: str) -> str | None:
         return "is not a URL: its host or port is not valid"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "is not an http or https URL with a host"
-    if not _is_host(parts.hostname):
+    if not _is_host(parts.hostname, in_brackets="[" in parts.netloc):
+        return "has a host that is not valid"
+    # Python drops what stands around the brackets.
+    if "[" in parts.netloc and not _BRACKETS.fullmatch(parts.netloc.rpartition("@")[2]):
         return "has a host that is not valid"
     if "@" in parts.netloc:
         return "contains a user or password"
     return None
 
 
-def _is_host(host: str) -> bool:
+def _is_host(host: str, *, in_brackets: bool) -> bool:
     try:
+        if in_brackets:
+            IPv6Address(host)
+            return True
+        # As URL parsers do: a host whose last label is a number is an IPv4 address.
+        if host.removesuffix(".").rpartition(".")[2].isdecimal():
+            IPv4Address(host.removesuffix("."))
         # As the HTTP client does, which fails at labels that are not valid.
         if "xn--" in host:
             idna.decode(host)
-    except idna.IDNAError:
+    except (idna.IDNAError, AddressValueError):
         return False
     return _HOST.fullmatch(host) is not None

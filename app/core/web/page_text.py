@@ -1,9 +1,7 @@
 """Text of pages: instants and durations in the zone of the reader, texts of users made visible."""
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -11,10 +9,10 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from app.core.text import replace_unstorable, show_direction_controls
+from app.core.zone_names import zone_names
 
 MISSING = "–"
 MAX_TITLE_CHARS = 80
-ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]{0,63}")
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
 
@@ -62,15 +60,9 @@ def mark_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[TextPart]:
     return [TextPart("".join(text[i] for i in piece), is_marked) for is_marked, piece in pieces]
 
 
-@cache
 def find_zone(name: str) -> ZoneInfo | None:
     """The time zone of this name; None when there is none."""
-    if not ZONE_NAME.fullmatch(name):
-        return None
-    try:
-        return ZoneInfo(name)
-    except (KeyError, OSError, ValueError):
-        return None
+    return ZoneInfo(name) if name in zone_names() else None
 
 
 def format_instant(at: datetime, zone: ZoneInfo, now: datetime) -> str:

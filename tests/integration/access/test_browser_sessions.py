@@ -77,6 +77,16 @@ def test_login__after_a_form_shows_what_will_be_sent(
     assert ("Back to the form" in login_page.text) == draft.startswith("form=1")
 
 
+@pytest.mark.parametrize("field", ["recipient", "recipients", "secret"])
+def test_login__draft_has_no_credentials(browser: httpx.Client, field: str) -> None:
+    webhook = "https://hooks.example.com/T0/B0"
+    body = {"form": "1", "name": "Ops", field: webhook}
+    ended = browser.post("/endpoints", data=body)
+    assert ended.status_code == 401
+    assert "Ops" in ended.text
+    assert "hooks.example.com" not in ended.text
+
+
 def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(
     browser: httpx.Client,
 ) -> None:

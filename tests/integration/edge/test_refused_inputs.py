@@ -41,6 +41,19 @@ def service(module_service: Service) -> Service:
     return module_service
 
 
+@pytest.mark.parametrize("day", ["0", "1e3", "20261122", "2026-11-22T00:00", "2026-02-30"])
+def test_daily_summary__date_that_is_not_iso_is_refused(day: str, service: Service) -> None:
+    problem = service.expect_problem(422, "GET", f"/daily-summary?date={day}")
+    assert pointers(problem) == ["date"]
+
+
+@pytest.mark.parametrize("below", ["nan", "inf", "1e400"])
+def test_results__limit_that_is_no_number_is_refused(below: str, service: Service) -> None:
+    [run] = service.get("/benchmark-runs", status="COMPLETED")["items"]
+    path = f"/benchmark-runs/{run['id']}/results?below={below}"
+    assert pointers(service.expect_problem(422, "GET", path)) == ["below"]
+
+
 # Positions are numbers of 32 bits in the database.
 @pytest.mark.parametrize("position", [INT64_MAX, 2**31, -(2**31) - 1, -INT64_MAX])
 def test_results_cursor__position_out_of_range_is_refused(position: int, service: Service) -> None:

@@ -229,6 +229,45 @@ def test_source__malformed_row_is_an_infrastructure_error(
     assert unfailed == {trace.trace_id: trace for trace in expected if trace.trace_id in unfailed}
 
 
+ROW_FIELDS = (
+    "id", "traceId", "experimentItemId", "startTime", "endTime", "level", "input", "output",
+    "expectedOutput", "metadata", "experimentItemMetadata", "tags", "scores", "userId",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [7, True, "text", {"a": 1}, [None, 7]], ids=repr)
+def test_source__row_with_any_field_of_a_wrong_type_does_not_end_the_run(
+    langfuse: FakeLangfuse, value: Any
+) -> None:
+    def spoil(document: Any) -> None:
+        rows = document["data"]
+        for row, name in zip(rows, ROW_FIELDS, strict=False):
+            row[name] = value
+
+    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS, on={2})
+    traces = collect_all(langfuse).traces
+    assert len({trace.trace_id for trace in traces}) == 120
+    failed = [trace for trace in traces if trace.trace_id.startswith("malformed-")]
+    is_text, is_list = isinstance(value, str), isinstance(value, list)
+    assert len(failed) == (0 if is_text else 2) + (0 if is_list else 1)
+
+
+@pytest.mark.parametrize("malformed", [{"traceId": 7}, {"scores": 7}, None], ids=repr)
+def test_source__last_page_with_a_malformed_row_only_does_not_end_the_run(
+    langfuse: FakeLangfuse, malformed: dict[str, Any] | None
+) -> None:
+    langfuse.experiment(run="odd", items=101)
+
+    def spoil(document: Any) -> None:
+        if len(document["data"]) == 1:
+            document["data"] = [malformed and {**document["data"][0], **malformed}]
+
+    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS, on=ALWAYS)
+    traces = collect_all(langfuse, run_name="odd").traces
+    failed = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
+    assert (len(traces), len(failed)) == (101, 1)
+
+
 def test_client__rejected_request_raises_with_the_message_of_the_server(
     langfuse: FakeLangfuse,
 ) -> None:

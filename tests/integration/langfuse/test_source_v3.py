@@ -250,6 +250,21 @@ def test_v3__malformed_run_item_is_an_infrastructure_error(
     assert len({trace.trace_id for trace in traces}) == 30
 
 
+@pytest.mark.parametrize("scores", [7, True, "text", {"a": 1}], ids=repr)
+def test_v3__trace_with_malformed_scores_is_an_infrastructure_error(
+    langfuse_v3: FakeLangfuse, scores: Any
+) -> None:
+    langfuse_v3.experiment(items=30)
+
+    def spoil(document: Any) -> None:
+        document["data"][0]["scores"] = scores
+
+    langfuse_v3.inject(ModifiedResponse(change=spoil), path="/traces", on=ALWAYS)
+    traces = collect_all(langfuse_v3).traces
+    failed = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
+    assert (len(traces), len(failed)) == (30, 1)
+
+
 @pytest.mark.parametrize("since", [timedelta(seconds=5), timedelta(days=1)], ids=str)
 def test_v3__run_without_items_raises_at_any_age(
     langfuse_v3: FakeLangfuse, since: timedelta

@@ -29,6 +29,10 @@ def test_url__that_a_client_can_call_has_no_flaw(url: str) -> None:
         "http://%31/",
         "http://h*/",
         "http://-a.example/",
+        "http://[::1]extra/",
+        "http://x[::1]/",
+        "http://[v1.a]/",
+        "http://999.1.1.1/",
         f"https://{'a' * 64}.example/",
     ],
 )

@@ -1,8 +1,9 @@
 """Reads the body that a form from a schema means."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.core.errors import Invalid
 from app.core.strict_json import parse_json
@@ -10,6 +11,9 @@ from app.core.web.forms.fields import Choices, FieldSchema, InputKind
 from app.core.web.forms.local_times import read_local_time, zone_of
 from app.core.web.forms.rendering import REMOVE, FieldInput, SchemaForm, iter_fields, kind_of
 from app.core.web.forms.sent_fields import FormFields, number_or_text
+
+# As many as a form can send; int() refuses thousands of digits.
+_ROW_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 
 
 class ReadForm(NamedTuple):
@@ -101,7 +105,10 @@ class _BodyReader:
     def _rows_of(self, name: str) -> list[int]:
         prefix = f"{name}."
         numbers = {key.removeprefix(prefix).partition(".")[0] for key in self.fields if key.startswith(prefix)}  # fmt: skip
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        rows = {number for number in numbers if _ROW_NUMBER.fullmatch(number)}
+        if rows != numbers:
+            self.errors[name] = "has a row whose number is not valid; open the form again"
+        return sorted(map(int, rows))
 
 
 def _nest_name(form: SchemaForm, document: Mapping[str, Any]) -> dict[str, Any]:

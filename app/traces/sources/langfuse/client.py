@@ -240,13 +240,14 @@ def quote_segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def get_rows(document: JSON, request_name: str) -> list[JSON]:
+def get_rows(document: JSON, request_name: str, *, any_rows: bool = False) -> list[JSON]:
     """The objects in `data`; a row that is not an object is returned as an empty one.
 
-    Raises: `BadResponse` when `data` is not a list, or no row of it is an object.
+    Raises: `BadResponse` when `data` is not a list, or, unless `any_rows`, no row of it is an object.
     """
     rows = document.get("data")
-    if not isinstance(rows, list) or (rows and not any(isinstance(row, dict) for row in rows)):
+    has_objects = isinstance(rows, list) and any(isinstance(row, dict) for row in rows)
+    if not isinstance(rows, list) or (rows and not (any_rows or has_objects)):
         raise BadResponse(
             f"the response to {request_name} has no list `data`; check that langfuseUrl is the"
             " address of a Langfuse server of version 3 or newer"

@@ -67,12 +67,18 @@ class TraceBundle(NamedTuple):
 
 
 def is_task_row(row: Mapping[str, Any]) -> bool:
-    """Return whether a row of `/experiment-items` has the IDs that a trace needs."""
-    return get_text(row, "id") is not None and get_text(row, "traceId") is not None
+    """Return whether a row of `/experiment-items` has the IDs that a trace needs, and readable scores."""
+    has_ids = get_text(row, "id") is not None and get_text(row, "traceId") is not None
+    return has_ids and has_readable_scores(row)
+
+
+def has_readable_scores(row: Mapping[str, Any]) -> bool:
+    """Return whether the scores of a row or a trace are a list, or missing."""
+    return isinstance(row.get("scores"), list | None)
 
 
 def map_malformed_row(row: Mapping[str, Any]) -> Trace:
-    """An infrastructure error in place of a row without IDs: one bad row must not end the run."""
+    """An infrastructure error in place of a malformed row: one bad row must not end the run."""
     # By content, so that a row that is read twice is stored once.
     digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
     trace_id = f"{MALFORMED_PREFIX}{digest}"
@@ -80,12 +86,13 @@ def map_malformed_row(row: Mapping[str, Any]) -> Trace:
 
 
 def malformed_trace(trace_id: str, item_id: str) -> Trace:
-    """An infrastructure error in place of a trace that Langfuse returned without its IDs."""
+    """An infrastructure error in place of a trace that Langfuse returned malformed."""
     return Trace(
         trace_id=trace_id,
         item_id=item_id,
         outcome=TraceOutcome.INFRA_ERROR,
-        error="Langfuse returned this row without the ID of the row or of its trace",
+        error="Langfuse returned this row without the ID of the row or of its trace, or with"
+        " scores that are no list",
     )
 
 
@@ -180,6 +187,8 @@ def map_trace(
 ) -> Trace:
     """Map a run item to a trace, with the texts of the task span, or else of the whole trace."""
     trace, rows = bundle.traces[item.trace_id], bundle.observations.get(item.trace_id, [])
+    if not has_readable_scores(trace):
+        return malformed_trace(item.trace_id, item.item_id)
     spans = [span for row in rows if (span := parse_span(row)) is not None]
     task = _find_task(item, spans)
     task_row = next((row for row in rows if task is not None and row.get("id") == task.id), {})

@@ -185,7 +185,8 @@ class WindowRows:
 
 
 def to_window_rows(document: JSON, window: TimeWindow, request_name: str) -> WindowRows:
-    rows = get_rows(document, request_name)
+    # The pages before this one came from Langfuse: its only row may be malformed.
+    rows = get_rows(document, request_name, any_rows=window.cursor is not None)
     cursor = get_text(get_meta(document), "cursor")
     remaining = [window.after(cursor)] if cursor is not None else []
     # The texts dominate the size; the estimate only limits how much is read ahead.

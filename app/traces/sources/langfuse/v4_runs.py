@@ -182,7 +182,11 @@ class V4Reader:
         )
         calls_end = max((window.end for window in plan.calls), default=run.first_time)
         calls = CallStream(call_pages, start=run.first_time, end=calls_end)
+        has_read_rows = remaining is not None
         for page in row_pages:
+            if not has_read_rows:
+                _require_any_task(page)
+            has_read_rows = has_read_rows or bool(page.rows)
             traces = self._map_traces(page, calls)
             unread = plan.remaining_after(page, calls) if page.remaining else None
             yield TraceBatch(traces=traces, remaining=unread, loop_detected=page.loop_detected)
@@ -270,15 +274,14 @@ class V4Reader:
         """Map the rows of a page to traces, each row once."""
         # By ID: a span that was ingested twice comes as two rows.
         task_rows = [row for row in page.rows if is_task_row(row)]
-        # A page without one good row comes from another program: `parse_task` says so.
-        tasks = {task.id: task for task in map(parse_task, task_rows or page.rows)}
+        malformed = tuple(map_malformed_row(row) for row in page.rows if not is_task_row(row))
+        tasks = {task.id: task for task in map(parse_task, task_rows)}
         if not tasks:
-            return ()
+            return malformed
         calls.read_since(min(task.start for task in tasks.values()))
         agent_calls = self._select_agent_calls(list(tasks.values()), calls)
         late_scores = group_by_trace(page.late_scores)
         rows = {str(row["id"]): row for row in task_rows}
-        malformed = (map_malformed_row(row) for row in page.rows if not is_task_row(row))
         return *(
             map_row(
                 rows[task.id],
@@ -364,6 +367,13 @@ class _ReadPlan(NamedTuple):
             "calls": [window.to_json() for window in unread_calls],
             "widths": [self.row_sizer.width_ms, self.call_sizer.width_ms],
         }
+
+
+def _require_any_task(page: RowPage) -> None:
+    """Raises: `BadResponse` for a first page without one good row: it comes from another program."""
+    if not any(map(is_task_row, page.rows)):
+        for row in page.rows:
+            parse_task(row)
 
 
 def _dataset_filter(dataset: LangfuseDataset | None) -> list[JSON]:
