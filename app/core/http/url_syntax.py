@@ -33,21 +33,19 @@ def find_url_flaw(url: str) -> str | None:
         return "is not a URL: its host or port is not valid"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "is not an http or https URL with a host"
-    if not _is_host(parts.hostname, in_brackets="[" in parts.netloc):
-        return "has a host that is not valid"
-    # Python drops what stands around the brackets.
-    if "[" in parts.netloc and not _BRACKETS.fullmatch(parts.netloc.rpartition("@")[2]):
+    if not _is_host(parts.hostname, parts.netloc.rpartition("@")[2]):
         return "has a host that is not valid"
     if "@" in parts.netloc:
         return "contains a user or password"
     return None
 
 
-def _is_host(host: str, *, in_brackets: bool) -> bool:
+def _is_host(host: str, authority: str) -> bool:
     try:
-        if in_brackets:
+        if "[" in authority:
             IPv6Address(host)
-            return True
+            # Python drops what stands around the brackets.
+            return _BRACKETS.fullmatch(authority) is not None
         # As URL parsers do: a host whose last label is a number is an IPv4 address.
         if host.removesuffix(".").rpartition(".")[2].isdecimal():
             IPv4Address(host.removesuffix("."))
