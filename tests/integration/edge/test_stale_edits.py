@@ -57,6 +57,7 @@ def test_run__level_is_accepted_with_a_note(pages: Service) -> None:
     form = re.search(rf'action="/runs/{RUN}/accept".*?</form>', page)
     assert form is not None
     assert 'name="note"' in form[0]
+    assert 'name="confirm" value="Accept this level?' in form[0]
     answer = pages.client.post(
         f"/runs/{RUN}/accept", data={"note": "The new model is cheaper."}, headers=HTML
     )

@@ -77,7 +77,7 @@ async function copy(text, button) {
 on("click", "[data-copy]", (event, button) => copy(button.dataset.copy || location.href, button));
 on("click", "[data-copy-from]", async (event, button) => {
   const answers = await Promise.all(button.dataset.copyFrom.split(" ").map((url) => ask(url)));
-  if (answers.every(([text]) => text)) copy(answers.map(([text]) => text).join("\n"), button);
+  if (answers.every(([, response]) => response?.ok)) copy(answers.map(([text]) => text).join("\n"), button);
 });
 
 // Changes: ask where it matters, and send each form once.
@@ -167,7 +167,7 @@ function replace(old, fresh) {
   old.replaceWith(fresh);
   byId(id)?.setAttribute("aria-current", true);
   showNumbers(fresh);
-  focused?.focus();
+  focused?.focus({ preventScroll: true });
 }
 let typing;
 const onTyping = (selector, send) =>
