@@ -125,7 +125,7 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
 @pytest.mark.parametrize(
     "host",
     [
-        "169.254.169.254", "169.254.1.1", "[fe80::1]", "100.100.100.200", "2852039166",
+        "169.254.169.254", "169.254.1.1", "[fe80::1]", "100.100.100.200",
         "0xa9fea9fe", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "0.0.0.0",
         "metadata.google.internal", "Metadata.Google.Internal.", "metadata.goog",
         "instance-data.ec2.internal", "169.254.169.254.nip.io", "a-169-254-169-254.sslip.io",
@@ -135,6 +135,12 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
 def test_check__metadata_and_link_local_hosts_are_refused_when_saved(host: str) -> None:
     with pytest.raises(RefusedAddress, match="never called"):
         CHANNELS.get("WEBHOOK").check(f"http://{host}/latest/meta-data")
+
+
+def test_check__a_number_is_not_a_host() -> None:
+    """169.254.169.254 as one number, which some resolvers read as this address."""
+    with pytest.raises(InvalidRecipient, match="host that is not valid"):
+        CHANNELS.get("WEBHOOK").check("http://2852039166/latest/meta-data")
 
 
 @pytest.mark.parametrize(
