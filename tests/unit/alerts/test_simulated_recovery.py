@@ -138,10 +138,9 @@ def test_false_incident__ends_soon(show: Show) -> None:
         f"\nIncidents of an unchanged agent ({len(lengths)} of 12 cells) that have ended after"
         f" 3/5/10/30/60 runs: {'/'.join(f'{share:.0f}' for share in shares.values())} %"
     )
-    # Measured: 80, 94 and 97 (docs/alerts.md); the rest is room for the chance of other seeds.
-    assert shares[10] >= 77
-    assert shares[30] >= 92
-    assert shares[60] >= 95
+    assert shares[10] >= 80
+    assert shares[30] >= 94
+    assert shares[60] >= 97
 
 
 @pytest.mark.prove
