@@ -162,7 +162,7 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
         # Without a statement for a run that the transaction has read already.
         run = session.get(BenchmarkRun, run_id)
     if run is None:
-        raise _not_found(run_id)
+        raise run_not_found(run_id)
     return run
 
 
@@ -170,7 +170,7 @@ def get_run_columns(db: Database, run_id: str) -> Mapping[str, Any]:
     """The visible columns of a run, without its plan, which is long. Clients poll this most often."""
     run = db.fetch_row(RUN_BY_ID, {"run_id": run_id})
     if run is None:
-        raise _not_found(run_id)
+        raise run_not_found(run_id)
     return run
 
 
@@ -318,7 +318,8 @@ def get_trace(session: Session, run: BenchmarkRun, trace_id: str) -> TraceDetail
     )
 
 
-def _not_found(run_id: str) -> RunNotFound:
+def run_not_found(run_id: str) -> RunNotFound:
+    """The error of a run that does not exist."""
     return RunNotFound(f"no run has the ID {run_id!r}; GET /api/v1/benchmark-runs lists them")
 
 

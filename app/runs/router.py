@@ -270,7 +270,6 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
 @router.get("/{runId}/events", response_class=EventStream, dependencies=READ)
 def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> EventStream:
     """Stream the run as server-sent events: one for each change, until it has ended."""
-    queries.get_run_columns(res.db, run_id)  # a run that does not exist is 404
 
     def read_runs(run_ids: Sequence[str]) -> dict[str, EventSnapshot]:
         runs = map(run_columns_view, queries.find_runs_columns(res.db, run_ids))
@@ -279,7 +278,8 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> EventStre
             for run in runs
         }
 
-    return stream_events(request, hub, EventFeed("run", read_runs), run_id)
+    feed = EventFeed("run", read_runs, not_found=queries.run_not_found)
+    return stream_events(request, hub, feed, run_id)
 
 
 @router.delete("/{runId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)

@@ -11,6 +11,8 @@ import anyio
 import anyio.to_thread
 from pydantic_core import to_json
 
+from app.core.errors import NotFound
+
 # A thread of its own, with one connection while it reads: many streams must not delay requests. One is
 # enough, because a call reads the states of all streams that began to wait during the call before.
 READ_THREADS = 1
@@ -34,12 +36,13 @@ class EventSnapshot:
 class EventFeed:
     """The resources that streams of one kind follow; feeds with the same name are read together.
 
-    `read` returns the present states of some resources by key, without those that were deleted. It
-    runs in a thread.
+    `read` returns the present states of some resources by key, without those that do not exist. It
+    runs in a thread. `not_found` makes the error of a stream that is opened for one of these.
     """
 
     name: str
     read: Callable[[Sequence[str]], Mapping[str, EventSnapshot]] = field(compare=False)
+    not_found: Callable[[str], NotFound] = field(default=lambda _key: NotFound(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

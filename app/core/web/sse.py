@@ -223,8 +223,8 @@ def stream_events(request: Request, hub: EventHub, feed: EventFeed, key: str) ->
     The state is read at the start, after each notification of the key and at each heartbeat; a
     resource that was deleted ends the stream. A client that reconnects with `Last-Event-ID` does not
     get the same event again; one that has received the final event gets 204, which stops the
-    reconnects of a browser. An error of the first read becomes the response, and so does
-    `TooManyStreams`. The stream ends within two seconds after its API key or its browser session has
+    reconnects of a browser. An error of the first read becomes the response, and so do the error of a
+    resource that does not exist and `TooManyStreams`. The stream ends within two seconds after its API key or its browser session has
     ended.
     """
     owner = hub.owners.owner_of(request)
@@ -260,7 +260,9 @@ class _FollowedResource(EventStream):
         with self._hub.subscribe(self._key, self._owner) as subscription:
             self._subscription = subscription
             self._first = await self._read()
-            if self._first is None or (self._first.final and self._first.id == self._last_id):
+            if self._first is None:
+                raise self._feed.not_found(self._key)
+            if self._first.final and self._first.id == self._last_id:
                 await Response(status_code=204)(scope, receive, send)
             else:
                 await self._stream_until_disconnect(receive, send)

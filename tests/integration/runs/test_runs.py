@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from app.agents.queries import get_agent
 from app.core.errors import NotFound
@@ -319,3 +319,18 @@ def test_run_events__stream_from_the_first_state_to_the_last(service: Service) -
     assert events[-1]["status"] == "COMPLETED"
     progress = [event["tracesProcessed"] for event in events]
     assert progress == sorted(progress)
+
+
+def test_run_events__the_first_event_takes_one_connection(service: Service) -> None:
+    """A second query for each stream would fill the pool when many pages are opened at once."""
+    create_benchmark(service)
+    run = service.start_run()
+    checkouts: list[object] = []
+    pool = service.resources.db.engine.pool
+    event.listen(pool, "checkout", count := lambda *used: checkouts.append(used))
+    try:
+        with service.client.stream("GET", f"/api/v1{RUNS}/{run['id']}/events") as response:
+            assert next(response.iter_lines()) == "event: run"
+    finally:
+        event.remove(pool, "checkout", count)
+    assert len(checkouts) == 1
