@@ -42,7 +42,8 @@ from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.web.http_protocol import HttpProtocol
-from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, PAGE, orm_app
+from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, orm_app
+from benchmarks.peer_app import PAGE
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database

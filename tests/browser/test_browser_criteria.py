@@ -13,7 +13,8 @@ from playwright.sync_api import Page, Request, Route, expect
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
 from tests.browser.keyboard import assert_focus_is_visible, focus_by_tab, press, skip_to_content
-from tests.support.page_data import write_month, write_open_alert, write_traces
+from tests.support.page_alerts import write_open_alert
+from tests.support.page_data import write_month, write_traces
 
 RUN, BASE = "run-billing-support-0", "run-billing-support-1"
 # More than the six connections that a browser opens to a host

@@ -14,7 +14,8 @@ from app.notifications import inbox
 from app.notifications.models import Notification
 from tests.browser.conftest import Site
 from tests.browser.keyboard import press
-from tests.support.page_data import write_month, write_open_alert, write_traces
+from tests.support.page_alerts import write_open_alert
+from tests.support.page_data import write_month, write_traces
 
 RUN, BASE, OLD = "run-billing-support-0", "run-billing-support-1", "run-billing-support-20"
 pytestmark = pytest.mark.xdist_group("browser")

@@ -130,17 +130,17 @@ class Fleet:
             "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE status = 'todo'"
         )
 
-    def let_days_pass(self, toy: str, *, days: float) -> None:
+    def let_time_pass(self, toy: str, duration: timedelta) -> None:
         """Everything that happened to a job and its workers happened earlier."""
         self.rows.execute(
             "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat - %s",
-            timedelta(days=days),
+            duration,
         )
         [(job_id, arguments)] = self.rows.all(
             "SELECT id, args FROM procrastinate_jobs WHERE args ->> 'toy' = %s", toy
         )
         deaths = [
-            replace(death, rescued_at=death.rescued_at - timedelta(days=days))
+            replace(death, rescued_at=death.rescued_at - duration)
             for death in read_deaths(split_arguments(arguments).deaths)
         ]
         self.rows.execute(

@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.alerts.details import AlertDetails
-from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.benchmarks.config_types import MetricSelection, WriteBackConfig
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.kpis.models import KpiHistory
@@ -24,13 +21,12 @@ from app.kpis.verdict_types import (
     RunVerdict,
     ValueVerdict,
 )
-from app.notifications.models import Delivery, Endpoint, Notification
-from app.notifications.types import MessageSeverity, NotificationMessage
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.results.plan import RunPlan
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.statistics.verdict_rules import Scale, Side, Verdict
 from app.traces.models import CollectedTrace, Collection, TraceTranscript
+from tests.support.page_alerts import LOST_TRACES, write_alert
 
 AGENTS = {"billing": "Billing bot", "sql": "SQL copilot", "triage": "Triage"}
 BENCHMARKS = {
@@ -45,11 +41,6 @@ PAIRS = (
 NIGHTS = 30
 ITEMS, TRIALS = 58, 3
 METRIC = "EXACT_MATCH"
-LOST_TRACES = (
-    "31.0 % of the values are missing because of infrastructure, judge or metric errors, above the"
-    " allowed 5.0 %"
-)
-FALL = "pass rate fell from 0.895 to 0.745: −0.150 (95 % CI −0.230 to −0.070, p 0.002)."
 # 200 characters, the longest name that the API accepts: markup, an override of the reading direction, an
 # emoji, and one long word.
 HOSTILE = "<script>alert(1)</script>\u202e gnp.exe \U0001f525 " + "W" * 163
@@ -73,7 +64,7 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
     _write_run_in_progress(session, now)
     write_traces(session, "run-billing-support-0", broken=10)
     write_traces(session, "run-billing-support-1", broken=0)
-    _write_alert(session, now)
+    write_alert(session, now)
 
 
 def write_names(
@@ -334,96 +325,6 @@ def _transcript(fails: bool) -> dict[str, Any]:
             {"kind": "message", "role": "assistant", "text": "It is 12 EUR." if not fails else "I cannot look it up."},
         ],
     }  # fmt: skip
-
-
-def write_open_alert(session: Session) -> None:
-    """Makes the alert of the month one that nobody acknowledged, whatever another test did."""
-    session.execute(sql_text("UPDATE alert_events SET verdict = NULL, acknowledged_at = NULL"))
-    session.execute(sql_text("UPDATE incidents SET verdict = NULL, acknowledged_at = NULL"))
-    session.execute(sql_text("UPDATE notifications SET read_at = NULL WHERE id LIKE 'note-%'"))
-
-
-def write_rule(session: Session, rule_id: str, **fields: Any) -> AlertRule:
-    """An alert rule about the pass rate of Support, nightly."""
-    defaults = {
-        "id": rule_id, "name": "pass rate regressed", "benchmark_id": "support", "kpi": "support-pass",
-        "condition": "REGRESSED", "severity": "CRITICAL", "channels": ["IN_APP"], "endpoints": [],
-        "enabled": True, "cooldown_minutes": 0, "for_runs": 1, "keep_firing_for_runs": 0,
-        "no_data": "NO_DATA", "baseline_runs": 5,
-    }  # fmt: skip
-    rule = AlertRule(**{**defaults, **fields})
-    session.add(rule)
-    session.flush()
-    return rule
-
-
-def _write_alert(session: Session, now: datetime) -> None:
-    endpoint_id = "endpoint-1"
-    run = session.query(BenchmarkRun).filter_by(id="run-billing-support-0").one()
-    session.add(
-        Endpoint(
-            id=endpoint_id,
-            channel="SLACK",
-            recipient="hooks.slack.com/…",
-            recipient_hash="h",
-            host="hooks.slack.com",
-        )
-    )
-    session.flush()
-    write_rule(session, "rule-1")
-    session.add(
-        AlertState(
-            rule_id="rule-1", agent_id="billing", run_seq=run.seq, run_id=run.id, state="FIRING",
-            breaches=1, clears=0, incident_id="alert-0", value=0.745, baseline=0.895,
-            explanation="pass rate fell from 0.895 to 0.745.", evaluated_at=now,
-        )
-    )  # fmt: skip
-    for number, (severity, title, explanation) in enumerate(
-        [
-            ("CRITICAL", "pass rate regressed: Billing bot on Support, nightly", FALL),
-            ("WARNING", "run invalid: Triage on Triage, nightly", f"{LOST_TRACES}."),
-        ]
-    ):
-        run_id = ("run-billing-support-0", "run-triage-tickets-0")[number]
-        message = NotificationMessage(
-            topic="alert.firing", title=title, severity=MessageSeverity(severity),
-            sentences=(explanation,),
-        )  # fmt: skip
-        session.add(
-            Notification(
-                id=f"note-{number}", topic="alert.firing", severity=severity, title=title,
-                message=message, created_at=now - timedelta(minutes=12 + number),
-            )
-        )  # fmt: skip
-        session.flush()
-        session.add(
-            AlertEvent(
-                id=f"alert-{number}", dedup_key=f"key-{number}", state="FIRING" if number == 0 else "RUN_INVALID",
-                name=title.split(":")[0], severity=severity,
-                benchmark_id=run_id.split("-")[2], agent_id=run_id.split("-")[1], run_id=run_id, run_seq=run.seq if number == 0 else None,
-                rule_id="rule-1" if number == 0 else None,
-                incident_id="alert-0" if number == 0 else None, value=0.745 if number == 0 else None, baseline=0.895 if number == 0 else None, notification_id=f"note-{number}",
-                explanation=explanation,
-                details=AlertDetails(value_name="pass rate", is_share=True, rule_revision=1),
-                created_at=now - timedelta(minutes=12 + number),
-            )
-        )  # fmt: skip
-    session.add(
-        Incident(
-            id="alert-0", name="pass rate regressed", severity="CRITICAL", condition="REGRESSED",
-            benchmark_id="support", agent_id="billing", kpi="support-pass", value_name="pass rate",
-            state="OPEN", rule_id="rule-1", started_seq=run.seq, opened_seq=run.seq, run_seqs=[run.seq],
-            baseline=0.895, opened_value=0.745, value=0.745, started_run_id="run-billing-support-0",
-            opened_run_id="run-billing-support-0", started_at=now, opened_at=now, explanation="It fell.",
-        )
-    )  # fmt: skip
-    session.add(
-        Delivery(
-            id="delivery-1", notification_id="note-0", endpoint_id=endpoint_id, status="DELIVERED",
-            attempts=1, delivered_at=now - timedelta(minutes=12),
-        )
-    )  # fmt: skip
-    session.flush()
 
 
 def write_schedule(session: Session, *, now: datetime | None = None) -> None:

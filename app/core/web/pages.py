@@ -35,6 +35,7 @@ from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
 from app.core.web.forms.form_words import with_label
 from app.core.web.forms.sent_fields import local_path
+from app.core.web.navigation import NAVIGATION, NavItem, find_section
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,
@@ -63,47 +64,9 @@ PAGE_TITLES: Final = {
     "invalid": "The input is not valid",
     "alert-config-not-found": "Alert rule not found",
 }
-# Pages whose entry of the navigation has another address.
-SECTIONS: Final = {
-    "/compare": "/runs",
-    "/incidents": "/alerts",
-    "/deliveries": "/endpoints",
-    "/silences": "/inbox",
-}
 NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
-
-
-class NavItem(NamedTuple):
-    """An entry of the navigation: its text, its address, what the page is for, whether it is in the main row, and for
-    admins only.
-    """
-
-    text: str
-    url: str
-    help: str
-    is_main: bool = True
-    is_admin: bool = False
-
-
-NAVIGATION: Final = (
-    NavItem("Morning", "/", "The last verdict of each agent and benchmark, the runs in progress and missed schedules."),
-    NavItem("Runs", "/runs", "All runs, with filters. Select two of them to compare them; download the list as CSV."),
-    NavItem("Benchmarks", "/benchmarks", "What is measured: the test sets with their metrics and KPIs."),
-    NavItem("Agents", "/agents", "The programs that are measured, and where their traces come from."),
-    NavItem("Inbox", "/inbox", "Messages about alerts, failed runs and missed schedules. Acknowledge and silence them here."),
-    NavItem("Alerts", "/alerts", "The rules that watch a KPI or metric, with their states and a backtest."),
-    NavItem("Schedules", "/schedules", "When runs start by themselves, and whether they started."),
-    NavItem("Datasets", "/datasets", "Uploaded files of traces.", is_main=False),
-    NavItem("Formulas", "/formulas", "Try the formula of a KPI on a run; nothing is saved.", is_main=False),
-    NavItem("Endpoints", "/endpoints", "The recipients of messages, and whether messages reach them.", is_main=False),
-    NavItem("Triggers", "/triggers", "Webhooks and events of Langfuse that start runs.", is_main=False),
-    NavItem("API keys", "/keys", "Who may use the service, and in which role.", is_main=False, is_admin=True),
-    NavItem("Audit log", "/audit", "Who changed what.", is_main=False, is_admin=True),
-    NavItem("Providers", "/providers", "The metrics, channels and trace sources that are installed.", is_main=False),
-    NavItem("System", "/system", "Whether the service works; what is wrong comes first, with its remedy.", is_main=False),
-)  # fmt: skip
 
 
 class Crumb(NamedTuple):
@@ -246,7 +209,7 @@ def render_error(request: Request, error: AppError) -> Response:
         detail="Correct these values:"
         if error.errors and error.error_code == Invalid.code
         else without_request(error.detail),
-        section=_section(request),
+        section=find_section(request.url.path),
         request_id=request_id(request.scope) or "",
         has_secrets=True,
     )
@@ -269,13 +232,6 @@ def _render_question(request: Request, error: ConfirmationRequired) -> Response:
         back=local_path(error.back) if error.back else page_before(request),
         has_secrets=True,
     )
-
-
-def _section(request: Request) -> NavItem | None:
-    """The entry of the navigation that a page belongs to by its address; None for Morning and others."""
-    path = "/" + request.url.path.split("/")[1]
-    section = SECTIONS.get(path, path)
-    return next((item for item in NAVIGATION[1:] if item.url == section), None)
 
 
 def see_other(address: str) -> RedirectResponse:

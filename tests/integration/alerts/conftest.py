@@ -1,9 +1,11 @@
 """A service with an agent, a benchmark with a KPI, and runs of any quality."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader
 
@@ -15,6 +17,15 @@ RULE = {
     "condition": "PERCENTAGE_DROP",
     "threshold": 10,
 }
+# Rules that compare a run with those before it.
+HISTORY_RULES: list[dict[str, object]] = [
+    {"condition": "REGRESSED", "threshold": None},
+    {"condition": "PERCENTAGE_DROP", "threshold": 10},
+    {"condition": "ANOMALY_DETECTED", "threshold": None},
+]
+GOOD = (0.92, 0.9, 0.93, 0.91, 0.92)
+
+RuleMaker = Callable[..., JSON]
 
 
 @pytest.fixture
@@ -53,8 +64,37 @@ def run_with(benchmark_service: Service) -> Callable[..., JSON]:
 
 
 @pytest.fixture
-def create_rule(benchmark_service: Service) -> Callable[..., JSON]:
+def create_rule(benchmark_service: Service) -> RuleMaker:
     def make(**fields: object) -> JSON:
         return benchmark_service.post("/alert-configs", {**RULE, **fields})
 
     return make
+
+
+@pytest.fixture
+def create_regressed(benchmark_service: Service) -> RuleMaker:
+    def make(**fields: object) -> JSON:
+        body = {**RULE, "condition": "REGRESSED", "threshold": None, "keepFiringForRuns": 0}
+        return benchmark_service.post("/alert-configs", {**body, **fields})
+
+    return make
+
+
+@pytest.fixture
+def complete(benchmark_service: Service) -> RunHistoryMaker:
+    return RunHistoryMaker(benchmark_service)
+
+
+def notified_states(service: Service) -> list[str]:
+    """The states of all alerts in the order of their creation: IDs are ordered by time."""
+    alerts = sorted(service.list_items("/alerts"), key=lambda alert: str(alert["id"]))
+    return [alert["state"] for alert in alerts]
+
+
+def open_incident(service: Service) -> JSON:
+    [incident] = service.list_items("/incidents", state="OPEN")
+    return incident
+
+
+def holds(rows: DatabaseReader) -> list[Any]:
+    return [row[0] for row in rows.all("SELECT baseline_hold FROM benchmark_runs ORDER BY seq")]

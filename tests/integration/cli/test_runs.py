@@ -273,14 +273,14 @@ def test_run_id__may_be_latest_or_its_beginning(
         mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip() for _ in range(2)
     )
     assert f"id\t{second}\n" in mosaico.ok("runs", "show", "latest").stdout
-    # The first digits of a UUIDv7 are the time, and these six stay for hours.
-    ambiguous = mosaico("runs", "show", first[:6])
+    # The first digits of a UUIDv7 are its time: how many are the same depends on the hour.
+    beginning = first[: next(n for n in range(36) if first[n] != second[n])]
+    ambiguous = mosaico("runs", "show", beginning)
     assert (ambiguous.exit_code, ambiguous.stderr.splitlines()[0]) == (
         2,
-        f"error: 2 IDs begin with {first[:6]}",
+        f"error: 2 IDs begin with {beginning}",
     )
-    short = next(first[:n] for n in range(2, 36) if first[:n] != second[:n])
-    mosaico.ok("runs", "cancel", short)
+    mosaico.ok("runs", "cancel", first[: len(beginning) + 1])
     assert service.get(f"/benchmark-runs/{first}")["status"] == "CANCELLED"
     unknown = mosaico("runs", "show", "00000000-0000")
     assert "no run has the ID '00000000-0000'\n" in unknown.stderr

@@ -1,97 +1,18 @@
 """Messages of alerts: who reads one for five seconds knows what happened, to what, and how much."""
 
-import json
 import math
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email import message_from_bytes
-from email.message import EmailMessage
-from email.policy import default
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from app.alerts.details import AlertDetails, ContributingTrace
-from app.alerts.messages import (
-    DisplayNames,
-    format_duration,
-    render_alerts,
-)
-from app.alerts.silence_matchers import SilenceMatchers
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from app.alerts.details import AlertDetails
+from app.alerts.messages import format_duration, render_alerts
+from app.kpis.series_types import SeriesEvent
 from app.notifications.message_layout import message_title
-from app.notifications.registry import CHANNELS, load_channels
-from app.notifications.types import MessageSeverity, NotificationMessage, PublishedMessage
+from app.notifications.types import MessageSeverity
+from tests.support.fake_alerts import CHANGE_LINE, DETAILS, EVIDENCE, NAMES, NOW, FakeAlert, render
 from tests.unit.cli.test_named_commands import resolve
-
-load_channels(print)
-
-NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
-NAMES = DisplayNames(benchmark="nightly-support", agent="Support bot")
-EVIDENCE = RunsEvidence(
-    status=SeriesStatus.FIRING,
-    event=SeriesEvent.OPENED,
-    z=5.0,
-    limit=3.1,
-    width=1,
-    reference=25,
-    level=0.62,
-    reference_level=0.9,
-    effect=-0.28,
-    low=-0.41,
-    high=-0.12,
-    since=42,
-)
-DETAILS = AlertDetails(
-    value_name="answer quality",
-    is_share=True,
-    runs=EVIDENCE,
-    since=NOW,
-    changes=("agent revision 14 → 15", "model small-1 → small-2"),
-    traces=(
-        ContributingTrace(
-            metric="EXACT_MATCH",
-            trace_id="t-17",
-            item_id="refund-17",
-            url="https://langfuse.example/t-17",
-            value=0.0,
-            before=1.0,
-        ),
-        # A slash in an ID, no URL of Langfuse and no value before:
-        # the text and the link must do without.
-        ContributingTrace(metric="EXACT_MATCH", trace_id="t/18", item_id="refund-18", value=0.0),
-    ),
-)
-
-
-CHANGE_LINE = (
-    "answer quality is 0.620, was 0.900 in the 25 runs before (change −0.280, 95 % CI −0.410 to"
-    " −0.120); since 2026-11-22 02:00 UTC."
-)
-
-
-@dataclass
-class FakeAlert:
-    """The fields of an alert that a message shows."""
-
-    name: str = "quality falls"
-    state: str = "FIRING"
-    severity: str = "CRITICAL"
-    id: str = "e-1"
-    rule_id: str | None = "rule-1"
-    benchmark_id: str = "bench-001"
-    agent_id: str = "agent-001"
-    run_id: str | None = "run-1"
-    incident_id: str | None = "e-1"
-    value: float | None = 0.62
-    baseline: float | None = 0.9
-    explanation: str = "It fell."
-    details: AlertDetails = field(default_factory=lambda: DETAILS)
-    created_at: datetime = NOW
-
-
-def render(*alerts: FakeAlert) -> NotificationMessage:
-    return render_alerts(alerts, lambda _: NAMES)
 
 
 def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_and_advice() -> None:
@@ -331,89 +252,6 @@ def test_render_alerts__firing_alerts_come_first_and_give_the_severity() -> None
     ]  # fmt: skip
 
 
-def published(message: NotificationMessage) -> PublishedMessage:
-    # A message is sent by a worker, which reads it as JSON from the database.
-    stored = NotificationMessage.from_document(json.loads(json.dumps(message.to_document())))
-    return PublishedMessage(
-        id="m-1", published_at=NOW, message=stored, public_url="https://mosaico.example"
-    )
-
-
-LINES = [
-    CHANGE_LINE,
-    "Changes since the run before: agent revision 14 → 15; model small-1 → small-2.",
-    "Alert rule: quality falls.",
-    "Item refund-17: EXACT_MATCH is 0, was 1 https://mosaico.example/runs/run-1/traces/t-17",
-    "Item refund-18: EXACT_MATCH is 0 https://mosaico.example/runs/run-1/traces/t%2F18",
-    "See what changed: mosaico runs show run-1",
-    "If nothing is wrong: mosaico incidents noise e-1",
-    "If the new level is right: mosaico incidents accept e-1",
-    "agent: Support bot (agent-001)",
-    "Open in MOSAICO https://mosaico.example/runs/run-1",
-]
-
-
-def test_email_channel__golden_message() -> None:
-    mail = message_from_bytes(
-        CHANNELS.get("EMAIL").render(published(render(FakeAlert()))), EmailMessage, policy=default
-    )
-    assert (
-        mail["Subject"] == "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)"
-    )
-    body = mail.get_body(("plain",))
-    assert body is not None
-    text = body.get_content().splitlines()
-    # Only the order counts: the channel adds lines of its own.
-    assert [line for line in text if line in LINES] == LINES
-
-
-def chat_texts(document: Any) -> str:
-    """The texts of a chat message in their order, with the links after them."""
-    if isinstance(document, list):
-        return "".join(map(chat_texts, document))
-    if not isinstance(document, dict):
-        return ""
-    text = document["text"] if isinstance(document.get("text"), str) else ""
-    link = document.get("url") or document.get("selectAction", {}).get("url")
-    children = [value for value in document.values() if isinstance(value, list | dict)]
-    nested = "" if "selectAction" in document else chat_texts(children)
-    end = "\n" if document.get("type") == "RichTextBlock" else ""
-    return text + (f" {link}" if link else "") + nested + end
-
-
-@pytest.mark.parametrize("channel", ["SLACK", "TEAMS"])
-def test_chat_channels__golden_message(channel: str) -> None:
-    document = json.loads(CHANNELS.get(channel).render(published(render(FakeAlert()))))
-    text = chat_texts(document)
-    assert "[CRITICAL] Support bot: answer quality 0.900 → 0.620 (nightly-support)" in text
-    positions = [text.find(line) for line in LINES]
-    assert -1 not in positions
-    assert positions == sorted(positions)
-
-
-def test_webhook_channel__golden_message() -> None:
-    document = json.loads(CHANNELS.get("WEBHOOK").render(published(render(FakeAlert()))))
-    assert document["type"] == "alert.firing"
-    data = document["data"]
-    assert data["title"] == "Support bot: answer quality 0.900 → 0.620 (nightly-support)"
-    assert (data["severity"], data["link"]) == (
-        "CRITICAL",
-        "https://mosaico.example/runs/run-1",
-    )
-    [item] = data["items"]
-    assert item["links"][0] == {
-        "text": "Item refund-17: EXACT_MATCH is 0, was 1",
-        "url": "https://mosaico.example/runs/run-1/traces/t-17",
-    }
-    assert item["advice"][0] == "See what changed: mosaico runs show run-1"
-
-
-def test_notification_message__another_version_of_a_stored_message_is_refused() -> None:
-    document = render(FakeAlert()).to_document()
-    with pytest.raises(ValueError, match="unknown version 2"):
-        NotificationMessage.from_document({**document, "version": 2})
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -426,24 +264,6 @@ def test_notification_message__another_version_of_a_stored_message_is_refused() 
 )
 def test_format_duration__in_the_largest_unit(seconds: float, text: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == text
-
-
-@pytest.mark.parametrize(
-    ("matchers", "is_match"),
-    [
-        ({"alertConfigId": "rule-1"}, True),
-        ({"name": "quality*", "agentId": "agent-001"}, True),
-        ({"name": "quality*", "agentId": "other"}, False),
-        # Names of rules are case-sensitive, as their IDs.
-        ({"name": "Quality*"}, False),
-        ({"severity": "WARNING"}, False),
-        ({"severity": None, "benchmarkId": "bench-001"}, True),
-    ],
-)
-def test_silence_matchers__all_given_fields_must_match(
-    matchers: dict[str, Any], is_match: bool
-) -> None:
-    assert SilenceMatchers.model_validate(matchers).match(FakeAlert()) is is_match
 
 
 def test_render_alerts__of_the_runs_of_two_benchmarks_names_both() -> None:

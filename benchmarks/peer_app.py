@@ -1,0 +1,100 @@
+"""A plain FastAPI and SQLAlchemy service on our tables, which the peers of A1 and of the load benchmark extend.
+
+It follows the documentation of both: `async def`, an `AsyncSession` per request, a `response_model`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from sqlalchemy import select
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+
+from app.access.models import ApiKey
+from app.access.rules import hash_token, parse_token
+from app.core.ids import new_id
+from app.core.schemas import Page
+from app.results.models import BenchmarkRun
+from app.runs.schemas import RunCreate, RunView
+from app.runs.views import run_view
+
+PAGE: Final = 50  # runs of a list
+PREFIX: Final = "/api/v1"
+
+
+def sessions_of(request: Request) -> "async_sessionmaker[AsyncSession]":
+    sessions: async_sessionmaker[AsyncSession] = request.app.state.sessions
+    return sessions
+
+
+async def open_session(request: Request) -> AsyncIterator[AsyncSession]:
+    async with sessions_of(request)() as session:
+        yield session
+
+
+Opened = Annotated[AsyncSession, Depends(open_session)]
+
+
+async def check_key(request: Request, session: AsyncSession) -> None:
+    token = request.headers.get("authorization", "").removeprefix("Bearer ")
+    parsed = parse_token(token)
+    key = await session.get(ApiKey, parsed.key_id) if parsed else None
+    if key is None or key.digest != hash_token(token) or key.revoked_at is not None:
+        raise HTTPException(401)
+
+
+runs = APIRouter(prefix=f"{PREFIX}/benchmark-runs")
+
+
+@runs.get("/{run_id}", response_model=RunView)
+async def get_run(run_id: str, session: Opened) -> Any:
+    run = await session.get(BenchmarkRun, run_id)
+    if run is None:
+        raise HTTPException(404)
+    return run_view(run)
+
+
+@runs.get("", response_model=Page[RunView])
+async def list_runs(session: Opened, limit: int = PAGE) -> Any:
+    newest = select(BenchmarkRun).order_by(BenchmarkRun.seq.desc()).limit(limit)
+    return {"items": [run_view(run) for run in await session.scalars(newest)]}
+
+
+@runs.post("", status_code=201, response_model=RunView)
+async def start_run(body: RunCreate, session: Opened) -> Any:
+    run = BenchmarkRun(
+        id=new_id(),
+        benchmark_id=body.benchmark_id,
+        agent_id=body.agent_id,
+        status="PENDING",
+        triggered_by=body.trigger_type,
+        run_name=body.run_name,
+    )
+    session.add(run)
+    await session.commit()
+    await session.refresh(run)
+    return run_view(run)
+
+
+def peer_app(
+    url: str,
+    routes: APIRouter,
+    require_key: Callable[..., Awaitable[None]],
+    driver: str = "psycopg",
+) -> FastAPI:
+    """A service with the routes of runs and these, which all need a key."""
+    address = make_url(url).set(drivername=f"postgresql+{driver}")
+    engine = create_async_engine(address, pool_size=20, max_overflow=20)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await engine.dispose()
+
+    app = FastAPI(lifespan=lifespan, dependencies=[Depends(require_key)])
+    app.state.sessions = async_sessionmaker(engine, expire_on_commit=False)
+    app.include_router(runs)
+    app.include_router(routes)
+    return app

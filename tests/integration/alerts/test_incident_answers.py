@@ -1,0 +1,154 @@
+"""What people answer to an incident: noise, acceptance, acknowledgement."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.alerts.conftest import (
+    GOOD,
+    HISTORY_RULES,
+    RuleMaker,
+    holds,
+    notified_states,
+    open_incident,
+)
+from tests.support.page_commands import command_environment, run_command
+from tests.support.run_histories import RunHistoryMaker
+from tests.support.service import Service
+from tests.support.stored import DatabaseReader
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_noise__returns_the_runs_and_closes_the_incident(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, 0.57, 0.56)
+    incident = open_incident(benchmark_service)
+    dismissed = benchmark_service.post(f"/incidents/{incident['id']}/noise")
+    assert (dismissed["state"], dismissed["resolution"], dismissed["verdict"]) == (
+        "RESOLVED", "NOISE", "noise",
+    )  # fmt: skip
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+    assert set(holds(rows)) == {None}
+    # The dismissed runs are history: ordinary runs after them are no improvement and no incident.
+    complete(0.91, 0.92)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+    if rule["condition"] == "PERCENTAGE_DROP":
+        [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+        # The five runs before the newest one, the dismissed runs among them.
+        assert state["baseline"] == pytest.approx((0.91 + 0.92 + 0.57 + 0.56 + 0.91) / 5)
+    assert benchmark_service.get("/alert-configs/rule-1")["precision"]["noise"] == 1
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_accept__the_new_level_is_the_baseline_of_later_runs(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, 0.72, 0.71, 0.73)
+    incident = open_incident(benchmark_service)
+    accepted = benchmark_service.post(
+        f"/incidents/{incident['id']}/accept", {"note": "cheaper model"}
+    )
+    assert (accepted["resolution"], accepted["note"]) == ("ACCEPTED", "cheaper model")
+    assert accepted["resolvedBy"]
+    complete(0.72, 0.7, 0.71, 0.73, 0.72, 0.71)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+    [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+    assert state["baseline"] == pytest.approx(0.72, abs=0.02)
+    complete(0.4)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+    assert holds(rows)[7] is None
+    problem = benchmark_service.expect_problem(
+        409, "POST", f"/incidents/{incident['id']}/accept", {}
+    )
+    assert problem["type"].endswith("/incident-closed")
+
+
+def test_accept_run__closes_the_incident_that_the_run_belongs_to(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57, 0.56)
+    benchmark_service.post("/benchmark-runs/run-7/accept", {"note": "a new data set"})
+    [incident] = benchmark_service.list_items("/incidents")
+    assert (incident["resolution"], incident["note"]) == ("ACCEPTED", "a new data set")
+    complete(0.57, 0.56)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+
+
+def test_acknowledge__keeps_the_incident_open_until_it_recovers(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57)
+    incident = open_incident(benchmark_service)
+    acknowledged = benchmark_service.post(f"/incidents/{incident['id']}/acknowledge")
+    assert (acknowledged["state"], acknowledged["verdict"]) == ("OPEN", "true")
+    alert = benchmark_service.get(f"/alerts/{incident['alertId']}")
+    assert (alert["verdict"], alert["incidentId"]) == ("true", incident["id"])
+    complete(0.92, 0.91, 0.92)
+    assert benchmark_service.get(f"/incidents/{incident['id']}")["resolution"] == "RECOVERED"
+
+
+@pytest.mark.parametrize("answer", ["acknowledge", "noise"])
+def test_incident__a_second_collapse_is_told_whatever_was_said_about_the_first(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker, answer: str
+) -> None:
+    create_regressed()
+    complete(*GOOD, *GOOD, 0.57)
+    benchmark_service.post(f"/incidents/{open_incident(benchmark_service)['id']}/{answer}")
+    complete(0.91, 0.92, 0.9, 0.91)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+    complete(0.3)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+
+
+def test_fixed_threshold__has_no_level_to_accept_and_stays_out_of_histories(
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader,
+) -> None:  # fmt: skip
+    create_rule(condition="LESS_THAN", threshold=0.8)
+    complete(0.7, 0.7)
+    incident = open_incident(benchmark_service)
+    problem = benchmark_service.expect_problem(
+        409, "POST", f"/incidents/{incident['id']}/accept", {}
+    )
+    assert problem["type"].endswith("/no-level-to-accept")
+    benchmark_service.post(f"/incidents/{incident['id']}/noise")
+    assert open_incident(benchmark_service)["verdict"] == "noise"
+    assert set(holds(rows)) == {None}
+
+
+def test_incident_commands__say_what_became_of_the_incident(
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker, tmp_path: Path
+) -> None:
+    create_rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
+    complete(0.7)
+    incident_id = open_incident(benchmark_service)["id"]
+    environment = command_environment(benchmark_service, tmp_path)
+
+    def status_of(action: str) -> str:
+        return run_command(
+            f"mosaico incidents {action} {incident_id}", environment, tmp_path
+        ).stderr
+
+    assert "stays open until the value is within the threshold again" in status_of("noise")
+    assert "it stays open until it recovers" in status_of("acknowledge")
+    complete(0.9)
+    assert "it ended at " in status_of("acknowledge")
+
+
+def test_pages__say_before_a_false_alarm_is_reported_what_cannot_be_undone(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> None:
+    create_regressed()
+    complete(*GOOD, 0.57)
+    incident = open_incident(benchmark_service)
+    for path in (f"/incidents/{incident['id']}", f"/alerts/events/{incident['alertId']}", "/inbox"):
+        page = benchmark_service.client.get(path, headers={"Accept": "text/html"}).text
+        [form] = [form for form in page.split("<form")[1:] if "False alarm<" in form]
+        assert "This cannot be undone." in form
