@@ -27,10 +27,10 @@ class PageFiles(BuildHookInterface[Any]):
         # An editable installation reads the folder.
         if version == "editable":
             return
-        folder = Path(self.root, TEMPLATES)
-        sources = {
-            file.name: COMMENT.sub("", file.read_text("utf-8")) for file in sorted(folder.iterdir())
-        }
+        files = sorted(Path(self.root, TEMPLATES).iterdir())
+        sources = {file.name: COMMENT.sub("", file.read_text("utf-8")) for file in files}
+        # The longest first: the short ones repeat them, and compress to less.
+        sources = dict(sorted(sources.items(), key=lambda source: -len(source[1])))
         self._temporary = tempfile.TemporaryDirectory()
         bundle = Path(self._temporary.name, "templates.json")
         bundle.write_text(json.dumps(sources, ensure_ascii=False), "utf-8")
