@@ -39,6 +39,10 @@ class JobToken(NamedTuple):
 NO_JOB = JobToken()
 
 
+def _no_lease() -> None:
+    """A job without a lease, whose work is always needed."""
+
+
 # A condition of a statement that has the values of a `JobToken` as parameters: the worker still has the
 # job. FOR SHARE: nobody takes the job over before that statement has ended.
 HOLDS_JOB = """
@@ -57,7 +61,7 @@ class JobContext:
 
     `call_timeout_s` bounds one call in the process pool. `start_next` starts the following job:
     this worker runs it at once, without the queue, if allowed. `token` proves that the worker has
-    the job.
+    the job. `check_lease` raises when the output of the job is no longer needed.
     """
 
     resources: Resources
@@ -66,11 +70,15 @@ class JobContext:
     call_timeout_s: float = 60.0
     start_next: StartNext = enqueue
     token: JobToken = NO_JOB
+    check_lease: Callable[[], None] = _no_lease
 
     def checkpoint(self) -> None:
-        """Call between steps; raises `WorkerStopping` when the worker is stopping."""
+        """Call between steps; raises `WorkerStopping` when the worker is stopping, and what `check_lease`
+        raises.
+        """
         if self.is_stopping():
             raise WorkerStopping
+        self.check_lease()
 
 
 RequestT = TypeVar("RequestT", bound=JobRequest)

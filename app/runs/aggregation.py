@@ -1,6 +1,6 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from app.comparison.baseline_comparison import compare_with_baseline
 from app.jobs.handlers import JobContext
@@ -48,7 +48,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         max_error_share=plan.max_error_share,
         absence=absent.reason,
     )
-    validity = add_reason(validity, check_judge(job, lease, job.checkpoint))
+    validity = add_reason(validity, check_judge(job, lease))
     verdicts, points = compare_with_baseline(
         job,
         run_id=lease.run_id,
@@ -120,7 +120,7 @@ def _with_run_values(
     return run_values.into(aggregates)
 
 
-def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]) -> str | None:
+def check_judge(job: JobContext, lease: RunLease) -> str | None:
     """Return the reason why the judge of a run cannot be trusted; None when it can, or when no
     check is configured.
     """
@@ -132,7 +132,6 @@ def check_judge(job: JobContext, lease: RunLease, checkpoint: Callable[[], None]
         (calibration.metric.ref,),
         job=job,
         run_seq=lease.run_seq,
-        checkpoint=checkpoint,
         # Answers of earlier runs would show the judge as it was then.
         cache_suffix=f"#run-{lease.run_seq}",
     )

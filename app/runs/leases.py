@@ -9,10 +9,10 @@ row first and compares its token with the token of the lease.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, Select, select, update
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
@@ -124,20 +124,6 @@ def acquire_shard_lease(
     return ShardLease(**{**row, "plan": RunPlan.model_validate(row["plan"])})
 
 
-def require_shard_lease(session: Session, lease: ShardLease) -> None:
-    """Raise `RunEnded` when the lease is void or the run has ended; locks nothing."""
-    current = (
-        select(RunShard.shard)
-        .join(BenchmarkRun, BenchmarkRun.seq == RunShard.run_seq)
-        .where(
-            *_is_held(lease),
-            BenchmarkRun.status == RunStatus.RUNNING,
-        )
-    )
-    if session.scalar(current) is None:
-        raise RunEnded
-
-
 def _is_held(lease: ShardLease) -> tuple[ColumnElement[bool], ...]:
     """The conditions on the row of a shard whose lease is not void."""
     return (
@@ -167,20 +153,36 @@ def complete_shard(
         raise RunEnded
 
 
-class LeaseCheck:
-    """Raises when the worker stops, the run has ended or another worker took the shard over."""
+def watch_lease(job: JobContext, lease: RunLease | ShardLease) -> JobContext:
+    """The job, whose checkpoints also raise `RunEnded` when the run has ended or another worker took the
+    step over.
+    """
+    return replace(job, check_lease=_LeaseCheck(job.resources.db, lease))
 
-    def __init__(self, job: JobContext, lease: ShardLease) -> None:
-        self._job = job
+
+class _LeaseCheck:
+    """Raises `RunEnded` when a lease is void; queries the database at most twice a second."""
+
+    def __init__(self, db: Database, lease: RunLease | ShardLease) -> None:
+        self._db = db
         self._lease = lease
         self._checked_at = time.monotonic()
 
-    def require(self) -> None:
-        """Call this before each computation; it queries the database at most twice a second."""
-        self._job.checkpoint()
+    def __call__(self) -> None:
         if time.monotonic() - self._checked_at < LEASE_CHECK_INTERVAL_S:
             return
-        # A short outage of the database loses no measured value: `store_shard` checks the lease again.
-        with suppress(Unavailable), self._job.resources.db.read_statement() as session:
-            require_shard_lease(session, self._lease)
+        # A short outage of the database loses no work: who writes checks the lease again.
+        with suppress(Unavailable), self._db.read_statement() as session:
+            if session.scalar(_held_step(self._lease)) is None:
+                raise RunEnded
         self._checked_at = time.monotonic()
+
+
+def _held_step(lease: RunLease | ShardLease) -> Select[int]:
+    """Selects a row while the lease is not void and the run has not ended; locks nothing."""
+    running = select(BenchmarkRun.seq).where(
+        BenchmarkRun.seq == lease.run_seq, BenchmarkRun.status == RunStatus.RUNNING
+    )
+    if isinstance(lease, RunLease):
+        return running.where(BenchmarkRun.fencing_token == lease.fencing_token)
+    return running.join(RunShard, RunShard.run_seq == BenchmarkRun.seq).where(*_is_held(lease))

@@ -15,7 +15,7 @@ from app.jobs.process_pool import CallLost
 from app.llm.completion_pool import CompletionPool
 from app.llm.errors import LlmNotConfigured
 from app.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy
-from app.metrics.completion_fetcher import Checkpoint, CompletionFetcher
+from app.metrics.completion_fetcher import CompletionFetcher
 from app.metrics.engine import CHUNK_SIZE, failure_of_lost_call
 from app.metrics.model_metrics import is_remote
 from app.metrics.remote_measurement import RemoteMeasurement, merge_rows
@@ -36,21 +36,19 @@ def measure_traces(
     *,
     job: JobContext,
     run_seq: int,
-    checkpoint: Checkpoint,
     cache_suffix: str = "",
 ) -> list[TraceMeasurements]:
     """Every metric of every trace of a shard, in order: first the local metrics, then the others.
 
-    `checkpoint` raises when the values are no longer needed; answers are shared with runs of the
-    same `cache_suffix` only.
+    Answers are shared with runs of the same `cache_suffix` only.
     """
     remote = tuple(ref for ref in refs if is_remote(ref))
     local = tuple(ref for ref in refs if ref not in remote)
-    local_rows = score_traces(traces, local, job, checkpoint)
+    local_rows = score_traces(traces, local, job)
     if not remote:
         return local_rows
     remote_rows = measure_remote(
-        traces, remote, job=job, run_seq=run_seq, checkpoint=checkpoint, cache_suffix=cache_suffix
+        traces, remote, job=job, run_seq=run_seq, cache_suffix=cache_suffix
     )
     return [merge_rows(refs, local, *rows) for rows in zip(local_rows, remote_rows, strict=True)]
 
@@ -61,7 +59,6 @@ def measure_remote(
     *,
     job: JobContext,
     run_seq: int,
-    checkpoint: Checkpoint,
     cache_suffix: str = "",
 ) -> list[TraceMeasurements]:
     """The values of metrics that need a model, one row per trace.
@@ -81,8 +78,8 @@ def measure_remote(
             cache_scope=cache_scope,
             store=store,
             fetcher=CompletionFetcher(store, cache_scope, pool, job.checkpoint),
-            call_provider=_ChildCaller(job, checkpoint),
-            checkpoint=checkpoint,
+            call_provider=_ChildCaller(job),
+            checkpoint=job.checkpoint,
         ).rows(traces, refs)
 
 
@@ -95,7 +92,6 @@ class _ChildCaller:
     """
 
     job: JobContext
-    checkpoint: Checkpoint
     lost_calls: Counter[MetricRef] = field(default_factory=Counter)
 
     def __call__(
@@ -119,7 +115,7 @@ class _ChildCaller:
         if self.lost_calls[ref] >= MAX_LOST_CALLS:
             reason = f"not computed: the metric was lost on {MAX_LOST_CALLS} traces before"
             return [MetricFailed(MetricFailureKind.DIED, reason)] * len(inputs)
-        self.checkpoint()
+        self.job.checkpoint()
         try:
             return self.job.pool.run(function, ref, inputs, timeout_s=self.job.call_timeout_s)
         except CallLost as lost:

@@ -61,12 +61,9 @@ def score(job: JobContext, step: ScoreShard) -> None:
         traces: Sequence[Trace] = ()
         if cached.needs_traces:
             traces = read_traces(session, lease.collection_id, lease.first, lease.last)
-    checkpoint = leases.LeaseCheck(job, lease).require
-    measure = partial(measure_traces, job=job, run_seq=lease.run_seq, checkpoint=checkpoint)
-    measured = cached.fill(traces, measure)
-    summaries = summarize(
-        traces, measured, lease.plan.refs, job, checkpoint, cached=cached.summaries
-    )
+    job = leases.watch_lease(job, lease)
+    measured = cached.fill(traces, partial(measure_traces, job=job, run_seq=lease.run_seq))
+    summaries = summarize(traces, measured, lease.plan.refs, job, cached=cached.summaries)
     with res.db.begin() as session:
         store_shard(
             session,
@@ -85,7 +82,7 @@ def finish(job: JobContext, step: FinishRun) -> None:
     lease = leases.acquire_run_lease(res.db, step.run_id, job.token)
     if lease is None:
         return
-    result = compute_result(job, lease)
+    result = compute_result(leases.watch_lease(job, lease), lease)
     evaluation = AlertEvaluationService(res.db, read_budget(res.options))
     decisions = evaluation.evaluate_alerts_for_run(result)
     with res.db.begin() as session:

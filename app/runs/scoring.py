@@ -37,15 +37,13 @@ def score_traces(
     traces: Sequence[Trace],
     refs: tuple[MetricRef, ...],
     job: JobContext,
-    checkpoint: Callable[[], None],
 ) -> list[TraceMeasurements]:
     """Every metric of every trace of a shard, in order.
 
     A provider that hangs or kills its process loses one value only, and after `MAX_LOST_CALLS` of
-    them its remaining values of the shard. `checkpoint` is called before each call of a child and
-    raises when the values are no longer needed.
+    them its remaining values of the shard.
     """
-    scorer = _ShardScorer(job, checkpoint)
+    scorer = _ShardScorer(job)
     rows: list[TraceMeasurements] = []
     size = CHUNK_SIZE
     while len(rows) < len(traces):
@@ -69,9 +67,8 @@ def next_chunk_size(size: int, seconds: float) -> int:
 class _ShardScorer:
     """Scores one shard; metrics that lose too many calls are disabled."""
 
-    def __init__(self, job: JobContext, checkpoint: Callable[[], None]) -> None:
+    def __init__(self, job: JobContext) -> None:
         self._job = job
-        self._checkpoint = checkpoint
         self._lost_calls: Counter[MetricRef] = Counter()
         self._disabled: dict[MetricRef, _DisabledMetric] = {}
 
@@ -92,8 +89,8 @@ class _ShardScorer:
     ) -> list[TraceMeasurements]:
         if not refs:
             return [TraceMeasurements(trace.trace_id, (), {}) for trace in traces]
-        self._checkpoint()
         job = self._job
+        job.checkpoint()
         try:
             return job.pool.run(score_within_limits, traces, refs, timeout_s=job.call_timeout_s)
         except CallLost as lost:
@@ -179,18 +176,17 @@ def summarize(
     rows: Sequence[TraceMeasurements],
     refs: tuple[MetricRef, ...],
     job: JobContext,
-    checkpoint: Callable[[], None],
     *,
     cached: Mapping[str, StoredSummary] | None = None,
 ) -> dict[str, StoredSummary]:
     """Summaries by column of the metrics that have a value of the whole run.
 
-    `cached` summaries are taken as they are. `checkpoint` as in `score_traces`.
+    `cached` summaries are taken as they are.
     """
     summaries = dict(cached or {})
     for index, ref in enumerate(refs):
         if is_run_metric(ref) and _column(ref) not in summaries:
-            checkpoint()
+            job.checkpoint()
             column = [row.values[index] for row in rows]
             summaries[_column(ref)] = _run_in_child(job, summarize_traces, ref, column, traces)
     return summaries

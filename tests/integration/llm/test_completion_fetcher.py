@@ -182,6 +182,4 @@ def test_fetcher__server_without_any_response_is_unavailable(
     job = JobContext(resources=service.resources, pool=service.pool, is_stopping=lambda: False)
     ref = MetricRef.of(metric, {"model": JUDGE})
     with pytest.raises(LlmUnavailable, match=f"at {models.url} does not respond: 503: overloaded"):
-        measure_remote(
-            traces, (ref,), job=job, run_seq=1, checkpoint=lambda: None, cache_suffix="#run-1"
-        )
+        measure_remote(traces, (ref,), job=job, run_seq=1, cache_suffix="#run-1")

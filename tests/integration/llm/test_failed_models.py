@@ -105,14 +105,19 @@ def asked_of_silence(
     service: Service,
     models: ModelService,
     must_stop: Callable[[], bool],
-    checkpoint: Callable[[], None],
+    check_lease: Callable[[], None],
 ) -> None:
     """Ask a server about twenty traces that never answers."""
     models.faults.append(always(Silence(models)))
     ref = MetricRef.of("LLM_JUDGE", {"prompt": "{output}", "model": JUDGE})
     traces = [Trace(trace_id=f"t-{n}", item_id="i", output=f"{n}") for n in range(20)]
-    job = JobContext(resources=service.resources, pool=service.pool, is_stopping=must_stop)
-    measure_remote(traces, (ref,), job=job, run_seq=1, checkpoint=checkpoint)
+    job = JobContext(
+        resources=service.resources,
+        pool=service.pool,
+        is_stopping=must_stop,
+        check_lease=check_lease,
+    )
+    measure_remote(traces, (ref,), job=job, run_seq=1)
 
 
 def test_worker__stops_without_waiting_for_a_silent_server(

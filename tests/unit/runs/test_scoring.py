@@ -60,8 +60,8 @@ class FakeProcessPool(ProcessPool):
         return function(*arguments)
 
 
-def no_checkpoint() -> None:
-    """A checkpoint of a run that continues and a lease that is valid."""
+def valid_lease() -> None:
+    """The check of a run that continues and a lease that is valid."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,19 +83,29 @@ def pair(
     )
 
 
-def job_context(pool: ProcessPool, *, stops: bool = False) -> JobContext:
-    nothing = cast("Resources", None)  # scoring needs none of them
-    return JobContext(resources=nothing, pool=pool, is_stopping=lambda: stops, call_timeout_s=60)
+def job_context(
+    pool: ProcessPool,
+    *,
+    stops: bool = False,
+    check_lease: Callable[[], None] = valid_lease,
+) -> JobContext:
+    return JobContext(
+        resources=cast("Resources", None),  # scoring needs none of them
+        pool=pool,
+        is_stopping=lambda: stops,
+        call_timeout_s=60,
+        check_lease=check_lease,
+    )
 
 
 def score_with(
     pool: FakeProcessPool,
     traces: Sequence[Trace],
     *refs: MetricRef,
-    checkpoint: Callable[[], None] = no_checkpoint,
+    check_lease: Callable[[], None] = valid_lease,
 ) -> list[TraceMeasurements]:
     load_metrics()
-    return score_traces(traces, refs, job_context(pool), checkpoint)
+    return score_traces(traces, refs, job_context(pool, check_lease=check_lease))
 
 
 def failures(rows: Sequence[TraceMeasurements], column: str = "BLEU") -> list[tuple[str, str]]:
@@ -179,7 +189,7 @@ def test_score_traces__an_ended_run_stops_before_the_next_call() -> None:
             raise RunEnded
 
     with pytest.raises(RunEnded):
-        score_with(pool, pairs(40), BLEU, ROUGE, checkpoint=cancelled_meanwhile)
+        score_with(pool, pairs(40), BLEU, ROUGE, check_lease=cancelled_meanwhile)
     assert pool.calls == [PoolCall(40, (BLEU, ROUGE))]
 
 
@@ -188,11 +198,11 @@ def test_score_traces__checkpoints_between_chunks_and_before_summaries() -> None
     checkpoints: list[int] = []
     pool, traces = FakeProcessPool(), pairs(130)
 
-    def checkpoint() -> None:
+    def check_lease() -> None:
         checkpoints.append(len(pool.calls))
 
-    rows = score_with(pool, traces, ROUGE, MACRO_F1, checkpoint=checkpoint)
-    summarize(traces, rows, (ROUGE, MACRO_F1), job_context(pool), checkpoint)
+    rows = score_with(pool, traces, ROUGE, MACRO_F1, check_lease=check_lease)
+    summarize(traces, rows, (ROUGE, MACRO_F1), job_context(pool, check_lease=check_lease))
     assert checkpoints == [0, 1, 2, 3]
 
 
@@ -200,7 +210,7 @@ def test_score_traces__a_call_lost_by_a_stopping_worker_is_no_failure_of_the_met
     load_metrics()
     pool = FakeProcessPool(how=ChildExited)
     with pytest.raises(WorkerStopping):
-        score_traces(pairs(1), (BLEU,), job_context(pool, stops=True), no_checkpoint)
+        score_traces(pairs(1), (BLEU,), job_context(pool, stops=True))
 
 
 def test_summarize__uses_the_traces_before_the_metric_was_given_up() -> None:
@@ -208,8 +218,8 @@ def test_summarize__uses_the_traces_before_the_metric_was_given_up() -> None:
     pool = FakeProcessPool(metric=MACRO_F1, on=lambda trace: trace.trace_id not in {"t-0", "t-1"})
     rows = score_with(pool, traces, MACRO_F1, ROUGE)
     assert [row.values[0] is None for row in rows] == [False] * 2 + [True] * 78
-    summaries = summarize(traces, rows, (MACRO_F1, ROUGE), job_context(pool), no_checkpoint)
-    first = summarize(traces[:2], rows[:2], (MACRO_F1, ROUGE), job_context(pool), no_checkpoint)
+    summaries = summarize(traces, rows, (MACRO_F1, ROUGE), job_context(pool))
+    first = summarize(traces[:2], rows[:2], (MACRO_F1, ROUGE), job_context(pool))
     assert summaries == first
     assert summaries.keys() == {"F1_SCORE"}
     assert "summary" in summaries["F1_SCORE"]
