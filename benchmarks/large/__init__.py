@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.large import (
     api,
     environment,
+    faults,
     history,
     partitions,
     run,
@@ -23,6 +24,7 @@ PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "api": api.measure,
     "environment": environment.measure,
     "run": run.measure,
+    "faults": faults.measure,
     "schedules": schedules.measure,
     "history": history.measure,
     "partitions": partitions.measure,

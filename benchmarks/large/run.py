@@ -82,12 +82,12 @@ def measure() -> Iterator[BenchRow]:
         service.client.post("/agents", json={"id": "large", "name": "l"}).raise_for_status()
         service.client.post("/benchmarks", json=benchmark).raise_for_status()
         for number in range(WARM_UP_RUNS):
-            _measured_run(service, _write_traces(Path(folder), WARM_UP, f"warm-{number}"), WARM_UP)
+            _measured_run(service, write_traces(Path(folder), WARM_UP, f"warm-{number}"), WARM_UP)
         # Only now: the scheduler imports its modules when the API is ready.
         yield _idle_row(service)
         runs, figures = [], []
         for size in SIZES:
-            file = _write_traces(Path(folder), size, str(size))
+            file = write_traces(Path(folder), size, str(size))
             runs.append(_measured_run(service, file, size))
             metrics_cpu_s = _metrics_cpu_s(file, size)
             yield from _rows(runs[-1], metrics_cpu_s)
@@ -135,7 +135,7 @@ def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
     postmaster = postgres.status().pid
     assert postmaster is not None
     idle = _cpu_seconds(service)
-    upload_s = _upload(client, file)
+    upload_s = upload_traces(client, file)
     before = _cpu_seconds(service)
     body = {"benchmarkId": "large", "agentId": "large", "runName": file.stem}
     run_to_end(client, body)
@@ -155,7 +155,8 @@ def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
     )
 
 
-def _write_traces(folder: Path, size: int, name: str) -> Path:
+def write_traces(folder: Path, size: int, name: str) -> Path:
+    """A file of traces whose texts no file of another name has."""
     file = folder / f"{name}.jsonl"
     with file.open("w") as lines:
         # Texts that no other file has: nothing may be found in a cache.
@@ -166,7 +167,8 @@ def _write_traces(folder: Path, size: int, name: str) -> Path:
     return file
 
 
-def _upload(client: httpx.Client, file: Path) -> float:
+def upload_traces(client: httpx.Client, file: Path) -> float:
+    """Upload a file as a run of its name; returns the seconds."""
     began = time.perf_counter()
     with file.open("rb") as lines:
         client.post(
