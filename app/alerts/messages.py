@@ -8,12 +8,10 @@ items, and what to do. Alerts with one cause are told once, with the names of al
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from app.alerts.details import AlertDetails
-from app.alerts.natural_scale import ChangeText, value_of_level
+from app.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from app.alerts.rules import AlertEventState
-from app.alerts.silence_matchers import MatchedAlert
 from app.core.text import format_number
 from app.core.web.page_paths import (
     rule_page_path,
@@ -21,7 +19,6 @@ from app.core.web.page_paths import (
     schedule_page_path,
     trace_page_path,
 )
-from app.kpis.number_text import format_value, format_values
 from app.notifications.types import (
     MessageFact,
     MessageItem,
@@ -34,11 +31,7 @@ MAX_TRACES = 3
 SEVERITIES = list(MessageSeverity)
 # The alerts of a message are listed in this order: what needs attention comes first.
 STATES = list(AlertEventState)
-# States of an open incident: its worst items and what to do are of interest.
-BAD_STATES = frozenset({AlertEventState.FIRING, AlertEventState.WORSE})
 GOOD_STATES = frozenset({AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK})
-# States that tell a new level.
-CHANGED_STATES = BAD_STATES | {AlertEventState.PARTLY_BACK}
 
 
 class DisplayNames(NamedTuple):
@@ -46,29 +39,6 @@ class DisplayNames(NamedTuple):
 
     benchmark: str
     agent: str
-
-
-class AlertFields(MatchedAlert, Protocol):
-    """The fields of an alert that its message shows."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def run_id(self) -> str | None: ...
-    @property
-    def incident_id(self) -> str | None: ...
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def baseline(self) -> float | None: ...
-    @property
-    def explanation(self) -> str: ...
-    @property
-    def details(self) -> AlertDetails: ...
-    @property
-    def created_at(self) -> datetime: ...
 
 
 NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
@@ -266,57 +236,9 @@ def headline_of(alert: AlertFields) -> str:
         case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
             return alert.name
         case AlertEventState.RESOLVED:
-            return _value_text(alert, with_baseline=False)
+            return describe_levels(alert, with_baseline=False)
         case _:
-            return _value_text(alert, with_baseline=True)
-
-
-def _value_text(alert: AlertFields, *, with_baseline: bool) -> str:
-    details = alert.details
-    name = details.value_name or alert.name
-    if alert.value is None:
-        return name
-    if alert.baseline is None or not with_baseline:
-        text = format_value(alert.value, details.unit, is_share=details.is_share)
-        return f"{name} is {text}"
-    levels = _Levels.of(alert)
-    before, now = format_values(
-        [levels.before, levels.now], details.unit, is_share=details.is_share
-    )
-    window = f" in {levels.width} runs" if levels.width > 1 else ""
-    return f"{name} {before} → {now}{window}"
-
-
-class _Levels(NamedTuple):
-    """What an alert about two values compares: the last `width` runs with those before them. `before` is, of a
-    change inside an incident, the level of the incident until then.
-    """
-
-    before: float
-    now: float
-    width: int
-    is_inside: bool
-
-    @classmethod
-    def of(cls, alert: AlertFields) -> "_Levels":
-        """Of an alert that has a value and a baseline."""
-        assert alert.value is not None, "checked by the caller"
-        assert alert.baseline is not None, "checked by the caller"
-        details, before, now, width = alert.details, alert.baseline, alert.value, 1
-        evidence = details.runs
-        if evidence is None:
-            return cls(before, now, width, is_inside=False)
-        is_relative = details.is_relative
-        # The value of one run says less than the level of the runs that the alert is about.
-        if evidence.level is not None and (evidence.width or 1) > 1:
-            now, width = (
-                value_of_level(evidence.level, evidence, is_relative=is_relative),
-                evidence.width or 1,
-            )
-        if evidence.earlier_level is None:
-            return cls(before, now, width, is_inside=False)
-        before = value_of_level(evidence.earlier_level, evidence, is_relative=is_relative)
-        return cls(before, now, width, is_inside=True)
+            return describe_levels(alert, with_baseline=True)
 
 
 def _render_item(
@@ -358,39 +280,11 @@ def _first_line(alert: AlertFields) -> str:
     """Value, unit, baseline, interval and since when; the stored explanation where there is no
     interval.
     """
-    line = _change_line(alert) or alert.explanation
+    line = describe_change(alert) or alert.explanation
     since = alert.details.since
     if AlertEventState(alert.state) not in BAD_STATES or since is None:
         return line
     return f"{line.removesuffix('.')}; since {format_time(since)}."
-
-
-def _change_line(alert: AlertFields) -> str | None:
-    details, evidence = alert.details, alert.details.runs
-    change = ChangeText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
-    if (
-        AlertEventState(alert.state) not in CHANGED_STATES
-        or evidence is None
-        or change is None
-        or alert.value is None
-        or alert.baseline is None
-    ):
-        return None
-    levels = _Levels.of(alert)
-    value, now, earlier, baseline = (
-        format_value(level, details.unit, is_share=details.is_share)
-        for level in (alert.value, levels.now, levels.before, alert.baseline)
-    )
-    is_one_run = levels.width == 1
-    present = f"is {value}, was" if is_one_run else f"was {now} in the last {levels.width} runs"
-    inside = f" {earlier} earlier in the incident and" if levels.is_inside else ""
-    separator = "" if is_one_run else "," if inside else " and"
-    reference = "run" if evidence.reference == 1 else f"{evidence.reference} runs"
-    this_run = "" if is_one_run else f"; {value} in the last one"
-    return (
-        f"{details.value_name or alert.name} {present}{separator}{inside} {baseline} in the {reference} before"
-        f"{' it' if levels.is_inside else ''} ({change}){this_run}."
-    )
 
 
 def _changes(changes: Sequence[str]) -> str:

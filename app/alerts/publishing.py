@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.alerts import queries
 from app.alerts.details import AlertDetails
-from app.alerts.messages import AlertFields, DisplayNames, render_alerts
+from app.alerts.level_change import AlertFields
+from app.alerts.messages import DisplayNames, render_alerts
 from app.alerts.models import AlertEvent, AlertRule
 from app.alerts.rules import AlertEventState
 from app.benchmarks.models import Benchmark

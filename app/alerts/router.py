@@ -117,7 +117,7 @@ def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
 @alert_configs.post("/{alertConfigId}/test", dependencies=RUN)
 def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
-    return rule_tests.try_rule(res.db, rule_id)
+    return rule_tests.try_rule(res.db, rule_id, read_budget(res.options))
 
 
 @alerts.get("", dependencies=READ)

@@ -36,7 +36,7 @@ from app.kpis.series_types import SeriesState
 from app.notifications.service import publish
 from app.results.rules import RunStatus
 from app.results.run_history import PastRun, list_agents_with_runs, list_ended_runs
-from app.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
+from app.statistics.sequential import RunLevel
 
 MAX_RUNS = 1000
 
@@ -51,7 +51,7 @@ class RuleHistory:
         agent_id: str,
         since: datetime | None = None,
         *,
-        promise: float = DEFAULT_FALSE_PAGES,
+        promise: float,
     ) -> None:
         self.agent_id = agent_id
         self.runs = list_ended_runs(
@@ -146,21 +146,25 @@ def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
     return now - timedelta(days=body.days)
 
 
-def try_rule(db: Database, rule_id: str) -> RuleTestView:
-    """Assess the newest run of each agent, and send the recipients of the rule a test message."""
+def try_rule(db: Database, rule_id: str, budget: float | None) -> RuleTestView:
+    """Assess the newest run of each agent, and send the recipients of the rule a test message.
+
+    `budget` is the number of false pages of all series, as for new runs.
+    """
     with db.read() as session:
-        histories = _newest_histories(session, queries.get_rule(session, rule_id))
+        promise = default_promise(session, budget)
+        histories = _newest_histories(session, queries.get_rule(session, rule_id), promise)
     assessments = _assess_newest(histories, db)
     with db.begin() as session:
         return _send_test(session, queries.get_rule(session, rule_id), assessments)
 
 
-def _newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
+def _newest_histories(session: Session, rule: AlertRule, promise: float) -> list[RuleHistory]:
     """Return the history of each agent that a rule watches."""
     agent_ids = (
         [rule.agent_id] if rule.agent_id else list_agents_with_runs(session, rule.benchmark_id)
     )
-    return [RuleHistory(session, rule, agent_id) for agent_id in agent_ids]
+    return [RuleHistory(session, rule, agent_id, promise=promise) for agent_id in agent_ids]
 
 
 def _assess_newest(histories: Sequence[RuleHistory], db: Database) -> list[RuleTestAssessment]:

@@ -52,6 +52,13 @@ def evaluate_condition(
         reason = observation.reason or "it was not computed"
         return _no_data(f"{value_spec.name} has no value: {reason}")
     if spec.condition is Condition.REGRESSED:
+        if value_spec.harm is Side.BOTH:
+            # Refused when a rule is saved; an older rule must not watch in silence.
+            return _no_data(
+                f"{value_spec.name} has no direction, so REGRESSED cannot tell what is worse; watch a KPI with"
+                " a `direction`, or change the condition of the rule",
+                value=value,
+            )
         return _assess_verdict(value_spec, value, observation.verdict)
     if spec.condition is Condition.ANOMALY_DETECTED:
         return _assess_anomaly(spec, value_spec, observation, value)
@@ -192,18 +199,9 @@ def _assess_percentage(
         return _warmup(value, f"{name} has no earlier valid run to compare with.")
     # The mean of several runs: with one run, its chance would decide about the next one.
     baseline = sum(earlier) / len(earlier)
-    # A percentage of zero is infinite, and one across zero has the wrong sign.
-    if baseline == 0 or value * baseline < 0:
-        return _no_data(
-            f"{name} changed from {format_number(baseline)} to {format_number(value)}, which has no"
-            " meaningful percentage; use LESS_THAN, GREATER_THAN or ANOMALY_DETECTED for such"
-            " values",
-            value=value,
-            baseline=baseline,
-        )
-    change = (value - baseline) / abs(baseline) * 100
+    change = _percentage(value, baseline)
     # Finite values of opposite size can still overflow in the quotient.
-    if not math.isfinite(change):
+    if baseline and not math.isfinite(change):
         return _too_large(value_spec, value)
     # The condition names the direction; for a cost, a rise is the harm.
     harmful_change = -change if spec.condition is Condition.PERCENTAGE_DROP else change
@@ -223,11 +221,20 @@ def _assess_percentage(
     )
 
 
+def _percentage(value: float, baseline: float) -> float:
+    """The change in percent. That of a baseline of 0 is infinite: it exceeds every limit."""
+    if baseline == 0:
+        return math.copysign(math.inf, value) if value else 0.0
+    return (value - baseline) / abs(baseline) * 100
+
+
 def _describe_change(value_spec: ValueSpec, value: float, baseline: float, percent: float) -> str:
     now, before = _with_unit(value, value_spec), _with_unit(baseline, value_spec)
     if math.isclose(value, baseline, rel_tol=TOLERANCE):
         return f"{value_spec.name} is {now}, unchanged from {before}"
     direction = "fell" if value < baseline else "rose"
+    if math.isinf(percent):
+        return f"{value_spec.name} {direction} to {now}, from {before}"
     return (
         f"{value_spec.name} {direction} by {format_number(abs(percent))} % to {now}, from {before}"
     )
@@ -307,12 +314,8 @@ def _too_large(value_spec: ValueSpec, value: float) -> Assessment:
     return _no_data(f"the values of {value_spec.name} are too large to compare", value=value)
 
 
-def _no_data(
-    explanation: str, *, value: float | None = None, baseline: float | None = None
-) -> Assessment:
-    return Assessment(
-        outcome=AlertOutcome.NO_DATA, value=value, baseline=baseline, explanation=f"{explanation}."
-    )
+def _no_data(explanation: str, *, value: float | None = None) -> Assessment:
+    return Assessment(outcome=AlertOutcome.NO_DATA, value=value, explanation=f"{explanation}.")
 
 
 def _warmup(value: float, explanation: str) -> Assessment:

@@ -292,6 +292,8 @@ def _assess_series(
     step: SeriesStep | None,
     series_result: SeriesResult | None,
 ) -> Assessment:
+    if alone.outcome is AlertOutcome.NO_DATA:
+        return alone
     if step is None or series_result is None:
         # Without a level there is no evidence, and the verdict of the run alone must not page.
         return replace(alone, outcome=AlertOutcome.WARMUP)

@@ -159,7 +159,7 @@ def show_rule(
 @router.post("/alerts/{ruleId}/test", dependencies=RUN)
 def test_rule(rule_id: RuleId, res: Res) -> Response:
     """Send a test message to the recipients of a rule, and show it in the inbox."""
-    rule_tests.try_rule(res.db, rule_id)
+    rule_tests.try_rule(res.db, rule_id, read_budget(res.options))
     return see_other("/inbox")
 
 

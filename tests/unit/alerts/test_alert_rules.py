@@ -109,13 +109,27 @@ def test_percentage_drop__below_the_minimum_effect_is_healthy() -> None:
     assert "below the minimum effect" in assessment.explanation
 
 
-@pytest.mark.parametrize(("value", "baseline"), [(1.0, 0.0), (-1.0, 1.0), (1.0, -1.0)])
-def test_percentage_drop__of_zero_or_across_a_change_of_sign_is_no_data(
-    value: float, baseline: float
-) -> None:
-    assessment = assess(Condition.PERCENTAGE_DROP, value, baseline, threshold=10)
+@pytest.mark.parametrize(("value", "baseline"), [(-1.0, 0.0), (-1.0, 1.0)])
+def test_percentage_drop__from_zero_and_below_it_is_a_breach(value: float, baseline: float) -> None:
+    assert assess(Condition.PERCENTAGE_DROP, value, baseline, threshold=150).outcome is B
+    assert assess(Condition.PERCENTAGE_RISE, value, baseline, threshold=150).outcome is H
+
+
+def test_percentage_rise__of_zeros_leaves_every_state() -> None:
+    rise = Condition.PERCENTAGE_RISE
+    unchanged, risen = (assess(rise, value, 0.0, 0.0, threshold=10) for value in (0.0, 0.2))
+    assert (unchanged.outcome, risen.outcome) == (H, B)
+    assert unchanged.explanation.startswith("quality is 0.000, unchanged from 0.000 (mean of")
+    assert risen.explanation.startswith("quality rose to 0.200, from 0.000 (mean of")
+    assert assess(rise, 0.01, 0.0, threshold=10, minimum_effect=0.05).outcome is H
+    assert assess(Condition.PERCENTAGE_DROP, 0.2, 0.0, threshold=10).outcome is H
+
+
+def test_regressed__a_value_without_a_direction_says_so() -> None:
+    subject = ValueSpec(name="turns", harm=Side.BOTH)
+    assessment = assess(Condition.REGRESSED, 3.0, subject=subject)
     assert assessment.outcome is N
-    assert "LESS_THAN" in assessment.explanation
+    assert assessment.explanation.startswith("turns has no direction, so REGRESSED cannot tell")
 
 
 def test_percentage_drop__first_run_is_warmup() -> None:
