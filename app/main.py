@@ -40,7 +40,7 @@ from app.core.web import (
     etag,
     health,
     openapi,
-    problem_pages,
+    problem_types,
     prometheus,
     request_body,
     static_files,
@@ -223,7 +223,7 @@ def _routes() -> list[BaseRoute]:
     routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
     api.include_routers(routes)
     health.router.add_to(routes)
-    problem_pages.router.add_to(routes)
+    problem_types.router.add_to(routes)
     api.include_pages(routes)
     return routes.routes
 

@@ -1,6 +1,7 @@
 """Pages for logging in and out, the time zone of the reader, and pages of errors."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Query, Request, Response
@@ -16,6 +17,7 @@ from app.core.web import pages
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
 from app.core.web.forms.confirmation import page_before
+from app.core.web.forms.rendering import REMOVE
 from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
@@ -31,8 +33,11 @@ SESSION_AND_INPUT_LOST = (
     f"{SESSION_ENDED} What you sent is too large to be kept, and nothing was changed: send it again"
     " after the login."
 )
-# Values that a page must never show again; the URL of a webhook is a credential.
-SECRET_FIELDS = ("secret", "key", "password", "token", "recipient", "recipients")
+# Values that a page must never show again: `langfuseSecretKey`, and no `langfusePublicKey` or `metric.key`.
+SECRET_FIELD: Final = re.compile(r"(?:secret(?:key)?|apikey|password|token)$", re.IGNORECASE)
+RECIPIENT_FIELDS: Final = frozenset({"recipient", "recipients"})
+# The fields of a kept form whose value is not kept, one in each.
+LEFT_OUT: Final = "leftOut"
 
 NextPath = Annotated[str, Query(alias="next", max_length=4096)]
 
@@ -86,9 +91,11 @@ async def log_in(request: Request, form: SentForm, res: Res) -> Response:
     new_session = await run_in_threadpool(start)
     if not draft:
         return _logged_in(request, new_session, target)
+    fields = parse_qsl(draft, keep_blank_values=True)
     response = render_page(
-        request, "draft.html", title="Send your input?", action=action, next=target,
-        fields=parse_qsl(draft, keep_blank_values=True), has_secrets=True,
+        request, "draft.html", title="Send your input?", action=action, next=target, has_secrets=True,
+        fields=[field for field in fields if field[0] != LEFT_OUT],
+        left_out=[name for marker, name in fields if marker == LEFT_OUT],
     )  # fmt: skip
     return _with_cookie(request, response, new_session)
 
@@ -185,8 +192,28 @@ def _is_small_form(request: Request) -> bool:
 
 
 def _without_secrets(body: str) -> str:
-    """The fields of a form without those that a page must not show."""
+    """The fields of a form with the values that a page may show, and the names of those without their value."""
     fields = parse_qsl(body, keep_blank_values=True)
-    return urlencode(
-        [(name, value) for name, value in fields if not name.lower().endswith(SECRET_FIELDS)]
-    )
+    kept = [(name, _without_secret(name, value)) for name, value in fields]
+    left_out = [
+        name for (name, value), (_, shown) in zip(fields, kept, strict=True) if shown != value
+    ]
+    return urlencode([*kept, *((LEFT_OUT, name) for name in dict.fromkeys(left_out))])
+
+
+def _without_secret(name: str, value: str) -> str:
+    field = name.rpartition(".")[2]
+    if field in RECIPIENT_FIELDS:
+        lines = value.splitlines()
+        shown = [line for line in lines if not line.strip() or _is_shown_recipient(line)]
+        return value if shown == lines else "\n".join(shown)
+    # A checkbox that removes the stored value has no secret.
+    is_secret = SECRET_FIELD.search(field) and not name.startswith(REMOVE)
+    return "" if is_secret else value
+
+
+def _is_shown_recipient(recipient: str) -> bool:
+    """Return whether a recipient is as the form has shown it, redacted, or an e-mail address. The URL of a webhook is
+    a credential.
+    """
+    return "…" in recipient or ("@" in recipient and "://" not in recipient)

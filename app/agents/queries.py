@@ -1,6 +1,6 @@
 """Reads of agents."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -31,12 +31,19 @@ def lock_existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]
     return set(session.scalars(statement.with_for_update(read=True, key_share=True)))
 
 
-def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Agent]:
+def list_agents(
+    session: Session, query: PageQuery, *, archived: bool, ids: Collection[str] = ()
+) -> PageRows[Agent]:
+    """One page of agents, newest first: of those with one of `ids`, if there are any."""
     statement = select(Agent).where(Agent.archived.is_(archived))
+    if ids:
+        statement = statement.where(Agent.id.in_(ids))
     return select_page(session, statement, keys=[Agent.created_at, Agent.id], query=query)
 
 
-def list_agent_names(session: Session) -> dict[str, str]:
-    """The names of the newest agents by ID, as a form offers them; archived ones are left out."""
-    newest = list_agents(session, PageQuery(MAX_LIMIT), archived=False)
+def list_agent_names(session: Session, ids: Collection[str] = ()) -> dict[str, str]:
+    """The names of the newest agents by ID, as a form offers them: of those with one of `ids`, if there are any.
+    Archived ones are left out.
+    """
+    newest = list_agents(session, PageQuery(MAX_LIMIT), archived=False, ids=ids)
     return {agent.id: agent.name for agent in newest.rows}

@@ -30,9 +30,27 @@ MAX_CATEGORIES: Final = 50
 ItemsByCategory: TypeAlias = Mapping[str, AbstractSet[str]]
 
 
-def first_categories(categories: ItemsByCategory) -> ItemsByCategory:
-    """The first 50 categories, as many as are computed."""
-    return {name: categories[name] for name in list(categories)[:MAX_CATEGORIES]}
+class CategorySelection(NamedTuple):
+    """The categories that are computed together, and the number of those after them."""
+
+    categories: ItemsByCategory
+    left_out: int
+
+    @property
+    def last(self) -> str | None:
+        """The last category, if others follow."""
+        return [*self.categories][-1] if self.left_out else None
+
+
+def select_categories(
+    categories: ItemsByCategory, after: str | None, limit: int = MAX_CATEGORIES
+) -> CategorySelection:
+    """The first categories after the name `after`: at most `limit`, and at most 50."""
+    names = [name for name in categories if after is None or name > after]
+    selected = names[: min(limit, MAX_CATEGORIES)]
+    return CategorySelection(
+        {name: categories[name] for name in selected}, len(names) - len(selected)
+    )
 
 
 def categories_of(

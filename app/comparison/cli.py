@@ -1,5 +1,6 @@
 """`mosaico runs compare`: the comparison of two runs."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,6 +105,12 @@ def compare_runs(
         str | None,
         typer.Option("--metric", help="Metric that decides which items flipped."),
     ] = None,
+    categories_after: Annotated[
+        str | None,
+        typer.Option(
+            "--categories-after", help="Compare the 50 categories after this one by name."
+        ),
+    ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare two runs: verdicts, flipped items, and the features common to flipped items."""
@@ -112,8 +119,9 @@ def compare_runs(
     with open_api(COMPARISON_TIMEOUT_S) as api:
         baseline, candidate = (api.full_id(PATH, run_id) for run_id in (base, candidate))
         comparison = api.get(
-            f"{PATH}/compare", baseline=baseline, candidate=candidate, metric=metric
-        )
+            f"{PATH}/compare", baseline=baseline, candidate=candidate, metric=metric,
+            categoriesAfter=categories_after,
+        )  # fmt: skip
         page_url = f"{api.pages_url}{comparison_page_path(baseline, candidate)}"
     if output is OutputFormat.JSON:
         print_json(comparison)
@@ -126,6 +134,11 @@ def compare_runs(
     print_explanations([*comparison["kpis"], *comparison["usage"]])
     _print_items(comparison)
     _print_section("By category:", _category_rows(comparison), CATEGORY_COMPARISON_COLUMNS)
+    if comparison["lastCategory"] is not None:
+        last = shlex.quote(format_cell(comparison["lastCategory"]))
+        print_status(
+            f"{comparison['categoriesLeftOut']} further categories: --categories-after {last}"
+        )
     print_status(f"page: {page_url}")
 
 

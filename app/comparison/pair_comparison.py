@@ -79,7 +79,7 @@ class RunPair:
     """The input of a comparison. `metric` is the metric of flipped items, by default the first
     judged metric, otherwise the primary one; `judged` names the KPIs and metrics that are judged
     together, by default the KPIs of the gate; `peer_runs` and `peer_means` are the runs of other
-    agents and their item means.
+    agents and their item means. Categories are compared from the one after `categories_after` on.
     """
 
     baseline: ComparisonSide
@@ -90,6 +90,7 @@ class RunPair:
     peer_runs: Sequence[PeerRun] = ()
     peer_means: Sequence[PeerMeans] = ()
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
+    categories_after: str | None = None
 
 
 def compare(pair: RunPair) -> Comparison:
@@ -128,7 +129,7 @@ def compare(pair: RunPair) -> Comparison:
         frozenset(flip.item_id for flip in flips if flip.harm > 0),
         frozenset(pairing.candidate.items),
     )
-    categories, left_out = _category_comparisons(pair, comparison)
+    categories, left_out, last_category = _category_comparisons(pair, comparison)
     return Comparison(
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
@@ -156,32 +157,34 @@ def compare(pair: RunPair) -> Comparison:
         constant_items=_constant_items(pair),
         categories=categories,
         categories_left_out=left_out,
+        last_category=last_category,
     )
 
 
 def _category_comparisons(
     pair: RunPair, comparison: RunComparison
-) -> tuple[list[CategoryComparison], int]:
-    """The changes by category, and the number of categories beyond those; none for fewer than two categories or
-    an invalid run. Imports numpy and scipy.
+) -> tuple[list[CategoryComparison], int, str | None]:
+    """The changes by category, the number of categories after those, and the last one before them; none for fewer
+    than two categories or an invalid run. Imports numpy and scipy.
     """
     # numpy and scipy are imported in processes that compute only.
     from app.comparison.category_values import (
         CATEGORY_FIELD,
         categories_of,
         changes_by_category,
-        first_categories,
+        select_categories,
     )
 
     sides = (pair.baseline, pair.candidate)
     if any(side.invalid_reasons for side in sides):
-        return [], 0
+        return [], 0, None
     categories = categories_of((side.attributes.features for side in sides), CATEGORY_FIELD)
     if len(categories) < 2:  # noqa: PLR2004 - one category is the whole run
-        return [], 0
-    first = first_categories(categories)
-    changes = changes_by_category(comparison, pair.baseline.items, pair.candidate.items, first)
-    return changes, len(categories) - len(first)
+        return [], 0, None
+    selection = select_categories(categories, pair.categories_after)
+    items = (pair.baseline.items, pair.candidate.items)
+    changes = changes_by_category(comparison, *items, selection.categories)
+    return changes, selection.left_out, selection.last
 
 
 def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:

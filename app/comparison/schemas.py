@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.benchmarks.config_types import BaselineMode
 from app.comparison.items.flipped import FlipCause
-from app.core.schemas import Identifier, StoredText, WireModel
+from app.core.schemas import Identifier, Page, StoredText, WireModel
 from app.kpis.evaluate import PlannedKpi
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.results.rules import Validity
@@ -88,8 +88,16 @@ class CategoryValues(WireModel):
     kpis: list[CategoryKpi]
 
 
+class CategoryPage(Page[CategoryValues]):
+    """One page of the `total` categories of a run, in alphabetical order."""
+
+    total: int = Field(description="Number of categories of the run.")
+
+
 class CategoryComparison(WireModel):
-    """The verdicts over the `items` of one category; p-values are adjusted for all categories."""
+    """The verdicts over the `items` of one category; p-values are adjusted for the categories that are compared
+    together, at most 50.
+    """
 
     category: str
     items: int
@@ -226,9 +234,13 @@ class Comparison(WireModel):
     categories_left_out: Annotated[
         int,
         Field(
-            description="Number of categories beyond the first 50 by name, which are not compared."
+            description="Number of categories after these 50, which are not compared; send `lastCategory` as"
+            " `categoriesAfter` to compare them."
         ),
     ]
+    last_category: str | None = Field(
+        description="The last of these categories by name, if others follow; otherwise null."
+    )
 
 
 class BaselinePin(WireModel):

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, column, func, select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_baseline_runs
@@ -27,9 +27,10 @@ from app.comparison.pair_comparison import (
     flips_of,
     select_flip_metric,
 )
-from app.comparison.schemas import CategoryValues, ComparedRun, Comparison, PeerRun, TraceLink
+from app.comparison.schemas import CategoryPage, ComparedRun, Comparison, PeerRun, TraceLink
 from app.core.db import Database
 from app.core.errors import Conflict, Invalid, Unavailable
+from app.core.keyset import PageQuery, encode_cursor, read_cursor
 from app.jobs.process_pool import CallLost, ProcessPool
 from app.kpis.evaluate import KpiValue
 from app.kpis.queries import get_kpis_of_run
@@ -48,6 +49,11 @@ MAX_PEERS = 8
 PEER_WINDOW = timedelta(hours=12)
 TIMEOUT_S = 120.0
 MAX_WAIT_S = 60.0
+
+MAX_CATEGORY_CHARS: Final = 4096
+FIRST_PAGE: Final = PageQuery()
+# Categories are no column of a table.
+CATEGORY_KEYS: Final = (column("category", Text),)
 
 # One child at a time: it takes more memory than the whole service.
 _CHILD_SLOT = threading.BoundedSemaphore(1)
@@ -74,6 +80,7 @@ def compare_in_child(
     *,
     metric: str | None = None,
     judged: Sequence[str] = (),
+    categories_after: str | None = None,
 ) -> Comparison:
     """`compare_runs` in a process that ends afterwards and so releases its memory.
 
@@ -83,8 +90,9 @@ def compare_in_child(
         # Invalid requests are refused before a process is started.
         _get_runs(session, baseline_ids, candidate_id)
     return run_in_child(
-        _compare_stored, db.direct_url, list(baseline_ids), candidate_id, metric, list(judged)
-    )
+        _compare_stored, db.direct_url, list(baseline_ids), candidate_id, metric, list(judged),
+        categories_after,
+    )  # fmt: skip
 
 
 def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
@@ -116,11 +124,14 @@ def _compare_stored(
     candidate_id: str,
     metric: str | None,
     judged: Sequence[str],
+    categories_after: str | None,
 ) -> Comparison:
     # A connection of its own: one that is inherited by a child process would be used by two.
     db = Database(url, pool_size=1, name="mosaico-compare")
     try:
-        return compare_runs(db, baseline_ids, candidate_id, metric=metric, judged=judged)
+        return compare_runs(
+            db, baseline_ids, candidate_id, metric=metric, judged=judged, categories_after=categories_after
+        )  # fmt: skip
     finally:
         db.engine.dispose()
 
@@ -159,12 +170,13 @@ def compare_runs(
     *,
     metric: str | None = None,
     judged: Sequence[str] = (),
+    categories_after: str | None = None,
 ) -> Comparison:
     """The comparison of a candidate with baseline runs, item by item.
 
     Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
     `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
-    together.
+    together. Of many categories the first 50 after `categories_after` are compared.
     Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
@@ -181,7 +193,9 @@ def compare_runs(
         )
         for side_runs, side in ((runs.baseline, baseline), ([runs.candidate], candidate))
     )
-    pair = RunPair(baseline=baseline, candidate=candidate, kpis=kpis, judged=judged)
+    pair = RunPair(
+        baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after
+    )  # fmt: skip
     flip_metric = select_flip_metric(pair, metric)
     if flip_metric is None:
         return compare(pair)
@@ -194,34 +208,41 @@ def compare_runs(
     )
 
 
-def categories_in_child(db: Database, run_id: str, field: str) -> list[CategoryValues]:
+def categories_in_child(
+    db: Database, run_id: str, field: str, query: PageQuery = FIRST_PAGE
+) -> CategoryPage:
     """`read_categories` in a process that ends afterwards and so releases its memory.
 
-    Raises: `ComparisonBusy`, `ComparisonFailed`, and the errors of `get_comparable_run`.
+    Raises: `ComparisonBusy`, `ComparisonFailed`, `BadCursor`, and the errors of `get_comparable_run`.
     """
+    after = str(read_cursor(CATEGORY_KEYS, query.cursor)[0]) if query.cursor else None
     with db.read() as session:
         run = get_comparable_run(session, run_id)
         # Most runs have no categories: they need no process of their own.
         if not has_tag_field(session, run, field):
-            return []
-    return run_in_child(_read_stored_categories, db.direct_url, run_id, field)
+            return CategoryPage(items=[], total=0)
+    return run_in_child(_read_stored_categories, db.direct_url, run_id, field, after, query.limit)
 
 
-def _read_stored_categories(url: str, run_id: str, field: str) -> list[CategoryValues]:
+def _read_stored_categories(
+    url: str, run_id: str, field: str, after: str | None, limit: int
+) -> CategoryPage:
     db = Database(url, pool_size=1, name="mosaico-categories")
     try:
-        return read_categories(db, run_id, field)
+        return read_categories(db, run_id, field, after, limit)
     finally:
         db.engine.dispose()
 
 
-def read_categories(db: Database, run_id: str, field: str) -> list[CategoryValues]:
+def read_categories(
+    db: Database, run_id: str, field: str, after: str | None, limit: int
+) -> CategoryPage:
     """The metrics and KPIs of a completed run by category: the tags `field:…` of its items. Imports
     numpy and scipy.
 
     Raises: the errors of `get_comparable_run`.
     """
-    from app.comparison.category_values import categories_of, first_categories, values_by_category
+    from app.comparison.category_values import categories_of, select_categories, values_by_category
 
     with db.read() as session:
         run = get_comparable_run(session, run_id)
@@ -229,8 +250,13 @@ def read_categories(db: Database, run_id: str, field: str) -> list[CategoryValue
         kpis = _kpi_values(session, run, side.plan)
     comparison = RunComparison(plan=side.plan, kpis=kpis, baseline=None)
     items = with_label_counts(side.items, db, _metric_keys([run]), comparison.count_metrics)
-    categories = first_categories(categories_of([side.attributes.features], field))
-    return values_by_category(comparison, items, categories)
+    categories = categories_of([side.attributes.features], field)
+    selection = select_categories(categories, after, limit)
+    return CategoryPage(
+        items=values_by_category(comparison, items, selection.categories),
+        next_cursor=encode_cursor([selection.last]) if selection.last is not None else None,
+        total=len(categories),
+    )
 
 
 class _RequestedRuns(NamedTuple):

@@ -90,9 +90,11 @@ def send_test(
     with open_api() as api:
         queued = api.post(f"{INBOX}/test", {"channel": channel.upper(), "recipient": recipient})
         delivery = _await_first_attempt(lambda: api.get(f"{DELIVERIES}/{queued['id']}"))
+        address = f"{api.pages_url}{path_of('deliveries', delivery['id'])}"
     recipient_text, outcome = format_cell(delivery["recipient"]), _describe_outcome(delivery)
     line = f"delivery {format_cell(delivery['id'])} to {recipient_text}: {outcome}"
     print_change(delivery, output, [line], delivery["status"])
+    print_link(address, output)
     if delivery["status"] != "DELIVERED":
         raise typer.Exit(EXIT_UNSUCCESSFUL)
 

@@ -62,9 +62,8 @@ def show_benchmark(
         benchmark = benchmark_view(session, queries.get_benchmark(session, benchmark_id))
         cells = read_grid_cells(session, res.clock(), benchmark_id=benchmark_id)
         pinned = list_pinned_baselines(session, benchmark_id)
-        agents = list_agent_names(session)
+        agents = list_agent_names(session, benchmark.evaluates)
         revisions = queries.list_revisions(session, benchmark_id, PageQuery(SHOWN_REVISIONS))
-    evaluated = set(benchmark.evaluates)
     return render_page(
         request,
         "benchmark.html",
@@ -78,5 +77,5 @@ def show_benchmark(
         pinned=pinned,
         revisions=revisions.rows,
         has_more_revisions=revisions.next_cursor is not None,
-        agents=[(id_, name) for id_, name in agents.items() if not evaluated or id_ in evaluated],
+        agents=list(agents.items()),
     )

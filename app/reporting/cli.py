@@ -7,11 +7,11 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S
 from app.core.console.files import write_text
-from app.core.console.resource import id_argument
+from app.core.console.resource import id_argument, print_link
 from app.core.console.service import complete_ids, open_api
 from app.core.console.table import format_cell
 from app.core.console.terminal import CommandGroup, WrongUsage, print_result, print_status
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, run_page_path
 
 PATH = "/benchmark-runs"
 STDOUT = Path("-")
@@ -41,7 +41,8 @@ def report_run(
         )
     with open_api(COMPARISON_TIMEOUT_S) as api:
         page = api.get_text(f"{PATH}{path_of(run)}/report")
-    _write(file, page, f"the report of run {format_cell(run)} is written to {file}")
+        address = f"{api.pages_url}{run_page_path(api.full_id(PATH, run))}"
+    _write(file, page, f"the report of run {format_cell(run)} is written to {file}", address)
 
 
 @view.command("view")
@@ -62,8 +63,10 @@ def view_run(
     from app.reporting.trace_page import load_trace_page
 
     with open_api() as api:
-        page = load_trace_page(api, api.full_id(PATH, run), other and api.full_id(PATH, other))
-    _write(file, page, f"the traces of run {format_cell(run)} are written to {file}")
+        run_id = api.full_id(PATH, run)
+        page = load_trace_page(api, run_id, other and api.full_id(PATH, other))
+        address = f"{api.pages_url}{run_page_path(run_id)}/traces"
+    _write(file, page, f"the traces of run {format_cell(run)} are written to {file}", address)
 
 
 @plot.command("plot")
@@ -99,12 +102,14 @@ def plot_run(
         baseline = against and api.full_id(PATH, against)
         options = {"kpi": kpi, "against": baseline, "metric": metric}
         image = api.get_text(f"{PATH}{path_of(run)}/plot", **options)
-    _write(file, image, f"the plot of run {format_cell(run)} is written to {file}")
+        address = f"{api.pages_url}{run_page_path(api.full_id(PATH, run))}"
+    _write(file, image, f"the plot of run {format_cell(run)} is written to {file}", address)
 
 
-def _write(file: Path, text: str, status: str) -> None:
+def _write(file: Path, text: str, status: str, address: str) -> None:
     if file == STDOUT:
         print_result(text.rstrip("\n"))
         return
     write_text(file, text)
     print_status(status)
+    print_link(address)

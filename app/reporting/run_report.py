@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from app.comparison.schemas import CategoryValues
+from app.comparison.schemas import CategoryPage
 from app.comparison.stored_run_comparison import categories_in_child
 from app.core.errors import NotFound
 from app.core.keyset import MAX_LIMIT, PageQuery
@@ -48,6 +48,7 @@ def render_report(request: Request, res: Resources, run_id: str) -> str:
         metrics = list(map(MetricAggregateView.model_validate, rows))
         results = _results(session, run)
     metric = metrics[0].metric if metrics else ""
+    categories = _categories(res, run)
     return render_file(
         request,
         "run.html",
@@ -55,7 +56,8 @@ def render_report(request: Request, res: Resources, run_id: str) -> str:
         address=path_of("runs", run_id),
         **view,
         repeats=tabulate_repeats(metrics),
-        categories=tabulate_categories(_categories(res, run)),
+        categories=tabulate_categories(categories.items),
+        category_count=categories.total,
         worst_metric=metric,
         worst=[
             _trace_row(run_id, result, metric)
@@ -65,10 +67,10 @@ def render_report(request: Request, res: Resources, run_id: str) -> str:
     )
 
 
-def _categories(res: Resources, run: BenchmarkRun) -> list[CategoryValues]:
+def _categories(res: Resources, run: BenchmarkRun) -> CategoryPage:
     """The values by category; none of a run that is not completed or has no traces anymore."""
     if run.status != RunStatus.COMPLETED or run.purged_at is not None:
-        return []
+        return CategoryPage(items=[], total=0)
     return categories_in_child(res.db, run.id, "category")
 
 

@@ -9,7 +9,7 @@ from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
 from app.comparison.items.compared import ItemOrder, compare_items
-from app.comparison.schemas import CategoryValues, ComparedItemView, Comparison
+from app.comparison.schemas import CategoryPage, ComparedItemView, Comparison
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page, explain_pattern
 from app.core.web.deps import Hub, Res
@@ -121,13 +121,21 @@ def compare_runs(
             " intervals and p-values are adjusted. Default: the KPIs of the gate, otherwise all KPIs.",
         ),
     ] = None,
+    categories_after: Annotated[
+        str | None,
+        Query(
+            alias="categoriesAfter",
+            max_length=stored_run_comparison.MAX_CATEGORY_CHARS,
+            description="Compare the categories after this one by name; `lastCategory` of the response before.",
+        ),
+    ] = None,
 ) -> Comparison:
     """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
     flipped items and their enriched features, latency, tokens and cost.
     """
     return stored_run_comparison.compare_in_child(
-        res.db, baseline, candidate, metric=metric, judged=judge or ()
-    )
+        res.db, baseline, candidate, metric=metric, judged=judge or (), categories_after=categories_after
+    )  # fmt: skip
 
 
 @router.get("/compare/items", dependencies=READ, responses=CONFLICT)
@@ -162,6 +170,7 @@ def get_run(run_id: RunId, res: Res) -> RunView:
 def list_categories(
     run_id: RunId,
     res: Res,
+    page: PageParams,
     field: Annotated[
         str,
         explain_pattern(
@@ -173,11 +182,11 @@ def list_categories(
             description="Field of the tags: an item with the tag `field:name` is in the category `name`.",
         ),
     ] = "category",
-) -> Page[CategoryValues]:
+) -> CategoryPage:
     """The metrics and KPIs of a completed run over the items of each category, with 95 % intervals;
-    at most 50 categories, in alphabetical order.
+    in alphabetical order, at most 50 at a time.
     """
-    return Page(items=stored_run_comparison.categories_in_child(res.db, run_id, field))
+    return stored_run_comparison.categories_in_child(res.db, run_id, field, page)
 
 
 @router.post("/{runId}/cancel", dependencies=RUN, responses=CONFLICT)

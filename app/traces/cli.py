@@ -7,7 +7,7 @@ import typer
 
 from app.core.console.files import iter_chunks, open_input
 from app.core.console.filter_options import text_filter
-from app.core.console.resource import Resource, print_change
+from app.core.console.resource import Resource, print_change, print_link
 from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
@@ -22,6 +22,7 @@ from app.core.console.terminal import (
     Format,
     OutputFormat,
 )
+from app.core.web.page_paths import path_of
 from app.traces.files.ignored_fields import NOT_USED
 from app.traces.files.options import InputOptions, open_reader
 
@@ -78,7 +79,8 @@ def upload(
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with reader.upload_lines(file) as lines, open_api() as api:
         dataset = api.upload(PATH, lines, parameters)
-    _print_stored(dataset, output)
+        pages_url = api.pages_url
+    _print_stored(dataset, pages_url, output)
 
 
 @cli.command("import")
@@ -105,7 +107,8 @@ def import_results(
         dataset = api.upload(
             f"{PATH}/import", iter_chunks(result), parameters, content_type="application/json"
         )
-    _print_stored(dataset, output)
+        pages_url = api.pages_url
+    _print_stored(dataset, pages_url, output)
 
 
 datasets.add_list(
@@ -131,7 +134,7 @@ def _parameters(
     }
 
 
-def _print_stored(dataset: JSON, output: OutputFormat) -> None:
+def _print_stored(dataset: JSON, pages_url: str, output: OutputFormat) -> None:
     ignored_keys = dataset["ignoredKeys"]
     lines = [
         f"traces stored: {dataset['traceCount']} ({format_bytes(dataset['sizeBytes'])})",
@@ -143,3 +146,4 @@ def _print_stored(dataset: JSON, output: OutputFormat) -> None:
         f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`",
     ]
     print_change(dataset, output, lines, dataset["id"])
+    print_link(f"{pages_url}{path_of('datasets', dataset['id'])}", output)

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Dialog, Page, Route, expect
 from sqlalchemy import text
 
 from app.core.postgres_notify import notify_streams
@@ -281,3 +281,123 @@ def test_destructive_form__asks_on_a_page_without_javascript(month: Site, site: 
     page.get_by_role("button", name="Confirm").click()
     expect(page.locator("#state")).to_contain_text("CANCELLED")
     assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "CANCELLED"
+
+
+def test_inbox__several_false_alarms_are_confirmed_and_real_ones_are_not(
+    month: Site, site: Site
+) -> None:
+    questions: list[str] = []
+
+    def answer(dialog: Dialog) -> None:
+        questions.append(dialog.message)
+        # The first time no, then yes.
+        dialog.accept() if len(questions) > 1 else dialog.dismiss()
+
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
+    page = site.open("/inbox")
+    page.on("dialog", answer)
+    tick = page.locator("#m-note-0 input[type=checkbox]")
+    tick.check()
+    page.get_by_role("button", name="Selected: false alarm").click()
+    expect(tick).to_be_checked()
+    assert [question.partition("?")[0] for question in questions] == ["Was it a false alarm"]
+    assert site.service.get("/alerts/alert-0")["verdict"] is None
+    page.get_by_role("button", name="Selected: it was real").click()
+    expect(page.locator("#m-note-0")).to_have_count(0)
+    assert len(questions) == 1
+    assert site.service.get("/alerts/alert-0")["verdict"] == "true"
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
+    page.goto(f"{site.url}/inbox")
+    tick.check()
+    page.get_by_role("button", name="Selected: false alarm").click()
+    expect(page.locator("#m-note-0")).to_have_count(0)
+    assert site.service.get("/alerts/alert-0")["verdict"] == "noise"
+
+
+def test_inbox__several_false_alarms_are_confirmed_without_javascript(
+    month: Site, site: Site
+) -> None:
+    with site.service.resources.db.begin() as session:
+        write_open_alert(session)
+    page = site.open("/inbox", context=site.context(java_script_enabled=False))
+    page.locator("#m-note-0 input[type=checkbox]").check()
+    page.get_by_role("button", name="Selected: false alarm").click()
+    expect(page.locator("h1")).to_have_text("Was it a false alarm?")
+    assert site.service.get("/alerts/alert-0")["verdict"] is None
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.locator("h1")).to_have_text("Inbox")
+    assert site.service.get("/alerts/alert-0")["verdict"] == "noise"
+
+
+def test_runs__run_within_the_millisecond_of_the_newest_one_is_offered(
+    month: Site, site: Site
+) -> None:
+    """A database has microseconds, and the clock of a browser milliseconds."""
+    run_id = start_run(site)
+    at = "2030-01-01T00:00:00.000100+00:00"
+    with site.service.resources.db.begin() as session:
+        move = text("UPDATE benchmark_runs SET created_at = :at WHERE id = :id")
+        session.execute(move, {"at": at, "id": run_id})
+    page = site.open("/runs")
+    expect(page.locator(f"#r-{run_id}")).to_be_visible()
+    other_id = start_run(site)
+    with site.service.resources.db.begin() as session:
+        session.execute(move, {"at": at.replace("100+", "200+"), "id": other_id})
+    expect(page.locator("#new-rows")).to_have_text("1 new – show")
+
+
+def test_part__what_the_server_changed_is_shown_unless_the_reader_chose(
+    month: Site, site: Site
+) -> None:
+    """A part is replaced twice: the server changes its choice and its folded text, then the reader does, too."""
+    page = site.open("/inbox?tab=all")
+
+    def replace(selected: str, opened: str) -> None:
+        options = "".join(
+            f"<option{' selected' if value == selected else ''}>{value}</option>" for value in "abc"
+        )
+        part = f'<div id="inbox" data-fragment><select name="c">{options}</select><details{opened}><summary>more</summary><p>all</p></details></div>'
+        page.route("**/inbox?tab=all", lambda route: answer_part(route, part))
+        page.evaluate("document.querySelector('#new-rows').click()")
+        expect(page.locator("#inbox select[name=c]")).to_be_visible()
+
+    def answer_part(route: Route, part: str) -> None:
+        link = '<a id="new-rows" data-here href="/inbox?tab=all" hidden>new</a>'
+        body = part.replace("<select", f"{link}<select")
+        route.fulfill(content_type="text/html", body=f"<title>Inbox</title>{body}")
+
+    choice, folded = page.locator("select[name=c]"), page.locator("#inbox details p")
+    replace("", "")
+    expect(choice).to_have_value("a")
+    replace("b", " open")
+    expect(choice).to_have_value("b")
+    expect(folded).to_be_visible()
+    choice.select_option("c")
+    choice.blur()
+    page.locator("#inbox summary").click()
+    page.locator("#inbox summary").blur()
+    replace("a", " open")
+    expect(choice).to_have_value("c")
+    expect(folded).to_be_hidden()
+
+
+def test_rows__without_links_are_marked_and_scrolled_to(month: Site, site: Site) -> None:
+    with site.service.resources.db.begin() as session:
+        session.execute(
+            text(
+                "INSERT INTO audit_log (actor_type, actor_id, action, resource_type, outcome, fields)"
+                " SELECT 'key', 'gone-' || n, 'create_agent', 'agents', 'done', '{}' FROM generate_series(1, 49) n"
+            )
+        )
+    page = site.open("/audit")
+    rows = page.locator("[data-row]")
+    assert rows.first.locator("a, button").count() == 0
+    press(page, *["j"] * 40)
+    expect(rows.nth(39)).to_have_attribute("aria-current", "true")
+    expect(rows.nth(39)).to_be_focused()
+    expect(rows.nth(39)).to_be_in_viewport()
+    press(page, *["k"] * 39)
+    expect(rows.first).to_be_in_viewport()
+    expect(page.locator("[data-row][aria-current]")).to_have_count(1)

@@ -16,7 +16,7 @@ from app.comparison.stored_run_comparison import RunNotComparable
 from app.core.errors import Conflict
 from app.core.problem_documents import MEDIA_TYPE, PROBLEMS, UnsupportedMediaType
 from app.core.web.etag import PreconditionFailed
-from app.core.web.problem_pages import render_errors_page
+from app.core.web.problem_types import render_errors_page
 from app.runs.router import compare_runs
 from app.traces.otel.router import TRACES_PATH
 from app.traces.router import upload_traces
@@ -151,5 +151,5 @@ def test_openapi__operation_ids_are_unique(document: dict[str, Any]) -> None:
 def test_error_page__is_up_to_date() -> None:
     written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
     assert written == render_errors_page(), (
-        "run: python -m app.core.web.problem_pages > docs/errors.md"
+        "run: python -m app.core.web.problem_types > docs/errors.md"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.web.problem_pages import list_problem_kinds, render_errors_page
+from app.core.web.problem_types import list_problem_kinds, render_errors_page
 from app.jobs.deaths import Suspicion
 from app.jobs.handlers import describe_error
 from app.jobs.rescue import FAILURES

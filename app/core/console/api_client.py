@@ -154,6 +154,7 @@ class ApiClient:
 
     def page(self, path: str, *, limit: int, **parameters: QueryValue) -> JSON:
         """The first `limit` items of a list, with as many requests as its page size requires."""
+        page: JSON = {}
         items: list[JSON] = []
         cursor = None
         while len(items) < limit:
@@ -165,7 +166,7 @@ class ApiClient:
             cursor = page["nextCursor"]
             if cursor is None:
                 break
-        return {"items": items, "nextCursor": cursor}
+        return {**page, "items": items, "nextCursor": cursor}
 
     def items(self, path: str, **parameters: QueryValue) -> Iterator[JSON]:
         """All items of a list, page by page."""

@@ -372,7 +372,7 @@ class Resource:
         return CommandParameter("file", Annotated[str | None, option])
 
 
-def print_link(address: str, output: OutputFormat) -> None:
+def print_link(address: str, output: OutputFormat = OutputFormat.TABLE) -> None:
     """Print the address of a page, as a status line; a program that reads JSON gets none."""
     if output is not OutputFormat.JSON:
         print_status(f"page: {address}")

@@ -17,6 +17,8 @@ from app.core.problem_documents import UnknownHost, error_response
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 # Probes of load balancers send the address that they probe, and learn nothing here.
 PROBED_PATHS = frozenset({"/healthz", "/readyz"})
+# The page of the error needs its style sheet, which is the same for everybody.
+PUBLIC_FILES = "/static/"
 MAX_QUOTED_CHARS = 100
 
 
@@ -76,7 +78,7 @@ class AllowedHostsMiddleware:
         self.policy = policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in PROBED_PATHS:
+        if scope["type"] != "http" or _is_public(scope["path"]):
             return await self.app(scope, receive, send)
         hosts = Headers(scope=scope).getlist("host")
         if len(hosts) == 1 and self.policy.allows(hosts[0]):
@@ -86,6 +88,10 @@ class AllowedHostsMiddleware:
         request = Request({**scope, "headers": other_headers}, receive)
         response = await error_response(request, _unknown_host(hosts))
         return await response(scope, receive, send)
+
+
+def _is_public(path: str) -> bool:
+    return path in PROBED_PATHS or path.startswith(PUBLIC_FILES)
 
 
 def _unknown_host(hosts: Iterable[str]) -> UnknownHost:

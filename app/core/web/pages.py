@@ -270,8 +270,16 @@ def list_in_api(
 
 
 def newest_time(created_at: datetime | None) -> str:
-    """The time of the newest row of a list, by which its page knows newer ones; every row is newer than an empty list."""
-    return (created_at or datetime.fromtimestamp(0, UTC)).isoformat()
+    """The time of the newest row of a list, by which its page knows newer ones; every row is newer than an empty list.
+
+    Without its zone, UTC: the clock of a browser has no microseconds, so the page compares texts.
+    """
+    return (
+        (created_at or datetime.fromtimestamp(0, UTC))
+        .astimezone(UTC)
+        .replace(tzinfo=None)
+        .isoformat()
+    )
 
 
 def public_url(request: Request) -> str:

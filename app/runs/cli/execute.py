@@ -20,7 +20,7 @@ from app.core.console.terminal import (
     print_status,
     print_warning,
 )
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, run_page_path
 from app.harness import run_command
 from app.traces.execution.answers import AnswerFormat
 from app.traces.files.options import InputOptions, open_reader
@@ -246,5 +246,6 @@ def _start_run(file: Path, name: str, benchmark: str, agent: str) -> str:
         upload = api.upload(UPLOADS_PATH, [content], parameters, once=f"execute-{digest}")
         body = {"benchmarkId": benchmark, "agentId": agent, "runName": file.stem}
         run = api.post("/benchmark-runs", body, once=f"execute-{upload['id']}-{agent}"[:255])
-    print_status(f"run {run['id']} started; next: `mosaico runs watch {run['id']}`")
+        address = f"{api.pages_url}{run_page_path(run['id'])}"
+    print_status(f"run {run['id']} started → {address}; next: `mosaico runs watch {run['id']}`")
     return str(run["id"])

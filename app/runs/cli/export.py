@@ -1,17 +1,17 @@
 """`mosaico runs export` and `mosaico history`: traces and KPI values as rows for other programs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from app.core.console.filter_options import REPEAT, check_filters, id_option
-from app.core.console.resource import Fields, Limit, id_argument
+from app.core.console.resource import Fields, Limit, id_argument, print_link
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.service import open_api
 from app.core.console.table import Column, field, format_cell, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, run_page_path
 
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient, QueryValue
@@ -93,8 +93,10 @@ def export_run(run: RunId, file: ExportFile = STDOUT, export_as: ExportAs = None
         columns = TRACE_COLUMNS | dict.fromkeys(metrics, float)
         rows = (trace | trace["values"] for trace in api.items(f"{path}/results"))
         export_rows(rows, columns, file, export_as)
+        address = f"{api.pages_url}{run_page_path(run_id)}/traces"
     if file != STDOUT:
         print_status(f"the traces of run {format_cell(run_id)} are written to {file}")
+        print_link(address)
 
 
 @history.command("list")
@@ -110,7 +112,9 @@ def list_history(
         filters = selected.parameters()
         page = api.page(HISTORY, limit=limit, **filters)
         check_filters(api, page["items"], filters, NOUN)
+        address = f"{api.pages_url}{_history_page(page['items'])}"
     print_page(page, TABLE_COLUMNS, output, fields)
+    print_link(address, output)
 
 
 @history.command("export")
@@ -127,8 +131,19 @@ def export_history(
         newest = api.page(HISTORY, limit=1, **filters)["items"]
         check_filters(api, newest, filters, NOUN)
         export_rows(_history_rows(api, filters), HISTORY_COLUMNS, file, export_as)
+        address = f"{api.pages_url}{_history_page(newest)}"
     if file != STDOUT:
         print_status(f"the history is written to {file}")
+        print_link(address)
+
+
+def _history_page(rows: Sequence[JSON]) -> str:
+    """The trend of a KPI that all values are of; otherwise the page of their benchmark, or of all."""
+    benchmarks = {row["benchmarkId"] for row in rows}
+    kpis = {row["kpiId"] for row in rows}
+    if len(benchmarks) != 1:
+        return "/benchmarks"
+    return path_of("benchmarks", *benchmarks, *(("kpis", *kpis) if len(kpis) == 1 else ()))
 
 
 def _history_rows(api: "ApiClient", filters: "Mapping[str, QueryValue]") -> Iterator[JSON]:

@@ -222,6 +222,7 @@ def estimate_run(
     body = {"benchmarkId": benchmark, "agentId": agent, "traceWindow": _window(since, until)}
     with open_api() as api:
         estimate = api.post(f"{PATH}/estimate", body)
+        address = f"{api.pages_url}{path_of('benchmarks', benchmark)}"
     if output is OutputFormat.JSON:
         print_json(estimate)
         return
@@ -233,6 +234,8 @@ def estimate_run(
     rows = [{"for": purpose, "requests": count} for purpose, count in estimate["requests"].items()]
     total = {"for": "total", "requests": estimate["totalRequests"]}
     print_table(tabulate([*rows, total], (field("for"), field("requests"))))
+    # Only a benchmark over production traces has a page of its estimate.
+    print_link(f"{address}/estimate" if window else address, output)
 
 
 runs.add_list(
@@ -308,10 +311,12 @@ def watch_run(
 
     with open_api() as api:
         run = watch_run_until_end(api, run_id, quiet=quiet, jsonl=jsonl)
+        address = f"{api.pages_url}{run_page_path(run.id)}"
     if output is OutputFormat.JSON and not jsonl:
         print_json(run.model_dump(mode="json"))
     elif not jsonl:
         print_result("\t".join(filter(None, (run.status, run.validity))))
+        print_link(address, output)
     finish_watching(run, exit_status=exit_status)
 
 
@@ -327,6 +332,9 @@ def list_categories(
     field_name: Annotated[
         str, typer.Option("--field", help="Field of the tags that name the categories.")
     ] = "category",
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Maximum number of categories, by name.")
+    ] = 50,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """List the metrics and KPIs of a completed run by category, with 95 % intervals.
@@ -336,7 +344,7 @@ def list_categories(
     """
     with open_api(COMPARISON_TIMEOUT_S) as api:
         run_id = api.full_id(PATH, run_id)
-        page = api.get(f"{_path(run_id)}/categories", field=field_name)
+        page = api.page(f"{_path(run_id)}/categories", limit=limit, field=field_name)
         address = f"{api.pages_url}{run_page_path(run_id)}"
     if output is OutputFormat.JSON:
         print_json(page)
@@ -347,6 +355,9 @@ def list_categories(
         for row in (*category["kpis"], *category["metrics"])
     ]
     print_table(tabulate(rows, CATEGORY_COLUMNS))
+    if page["nextCursor"]:
+        shown = f"{len(page['items'])} of {page['total']} categories are shown"
+        print_status(f"{shown}; raise --limit to see more")
     print_link(address, output)
 
 

@@ -52,6 +52,10 @@ def show_comparison(
     only: Shown = "all",
     sort: ItemOrder = "fall",
     layout: Layout = "metric",
+    categories_after: Annotated[
+        str | None,
+        Query(alias="categoriesAfter", max_length=stored_run_comparison.MAX_CATEGORY_CHARS),
+    ] = None,
     base_id: Annotated[str, Query(alias="baseId", max_length=200)] = "",
     run_id: Annotated[str, Query(alias="runId", max_length=200)] = "",
 ) -> Response:
@@ -81,7 +85,7 @@ def show_comparison(
         benchmark_name = benchmark.display_name
         choices = list_choices(session, request, res, *pair)
     comparison = stored_run_comparison.compare_in_child(
-        res.db, [ids[0]], ids[1], metric=metric or None
+        res.db, [ids[0]], ids[1], metric=metric or None, categories_after=categories_after
     )
     flips = comparison.flipped_items
     baseline, candidate = pair
@@ -101,8 +105,10 @@ def show_comparison(
         "compare.html",
         title="Compare",
         nav="/runs",
-        api=_api_path(ids, layout, shown_metric if layout == "case" else metric, sort, query),
-        api_parts={"verdicts": _api_path(ids, "metric", metric, sort, query)}
+        api=_items_in_api(ids, shown_metric, sort, query)
+        if layout == "case"
+        else _comparison_in_api(ids, metric, categories_after),
+        api_parts={"verdicts": _comparison_in_api(ids, metric, categories_after)}
         if layout == "case"
         else {},
         agents=list(agents),
@@ -146,6 +152,7 @@ def show_comparison(
             for metric in (*comparison.metrics, *comparison.usage)
         ],
         categories=_category_rows(comparison),
+        categories_after=categories_after,
         peers=peers,
         max_peers=stored_run_comparison.MAX_PEERS,
         flips=flips,
@@ -213,11 +220,12 @@ def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any
     ]
 
 
-def _api_path(
-    ids: Sequence[str], layout: Layout, metric: str, order: ItemOrder, query: PageQuery
-) -> str:
-    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric or None}
-    if layout == "metric":
-        return build_url("/benchmark-runs/compare", pair)
+def _comparison_in_api(ids: Sequence[str], metric: str, categories_after: str | None) -> str:
+    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
+    return build_url("/benchmark-runs/compare", pair, categoriesAfter=categories_after)
+
+
+def _items_in_api(ids: Sequence[str], metric: str, order: ItemOrder, query: PageQuery) -> str:
+    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
     path = "/benchmark-runs/compare/items"
     return build_url(path, pair, sort=order, limit=query.limit, cursor=query.cursor)

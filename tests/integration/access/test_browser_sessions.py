@@ -1,9 +1,10 @@
 """Browser sessions: login by key or link, the role and end of the key, and requests of other sites."""
 
+import gc
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from html import unescape
 
@@ -12,9 +13,12 @@ import pytest
 from sqlalchemy import text
 
 from app.access.models import ApiKey
+from app.access.pages import SECRET_FIELD
 from app.access.service import create_key
 from app.access.sessions import create_login_link
 from app.core.resources import Resources
+from app.core.web.forms.fields import FieldSchema, InputKind
+from app.core.web.forms.rendering import SchemaForm, iter_fields
 from app.core.web.static_files import FOLDER, HASH_CHARS, asset_url
 from app.main import create_app
 from tests.support.http import serving
@@ -77,14 +81,105 @@ def test_login__after_a_form_shows_what_will_be_sent(
     assert ("Back to the form" in login_page.text) == draft.startswith("form=1")
 
 
-@pytest.mark.parametrize("field", ["recipient", "recipients", "secret"])
-def test_login__draft_has_no_credentials(browser: httpx.Client, field: str) -> None:
+@pytest.mark.parametrize("field", ["recipient", "recipients", "secret", "langfuseSecretKey"])
+def test_login__draft_has_no_credentials_and_says_what_was_not_kept(
+    service: Service, browser: httpx.Client, field: str
+) -> None:
     webhook = "https://hooks.example.com/T0/B0"
     body = {"form": "1", "name": "Ops", field: webhook}
     ended = browser.post("/endpoints", data=body)
     assert ended.status_code == 401
     assert "Ops" in ended.text
     assert "hooks.example.com" not in ended.text
+    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    assert "A page never shows a secret" in draft.text
+    # The input is not complete: it is opened again, and not sent.
+    assert "Back to the form" in draft.text
+    assert ">Send<" not in draft.text
+
+
+def test_login__draft_keeps_every_field_that_is_no_secret(
+    service: Service, browser: httpx.Client
+) -> None:
+    """Also the removal of a stored secret, and a secret that is left empty so that it stays."""
+    body = {
+        "form": "1", "langfusePublicKey": "pk-1", "judgeCalibration.metric.key": "judge",
+        "production.itemKey": "item", "remove:langfuseSecretKey": "1", "langfuseSecretKey": "",
+        "recipients": "ops@example.com\r\nhttps://hooks.example.com/…T0B0",
+    }  # fmt: skip
+    ended = browser.post("/agents/a", data=body)
+    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    assert hidden_fields(draft.text) == body
+    assert "A page never shows a secret" not in draft.text
+    assert ">Send<" in draft.text
+
+
+def test_login__draft_of_a_rule_keeps_its_recipients(
+    service: Service, browser: httpx.Client
+) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["EXACT_MATCH"])
+    webhooks = ["https://one.example.com/services/A", "https://two.example.com/services/B"]
+    rule = service.post(
+        "/alert-configs",
+        {"id": "rule-1", "name": "falls", "benchmarkId": "bench-001", "metric": "EXACT_MATCH", "condition": "LESS_THAN",
+         "threshold": 0.5, "channels": ["WEBHOOK"], "recipients": webhooks},
+    )  # fmt: skip
+    shown = rule["recipients"]
+    body = {
+        "form": "1", "revision": "1", "name": "falls a lot", "benchmarkId": "bench-001", "metric": "EXACT_MATCH",
+        "condition": "LESS_THAN", "threshold": "0.5", "channels": "WEBHOOK", "severity": "WARNING",
+        "forRuns": "1", "keepFiringForRuns": "1", "cooldownMinutes": "0", "noData": "NO_DATA",
+        "baselineRuns": "5", "enabled": "on", "confirmRuns": "on", "recipients": "\n".join(shown),
+    }  # fmt: skip
+    ended = browser.post("/alerts/rule-1", data=body)
+    assert ended.status_code == 401
+    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    sent = browser.post("/alerts/rule-1", data=hidden_fields(draft.text))
+    assert sent.status_code == 303, sent.text
+    after = service.get("/alert-configs/rule-1")
+    assert (after["name"], after["recipients"]) == ("falls a lot", shown)
+    browser.cookies.clear()
+    # A new recipient is typed: the form is opened again with the others.
+    third = "https://three.example.com/services/C"
+    body = {**body, "revision": "2", "recipients": "\n".join([*shown, third])}
+    ended = browser.post("/alerts/rule-1", data=body)
+    assert "three.example.com" not in ended.text
+    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    assert "this was not kept: Recipients." in draft.text
+    form = browser.post("/alerts/rule-1", data={**hidden_fields(draft.text), "check": "1"})
+    assert form.status_code == 200
+    assert all(recipient in unescape(form.text) for recipient in shown)
+    assert service.get("/alert-configs/rule-1")["recipients"] == shown
+
+
+def test_secret_field__every_secret_of_a_form_is_one() -> None:
+    """And no other field."""
+    fields = dict(secret_flags())
+    assert {name for name, is_secret in fields.items() if is_secret} == {"langfuseSecretKey"}
+    for name, is_secret in fields.items():
+        assert bool(SECRET_FIELD.search(name)) == is_secret or name == "secret", name
+
+
+def secret_flags() -> Iterator[tuple[str, bool]]:
+    """The names of all inputs, and whether the value is a secret."""
+
+    def flags_of(fields: Mapping[str, FieldSchema]) -> Iterator[tuple[str, bool]]:
+        for name, schema in fields.items():
+            yield name, schema.kind is InputKind.SECRET
+            yield from flags_of(schema.members)
+
+    import app.api  # noqa: F401 - loads all pages
+
+    for form in [found for found in gc.get_objects() if isinstance(found, SchemaForm)]:
+        for is_edit in (False, True):
+            yield from flags_of(dict(iter_fields(form, is_edit=is_edit)))
+
+
+def hidden_fields(html: str) -> dict[str, str]:
+    """The values of the hidden inputs of a page."""
+    inputs = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', html)
+    return {unescape(name): unescape(value) for name, value in inputs}
 
 
 def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(

@@ -1,5 +1,6 @@
 """Errors that come before the routes: a browser gets a page, a program a problem document."""
 
+import re
 from html import unescape
 from typing import Any, Final
 
@@ -65,6 +66,13 @@ def test_browser__other_host_name_gets_a_page(service: Service) -> None:
     assert_is_error_page(response, "'other.example' is not allowed")
     # Nothing of the service is shown under a name that is not its own.
     assert "<nav" not in response.text
+    # The page has its style sheet and its scripts, which are the same for everybody.
+    addresses = re.findall(r'(?:href|src)="(/static/[^"]+)"', response.text)
+    assert {address.split("?")[0] for address in addresses} >= {"/static/app.css", "/static/app.js"}
+    for address in addresses:
+        assert send(service, "GET", address, {"Host": "other.example"}).status_code == 200
+    for path in ("/static/../api/v1/agents", "/static%2f..%2fapi/v1/agents", "/static"):
+        assert send(service, "GET", path, {"Host": "other.example"}).status_code in {404, 421}
 
 
 @pytest.mark.parametrize("host", ["[", "a b", "::1]", "other.example:x"])

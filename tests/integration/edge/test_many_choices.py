@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from app.agents.models import Agent
+from app.core.web.pages import environment
 from app.kpis.models import KpiHistory
 from app.results.models import BenchmarkRun
 from tests.support.page_data import write_month
@@ -62,12 +63,30 @@ def test_page__of_many_agents_suggests_them(path: str, crowd: Service) -> None:
     assert not re.search(r'<select [^>]*name="(?:agent|agentId|matchers.agentId)"', page)
 
 
-@pytest.mark.parametrize("path", ["/runs", "/inbox", "/new/schedule"])
+@pytest.mark.parametrize(
+    "path", ["/runs", "/inbox", "/new/schedule", "/alerts/rule-1", "/benchmarks/support"]
+)
 def test_page__of_more_agents_than_it_suggests_links_to_all(path: str, crowd: Service) -> None:
     page = read_page(crowd, path)
     assert "The newest 200 agents are suggested" in page
     assert '<a href="/agents">all agents</a>' in page
     assert "200 benchmarks" not in page
+
+
+@pytest.mark.parametrize(("count", "is_cut"), [(199, False), (200, True)])
+def test_suggested_names__choice_of_none_is_no_name(count: int, is_cut: bool) -> None:
+    options = [("", "every agent"), *((f"a{number}", "A") for number in range(count))]
+    macros = environment().get_template("macros.html").make_module({"frame": None})
+    text = str(macros.suggested_names("agentId", options))  # type: ignore[attr-defined]
+    assert ("The newest 200 agents are suggested" in text) == is_cut
+
+
+def test_benchmark__its_own_agents_are_offered_however_old_they_are(crowd: Service) -> None:
+    """The first of 250 agents, where the newest 200 are suggested."""
+    crowd.patch("/benchmarks/support", {"evaluates": ["agent-000"]})
+    page = read_page(crowd, "/benchmarks/support")
+    assert '<option value="agent-000">Robin 0</option>' in page
+    crowd.patch("/benchmarks/support", {"evaluates": []})
 
 
 def test_runs__agent_that_is_not_suggested_is_found_by_its_id(crowd: Service) -> None:

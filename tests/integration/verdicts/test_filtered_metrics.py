@@ -1,10 +1,14 @@
 """Metrics and KPIs over the traces of one category: values, intervals, verdicts, comparisons."""
 
+import re
+from html import unescape
+
 import pytest
 
+from app.comparison import category_values, stored_run_comparison
 from app.comparison.stored_run_comparison import compare_runs
 from tests.integration.verdicts.conftest import traces
-from tests.support.service import JSON, Service
+from tests.support.service import JSON, Service, run_mosaico
 
 TEXT = 'ACCURACY{category="text"}'
 CODE = 'ACCURACY{category="code"}'
@@ -121,6 +125,53 @@ def test_categories__are_listed_with_values_and_intervals(
     )
     assert [metric["value"] for metric in code["metrics"]] == [1.0]
     assert {kpi["name"]: kpi["value"] for kpi in text["kpis"]} == {"text": 0.4, "gap": None}
+
+
+def test_categories__are_counted_and_read_page_by_page(
+    service: Service, two_runs: tuple[JSON, JSON]
+) -> None:
+    path = f"/benchmark-runs/{two_runs[1]['id']}/categories"
+    first = service.get(path, limit=1)
+    assert ([item["category"] for item in first["items"]], first["total"]) == (["code"], 2)
+    second = service.get(path, limit=1, cursor=first["nextCursor"])
+    assert ([item["category"] for item in second["items"]], second["total"]) == (["text"], 2)
+    assert second["nextCursor"] is None
+    service.expect_problem(422, "GET", f"{path}?cursor=xyz")
+    shown = run_mosaico(service, "runs", "categories", two_runs[1]["id"], "--limit", "1")
+    assert "1 of 2 categories are shown; raise --limit to see more" in shown.stderr
+    every = run_mosaico(service, "runs", "categories", two_runs[1]["id"])
+    assert "categories are shown" not in every.stderr
+
+
+def test_comparison__categories_follow_after_the_last_one(
+    service: Service, two_runs: tuple[JSON, JSON], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the page, the API and the command line. In this process, in which one category is the limit."""
+    monkeypatch.setattr(category_values, "MAX_CATEGORIES", 1)
+    monkeypatch.setattr(stored_run_comparison, "compare_in_child", compare_runs)
+    first, second = (run["id"] for run in two_runs)
+    pair = {"baseline": first, "candidate": second}
+    compared = service.get("/benchmark-runs/compare", **pair)
+    assert [entry["category"] for entry in compared["categories"]] == ["code"]
+    assert (compared["categoriesLeftOut"], compared["lastCategory"]) == (1, "code")
+    compared = service.get("/benchmark-runs/compare", **pair, categoriesAfter="code")
+    assert [entry["category"] for entry in compared["categories"]] == ["text"]
+    assert (compared["categoriesLeftOut"], compared["lastCategory"]) == (0, None)
+
+    def read_page(address: str) -> str:
+        response = service.client.get(address, headers={"Accept": "text/html"})
+        assert response.status_code == 200, response.text
+        return unescape(response.text)
+
+    page = read_page(f"/compare?base={first}&run={second}")
+    assert '<th scope="row" class="name">code</th>' in page
+    [address] = re.findall(r'href="([^"]*)" data-numbers>1 further categories<', page)
+    following = read_page(address)
+    assert '<th scope="row" class="name">text</th>' in following
+    assert '<th scope="row" class="name">code</th>' not in following
+    assert f'href="/compare?base={first}&run={second}#categories">First categories<' in following
+    shown = run_mosaico(service, "runs", "compare", first, second)
+    assert "1 further categories: --categories-after code" in shown.stderr
 
 
 def test_categories__run_without_the_field_has_none(

@@ -287,7 +287,7 @@ def test_docs__reference_is_current() -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_docs__list_every_exit_code() -> None:
-    from app.core.web.problem_pages import render_errors_page
+    from app.core.web.problem_types import render_errors_page
 
     render_errors_page()  # imports everything
     by_hand = PAGE.read_text().partition(MARK)[0]

@@ -200,7 +200,7 @@ def test_list_commands__exist(name: str) -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
-    from app.core.web.problem_pages import render_errors_page
+    from app.core.web.problem_types import render_errors_page
 
     render_errors_page()  # imports every module
     without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}

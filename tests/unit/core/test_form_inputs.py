@@ -94,6 +94,12 @@ def test_local_time__is_shown_in_the_chosen_zone_and_a_wrong_text_as_it_was_type
         # What somebody typed stays, and so do commands.
         ("the agent 'startsAt LESS_THAN' does not exist; run `mosaico agents` to read all", "the agent 'startsAt LESS_THAN' does not exist; run `mosaico agents` to read all"),
         ("Null: nobody is notified.", "Empty: nobody is notified."),
+        # Texts in quotes that read like a phrase of the API, with an apostrophe before or within them.
+        ("the agent's name 'send null' is taken; send another", "the agent's name 'send null' is taken; enter another"),
+        ("it doesn't know 'omit it'; omit it or send null", "it doesn't know 'omit it'; leave it empty"),
+        ('the tag "don\'t send startsAt" is used; send it', 'the tag "don\'t send startsAt" is used; enter it'),
+        (r"the name 'it\'s \"send\"' is used; send it", r"the name 'it\'s \"send\"' is used; enter it"),
+        ("run `mosaico send startsAt`; omit `startsAt`", "run `mosaico send startsAt`; leave “Starts at” empty"),
     ],
 )  # fmt: skip
 def test_words__name_labels_and_say_what_a_reader_does(text: str, page_text: str) -> None:

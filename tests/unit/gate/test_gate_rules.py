@@ -106,6 +106,7 @@ def compared(
         constant_items=None,
         categories=[],
         categories_left_out=0,
+        last_category=None,
     )
 
 

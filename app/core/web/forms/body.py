@@ -155,7 +155,7 @@ def _lines(text: str) -> list[str]:
 def _read_pair(line: str) -> tuple[str, str]:
     name, separator, value = line.partition("=")
     if not separator:
-        raise ValueError(f"has a line without an equals sign: {line[:80]}")
+        raise ValueError(f"has a line without an equals sign: {line[:80]!r}")
     return name.strip(), value.strip()
 
 

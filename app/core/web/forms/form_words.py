@@ -2,38 +2,40 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from app.core.web.forms.fields import words_of
 
 MISSING_TEXT: Final = "is missing; fill it in"
 MISSING_CHOICE: Final = "is missing; choose one"
+# A text in quotes may be the reader's own. An apostrophe within a word is no quote.
+_QUOTED: Final = r"""(?<!\w)'(?:\\.|[^'\\])*'(?!\w)|"(?:\\.|[^"\\])*\""""
 # What a program does with a field of a body, then what a reader does with an input.
 _PHRASES: Final = tuple(
-    (re.compile(pattern), replacement)
+    (re.compile(f"(?P<quoted>{_QUOTED}|`[^`]*`)|{pattern}"), replacement)
     for pattern, replacement in (
-        (r"^should have at least 1 (character|item).*", MISSING_TEXT),
+        (r"^should have at least 1 (?:character|item).*", MISSING_TEXT),
         (r"^is missing; send it$", MISSING_TEXT),
         (r"^should be a valid integer.*", "is not a whole number"),
-        (r"^should be a (valid|finite) number.*", "is not a number"),
-        (r"^should be '.*", "is none of the choices"),
+        (r"^should be a (?:valid|finite) number.*", "is not a number"),
+        (r"^should be '.*", "is not one of the choices"),
         (r"^should match pattern .*", "does not have the expected form"),
         (r"^is not a known field;.*", "does not apply here; leave it empty"),
-        (r"^(Input tag .* found|Unable to extract tag) using (discriminator )?'(\w+)'.*", r"needs a choice of `\3`"),
+        (r"^(?:Input tag .* found|Unable to extract tag) using (?:discriminator )?'(\w+)'.*", r"needs a choice of `\2`"),
         (r" after validation, not \d+", ""),
         (r"The body is not valid JSON: |; send one JSON value\b\.?|; correct the places in `errors` and send it again\.?", ""),
         (r"; see `errors`", ""),
-        (r"\b(omit it|omit this field) or send null", "leave it empty"),
-        (r"\b(omit it|omit this field)\b", "leave it empty"),
-        (r"\bomit (`?\w+`?)", r"leave \1 empty"),
+        (r"\bomit (?:it|this field)(?: or send null)?\b", "leave it empty"),
+        (r"\bomit (`?\w+`?)", r"leave \2 empty"),
         (r"\bsend null\b", "leave it empty"),
-        (r"\bsend the ID of (an|the) agent( to backtest)?", "choose an agent"),
+        (r"\bsend the ID of (?:an|the) agent(?: to backtest)?", "choose an agent"),
         (r"\bsend\b", "enter"),
         (r"\bNull: ", "Empty: "),
     )
 )  # fmt: skip
-# A quoted text of the reader, a name in code, a word.
-_TOKEN: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`([^`\s]+)`|\b[A-Za-z][\w.]*\w")
+# A quoted text, a name in code, other code, a word.
+_TOKEN: Final = re.compile(rf"{_QUOTED}|`([^`\s]+)`|`[^`]*`|\b[A-Za-z][\w.]*\w")
 _CAMEL_CASE: Final = re.compile(r"[a-z][a-z0-9]*(\.[a-z]|[A-Z])[A-Za-z0-9.]*")
 # The beginnings of an error that continues its label: "Threshold is not a number".
 _PREDICATE: Final = re.compile(
@@ -65,10 +67,16 @@ class FormWords(NamedTuple):
 
 
 def translate_phrases(text: str) -> str:
-    """An error of the API for a reader of any form: what to do with an input instead of a field of a body."""
+    """An error of the API for a reader of any form: what to do with an input instead of a field of a body. What is in
+    quotes stays.
+    """
     for pattern, replacement in _PHRASES:
-        text = pattern.sub(replacement, text)
+        text = pattern.sub(partial(_replace_phrase, replacement), text)
     return text
+
+
+def _replace_phrase(replacement: str, match: re.Match[str]) -> str:
+    return match[0] if match["quoted"] is not None else match.expand(replacement)
 
 
 def with_label(error: str, label: str) -> str:

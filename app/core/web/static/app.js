@@ -6,7 +6,7 @@ const all = (selector) => document.querySelectorAll(selector);
 const live = byId("live");
 const say = (text) => { live.textContent = ""; requestAnimationFrame(() => (live.textContent = text)); };
 const on = (type, selector, act) =>
-  document.addEventListener(type, (event) => {
+  addEventListener(type, (event) => {
     const target = event.target.closest?.(selector);
     if (target) act(event, target);
   });
@@ -46,7 +46,8 @@ const localize = (text) => text.replace(/(?<![\w.,-])(\d{1,3}(,\d{3})+(\.\d+)?|\
 function showNumbers(part) {
   if (isEnglish) return;
   for (const element of part.parentNode.querySelectorAll(".num, .line, [data-numbers], svg")) {
-    const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    // 4: the texts.
+    const texts = document.createTreeWalker(element, 4);
     while (texts.nextNode()) {
       if (shown.has(texts.currentNode)) continue;
       shown.add(texts.currentNode);
@@ -81,20 +82,16 @@ on("click", "[data-copy-from]", async (event, button) => {
 });
 
 // Changes: ask where it matters, and send each form once.
-on("submit", "form:has(> [name=confirm])", (event, form) => {
+addEventListener("submit", (event) => {
+  const { target: form, submitter } = event, question = new FormData(form, submitter).get("confirm");
+  if (question && !confirm(question)) return event.preventDefault();
   // A form that is sent with its question is answered with a page that asks it.
-  if (confirm(form.elements.confirm.value)) form.addEventListener("formdata", ({ formData }) => formData.delete("confirm"), { once: true });
-  else event.preventDefault();
-});
-document.addEventListener("submit", (event) => {
-  if (event.defaultPrevented || event.target.method !== "post") return;
-  setTimeout(() => event.target.querySelectorAll("button").forEach((button) => (button.disabled = true)));
+  form.addEventListener("formdata", ({ formData }) => formData.delete("confirm"), { once: true });
+  if (form.method === "post") setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
 });
 addEventListener("pageshow", () => all("form button:disabled").forEach((button) => (button.disabled = false)));
-for (const button of all("[data-back]")) {
-  button.hidden = history.length < 2;
-  button.addEventListener("click", () => history.back());
-}
+all("[data-back]").forEach((button) => (button.hidden = history.length < 2));
+on("click", "[data-back]", () => history.back());
 
 // What the service answers to a request; nothing, and a sentence on the page, if it does not.
 async function ask(url, request) {
@@ -146,7 +143,7 @@ async function refresh(url, options = {}, failures = 0) {
   address = location.pathname + location.search;
   follow();
 }
-// What a reader has ticked, typed, chosen, opened and focused in a part of the page stays when the part is replaced.
+// What a reader has ticked, typed, chosen, opened or closed, and focused stays when a part of the page is replaced.
 function replace(old, fresh) {
   const kept = "a, button, input, select, textarea, summary, details, [tabindex]", twins = {};
   // Many rows have fields of the same name.
@@ -156,12 +153,13 @@ function replace(old, fresh) {
   for (const field of old.querySelectorAll(kept)) {
     const twin = twins[keyOf(field)]?.shift(), value = twin?.value;
     if (!twin) continue;
+    const initial = (field.querySelector("[selected]") ?? field[0])?.value ?? field.defaultValue;
     if (field === document.activeElement) focused = twin;
     if (field.checked !== field.defaultChecked) twin.checked = field.checked;
-    if (field.value !== field.defaultValue) twin.value = field.value;
+    if (field.value !== initial) twin.value = field.value;
     // The choice is no longer offered.
     if (twin.selectedIndex < 0) twin.value = value;
-    twin.open = field.open;
+    if ((twin.isToggled = field.isToggled)) twin.open = field.open;
   }
   const id = first("[data-row][aria-current]")?.id;
   old.replaceWith(fresh);
@@ -169,6 +167,7 @@ function replace(old, fresh) {
   showNumbers(fresh);
   focused?.focus({ preventScroll: true });
 }
+on("click", "summary", (event, summary) => (summary.parentNode.isToggled = true));
 let typing;
 const onTyping = (selector, send) =>
   on("input", selector, (event, form) => {
@@ -202,8 +201,8 @@ function follow() {
   source.addEventListener(run.dataset.event, (event) => show(JSON.parse(event.data)));
   source.onerror = () => {
     note("reconnecting …");
-    // The browser tries again by itself, unless the service answered with an error.
-    if (++failures < 3 && source.readyState !== EventSource.CLOSED) return;
+    // The browser tries again by itself, unless the service answered with an error: then the source is closed (2).
+    if (++failures < 3 && source.readyState < 2) return;
     stop();
     if (failures > 2) note("live updates off: the page asks every 10 s");
     // The inbox alone is no reason to replace parts of the page, such as a form that is being filled in.
@@ -268,7 +267,7 @@ function showRows(runs) {
     if (changed[0]) refresh(`/runs?${new URLSearchParams(changed.map((row) => ["id", row.run]))}`, { parts: "tr[data-run]" });
   }, 500);
 }
-document.addEventListener("visibilitychange", follow);
+addEventListener("visibilitychange", follow);
 follow();
 
 // Names that are inserted into a text
@@ -290,7 +289,8 @@ async function offerNew() {
   const [text, response] = await ask(list.newest);
   if (!response?.ok) return;
   const { items } = JSON.parse(text);
-  const news = items.filter((item) => new Date(item.createdAt) > new Date(list.since)).length;
+  // As texts, because the clock of a browser has no microseconds. A time of the API ends with "Z", the other has no zone.
+  const news = items.filter((item) => item.createdAt.slice(0, -1) > list.since).length;
   const offer = `${news} new – show`;
   if (news && link.textContent !== offer) say(offer);
   link.hidden = !news;
@@ -331,29 +331,28 @@ on("pointerover", "[data-chart] [data-point]", (event, point) => read(point));
 const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
 let going;
 const dialog = byId("shortcuts");
-const toggle = first("[data-shortcuts-switch]");
-if (toggle) {
-  toggle.checked = localStorage.shortcuts !== "off";
-  toggle.addEventListener("change", () => (localStorage.shortcuts = toggle.checked ? "on" : "off"));
-}
+all("[data-shortcuts-switch]").forEach((toggle) => (toggle.checked = localStorage.shortcuts !== "off"));
+on("change", "[data-shortcuts-switch]", (event, toggle) => (localStorage.shortcuts = toggle.checked ? "on" : "off"));
 on("click", "[data-help]", () => dialog.showModal());
-document.addEventListener("keydown", (event) => {
+addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || localStorage.shortcuts === "off") return;
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
   const { key } = event;
-  const rows = [...all("[data-row]")];
-  const row = rows.findIndex((element) => element.ariaCurrent);
+  const rows = [...all("[data-row]")], row = rows.find((element) => element.ariaCurrent);
   if (Date.now() - going < 1500 && goTo[key]) return (location.href = goTo[key]);
   going = key === "g" && Date.now();
   if (key === "/") { event.preventDefault(); byId("search")?.focus(); }
   else if (key === "?") dialog?.showModal();
-  else if ("jk".includes(key) && rows.length) {
-    const next = Math.max(0, Math.min(rows.length - 1, row + (key === "j" ? 1 : -1)));
-    if (rows[row]) rows[row].ariaCurrent = null;
-    rows[next].ariaCurrent = "true";
-    (rows[next].querySelector("a, button") ?? rows[next]).focus();
+  else if ("jk".includes(key) && rows[0]) {
+    const next = rows[rows.indexOf(row) + (key === "j" ? 1 : -1)] ?? row ?? rows[0];
+    if (row) row.ariaCurrent = null;
+    next.ariaCurrent = "true";
+    // A row without links takes the focus itself: the page scrolls to it.
+    const target = next.querySelector("a, button") ?? next;
+    target.tabIndex = 0;
+    target.focus();
   } else if ("oasxjk".includes(key)) {
     // Without a chosen row no key acts on one: it could be another one than the reader looks at.
-    (rows[row] ?? document).querySelector(`[data-key="${key}"]${rows[row] ? "" : ":not([data-row] *)"}`)?.click();
+    (row ?? document).querySelector(`[data-key="${key}"]${row ? "" : ":not([data-row] *)"}`)?.click();
   }
 });

@@ -1,6 +1,6 @@
 """Documentation of error codes: `/problems/<code>` and `docs/errors.md`.
 
-`python -m app.core.web.problem_pages` prints the page for the documentation.
+`python -m app.core.web.problem_types` prints the page for the documentation.
 """
 
 import importlib
@@ -77,7 +77,7 @@ same error is one line on standard error and an exit code.
 
 A run that fails has the code of its error as `errorCode`, in capital letters: `too-large` is `TOO_LARGE` there.
 
-This page is generated: `python -m app.core.web.problem_pages > docs/errors.md`.
+This page is generated: `python -m app.core.web.problem_types > docs/errors.md`.
 
 | Code | HTTP | Exit | Meaning and remedy |
 |---|---|---|---|
