@@ -1,9 +1,9 @@
 """Browser sessions: login by key or link, the role and end of the key, and requests of other sites."""
 
-import gc
 import gzip
 import hashlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from html import unescape
@@ -171,7 +171,9 @@ def secret_flags() -> Iterator[tuple[str, bool]]:
 
     import app.api  # noqa: F401 - loads all pages
 
-    for form in [found for found in gc.get_objects() if isinstance(found, SchemaForm)]:
+    pages = [module for name, module in sys.modules.items() if name.startswith("app.")]
+    values = [value for module in pages for value in vars(module).values()]
+    for form in [value for value in values if isinstance(value, SchemaForm)]:
         for is_edit in (False, True):
             yield from flags_of(dict(iter_fields(form, is_edit=is_edit)))
 
