@@ -286,7 +286,9 @@ class ListFilter(BaseModel):
     A parameter has the name of `validation_alias`. A list matches what has any of its values.
     """
 
-    model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
     @classmethod
     def unchecked(cls, **values: Any) -> Self:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 class JobRequest(BaseModel):
     """A job to do. `NAME` is `<queue>.<job>`; workers may serve some of the queues only."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     NAME: ClassVar[str]
 

@@ -11,7 +11,7 @@ from app.formula import Reference, compile_formula
 class PlannedKpi(BaseModel):
     """One revision of a KPI, as stored in the plan of a run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True, defer_build=True)
 
     id: str
     revision: int

@@ -20,7 +20,7 @@ from app.traces.types import ExpectedItems
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class PlannedMetric(_Frozen):

@@ -27,7 +27,7 @@ class WriteBackState(BaseModel):
     last; `written` counts the scores that the source has accepted.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[1] = 1
     status: WriteBackStatus

@@ -56,7 +56,7 @@ def _is_mapping(value: Any) -> TypeGuard[dict[str, Any]]:
 class BenchmarkSection(BaseModel):
     """A mapping of the file; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
