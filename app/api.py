@@ -27,7 +27,7 @@ from app.comparison.pages import router as power_page
 from app.comparison.router import router as baselines
 from app.core.problem_documents import PROBLEMS
 from app.core.web.forms.confirmation import require_confirmation
-from app.core.web.query_parameters import reject_wrong_parameters
+from app.core.web.query_parameters import reject_repeated_parameters, reject_wrong_parameters
 from app.core.web.routes import Router
 from app.kpis.router import router as kpis
 from app.metrics.router import router as metrics
@@ -141,6 +141,9 @@ PAGES: tuple[Router, ...] = (
     trigger_pages,
 )
 
+# After the check of the role, which leads readers without a session to the login.
+PAGE_CHECKS = (Depends(reject_repeated_parameters), Depends(require_confirmation))
+
 # Paths that are neither pages nor below `/api/`: they need no key and read none.
 OPEN_PATHS = (
     "/static/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/swagger-ui.html",
@@ -151,7 +154,7 @@ OPEN_PATHS = (
 def include_pages(routes: APIRouter) -> None:
     """Add the routers of pages, which the description of the API leaves out."""
     for router in PAGES:
-        router.add_to(routes, checks=[Depends(require_confirmation)], include_in_schema=False)
+        router.add_to(routes, checks=PAGE_CHECKS, include_in_schema=False)
 
 
 def include_routers(routes: APIRouter) -> None:

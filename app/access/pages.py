@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 from app.access import sessions
 from app.access.audit import AuditActor, AuditResource, record_action
 from app.access.authentication import identify_token
-from app.access.sessions import COOKIE, SESSION_LIFETIME, NewSession
+from app.access.sessions import COOKIE, ENDED_SESSION_KEPT, SESSION_LIFETIME, Draft, NewSession
 from app.core.errors import AppError, Unauthorized
+from app.core.http.url_syntax import is_redacted
+from app.core.resources import Resources
 from app.core.web import pages
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
@@ -29,13 +31,10 @@ router = Router()
 A_YEAR_S = 365 * 24 * 3600
 MAX_DRAFT_CHARS = 64 * 1024
 SESSION_ENDED = "Your session has ended; log in to continue."
-SESSION_AND_INPUT_LOST = (
-    f"{SESSION_ENDED} What you sent is too large to be kept, and nothing was changed: send it again"
-    " after the login."
-)
+INPUT_LOST = f"{SESSION_ENDED} What you sent is not kept, and nothing was changed: send it again after the login."
 # Values that a page must never show again: `langfuseSecretKey`, and no `langfusePublicKey` or `metric.key`.
 SECRET_FIELD: Final = re.compile(r"(?:secret(?:key)?|apikey|password|token)$", re.IGNORECASE)
-RECIPIENT_FIELDS: Final = frozenset({"recipient", "recipients"})
+ADDRESS_FIELDS: Final = frozenset({"recipient", "recipients", "runUrl"})
 # The fields of a kept form whose value is not kept, one in each.
 LEFT_OUT: Final = "leftOut"
 
@@ -71,15 +70,14 @@ def show_login(
 async def log_in(request: Request, form: SentForm, res: Res) -> Response:
     """Log in with an API key, and go on where the browser was stopped."""
     require_same_origin(request)
-    target, draft = local_path(form.text("next", "/")), form.text("draft")
-    action = local_path(form.text("draftAction", "/"))
+    target, encrypted = local_path(form.text("next", "/")), form.text("draft")
     try:
         key = await identify_token(request, form.text("key"))
     except AppError as error:
         return _login_page(
             request, target, error="is not valid: unknown, mistyped, expired or revoked"
             if isinstance(error, Unauthorized) else error.detail,
-            status=error.status, draft=draft, draft_action=action,
+            status=error.status, draft=encrypted,
         )  # fmt: skip
 
     def start() -> NewSession:
@@ -89,13 +87,14 @@ async def log_in(request: Request, form: SentForm, res: Res) -> Response:
             return new_session
 
     new_session = await run_in_threadpool(start)
-    if not draft:
+    draft = Draft.decrypt(encrypted, key.id, res.secrets) if encrypted else None
+    if draft is None:
         return _logged_in(request, new_session, target)
-    fields = parse_qsl(draft, keep_blank_values=True)
+    fields = parse_qsl(draft.body, keep_blank_values=True)
     response = render_page(
-        request, "draft.html", title="Send your input?", action=action, next=target, has_secrets=True,
+        request, "draft.html", title="Send your input?", action=local_path(draft.action), next=target,
         fields=[field for field in fields if field[0] != LEFT_OUT],
-        left_out=[name for marker, name in fields if marker == LEFT_OUT],
+        left_out=[name for marker, name in fields if marker == LEFT_OUT], has_secrets=True,
     )  # fmt: skip
     return _with_cookie(request, response, new_session)
 
@@ -142,23 +141,38 @@ async def render_error(request: Request, error: AppError) -> Response:
     if request.method in SAFE_METHODS:
         query = f"?{request.url.query}" if request.url.query else ""
         return see_other(build_url("/login", next=request.url.path + query))
-    # What the user typed survives: it is sent after the login.
-    is_kept = _is_small_form(request)
-    body = (await request.body()).decode("utf-8", "replace") if is_kept else ""
+    draft = ""
+    if _is_small_form(request):
+        # What the user typed survives: it is sent after the login.
+        body = (await request.body()).decode("utf-8", "replace")
+        draft = await run_in_threadpool(_keep_draft, request, _without_secrets(body))
+    message = SESSION_ENDED if draft else INPUT_LOST
     return _login_page(
-        request, page_before(request), message=SESSION_ENDED if is_kept else SESSION_AND_INPUT_LOST,
-        status=error.status, draft=_without_secrets(body), draft_action=request.url.path,
-    )  # fmt: skip
+        request, page_before(request), message=message, status=error.status, draft=draft
+    )
 
 
 def _login_page(
     request: Request, target: str, *, message: str = "", error: str | None = None,
-    status: int = 200, draft: str = "", draft_action: str = "/",
+    status: int = 200, draft: str = "",
 ) -> Response:  # fmt: skip
     return render_page(
         request, "login.html", title="Log in", next=target, message=message, error=error,
-        status=status, draft=draft, draft_action=draft_action, has_secrets=True,
+        status=status, draft=draft, has_secrets=True,
     )  # fmt: skip
+
+
+def _keep_draft(request: Request, body: str) -> str:
+    """The encrypted draft of the key whose session the browser had; empty if it had none."""
+    resources: Resources = request.app.state.resources
+    token = request.cookies.get(COOKIE)
+    if token is None:
+        return ""
+    with resources.db.read_statement() as session:
+        key_id = sessions.find_session_owner(session, token)
+    if key_id is None:
+        return ""
+    return Draft(request.url.path, body).encrypt(key_id, resources.secrets)
 
 
 def _logged_in(request: Request, new_session: NewSession, target: str) -> Response:
@@ -169,7 +183,7 @@ def _with_cookie(request: Request, response: Response, new_session: NewSession) 
     response.set_cookie(
         COOKIE,
         new_session.token,
-        max_age=int(SESSION_LIFETIME.total_seconds()),
+        max_age=int((SESSION_LIFETIME + ENDED_SESSION_KEPT).total_seconds()),
         httponly=True,
         samesite="lax",
         secure=public_url(request).startswith("https:"),
@@ -203,17 +217,17 @@ def _without_secrets(body: str) -> str:
 
 def _without_secret(name: str, value: str) -> str:
     field = name.rpartition(".")[2]
-    if field in RECIPIENT_FIELDS:
+    if field in ADDRESS_FIELDS:
         lines = value.splitlines()
-        shown = [line for line in lines if not line.strip() or _is_shown_recipient(line)]
+        shown = [line for line in lines if not line.strip() or _is_shown_address(line)]
         return value if shown == lines else "\n".join(shown)
     # A checkbox that removes the stored value has no secret.
     is_secret = SECRET_FIELD.search(field) and not name.startswith(REMOVE)
     return "" if is_secret else value
 
 
-def _is_shown_recipient(recipient: str) -> bool:
-    """Return whether a recipient is as the form has shown it, redacted, or an e-mail address. The URL of a webhook is
+def _is_shown_address(address: str) -> bool:
+    """Return whether an address is as the form has shown it, redacted, or an e-mail address. The URL of a webhook is
     a credential.
     """
-    return "…" in recipient or ("@" in recipient and "://" not in recipient)
+    return is_redacted(address) or ("@" in address and "://" not in address)

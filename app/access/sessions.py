@@ -1,10 +1,16 @@
-"""Browser sessions: a browser that logged in acts as an API key, until the key or the session ends."""
+"""Browser sessions: a browser that logged in acts as an API key, until the key or the session ends.
 
+A form that it sends afterwards is a draft, which the login page keeps encrypted for the key of the session: nobody
+reads there what somebody else has typed, and whoever logs in with another key does not get it.
+"""
+
+import json
 import secrets
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from sqlalchemy import case, delete, or_, select
 from sqlalchemy.orm import Session
@@ -14,12 +20,16 @@ from app.access.queries import CONFIGURED_KEY_ID, KeyIdentity
 from app.access.rules import hash_token, is_usable
 from app.access.service import FIRST_KEY_NAME
 from app.core.batch_delete import delete_batch
+from app.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey
 from app.core.errors import Unauthorized
 
 COOKIE = "mosaico_session"
 TOKEN_BYTES = 32
 SESSION_LIFETIME = timedelta(days=7)
+# An ended session tells whose input a draft is.
+ENDED_SESSION_KEPT = timedelta(days=7)
 LINK_LIFETIME = timedelta(minutes=10)
+_DRAFT_CELL: Final = {"table": "browser_sessions", "column": "draft"}
 
 
 class LoginLinkUsed(Unauthorized):
@@ -32,6 +42,25 @@ class NewSession:
 
     token: str
     key_id: str
+
+
+class Draft(NamedTuple):
+    """The path of a form, and its fields as they were sent."""
+
+    action: str
+    body: str
+
+    def encrypt(self, key_id: str, box: SecretBox) -> str:
+        """Encrypt the draft for one API key."""
+        return box.encrypt(json.dumps(self), row=key_id, **_DRAFT_CELL)
+
+    @classmethod
+    def decrypt(cls, encrypted: str, key_id: str, box: SecretBox) -> "Draft | None":
+        """The draft; None if it is of another key, or was changed."""
+        try:
+            return cls(*json.loads(box.decrypt(encrypted, row=key_id, **_DRAFT_CELL).reveal()))
+        except (CorruptedSecret, UnknownMasterKey):
+            return None
 
 
 def create_login_link(session: Session, now: datetime) -> str | None:
@@ -106,6 +135,12 @@ def find_session_key(session: Session, token: str, now: datetime) -> KeyIdentity
     )
 
 
+def find_session_owner(session: Session, token: str) -> str | None:
+    """The ID of the API key of a session that may have ended; None when it is unknown."""
+    owner = select(BrowserSession.api_key_id).where(BrowserSession.digest == hash_token(token))
+    return session.scalar(owner)
+
+
 def list_open_sessions(
     session: Session, digests: Collection[bytes], now: datetime
 ) -> AbstractSet[bytes]:
@@ -115,6 +150,7 @@ def list_open_sessions(
 
 
 def delete_expired_sessions(session: Session, now: datetime) -> int:
-    """Delete one batch of expired sessions and links; see `delete_batch`."""
+    """Delete one batch of expired links, and of sessions some days later; see `delete_batch`."""
     links = delete_batch(session, LoginLink, LoginLink.expires_at <= now)
-    return max(links, delete_batch(session, BrowserSession, BrowserSession.expires_at <= now))
+    ended = BrowserSession.expires_at <= now - ENDED_SESSION_KEPT
+    return max(links, delete_batch(session, BrowserSession, ended))

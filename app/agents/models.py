@@ -13,7 +13,8 @@ class Agent(Base):
     """An agent under test, and where its traces are: a Langfuse project, a service of OpenTelemetry.
 
     `langfuse_secret_key` is encrypted. `credentials_refused_at` is when the server first refused
-    the current keys. A signed request to `run_url` runs the agent over a dataset.
+    the current keys. A signed request to `run_address`, which is encrypted, runs the agent over a dataset;
+    `run_url` is its redacted form, since the path of a URL may be a credential.
     """
 
     __tablename__ = "agents"
@@ -22,6 +23,8 @@ class Agent(Base):
         Index(
             "ix_agents_name_id", text("lower(name)"), "id", postgresql_where=text("NOT archived")
         ),
+        # The order of runs by the names of their agents, archived ones too.
+        Index("ix_agents_every_name_id", text("lower(name)"), "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -33,6 +36,7 @@ class Agent(Base):
     langfuse_secret_key: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     otel_service_name: Mapped[str | None]
     run_url: Mapped[str | None]
+    run_address: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     credentials_refused_at: Mapped[datetime | None]
     archived: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(default=1)

@@ -3,9 +3,18 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr
 
-from app.core.schemas import HttpUrl, Identifier, LongText, ShortText, WireModel, patch_of
+from app.core.http.url_syntax import is_redacted
+from app.core.schemas import (
+    HttpUrl,
+    Identifier,
+    LongText,
+    ShortText,
+    WireModel,
+    patch_of,
+    require_http_url,
+)
 
 HANDOVER_SPELLING = "The original spelling with two l is also accepted."
 
@@ -48,14 +57,19 @@ SecretKey = Annotated[
 
 
 RunUrl = Annotated[
-    HttpUrl | None,
+    str | None,
     Field(
+        max_length=2048,
         description=(
             "URL that runs the agent over a dataset. It receives a signed request for each "
-            "remote experiment of Langfuse and for each repetition of a suspicious run."
+            "remote experiment of Langfuse and for each repetition of a suspicious run. Stored "
+            "encrypted. Responses show the server and the last four characters; that form may be "
+            "sent back and changes nothing."
         ),
         examples=["https://agent.example/run"],
     ),
+    # A client that changes an agent may send back the URL as it is shown.
+    AfterValidator(lambda url: url if url is None or is_redacted(url) else require_http_url(url)),
 ]
 
 
@@ -91,7 +105,8 @@ class AgentPatch(AgentBody):
 
 
 class AgentView(WireModel):
-    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned.
+    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
+    redacted.
 
     `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
     `llangfuse` repeat those of `langfuse` as the original system misspelt them.

@@ -15,6 +15,7 @@ from app.agents.schemas import AgentBody, AgentCheck, AgentCreate
 from app.core.db import insert_row
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
+from app.core.http.url_syntax import is_redacted, redact_url
 from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import all_fields, given_fields
@@ -26,6 +27,7 @@ LANGFUSE, LOCAL = "langfuse", "local"
 AUTH_REFUSED = "LANGFUSE_AUTH"
 SECRET_COLUMN = "langfuse_secret_key"  # noqa: S105 - the name of a column
 CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
+RUN_URL, RUN_ADDRESS = "run_url", "run_address"
 
 
 class AgentInUse(Conflict):
@@ -51,15 +53,17 @@ def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
 def change_agent(
     session: Session, agent_id: str, body: AgentBody, box: SecretBox, now: datetime
 ) -> Agent:
-    """Write the given fields; an omitted secret stays.
+    """Write the given fields; an omitted secret stays, and a run URL that is given as it is shown.
 
     Raises: `Invalid` if the URL changes without a secret: a stored secret is never sent to a server
-            for which it was not given.
+            for which it was not given; if a redacted run URL is not the stored one.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
     values = given_fields(body)
     if SECRET_COLUMN not in body.model_fields_set:
         values.pop(SECRET_COLUMN, None)
+    if agent.run_address is not None and values.get(RUN_URL) == agent.run_url:
+        values.pop(RUN_URL)
     if not values:
         return agent
     url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
@@ -102,6 +106,13 @@ def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
     return box.decrypt(
         agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET_COLUMN
     )
+
+
+def reveal_run_url(agent: Agent, box: SecretBox) -> Secret | None:
+    """The URL that runs the agent; reveal it only in the client that calls it."""
+    if agent.run_address is None:
+        return None
+    return box.decrypt(agent.run_address, table="agents", row=agent.id, column=RUN_ADDRESS)
 
 
 def default_source(agent: Agent) -> str:
@@ -161,4 +172,18 @@ def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[s
         columns[SECRET_COLUMN] = box.encrypt(
             secret.get_secret_value(), table="agents", row=agent_id, column=SECRET_COLUMN
         )
+    if RUN_URL in columns:
+        columns |= _run_url_columns(agent_id, columns[RUN_URL], box)
     return columns
+
+
+def _run_url_columns(agent_id: str, url: str | None, box: SecretBox) -> dict[str, str | None]:
+    if url is None:
+        return {RUN_URL: None, RUN_ADDRESS: None}
+    if is_redacted(url):
+        raise Invalid(
+            "runUrl is shown redacted; send the full URL",
+            errors=[ErrorItem(pointer="/runUrl", detail="is shown redacted; send the full URL")],
+        )
+    address = box.encrypt(url, table="agents", row=agent_id, column=RUN_ADDRESS)
+    return {RUN_URL: redact_url(url), RUN_ADDRESS: address}

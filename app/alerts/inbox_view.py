@@ -1,11 +1,12 @@
 """The inbox as a page shows it: messages with their alerts, deliveries and silences."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, TextClause, exists, literal, select, text, tuple_
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
@@ -14,6 +15,7 @@ from app.alerts.rules import AlertEventState
 from app.alerts.service import acknowledge
 from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
+from app.core.batches import STATEMENT_ROWS, batched
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.list_filters import match_columns
@@ -21,9 +23,34 @@ from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
 from app.notifications.queries import list_notifications
 
+# A message is about the runs of a night, and goes to the recipients of some rules. Nothing limits their number.
+MAX_LISTED: Final = 50
+_MESSAGES_PER_STATEMENT: Final = 10
+
+# The first rows from a key on, each in the order of an index: of `notification_id = message.id` in the order of IDs
+# the planner may read the rows of all other messages.
+_FIRST_EVENTS: Final = text(
+    """
+    SELECT event.* FROM unnest(CAST(:ids AS text[])) AS message (id) CROSS JOIN LATERAL (
+        SELECT * FROM alert_events WHERE (notification_id, id) > (message.id, '')
+        ORDER BY notification_id, id LIMIT :limit
+    ) AS event WHERE event.notification_id = message.id ORDER BY event.id
+    """
+)
+_FIRST_DELIVERIES: Final = text(
+    """
+    SELECT delivery.* FROM unnest(CAST(:ids AS text[])) AS message (id) CROSS JOIN LATERAL (
+        SELECT * FROM deliveries WHERE (notification_id, endpoint_id) > (message.id, '')
+        ORDER BY notification_id, endpoint_id LIMIT :limit
+    ) AS delivery WHERE delivery.notification_id = message.id ORDER BY delivery.id
+    """
+)
+
+_Part = TypeVar("_Part", AlertEvent, Delivery)
+
 
 class InboxEntry(NamedTuple):
-    """A message with its alerts and its deliveries."""
+    """A message with its alerts and its deliveries, `MAX_LISTED` of each at most."""
 
     notification: Notification
     events: list[AlertEvent]
@@ -73,11 +100,8 @@ def list_entries(
         conditions=inbox_filter.conditions(),
     )
     ids = [notification.id for notification in page.rows]
-    events = _events_by_notification(session, ids)
-    deliveries: dict[str, list[Delivery]] = defaultdict(list)
-    statement = select(Delivery).where(Delivery.notification_id.in_(ids)).order_by(Delivery.id)
-    for delivery in session.scalars(statement):
-        deliveries[delivery.notification_id].append(delivery)
+    events = _list_parts(session, _FIRST_EVENTS, AlertEvent, ids)
+    deliveries = _list_parts(session, _FIRST_DELIVERIES, Delivery, ids)
     entries = [
         InboxEntry(notification, events[notification.id], deliveries[notification.id])
         for notification in page.rows
@@ -99,7 +123,7 @@ def acknowledge_message(
     note: str | None = None,
 ) -> None:
     """Judge every firing alert of a message as true or noise, and mark the message as read."""
-    for event in _events_by_notification(session, [notification_id])[notification_id]:
+    for event in chain.from_iterable(iter_events(session, notification_id)):
         if event.state == AlertEventState.FIRING and event.verdict is None:
             acknowledge(session, event.id, verdict, by, now, note)
     set_read_at(session, notification_id, now)
@@ -110,11 +134,13 @@ def silence_message(session: Session, notification_id: str, hours: int, now: dat
 
     Raises: `Invalid` for a message without alerts and for more than 30 days.
     """
-    events = _events_by_notification(session, [notification_id])[notification_id]
-    if not events:
-        raise Invalid("this message contains no alert, so there is nothing to silence")
     # One silence for each rule and agent, however many runs the message is about.
-    targets = {(event.rule_id, event.benchmark_id, event.agent_id) for event in events}
+    targets = {
+        (event.rule_id, event.benchmark_id, event.agent_id)
+        for event in chain.from_iterable(iter_events(session, notification_id))
+    }
+    if not targets:
+        raise Invalid("this message contains no alert, so there is nothing to silence")
     for rule_id, benchmark_id, agent_id in sorted(targets, key=str):
         matchers = SilenceMatchers(
             alert_config_id=rule_id, benchmark_id=benchmark_id, agent_id=agent_id
@@ -122,14 +148,34 @@ def silence_message(session: Session, notification_id: str, hours: int, now: dat
         start_silence(session, matchers, hours, "silenced from the inbox", now)
 
 
-def _events_by_notification(
-    session: Session, notification_ids: Sequence[str]
-) -> dict[str, list[AlertEvent]]:
-    events: dict[str, list[AlertEvent]] = defaultdict(list)
-    statement = select(AlertEvent).where(AlertEvent.notification_id.in_(notification_ids))
-    for event in session.scalars(statement.order_by(AlertEvent.id)):
-        events[str(event.notification_id)].append(event)
-    return events
+def _list_parts(
+    session: Session, statement: TextClause, table: type[_Part], notification_ids: Sequence[str]
+) -> dict[str, list[_Part]]:
+    """The first alerts or deliveries of each message."""
+    parts: dict[str, list[_Part]] = defaultdict(list)
+    for batch in batched(notification_ids, _MESSAGES_PER_STATEMENT):
+        parameters = {"ids": list(batch), "limit": MAX_LISTED}
+        for part in session.scalars(select(table).from_statement(statement), parameters):
+            parts[str(part.notification_id)].append(part)
+    return parts
+
+
+def iter_events(session: Session, notification_id: str) -> Iterator[Sequence[AlertEvent]]:
+    """All alerts of a message, in batches."""
+    last_id = ""
+    while True:
+        key = tuple_(AlertEvent.notification_id, AlertEvent.id)
+        statement = (
+            select(AlertEvent)
+            .where(key > tuple_(literal(notification_id), literal(last_id)))
+            .order_by(AlertEvent.notification_id, AlertEvent.id)
+            .limit(STATEMENT_ROWS)
+        )
+        rows = session.scalars(statement).all()
+        yield (events := [event for event in rows if event.notification_id == notification_id])
+        if len(events) < STATEMENT_ROWS:
+            return
+        last_id = events[-1].id
 
 
 def list_silences_of_rule(

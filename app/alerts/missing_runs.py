@@ -4,49 +4,77 @@ Runs that a CI job, a webhook or a trace source starts have no due time that cou
 field `max_hours_without_run` of a rule limits the gap between two runs.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, TextClause, text
 from sqlalchemy.orm import Session
 
 from app.alerts.messages import format_time
+from app.alerts.models import EXPECTS_RUNS
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
+from app.core.batches import STATEMENT_ROWS
 from app.notifications.types import MessageSeverity
+from app.results.models import COMPLETED_NEWS
 
 TICK_S = 60.0
 BATCH_SIZE = 100
 
-# A rule without an agent expects runs of each agent that has completed one. Repetitions and rescored
-# runs are no news about an agent. `dedup_key` is the same for the same gap, so that each is reported
-# once.
+SELECT_RULES = text(
+    f"""
+    SELECT rule.id, rule.benchmark_id, rule.agent_id FROM alert_rules AS rule
+    JOIN benchmarks AS benchmark ON benchmark.id = rule.benchmark_id AND NOT benchmark.archived
+    WHERE {EXPECTS_RUNS} AND rule.id > :last_id ORDER BY rule.id LIMIT :row_count
+    """  # noqa: S608 - a constant
+)
+# From agent to agent of the index on (benchmark_id, agent_id, completed_at): the others may be a million, and so may
+# the runs of each.
+SELECT_AGENTS = text(
+    f"""
+    WITH RECURSIVE found AS (
+        SELECT CAST(:last_id AS text) AS id, 0 AS number
+        UNION ALL
+        SELECT (SELECT agent_id FROM benchmark_runs
+                WHERE benchmark_id = :benchmark_id AND agent_id > found.id AND {COMPLETED_NEWS}
+                ORDER BY agent_id LIMIT 1), number + 1
+        FROM found WHERE found.id IS NOT NULL AND number < :row_count
+    )
+    SELECT id FROM found WHERE number > 0 AND id IS NOT NULL ORDER BY number
+    """  # noqa: S608 - a constant
+)
+# Of pairs of a rule and an agent. `dedup_key` is the same for the same gap, so that each is reported once.
 SELECT_GAPS = text(
-    """
+    f"""
     SELECT * FROM (
         SELECT rule.id AS rule_id, rule.name, rule.severity, rule.benchmark_id,
                agent.id AS agent_id, rule.max_hours_without_run AS max_hours,
                last.run_id, coalesce(last.completed_at, rule.created_at) AS since,
                format('run-missed/%s/%s/%s', rule.id, agent.id, extract(
                    epoch FROM coalesce(last.completed_at, rule.created_at))) AS dedup_key
-        FROM alert_rules AS rule
-        JOIN benchmarks AS benchmark ON benchmark.id = rule.benchmark_id
-        JOIN agents AS agent ON agent.id = coalesce(rule.agent_id, agent.id)
+        FROM unnest(CAST(:rule_ids AS text[]), CAST(:agent_ids AS text[])) AS pair (rule_id, agent_id)
+        JOIN alert_rules AS rule ON rule.id = pair.rule_id
+        JOIN agents AS agent ON agent.id = pair.agent_id AND NOT agent.archived
         LEFT JOIN LATERAL (
             SELECT id AS run_id, completed_at FROM benchmark_runs
-            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id
-              AND status = 'COMPLETED' AND confirms IS NULL AND rescore_of IS NULL
+            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id AND {COMPLETED_NEWS}
             ORDER BY completed_at DESC LIMIT 1
         ) AS last ON true
-        WHERE rule.enabled AND rule.max_hours_without_run IS NOT NULL
-          AND NOT benchmark.archived AND NOT agent.archived
-          AND (rule.agent_id IS NOT NULL OR last.run_id IS NOT NULL)
     ) AS gap
     WHERE since < cast(:now AS timestamptz) - max_hours * interval '1 hour'
-      AND NOT EXISTS (SELECT FROM alert_events WHERE dedup_key = gap.dedup_key)
+      AND (SELECT id FROM alert_events WHERE dedup_key = gap.dedup_key LIMIT 1) IS NULL
     ORDER BY since, rule_id, agent_id LIMIT :batch_size
-    """
+    """  # noqa: S608 - a constant
 )
+
+
+class ExpectedAgent(NamedTuple):
+    """An agent of which a rule expects runs."""
+
+    rule_id: str
+    agent_id: str
 
 
 def report_missing_runs(session: Session, now: datetime) -> int:
@@ -55,7 +83,10 @@ def report_missing_runs(session: Session, now: datetime) -> int:
 
     Returns: how many gaps were reported; if `BATCH_SIZE` or more, call again in a new transaction.
     """
-    gaps = session.execute(SELECT_GAPS, {"now": now, "batch_size": BATCH_SIZE}).all()
+    gaps: list[Row[Any]] = []
+    expected = iter_expected(session)
+    while len(gaps) < BATCH_SIZE and (batch := list(islice(expected, STATEMENT_ROWS))):
+        gaps += find_gaps(session, batch, now)
     notices = [
         EventNotice(
             state=AlertEventState.RUN_MISSED,
@@ -72,6 +103,47 @@ def report_missing_runs(session: Session, now: datetime) -> int:
     ]
     publish_notices(session, notices, now)
     return len(notices)
+
+
+def iter_expected(session: Session) -> Iterator[ExpectedAgent]:
+    """The agents of which rules expect runs: that of the rule, or each that has completed one. Repetitions and
+    rescored runs are no news about an agent.
+    """
+    for rule in _iter_pages(session, SELECT_RULES, {}):
+        if rule.agent_id is not None:
+            yield ExpectedAgent(rule.id, rule.agent_id)
+            continue
+        benchmark = {"benchmark_id": rule.benchmark_id}
+        for agent in _iter_pages(session, SELECT_AGENTS, benchmark):
+            yield ExpectedAgent(rule.id, agent.id)
+
+
+def _iter_pages(
+    session: Session, statement: TextClause, parameters: Mapping[str, str]
+) -> Iterator[Row[Any]]:
+    """The rows of a statement that returns `row_count` of them after the one with `last_id`."""
+    last_id = ""
+    while True:
+        page = {**parameters, "last_id": last_id, "row_count": STATEMENT_ROWS}
+        rows = session.execute(statement, page).all()
+        yield from rows
+        if len(rows) < STATEMENT_ROWS:
+            return
+        last_id = rows[-1].id
+
+
+def find_gaps(
+    session: Session, expected: Sequence[ExpectedAgent], now: datetime
+) -> Sequence[Row[Any]]:
+    """The gaps of some agents that no alert has reported."""
+    rule_ids, agent_ids = zip(*expected, strict=True)
+    parameters = {
+        "rule_ids": list(rule_ids),
+        "agent_ids": list(agent_ids),
+        "now": now,
+        "batch_size": BATCH_SIZE,
+    }
+    return session.execute(SELECT_GAPS, parameters).all()
 
 
 def _explain(gap: Row[Any]) -> str:

@@ -12,6 +12,10 @@ from app.alerts.silence_matchers import SilenceMatchers
 from app.core.db import Base, ModelJson
 from app.kpis.series_types import SeriesState
 
+# Without parameters, so that the planner finds the indexes of these conditions.
+EXPECTS_RUNS = "enabled AND max_hours_without_run IS NOT NULL"
+OPEN = "state = 'FIRING' AND verdict IS NULL"
+
 
 class AlertRule(Base):
     """A rule that watches a KPI (by ID) or a statistic of a metric, for one agent or for each.
@@ -31,6 +35,15 @@ class AlertRule(Base):
             "id",
             postgresql_where=text("enabled IS false"),
         ),
+        # The rules that notify an endpoint, which is then not deleted.
+        Index(
+            "ix_alert_rules_endpoints",
+            "endpoints",
+            postgresql_using="gin",
+            postgresql_ops={"endpoints": "jsonb_path_ops"},
+        ),
+        # Read each minute, one after the other.
+        Index("ix_alert_rules_max_hours", "id", postgresql_where=text(EXPECTS_RUNS)),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -113,7 +126,8 @@ class AlertEvent(Base):
         Index("ix_alert_events_state_created_at_id", "state", "created_at", "id"),
         Index("ix_alert_events_name_created_at_id", "name", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
-        Index("ix_alert_events_notification_id", "notification_id"),
+        Index("ix_alert_events_open", "run_id", "id", postgresql_where=text(OPEN)),
+        Index("ix_alert_events_notification_id_id", "notification_id", "id"),
         Index(
             "ix_alert_events_gathered",
             "agent_id",

@@ -1,15 +1,16 @@
 """Reads of alert rules, their states, alerts and silences."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, Row, String, bindparam, func, or_, select, text
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from app.alerts.models import AlertEvent, AlertRule, AlertSilence, AlertState, Incident
+from app.alerts.models import OPEN, AlertEvent, AlertRule, AlertSilence, AlertState, Incident
 from app.alerts.rules import AlertEventState, AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
@@ -29,6 +30,36 @@ from app.core.schemas import FilterValues, PeriodFilter, ShortText
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.notifications.types import MessageSeverity
 from app.results.models import BenchmarkRun
+
+# Of the states of a rule, of the open alerts of a run, and of the rules that an error names.
+MAX_STATES: Final = 100
+MAX_OPEN: Final = 20
+MAX_USERS: Final = 20
+_RULES_PER_STATEMENT: Final = 20
+# Without the columns that only an evaluation reads: `series` is a long document. The first rows from a key on, here
+# and below: of `rule_id = rule.id` in the order of agents the planner may read the states of all other rules.
+_FIRST_STATES: Final = text(
+    """
+    SELECT state.* FROM unnest(CAST(:rule_ids AS text[])) AS rule (id) CROSS JOIN LATERAL (
+        SELECT rule_id, agent_id, state, run_id, value, baseline, explanation, fired_at, incident_id, evaluated_at
+        FROM alert_states WHERE (rule_id, agent_id) > (rule.id, '') AND run_seq > 0
+        ORDER BY rule_id, agent_id LIMIT :limit
+    ) AS state WHERE state.rule_id = rule.id ORDER BY state.rule_id, state.agent_id
+    """
+)
+
+_OPEN_EVENTS: Final = text(
+    f"""
+    SELECT event.* FROM unnest(CAST(:run_ids AS text[])) AS run (id) CROSS JOIN LATERAL (
+        SELECT id, run_id, notification_id FROM alert_events
+        WHERE (run_id, id) > (run.id, '') AND {OPEN} ORDER BY run_id, id LIMIT :limit
+    ) AS event WHERE event.run_id = run.id ORDER BY event.id
+    """  # noqa: S608 - a constant
+)
+# The planner sees the endpoint, not a parameter: of few rules it reads the index, of many the table up to the limit.
+_ENDPOINT_RULES: Final = text(
+    "SELECT id, name FROM alert_rules WHERE endpoints @> CAST(:endpoint AS jsonb) LIMIT :limit"
+).bindparams(bindparam("endpoint", type_=String, literal_execute=True))
 
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
@@ -186,13 +217,11 @@ KPI_WATCHERS.append(find_kpi_watchers)
 
 
 def find_endpoint_users(session: Session, endpoint_id: str) -> list[EndpointUser]:
-    """The alert rules, enabled or not, that notify an endpoint, by name."""
-    statement = (
-        select(AlertRule.id, AlertRule.name)
-        .where(AlertRule.endpoints.contains([endpoint_id]))
-        .order_by(AlertRule.name, AlertRule.id)
-    )
-    return [EndpointUser("alert rule", row.id, row.name) for row in session.execute(statement)]
+    """The first `MAX_USERS` alert rules, enabled or not, that notify an endpoint, by name."""
+    parameters = {"endpoint": json.dumps([endpoint_id]), "limit": MAX_USERS}
+    rules = session.execute(_ENDPOINT_RULES, parameters)
+    users = [EndpointUser("alert rule", row.id, row.name) for row in rules]
+    return sorted(users, key=lambda user: (user.name, user.id))
 
 
 # An endpoint that a rule notifies is not deleted.
@@ -227,14 +256,15 @@ def lock_states(session: Session, rule_ids: Sequence[str], agent_id: str) -> dic
     return {state.rule_id: state for state in session.scalars(statement)}
 
 
-def states_by_rule(session: Session, rule_ids: Iterable[str]) -> dict[str, list[AlertState]]:
-    """The states of rules, by rule, one for each agent; without those that saw no run yet."""
-    statement = select(AlertState).where(
-        AlertState.rule_id.in_(list(rule_ids)), AlertState.run_seq > 0
-    )
-    states: dict[str, list[AlertState]] = defaultdict(list)
-    for state in session.scalars(statement.order_by(AlertState.agent_id)):
-        states[state.rule_id].append(state)
+def states_by_rule(session: Session, rule_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+    """The states of rules, by rule: those of its first `MAX_STATES` agents by ID, without those that saw no run
+    yet. A rule about every agent has as many states as there are agents.
+    """
+    states: dict[str, list[Row[Any]]] = defaultdict(list)
+    for batch in batched(rule_ids, _RULES_PER_STATEMENT):
+        parameters = {"rule_ids": list(batch), "limit": MAX_STATES}
+        for state in session.execute(_FIRST_STATES, parameters):
+            states[state.rule_id].append(state)
     return states
 
 
@@ -329,14 +359,9 @@ def list_events(
     )
 
 
-def list_open_events(session: Session, run_ids: Sequence[str]) -> list[AlertEvent]:
-    """Return the firing, unacknowledged alerts of some runs, oldest first."""
-    statement = select(AlertEvent).where(
-        AlertEvent.run_id.in_(run_ids),
-        AlertEvent.state == AlertEventState.FIRING,
-        AlertEvent.verdict.is_(None),
-    )
-    return list(session.scalars(statement.order_by(AlertEvent.id)))
+def list_open_events(session: Session, run_ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """The ID, run and message of firing, unacknowledged alerts of some runs, `MAX_OPEN` of each, oldest first."""
+    return session.execute(_OPEN_EVENTS, {"run_ids": list(run_ids), "limit": MAX_OPEN}).all()
 
 
 def lock_gathered_events(session: Session, agent_id: str | None = None) -> list[AlertEvent]:
@@ -384,6 +409,7 @@ def list_silences(
 
 
 def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:
+    """The silences that hold back alerts now; `silences.MAX_SILENCES` limits their number."""
     statement = select(AlertSilence).where(*_is_active(now))
     return list(session.scalars(statement.order_by(AlertSilence.id)))
 

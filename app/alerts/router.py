@@ -225,7 +225,7 @@ def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
         return SilenceView.model_validate(queries.get_silence(session, silence_id))
 
 
-@silences.patch("/{silenceId}", dependencies=RUN)
+@silences.patch("/{silenceId}", dependencies=RUN, responses=CONFLICT)
 def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> SilenceView:
     """Change the given fields. A matcher that is not given stays."""
     with res.db.begin() as session:

@@ -203,7 +203,7 @@ class AlertRecordView(WireModel):
 
 
 class AlertConfigView(WireModel):
-    """An alert rule with its states; `kpi` is an ID."""
+    """An alert rule with its states, those of the first 100 agents by ID; `kpi` is an ID."""
 
     id: str
     name: str
@@ -265,7 +265,7 @@ class AlertView(WireModel):
 
 
 class InboxEntryView(NotificationView):
-    """A message of the inbox with its alerts and deliveries."""
+    """A message of the inbox with its alerts and deliveries, 50 of each at most."""
 
     alerts: list[AlertView]
     deliveries: list[DeliveryView]

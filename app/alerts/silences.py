@@ -1,7 +1,9 @@
 """Writes to silences."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -14,6 +16,14 @@ from app.core.ids import new_id
 from app.core.schemas import changed_fields
 
 MAX_SILENCE = timedelta(days=30)
+# Each alert is matched with all of them.
+MAX_SILENCES: Final = 1_000
+# Of the advisory lock of those who count silences and add one.
+_COUNT_LOCK: Final = 4_160_017_503
+
+
+class TooManySilences(Conflict):
+    """1,000 silences have not ended; delete some, or make one that holds back the alerts of several."""
 
 
 def start_silence(
@@ -29,7 +39,7 @@ def start_silence(
 
 def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:
     """Raises: `Invalid` for a silence that matches everything or has already ended, `Conflict` when
-    its ID is taken.
+    its ID is taken, `TooManySilences`.
     """
     silence = AlertSilence(
         id=body.id or new_id(),
@@ -40,6 +50,7 @@ def create_silence(session: Session, body: SilenceCreate, now: datetime) -> Aler
         created_at=now,
     )
     _check_silence(silence, now)
+    _require_room(session, now)
     session.add(silence)
     try:
         session.flush()
@@ -54,13 +65,15 @@ def update_silence(
     """Change the sent fields of a silence; an ended silence is reopened by a later `endsAt`.
 
     Raises: `SilenceNotFound`; `Invalid` for a silence that matches everything or, when `endsAt` is
-    sent, has already ended.
+    sent, has already ended; `TooManySilences` for one that is reopened.
     """
     silence = queries.get_silence(session, silence_id, for_update=True)
     fields = changed_fields(body)
     if "matchers" in fields:
         new_matchers = changed_fields(fields["matchers"])
         silence.matchers = silence.matchers.model_copy(update=new_matchers)
+    if silence.ends_at <= now < fields.get("ends_at", now):
+        _require_room(session, now)
     silence.ends_at = fields.get("ends_at", silence.ends_at)
     silence.comment = fields.get("comment", silence.comment)
     _check_silence(silence, now if "ends_at" in fields else None)
@@ -71,6 +84,14 @@ def update_silence(
 def delete_silence(session: Session, silence_id: str) -> None:
     session.delete(queries.get_silence(session, silence_id))
     session.flush()
+
+
+def _require_room(session: Session, now: datetime) -> None:
+    """Raise `TooManySilences` if no other silence fits; the count is locked until the transaction ends."""
+    session.execute(select(func.pg_advisory_xact_lock(_COUNT_LOCK)))
+    current = select(AlertSilence.id).where(AlertSilence.ends_at > now).limit(MAX_SILENCES)
+    if session.scalar(select(func.count()).select_from(current.subquery())) == MAX_SILENCES:
+        raise TooManySilences
 
 
 def _check_silence(silence: AlertSilence, now: datetime | None) -> None:

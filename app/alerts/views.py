@@ -13,6 +13,7 @@ from app.alerts.schemas import (
     AlertConfigView,
     AlertPrecisionView,
     AlertRecordView,
+    AlertStateView,
     AlertView,
     IncidentView,
 )
@@ -41,7 +42,7 @@ def rule_views(
             AlertConfigView,
             rule,
             recipients=_recipients(rule, endpoints),
-            states=states[rule.id],
+            states=[view_of_row(AlertStateView, state) for state in states[rule.id]],
             record=_record(records.get(rule.id, RuleRecord())),
             precision=_precision(counts.get(rule.id, AcknowledgedCount())),
         )

@@ -39,6 +39,8 @@ class Benchmark(Base):
         Index(
             "ix_benchmarks_name_id", text(_NAME_KEY), "id", postgresql_where=text("NOT archived")
         ),
+        # The order of runs by the names of their benchmarks, archived ones too.
+        Index("ix_benchmarks_every_name_id", text(_NAME_KEY), "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -222,7 +222,8 @@ def _to_utc(instant: datetime) -> datetime:
         ) from None
 
 
-def _require_http_url(url: str) -> str:
+def require_http_url(url: str) -> str:
+    """The URL, if it is one that may be called; for validators of fields."""
     flaw = find_url_flaw(url)
     if flaw is not None:
         raise PydanticCustomError(
@@ -276,7 +277,7 @@ LongText = Annotated[str, Field(max_length=MAX_TEXT)]
 StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]
 Instant = Annotated[AwareDatetime, BeforeValidator(_require_iso), AfterValidator(_to_utc)]
 FilterValues = Annotated[list[str], Field(max_length=100)]
-HttpUrl = Annotated[str, Field(max_length=2048), AfterValidator(_require_http_url)]
+HttpUrl = Annotated[str, Field(max_length=2048), AfterValidator(require_http_url)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_reject_oversized_object)]
 
 

@@ -16,7 +16,7 @@ from app.notifications import queries
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus, queue_lock
 
-STATE_BATCH = 250
+STATE_BATCH = 100
 
 
 def enqueue_due_deliveries(session: Session, now: datetime) -> None:

@@ -20,7 +20,7 @@ class EndpointUser(NamedTuple):
 
 
 FindUsers: TypeAlias = Callable[[Session, str], list[EndpointUser]]
-"""Those who notify an endpoint, by its ID."""
+"""Those who notify an endpoint, by its ID; of many the first ones."""
 
 ENDPOINT_USERS: Final[list[FindUsers]] = []
 
@@ -30,7 +30,7 @@ class EndpointInUse(Conflict):
 
 
 def require_unused(session: Session, endpoint_id: str) -> None:
-    """Raise `EndpointInUse`, with every user, if something notifies the endpoint.
+    """Raise `EndpointInUse`, with its first users, if something notifies the endpoint.
 
     The caller has locked the endpoint; every writer of a user takes a shared lock.
     """

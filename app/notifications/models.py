@@ -88,6 +88,8 @@ class Endpoint(Base):
     __table_args__ = (
         UniqueConstraint("channel", "recipient_hash"),
         Index("ix_endpoints_created_at_id", "created_at", "id"),
+        # Asked each minute.
+        Index("ix_endpoints_daily_summary", "id", postgresql_where=text("daily_summary")),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -17,6 +17,9 @@ from app.notifications.rules import DeliveryStatus
 # Per tick: a backlog of thousands is spread over some seconds instead of one long transaction.
 MAX_DUE = 200
 
+# Endpoints of the daily summary that a statement reads.
+SUMMARY_BATCH = 5_000
+
 # Every change of the inbox counts again, for each open page.
 MAX_UNREAD_COUNTED = 10_000
 
@@ -143,10 +146,23 @@ def list_endpoints(
     return select_page(session, select(Endpoint), keys=keys, query=query, searched=searched)
 
 
+def has_summary_endpoints(session: Session) -> bool:
+    """Return whether an endpoint receives the daily summary."""
+    statement = select(Endpoint.id).where(Endpoint.daily_summary).limit(1)
+    return session.scalar(statement) is not None
+
+
 def list_summary_endpoints(session: Session) -> list[str]:
-    """The ids of the endpoints that receive the daily summary."""
-    statement = select(Endpoint.id).where(Endpoint.daily_summary)
-    return list(session.scalars(statement.order_by(Endpoint.id)))
+    """The IDs of the endpoints that receive the daily summary, in order; read in batches."""
+    endpoint_ids: list[str] = []
+    while True:
+        statement = select(Endpoint.id).where(
+            Endpoint.daily_summary, Endpoint.id > (endpoint_ids[-1] if endpoint_ids else "")
+        )
+        batch = session.scalars(statement.order_by(Endpoint.id).limit(SUMMARY_BATCH)).all()
+        endpoint_ids += batch
+        if len(batch) < SUMMARY_BATCH:
+            return endpoint_ids
 
 
 def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False) -> LoadedDelivery:

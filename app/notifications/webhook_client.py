@@ -12,9 +12,9 @@ from app.core.errors import Invalid
 from app.core.http.client import outbound_client
 from app.core.http.network_policy import RefusedAddress, check_url, require_callable_host
 from app.core.http.retry import parse_retry_after
-from app.core.http.url_syntax import find_url_flaw
+from app.core.http.url_syntax import find_url_flaw, is_redacted
 from app.core.resources import Resources
-from app.notifications.registry import InvalidRecipient, url_host
+from app.notifications.registry import InvalidRecipient
 from app.notifications.safe_text import ELLIPSIS, MAX_LINK_CHARS, one_line
 from app.notifications.types import (
     DeliveryFailed,
@@ -28,9 +28,6 @@ from app.notifications.types import (
 DEADLINE_S = 15.0
 MAX_BYTES = 64 * 1024
 MAX_DETAIL_CHARS = 200
-VISIBLE_SUFFIX_CHARS = 4
-# Four characters of a shorter path would be most of it.
-MIN_REDACTED_CHARS = 12
 # Shorter parts of an address are not secret, and occur in any text.
 MIN_SECRET_CHARS = 4
 
@@ -69,7 +66,7 @@ def post(
 def parse_recipient_url(recipient: str) -> httpx.URL:
     """Parse a recipient as a URL; raises `InvalidRecipient`."""
     # A client that sends back what it has read would store the redacted URL.
-    if ELLIPSIS in recipient:
+    if is_redacted(recipient):
         raise InvalidRecipient("is shown redacted; send the full URL")
     # httpx accepts and encodes other characters; then the stored text would differ from the URL
     # that is called, and the same endpoint could exist twice.
@@ -83,20 +80,6 @@ def parse_recipient_url(recipient: str) -> httpx.URL:
     except httpx.InvalidURL:
         raise InvalidRecipient("is not a URL; write it as https://server.example/path") from None
     return url
-
-
-def redact_url(recipient: str) -> str:
-    """The redacted form of a webhook URL, whose path or query may be a credential: scheme, server and
-    the last four characters; none of a short path.
-    """
-    scheme, _, address = recipient.partition("://")
-    # A query or a fragment can follow the server without a slash.
-    _, *hidden = re.split("[/?#]", address, maxsplit=1)
-    if not any(hidden):
-        return recipient
-    [secret] = hidden
-    suffix = secret[-VISIBLE_SUFFIX_CHARS:] if len(secret) >= MIN_REDACTED_CHARS else ""
-    return f"{scheme}://{url_host(recipient)}/{ELLIPSIS}{suffix}"
 
 
 def _outcome(response: httpx.Response, url: str, now: datetime) -> DeliveryOutcome:

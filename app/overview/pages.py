@@ -84,6 +84,7 @@ def show_morning(
         nav="/",
         api=build_url("/overview", {"hours": hours, "from": since and format_visit(since)}),
         overview=overview,
+        max_counted=queries.MAX_COUNTED,
         periods=_periods(hours, since, visits),
         period=_period_text(hours, since, visits),
         headline=rules.describe_night(overview.counts),
@@ -197,12 +198,11 @@ def read_grid_cells(
     session: Session, now: datetime, *, agent_id: str | None = None, benchmark_id: str | None = None
 ) -> list[GridCell]:
     """The cells of an agent or a benchmark, or all of them, the worst first."""
-    overview = queries.read_overview(session, now - timedelta(hours=DAY_HOURS), now)
-    return [
-        grid_cell(cell)
-        for cell in overview.cells
-        if agent_id in (None, cell.agent_id) and benchmark_id in (None, cell.benchmark_id)
-    ]
+    since = now - timedelta(hours=DAY_HOURS)
+    overview = queries.read_overview(
+        session, since, now, agent_id=agent_id, benchmark_id=benchmark_id
+    )
+    return [grid_cell(cell) for cell in overview.cells]
 
 
 def grid_cell(cell: OverviewCell) -> GridCell:

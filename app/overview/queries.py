@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.alerts.queries import list_open_events
 from app.benchmarks.queries import get_kpis_by_benchmark
+from app.core.batches import batched
 from app.core.schemas import view_of_row
 from app.kpis.models import KpiHistory
 from app.notifications.queries import count_unread
@@ -29,12 +30,18 @@ from app.results.expected_end import expect_ends
 from app.results.models import BenchmarkRun
 from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from app.results.run_names import Names, read_names
-from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.rules import MISSED_REASONS
+from app.schedules.models import MISSED, ScheduleConfig, ScheduleFire
 
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20
 MAX_MISSED = 20
+# Of those in progress, and of due times without a run: more are counted as so many.
+MAX_COUNTED = 10_000
+# More cells are no overview. To find the newest ones, the last run of more pairs is read.
+MAX_CELLS = 1_000
+MAX_PAIRS = 10_000
+_PAIRS_PER_STATEMENT = 500
+_CELLS_PER_STATEMENT = 100
 
 _UNFINISHED = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
 
@@ -43,23 +50,24 @@ _UNFINISHED = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
 LAST_RUNS = text(
     """
     WITH RECURSIVE pair AS (
-        (SELECT benchmark_id, agent_id FROM benchmark_runs ORDER BY benchmark_id, agent_id LIMIT 1)
+        SELECT CAST(:benchmark_id AS text) AS benchmark_id, CAST(:agent_id AS text) AS agent_id, 0 AS number
         UNION ALL
-        SELECT following.benchmark_id, following.agent_id FROM pair CROSS JOIN LATERAL (
+        SELECT following.benchmark_id, following.agent_id, number + 1 FROM pair CROSS JOIN LATERAL (
             SELECT run.benchmark_id, run.agent_id FROM benchmark_runs AS run
             WHERE (run.benchmark_id, run.agent_id) > (pair.benchmark_id, pair.agent_id)
             ORDER BY run.benchmark_id, run.agent_id LIMIT 1
-        ) AS following
+        ) AS following WHERE number < :pair_count
     )
-    SELECT last.seq FROM pair
-    JOIN benchmarks AS benchmark ON benchmark.id = pair.benchmark_id AND NOT benchmark.archived
-    JOIN agents AS agent ON agent.id = pair.agent_id AND NOT agent.archived
-    CROSS JOIN LATERAL (
+    SELECT pair.benchmark_id, pair.agent_id, last.seq FROM pair
+    LEFT JOIN benchmarks AS benchmark ON benchmark.id = pair.benchmark_id AND NOT benchmark.archived
+    LEFT JOIN agents AS agent ON agent.id = pair.agent_id AND NOT agent.archived
+    LEFT JOIN LATERAL (
         SELECT run.seq FROM benchmark_runs AS run
         WHERE run.benchmark_id = pair.benchmark_id AND run.agent_id = pair.agent_id
           AND run.status IN ('COMPLETED', 'FAILED') AND run.confirms IS NULL AND run.rescore_of IS NULL
         ORDER BY run.seq DESC LIMIT 1
-    ) AS last
+    ) AS last ON benchmark.id IS NOT NULL AND agent.id IS NOT NULL
+    WHERE number > 0 ORDER BY number
     """
 )
 # The last values of one KPI of an agent, newest first, for each of the given pairs.
@@ -80,25 +88,40 @@ RECENT_VALUES = text(
 )
 
 
-def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
-    """Every agent on every benchmark, what runs now, and the schedules since a time."""
-    seqs = list(session.scalars(LAST_RUNS))
-    runs = list(session.scalars(select(BenchmarkRun).where(BenchmarkRun.seq.in_(seqs))))
+class LastRuns(NamedTuple):
+    """The numbers of the last runs of agents on benchmarks, the newest first, and whether these are all."""
+
+    seqs: Sequence[int]
+    is_complete: bool
+
+
+def read_overview(
+    session: Session,
+    since: datetime,
+    now: datetime,
+    *,
+    agent_id: str | None = None,
+    benchmark_id: str | None = None,
+) -> Overview:
+    """Agents on benchmarks, what runs now, and the schedules since a time: every one, one agent or one
+    benchmark, up to the `MAX_CELLS` with the newest runs.
+    """
+    last_runs = _list_last_runs(session, agent_id, benchmark_id)
     active = list(session.scalars(_select_active()))
     ends = expect_ends(session, active, now)
-    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in (*runs, *active)])
-    kpis = _read_headline_kpis(session, runs)
-    alerts: dict[str, list[OpenAlert]] = defaultdict(list)
-    for event in list_open_events(session, [run.id for run in runs]):
-        alert = OpenAlert(alert_id=event.id, notification_id=event.notification_id)
-        alerts[str(event.run_id)].append(alert)
+    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in active])
     missed = _count_missed(session, max(since, now - timedelta(days=30)), now)
     cells = rules.sort_cells(
-        [_cell(run, names, kpis.get(run.seq), alerts[run.id], since) for run in runs]
+        [
+            cell
+            for batch in batched(last_runs.seqs, _CELLS_PER_STATEMENT)
+            for cell in _read_cells(session, batch, since)
+        ]
     )
     return Overview(
         since=since,
         cells=cells,
+        is_complete=last_runs.is_complete,
         counts=rules.count_outcomes(cells),
         detectable_drops=rules.list_detectable_drops(cells),
         active_runs=[
@@ -110,6 +133,37 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         missed_fires=sum(missed.values()),
         missed_schedules=_missed_schedules(session, missed),
     )
+
+
+def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | None) -> LastRuns:
+    """The last run of each pair, of the first `MAX_PAIRS` by ID."""
+    seqs: list[int] = []
+    place, read_count, is_end = ("", ""), 0, False
+    while read_count < MAX_PAIRS and not is_end:
+        begin = {"benchmark_id": place[0], "agent_id": place[1]}
+        rows = session.execute(LAST_RUNS, {**begin, "pair_count": _PAIRS_PER_STATEMENT}).all()
+        seqs += [
+            row.seq
+            for row in rows
+            if row.seq is not None
+            and agent_id in (None, row.agent_id)
+            and benchmark_id in (None, row.benchmark_id)
+        ]
+        read_count += len(rows)
+        is_end = len(rows) < _PAIRS_PER_STATEMENT
+        place = (rows[-1].benchmark_id, rows[-1].agent_id) if rows else place
+    return LastRuns(sorted(seqs, reverse=True)[:MAX_CELLS], is_end and len(seqs) <= MAX_CELLS)
+
+
+def _read_cells(session: Session, seqs: Sequence[int], since: datetime) -> list[OverviewCell]:
+    runs = session.scalars(select(BenchmarkRun).where(BenchmarkRun.seq.in_(seqs))).all()
+    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in runs])
+    kpis = _read_headline_kpis(session, runs)
+    alerts: dict[str, list[OpenAlert]] = defaultdict(list)
+    for event in list_open_events(session, [run.id for run in runs]):
+        alert = OpenAlert(alert_id=event.id, notification_id=event.notification_id)
+        alerts[event.run_id].append(alert)
+    return [_cell(run, names, kpis.get(run.seq), alerts[run.id], since) for run in runs]
 
 
 def read_activity(session: Session) -> Activity:
@@ -198,8 +252,8 @@ def _select_active() -> Any:
 
 
 def _count_active(session: Session) -> int:
-    statement = select(func.count()).select_from(BenchmarkRun).where(_UNFINISHED)
-    return session.scalars(statement).one()
+    unfinished = select(BenchmarkRun.seq).where(_UNFINISHED).limit(MAX_COUNTED).subquery()
+    return session.scalar(select(func.count()).select_from(unfinished)) or 0
 
 
 def _active_run(run: BenchmarkRun, names: Names) -> ActiveRun:
@@ -227,17 +281,19 @@ def _next_schedule(session: Session) -> NextSchedule | None:
 
 
 def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str, int]:
-    """The number of due times that started no run, by schedule, the most first."""
+    """The number of the last due times that started no run, by schedule, the most first."""
+    fires = (
+        select(ScheduleFire.schedule_id)
+        .where(ScheduleFire.due_at >= since, ScheduleFire.due_at < now, text(MISSED))
+        .order_by(ScheduleFire.due_at.desc())
+        .limit(MAX_COUNTED)
+        .subquery()
+    )
     count = func.count().label("missed")
     statement = (
-        select(ScheduleFire.schedule_id, count)
-        .where(
-            ScheduleFire.due_at >= since,
-            ScheduleFire.due_at < now,
-            ScheduleFire.reason.in_([str(reason) for reason in MISSED_REASONS]),
-        )
-        .group_by(ScheduleFire.schedule_id)
-        .order_by(count.desc(), ScheduleFire.schedule_id)
+        select(fires.c.schedule_id, count)
+        .group_by(fires.c.schedule_id)
+        .order_by(count.desc(), fires.c.schedule_id)
     )
     return {row.schedule_id: row.missed for row in session.execute(statement)}
 

@@ -142,22 +142,29 @@ class SearchResult(WireModel):
 
 
 class Overview(WireModel):
-    """Every agent on every benchmark, worst verdict first. `counts` are the recent cells by verdict;
+    """Every agent on every benchmark, worst verdict first; of more than 1,000 pairs those with the newest
+    runs, and `isComplete` is false. `counts` are the recent cells by verdict;
     those that were not compared count as NOT_COMPARED, failed runs as FAILED.
     `detectableDrops` are the smallest drops of shares that the recent runs could have detected.
     """
 
     since: datetime
     cells: list[OverviewCell]
+    is_complete: Annotated[
+        bool, Field(description="Whether `cells` contains every agent on every benchmark.")
+    ]
     counts: dict[str, int]
     detectable_drops: list[float]
     active_runs: Annotated[
         list[ExpectedRun], Field(description="The runs in progress, at most 20.")
     ]
-    active_count: Annotated[int, Field(description="Number of all runs in progress.")]
+    active_count: Annotated[
+        int, Field(description="Number of all runs in progress, at most 10,000.")
+    ]
     next_schedule: NextSchedule | None
     missed_fires: Annotated[
-        int, Field(description="Number of due times of the period that started no run.")
+        int,
+        Field(description="Number of due times of the period that started no run, at most 10,000."),
     ]
     missed_schedules: Annotated[
         list[MissedSchedule],

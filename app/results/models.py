@@ -29,6 +29,8 @@ from app.results.write_back_state import WriteBackState
 from app.traces.production import TraceWindow
 
 _SERIES = ("benchmark_id", "agent_id")
+# Repetitions and rescored runs are no news about an agent. Without parameters, so that the planner finds the index.
+COMPLETED_NEWS = "status = 'COMPLETED' AND confirms IS NULL AND rescore_of IS NULL"
 _POSITION = text("COALESCE(source_seq, seq)")
 # Orders of the list of runs, each with an index. As SQL text in the spelling of PostgreSQL: an index serves
 # the same expression only, without parameters in it.
@@ -95,6 +97,13 @@ class BenchmarkRun(Base):
             "fingerprint",
             _POSITION,
             postgresql_where=text("accepted_at IS NOT NULL"),
+        ),
+        # When each agent last completed a run.
+        Index(
+            "ix_benchmark_runs_completed_news",
+            *_SERIES,
+            "completed_at",
+            postgresql_where=text(COMPLETED_NEWS),
         ),
         Index(
             "ix_benchmark_runs_schedule_id_seq",

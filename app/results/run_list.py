@@ -37,7 +37,7 @@ from app.core.schemas import FilterValues, PeriodFilter, ShortText
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
 from app.results.rules import RunStatus, TriggerType, Validity
-from app.results.runs_by_name import NameOrder, RunsByName, list_owners
+from app.results.runs_by_name import NameOrder, RunsByName
 from app.statistics.verdict_rules import Verdict
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
@@ -224,8 +224,7 @@ def _search_by_name(
     descending: bool,
 ) -> PageRows[Mapping[str, Any]]:
     ids = run_filter.agent_ids if order.run_column is _RUNS.agent_id else run_filter.benchmark_ids
-    owners = list_owners(session, order, ids)
-    runs = RunsByName(session, order, owners, conditions, query.cursor, descending=descending)
+    runs = RunsByName(session, order, ids, conditions, descending=descending)
     batches = iter_batches(runs.find_last, query.cursor, SEARCHED_ROWS)
     page = search_page(batches, runs.read_until, lambda key: [*key], query)
     seqs = [key.seq for key in page.rows]

@@ -1,7 +1,6 @@
 """Runs in the order of the names of their agents or benchmarks, in batches of a bounded size."""
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -24,7 +23,8 @@ from app.core.strict_json import MAX_INTEGER
 from app.results.models import BenchmarkRun
 
 _RUNS: Final = BenchmarkRun.__table__.c
-# A statement reads the runs of so many agents or benchmarks, and a batch of each of them at most.
+# A statement reads the runs of so many agents or benchmarks, and a batch of each of them at most. It looks at so many
+# others that have no run.
 _OWNERS_PER_BATCH: Final = 20
 _OWNERS_PER_STATEMENT: Final = 2_000
 
@@ -57,69 +57,109 @@ class RunKey(NamedTuple):
         return Owner(self.name, self.owner_id)
 
 
+class _OwnerWindow(NamedTuple):
+    """The owners of a batch that have a run, in their order. `last` is the last owner that was looked at, with or
+    without a run; None if no other follows.
+    """
+
+    owners: Sequence[Owner]
+    last: Owner | None
+
+
 class RunsByName:
-    """The runs that meet some conditions, in the order of the names of `owners`.
+    """The runs that meet some conditions, in the order of the names of their owners: of those with the given
+    IDs, or of all.
 
     The runs of an owner come from an index in their order. To sort the runs themselves would read all of
-    them.
+    them. Owners are read as the batches need them: there may be many, and most may have no run.
     """
 
     def __init__(
         self,
         session: Session,
         order: NameOrder,
-        owners: Sequence[Owner],
+        owner_ids: Sequence[str],
         conditions: Sequence[ColumnElement[bool]],
-        cursor: str | None,
         *,
         descending: bool,
     ) -> None:
         self._session = session
-        self._run_column = order.run_column
+        self._order = order
+        self._owner_ids = owner_ids
         self._conditions = conditions
         self._descending = descending
         # Exclusive and inclusive limits of every run of an owner.
         self._first, self._end = (MAX_INTEGER, 0) if descending else (0, MAX_INTEGER)
-        # The owner of the cursor may have another name by now, or may be gone.
-        begin = None if cursor is None else _decode_key(cursor).owner
-        self._owners = [
-            owner
-            for owner in sorted(owners, reverse=descending)
-            if begin is None or (owner <= begin if descending else owner >= begin)
-        ]
-        self._positions = {owner: position for position, owner in enumerate(self._owners)}
+        # Of the batch of `find_last`, whose rows `read_until` reads.
+        self._windows: dict[str | None, _OwnerWindow] = {}
 
     def find_last(self, cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
         """The key of the last run of a batch: the n-th after the cursor, or the last of some owners."""
-        owners = self._list_owners(cursor, None)
-        if self._conditions:
+        window = self._read_window(cursor)
+        self._windows = {cursor: window}
+        if self._conditions and window.owners:
             nth = (
-                self._select_keys(owners, cursor, None, (), row_count)
+                self._select_keys(window.owners, cursor, None, (), row_count)
                 .offset(row_count - 1)
                 .limit(1)
             )
             if (key := self._session.execute(nth).one_or_none()) is not None:
-                return [*owners[key.position - 1], key.seq]
-        if not owners or owners[-1] == self._owners[-1]:
-            return None
-        return [*owners[-1], self._end]
+                return [*window.owners[key.position - 1], key.seq]
+        return None if window.last is None else [*window.last, self._end]
 
     def read_until(self, last: Sequence[CursorValue] | None, part: PageQuery) -> list[RunKey]:
         """The keys of the matching runs of a page up to `last`, and one more if there is one."""
         end = None if last is None else _parse_key(last)
-        owners = self._list_owners(part.cursor, end)
+        owners = self._windows[part.cursor].owners
+        if end is not None and end.owner in owners:
+            owners = owners[: owners.index(end.owner) + 1]
+        if not owners:
+            return []
         keys = self._select_keys(owners, part.cursor, end, self._conditions, part.limit + 1)
         rows = self._session.execute(keys.limit(part.limit + 1))
         return [RunKey(*owners[position - 1], seq) for position, seq in rows]
 
-    def _list_owners(self, cursor: str | None, end: RunKey | None) -> list[Owner]:
-        key = None if cursor is None else _decode_key(cursor)
-        first = 0
-        if key is not None and key.owner in self._positions:
+    def _read_window(self, cursor: str | None) -> _OwnerWindow:
+        """The owners of the batch after a cursor, with that of the cursor while it has further runs."""
+        rows = self._select_scanned(cursor).limit(_OWNERS_PER_STATEMENT).subquery("scanned")
+        # The smallest value from an ID on: of the plain condition the planner may read all runs of others.
+        run_column = self._order.run_column
+        first_run = select(func.min(run_column)).where(run_column >= rows.c.id).scalar_subquery()
+        found = (
+            select(rows.c.name, rows.c.id)
+            .where(first_run == rows.c.id)
+            .order_by(*self._in_order(rows.c.name, rows.c.id))
+            .limit(_OWNERS_PER_BATCH + 1)
+        )
+        owners = [Owner(*row) for row in self._session.execute(found)]
+        if len(owners) > _OWNERS_PER_BATCH:
+            return _OwnerWindow(owners[:-1], owners[-2])
+        ends = self._select_scanned(cursor).offset(_OWNERS_PER_STATEMENT - 1).limit(1)
+        last = self._session.execute(ends).one_or_none()
+        return _OwnerWindow(owners, None if last is None else Owner(*last))
+
+    def _select_scanned(self, cursor: str | None) -> Select[str, str]:
+        """The name and ID of the owners after a cursor, in order."""
+        name, owner_id = self._order.name, self._order.owner_id
+        statement = select(name.label("name"), owner_id.label("id"))
+        if self._owner_ids:
+            statement = statement.where(
+                owner_id == func.any(literal(list(self._owner_ids), ARRAY(Text)))
+            )
+        if cursor is not None:
+            key = _decode_key(cursor)
+            place = tuple_(name, owner_id)
+            begin = tuple_(literal(key.name, Text), literal(key.owner_id, Text))
             # Nothing follows the end of an owner.
-            first = self._positions[key.owner] + (key.seq == self._end)
-        until = first + _OWNERS_PER_BATCH if end is None else self._positions[end.owner] + 1
-        return list(islice(self._owners, first, until))
+            is_over = key.seq == self._end
+            if self._descending:
+                statement = statement.where(place < begin if is_over else place <= begin)
+            else:
+                statement = statement.where(place > begin if is_over else place >= begin)
+        return statement.order_by(*self._in_order(name, owner_id))
+
+    def _in_order(self, *columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+        return [part.desc() if self._descending else part.asc() for part in columns]
 
     def _select_keys(
         self,
@@ -144,15 +184,14 @@ class RunsByName:
         seq = _RUNS.seq
         # The owner is part of both limits and of the order: with `owner = id` the planner may read the index
         # on `seq` instead, past all runs of other owners.
-        key = tuple_(self._run_column, seq)
+        run_column = self._order.run_column
+        key = tuple_(run_column, seq)
         first, final = tuple_(limits.c.id, limits.c.after), tuple_(limits.c.id, limits.c.until)
         span = (key < first, key >= final) if self._descending else (key > first, key <= final)
-        order = [self._run_column, seq]
-        in_order = [part.desc() if self._descending else part.asc() for part in order]
         runs = (
             select(seq)
             .where(*span, *conditions)
-            .order_by(*in_order)
+            .order_by(*self._in_order(run_column, seq))
             .limit(runs_per_owner)
             .correlate(limits)
             .lateral("runs")
@@ -164,46 +203,6 @@ class RunsByName:
             .join(runs, true())
             .order_by(limits.c.position, run_order)
         )
-
-
-def list_owners(session: Session, order: NameOrder, ids: Sequence[str]) -> list[Owner]:
-    """The owners of runs: those with the given IDs; without IDs all that have a run.
-
-    Many agents and benchmarks may have no run, and each may have many: an index of the runs is probed once
-    for each that has one.
-    """
-    if ids:
-        return _read_owners(session, order, ids)
-    owners: list[Owner] = []
-    last_id = ""
-    while True:
-        next_ids = _read_owner_ids(session, order.run_column, last_id)
-        owners += _read_owners(session, order, next_ids)
-        if len(next_ids) < _OWNERS_PER_STATEMENT:
-            return owners
-        last_id = next_ids[-1]
-
-
-def _read_owner_ids(
-    session: Session, run_column: ColumnElement[str], last_id: str
-) -> Sequence[str]:
-    """The first values of an indexed column of the runs after `last_id`, each once."""
-    first = select(func.min(run_column)).where(run_column > last_id).scalar_subquery()
-    owners = select(first.label("id"), literal(1).label("number")).cte("owners", recursive=True)
-    next_id = select(func.min(run_column)).where(run_column > owners.c.id).scalar_subquery()
-    owners = owners.union_all(
-        select(next_id, owners.c.number + 1).where(
-            owners.c.id.is_not(None), owners.c.number < _OWNERS_PER_STATEMENT
-        )
-    )
-    return session.scalars(select(owners.c.id).where(owners.c.id.is_not(None))).all()
-
-
-def _read_owners(session: Session, order: NameOrder, ids: Sequence[str]) -> list[Owner]:
-    statement = select(order.name, order.owner_id).where(
-        order.owner_id == func.any(literal(ids, ARRAY(Text)))
-    )
-    return [Owner(*row) for row in session.execute(statement)]
 
 
 def _decode_key(cursor: str) -> RunKey:

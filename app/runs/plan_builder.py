@@ -97,7 +97,7 @@ def _find_repeater(session: Session, benchmark: Benchmark, agent: Agent) -> Repe
     if spec.runs_models:
         return Repeater.SERVICE
     is_nameable = spec.has_run is not None and benchmark.dataset_ref is not None
-    if agent.run_url is None or not is_nameable:
+    if agent.run_address is None or not is_nameable:
         return None
     return Repeater.AGENT if has_webhook_secret(session, benchmark.id) else None
 

@@ -16,7 +16,7 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.resources import Resources
 from app.core.web.page_paths import run_page_path, schedule_page_path
 from app.notifications.models import Notification
-from app.notifications.queries import list_summary_endpoints
+from app.notifications.queries import has_summary_endpoints, list_summary_endpoints
 from app.notifications.service import publish
 from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
 from app.results.models import BenchmarkRun
@@ -144,10 +144,10 @@ def send_summary(res: Resources, summary_time: SummaryTime) -> None:
     dedup_key = f"{TOPIC} {due_day.isoformat()}"
     with res.db.read() as session:
         is_sent = select(Notification.id).where(Notification.dedup_key == dedup_key)
-        endpoint_ids = list_summary_endpoints(session)
         # Most calls end here. The unique key decides; this read only saves computing the summary.
-        if session.scalar(is_sent) is not None or not endpoint_ids:
+        if session.scalar(is_sent) is not None or not has_summary_endpoints(session):
             return
+        endpoint_ids = list_summary_endpoints(session)
         day = get_day(due_day, summary_time.timezone, now)
         message = build_summary_message(summarize_day(session, day), _read_day_alerts(session, day))
     with res.db.begin() as session:

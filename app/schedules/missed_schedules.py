@@ -3,15 +3,17 @@
 It only reads stored rows and runs in workers, so it also notices that no scheduler is running.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
+from app.core.batches import STATEMENT_ROWS
 from app.notifications.types import MessageSeverity
 from app.results.rules import RunStatus
 from app.schedules.models import UNREPORTED_MISS
@@ -54,6 +56,11 @@ SELECT_STOPPED = text(
     ORDER BY stopped.at, schedule.id LIMIT :batch_size
     """
 )
+SELECT_UNFINISHED = text(
+    """
+    SELECT id, seq FROM benchmark_runs WHERE status = :status AND seq > :last_seq ORDER BY seq LIMIT :row_count
+    """
+)
 # Most runs in progress are young, so few schedules have their skipped instants counted. `dedup_key` has the day of
 # the run: a run that hangs for weeks is reported each day. `OFFSET 0` and `LIMIT 1` keep the order of the joins, each
 # by an index for each run in progress: the planner expects most fires to be of runs, and read all runs and alerts.
@@ -70,7 +77,7 @@ SELECT_BLOCKED = text(
                run.seq AS run_seq, fire.due_at, fire.fired_at,
                format('schedule-blocked/%s/%s/%s', schedule.id, run.id, floor(
                    extract(epoch FROM cast(:now AS timestamptz) - fire.fired_at) / 86400)) AS dedup_key
-        FROM (SELECT id, seq FROM benchmark_runs WHERE status = ANY(:unfinished) OFFSET 0) AS run
+        FROM unnest(CAST(:run_ids AS text[]), CAST(:run_seqs AS bigint[])) AS run (id, seq)
         CROSS JOIN LATERAL (
             SELECT schedule_id, due_at, fired_at FROM schedule_fires
             WHERE run_id = run.id AND fired_at < cast(:now AS timestamptz) - :blocked_after OFFSET 0) AS fire
@@ -184,16 +191,7 @@ def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
 
 
 def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]:
-    parameters = {
-        "now": now,
-        "blocked_after": BLOCKED_AFTER,
-        "unfinished": [status for status in RunStatus if not status.is_final],
-        "forbid": ConcurrencyPolicy.FORBID,
-        "overlap": FireSkipReason.OVERLAP,
-        "max_skips": MAX_SKIPS_COUNTED,
-        "batch_size": BATCH_SIZE,
-    }
-    for row in session.execute(SELECT_BLOCKED, parameters):
+    for row in islice(_iter_blocked(session, now), BATCH_SIZE):
         count = row.skipped_count
         shown = count if count <= MAX_SKIPS_COUNTED else f"more than {MAX_SKIPS_COUNTED}"
         skipped = "1 due time was" if count == 1 else f"{shown} due times were"
@@ -212,6 +210,35 @@ def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
                 f" concurrencyPolicy is FORBID. To cancel it: mosaico runs cancel {row.run_id}"
             ),
         )
+
+
+def _iter_blocked(session: Session, now: datetime) -> Iterator[Row[Any]]:
+    """The schedules whose run has been in progress for too long, found from the runs in progress."""
+    parameters = {
+        "now": now,
+        "blocked_after": BLOCKED_AFTER,
+        "forbid": ConcurrencyPolicy.FORBID,
+        "overlap": FireSkipReason.OVERLAP,
+        "max_skips": MAX_SKIPS_COUNTED,
+        "batch_size": BATCH_SIZE,
+    }
+    for runs in _iter_unfinished(session):
+        of_runs = {"run_ids": [run.id for run in runs], "run_seqs": [run.seq for run in runs]}
+        yield from session.execute(SELECT_BLOCKED, {**parameters, **of_runs})
+
+
+def _iter_unfinished(session: Session) -> Iterator[Sequence[Row[Any]]]:
+    """The runs in progress, in batches."""
+    for status in RunStatus:
+        last_seq = 0
+        while not status.is_final:
+            page = {"status": status, "last_seq": last_seq, "row_count": STATEMENT_ROWS}
+            runs = session.execute(SELECT_UNFINISHED, page).all()
+            if runs:
+                yield runs
+                last_seq = runs[-1].seq
+            if len(runs) < STATEMENT_ROWS:
+                break
 
 
 def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:

@@ -61,10 +61,8 @@ class ScheduleConfig(Base):
 
 
 # Without parameters, so that the planner finds the index of this condition.
-UNREPORTED_MISS = (
-    "reported_at IS NULL AND (status = 'FAILED' OR reason IN"
-    f" ({', '.join(repr(str(reason)) for reason in MISSED_REASONS)}))"
-)
+MISSED = f"reason IN ({', '.join(repr(str(reason)) for reason in MISSED_REASONS)})"
+UNREPORTED_MISS = f"reported_at IS NULL AND (status = 'FAILED' OR {MISSED})"
 
 
 class ScheduleFire(Base):
@@ -81,6 +79,7 @@ class ScheduleFire(Base):
     __table_args__ = (
         UniqueConstraint("schedule_id", "due_at"),
         Index("ix_schedule_fires_due_at", "due_at"),
+        Index("ix_schedule_fires_missed", "due_at", "schedule_id", postgresql_where=text(MISSED)),
         Index("ix_schedule_fires_run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),
         # Read each minute: few fires are misses that no alert has reported.
         Index("ix_schedule_fires_unreported", "fired_at", postgresql_where=text(UNREPORTED_MISS)),

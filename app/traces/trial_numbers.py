@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.traces.files.ndjson import MAX_TRIAL
 
 # Each statement reads or rewrites the traces of so many positions. Rewriting costs more: a row has its texts.
-READ_POSITIONS: Final = 2_000
+READ_POSITIONS: Final = 1_000
 WRITTEN_POSITIONS: Final = 500
 
 # By position, which has no gaps: an order by item has no index, and one would cost each collection more than

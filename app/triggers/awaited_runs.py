@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
+from app.agents.service import reveal_run_url
 from app.core.encryption import Secret
 from app.core.errors import Unavailable
 from app.core.resources import Resources
@@ -26,7 +27,7 @@ from app.triggers.secrets import list_secret_texts
 class ForwardedRequest(NamedTuple):
     """A signed request to the agent; `message_id` is the same in every attempt."""
 
-    url: str
+    url: Secret
     message_id: str
     body: bytes
     secrets: list[Secret]
@@ -102,7 +103,7 @@ def _find_step(session: Session, key: tuple[str, str, str], res: Resources) -> A
     return AwaitedStep(
         target,
         ForwardedRequest(
-            url=agent.run_url or "",
+            url=reveal_run_url(agent, res.secrets) or Secret(""),
             message_id=f"{event.id}/{awaited.benchmark_id}/{awaited.agent_id}",
             body=json.dumps(body, separators=(",", ":")).encode(),
             secrets=secrets,
@@ -125,7 +126,7 @@ def _find_new_runs(
 def _forward(res: Resources, key: tuple[str, str, str], request: ForwardedRequest) -> None:
     now = res.clock()
     headers = signed_headers(request.message_id, now, request.body, request.secrets)
-    outcome = post(res, request.url, request.body, headers, now)
+    outcome = post(res, request.url.reveal(), request.body, headers, now)
     if isinstance(outcome, DeliverySucceeded):
         _store(res, key, forwarded_at=now, polled_at=now)
     elif isinstance(outcome, DeliveryFailed):

@@ -129,7 +129,7 @@ def _find_obstacle(
             f"the source {source!r} neither runs the agent nor shows new runs of a dataset; set"
             " source to langfuse or harness, or name a run with runName in the payload"
         )
-    if agent.run_url is None:
+    if agent.run_address is None:
         return (
             "nothing runs the agent; set its runUrl, or name a run with runName in the payload to"
             " evaluate it"

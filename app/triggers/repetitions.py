@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
+from app.agents.service import reveal_run_url
 from app.alerts.confirmations import CONFIRM_TIMEOUT
 from app.core.encryption import Secret
 from app.core.errors import AppError, Unavailable
@@ -44,7 +45,7 @@ class RepetitionRequest(NamedTuple):
     """The request to the agent; the ID of the run is its `webhook-id` in every attempt."""
 
     run_name: str
-    url: str | None
+    url: Secret | None
     body: bytes
     secrets: list[Secret]
     is_late: bool
@@ -124,7 +125,8 @@ def _send(res: Resources, run_id: str, request: RepetitionRequest) -> str | None
     """
     now = res.clock()
     headers = signed_headers(run_id, now, request.body, request.secrets)
-    outcome = post(res, request.url or "", request.body, headers, now)
+    assert request.url is not None, "otherwise it is an obstacle"
+    outcome = post(res, request.url.reveal(), request.body, headers, now)
     if isinstance(outcome, DeliveryFailed):
         raise Unavailable(f"the runUrl of the agent rejected the request: {outcome.detail}")
     if not isinstance(outcome, DeliverySucceeded):
@@ -160,7 +162,7 @@ def _make_request(session: Session, run: BenchmarkRun, res: Resources) -> Repeti
     }
     return RepetitionRequest(
         run_name=run.run_name,
-        url=get_agent(session, run.agent_id).run_url,
+        url=reveal_run_url(get_agent(session, run.agent_id), res.secrets),
         body=json.dumps(body, separators=(",", ":")).encode(),
         secrets=list_secret_texts(session, run.benchmark_id, res.secrets, now),
         is_late=now >= run.created_at + CONFIRM_TIMEOUT,

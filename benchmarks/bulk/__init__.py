@@ -1,4 +1,4 @@
-"""B1-B10: requests, batches and statements that read or change many rows, at a million rows in each table.
+"""B1-B11: requests, batches and statements that read or change many rows, at a million rows in each table.
 
 Each request, each transaction of a batch and each statement within 50 ms. The rows are made with SQL. Requests go to
 the service over HTTP; the batches of jobs and purges are called one after the other in this process, and the median of
@@ -14,6 +14,7 @@ from app.core.db import Database
 from benchmarks.bulk import batches
 from benchmarks.bulk.history import time_history
 from benchmarks.bulk.inputs import time_inputs
+from benchmarks.bulk.reads import fill_reads, time_reads
 from benchmarks.bulk.requests import time_requests
 from benchmarks.bulk.rows import fill
 from benchmarks.bulk.stores import time_stores
@@ -28,6 +29,18 @@ def measure() -> Iterator[BenchRow]:
         drop_database(running.url, "bench_bulk")
         url = make_database(running.url, "bench_bulk")
         yield from measure_database(url, *fill(url))
+        drop_database(running.url, "bench_bulk")
+        url = make_database(running.url, "bench_reads")
+        fill_reads(url)
+        yield measure_reads(url)
+
+
+def measure_reads(url: str) -> BenchRow:
+    db = Database(url, pool_size=2, name="bench-reads")
+    try:
+        return result_row("B11 reads", "each statement", time_reads(db))
+    finally:
+        db.dispose()
 
 
 def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow]:

@@ -85,6 +85,7 @@ def upgrade() -> None:
         sa.Column("langfuse_secret_key", sa.Text(), nullable=True),
         sa.Column("otel_service_name", sa.Text(), nullable=True),
         sa.Column("run_url", sa.Text(), nullable=True),
+        sa.Column("run_address", sa.Text(), nullable=True),
         sa.Column("credentials_refused_at", TIMESTAMP, nullable=True),
         sa.Column("archived", sa.Boolean(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
@@ -96,6 +97,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_agents_name_id", "agents", [sa.text("lower(name)"), "id"], postgresql_where=sa.text("NOT archived")
     )
+    op.create_index("ix_agents_every_name_id", "agents", [sa.text("lower(name)"), "id"])
     op.create_table(
         "alert_silences",
         sa.Column("id", sa.Text(), nullable=False),
@@ -223,6 +225,7 @@ def upgrade() -> None:
         [sa.text(BENCHMARK_NAME_KEY), "id"],
         postgresql_where=sa.text("NOT archived"),
     )
+    op.create_index("ix_benchmarks_every_name_id", "benchmarks", [sa.text(BENCHMARK_NAME_KEY), "id"])
     op.create_table(
         "collections",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -267,6 +270,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("channel", "recipient_hash", name="uq_endpoints_channel_recipient_hash"),
     )
     op.create_index("ix_endpoints_created_at_id", "endpoints", ["created_at", "id"])
+    op.create_index("ix_endpoints_daily_summary", "endpoints", ["id"], postgresql_where=sa.text("daily_summary"))
     op.create_table(
         "idempotency_keys",
         sa.Column("id", sa.Text(), nullable=False),
@@ -499,6 +503,19 @@ def upgrade() -> None:
     )
     op.create_index("ix_alert_rules_created_at_id", "alert_rules", ["created_at", "id"])
     op.create_index("ix_alert_rules_name_id", "alert_rules", [sa.text("lower(name)"), "id"])
+    op.create_index(
+        "ix_alert_rules_endpoints",
+        "alert_rules",
+        ["endpoints"],
+        postgresql_using="gin",
+        postgresql_ops={"endpoints": "jsonb_path_ops"},
+    )
+    op.create_index(
+        "ix_alert_rules_max_hours",
+        "alert_rules",
+        ["id"],
+        postgresql_where=sa.text("enabled AND max_hours_without_run IS NOT NULL"),
+    )
     op.create_table(
         "benchmark_agents",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
@@ -595,6 +612,12 @@ def upgrade() -> None:
     op.create_index("ix_benchmark_runs_agent_id_seq", "benchmark_runs", ["agent_id", "seq"])
     op.create_index(
         "ix_benchmark_runs_benchmark_id_agent_id_seq", "benchmark_runs", ["benchmark_id", "agent_id", "seq"]
+    )
+    op.create_index(
+        "ix_benchmark_runs_completed_news",
+        "benchmark_runs",
+        ["benchmark_id", "agent_id", "completed_at"],
+        postgresql_where=sa.text("status = 'COMPLETED' AND confirms IS NULL AND rescore_of IS NULL"),
     )
     op.create_index(
         "ix_benchmark_runs_schedule_id_seq",
@@ -937,7 +960,13 @@ def upgrade() -> None:
     op.create_index("ix_alert_events_created_at_id", "alert_events", ["created_at", "id"])
     op.create_index("ix_alert_events_incident_id", "alert_events", ["incident_id"])
     op.create_index("ix_alert_events_run_id", "alert_events", ["run_id"])
-    op.create_index("ix_alert_events_notification_id", "alert_events", ["notification_id"])
+    op.create_index(
+        "ix_alert_events_open",
+        "alert_events",
+        ["run_id", "id"],
+        postgresql_where=sa.text("state = 'FIRING' AND verdict IS NULL"),
+    )
+    op.create_index("ix_alert_events_notification_id_id", "alert_events", ["notification_id", "id"])
     op.create_index(
         "ix_alert_events_gathered", "alert_events", ["agent_id", "id"], postgresql_where=sa.text("publish_by IS NOT NULL")
     )
@@ -1178,6 +1207,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("schedule_id", "due_at", name="uq_schedule_fires_schedule_id_due_at"),
     )
     op.create_index("ix_schedule_fires_due_at", "schedule_fires", ["due_at"])
+    op.create_index(
+        "ix_schedule_fires_missed",
+        "schedule_fires",
+        ["due_at", "schedule_id"],
+        postgresql_where=sa.text("reason IN ('MISSED', 'OUTSIDE_CATCHUP_WINDOW', 'TOO_MANY_MISSED')"),
+    )
     op.create_index(
         "ix_schedule_fires_run_id",
         "schedule_fires",

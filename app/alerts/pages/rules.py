@@ -134,6 +134,7 @@ def show_rule(
         },
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
+        max_states=queries.MAX_STATES,
         row=row,
         promise=promise,
         agents=agents,

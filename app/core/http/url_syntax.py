@@ -7,6 +7,12 @@ from urllib.parse import urlsplit
 
 import idna
 
+VISIBLE_SUFFIX_CHARS: Final = 4
+# Four characters of a shorter path would be most of it.
+MIN_REDACTED_CHARS: Final = 12
+# No URL contains it: `find_url_flaw` refuses what is not ASCII.
+_HIDDEN_PART: Final = "\u2026"
+
 _REFUSED_CHARACTERS = ' \\<>"^`{|}'
 _BRACKETS: Final = re.compile(r"\[[^\[\]]*\](?::[0-9]*)?")
 # RFC 1123, section 2.1: labels of letters, digits and hyphens.
@@ -55,3 +61,22 @@ def _is_host(host: str, authority: str) -> bool:
     except (idna.IDNAError, AddressValueError):
         return False
     return _HOST.fullmatch(host) is not None
+
+
+def redact_url(url: str) -> str:
+    """The redacted form of a webhook URL, whose path or query may be a credential: scheme, server and
+    the last four characters; none of a short path.
+    """
+    scheme, _, address = url.partition("://")
+    # A query or a fragment can follow the server without a slash.
+    server, *hidden = re.split("[/?#]", address, maxsplit=1)
+    if not any(hidden):
+        return url
+    [secret] = hidden
+    suffix = secret[-VISIBLE_SUFFIX_CHARS:] if len(secret) >= MIN_REDACTED_CHARS else ""
+    return f"{scheme}://{server.lower()}/{_HIDDEN_PART}{suffix}"
+
+
+def is_redacted(url: str) -> bool:
+    """Return whether a text is, or contains, a URL of `redact_url`."""
+    return _HIDDEN_PART in url

@@ -47,6 +47,7 @@ from app.core.web.page_text import (
     shrink_long_title,
     time_element,
 )
+from app.core.web.query_parameters import RepeatedParameter
 from app.core.web.static_files import asset_url, read_asset
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -62,6 +63,7 @@ MAX_LISTED_CHARS: Final = 60
 # Of errors whose code says too little, or another word than the pages.
 PAGE_TITLES: Final = {
     "invalid": "The input is not valid",
+    "repeated-parameter": "The address repeats a value",
     "alert-config-not-found": "Alert rule not found",
 }
 NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -207,7 +209,7 @@ def render_error(request: Request, error: AppError) -> Response:
         error=error,
         # The detail of the API names its field `errors`; the page lists them.
         detail="Correct these values:"
-        if error.errors and error.error_code == Invalid.code
+        if error.errors and error.error_code in {Invalid.code, RepeatedParameter.code}
         else without_request(error.detail),
         section=find_section(request.url.path),
         request_id=request_id(request.scope) or "",

@@ -51,14 +51,10 @@ async def reject_wrong_parameters(request: Request) -> None:
     """Raise `Invalid` unless the route declares every query parameter, and lists those that are
     repeated.
     """
-    route = request.scope.get("route")
-    if not request.query_params or not isinstance(route, APIRoute):
-        return
-    is_list = dict(_declared_parameters(route.dependant))
-    counts = Counter(name for name, _ in request.query_params.multi_items())
+    is_list = _read_declared_parameters(request)
     unknown = [
         ErrorItem(pointer=name, detail=_unknown_message(name, sorted(is_list)))
-        for name in counts
+        for name in request.query_params
         if name not in is_list
     ]
     if unknown:
@@ -66,7 +62,14 @@ async def reject_wrong_parameters(request: Request) -> None:
             "unknown query parameters; correct or remove those in `errors`",
             errors=unknown,
         )
-    repeated = [name for name, count in counts.items() if count > 1 and not is_list[name]]
+    await reject_repeated_parameters(request)
+
+
+async def reject_repeated_parameters(request: Request) -> None:
+    """Raise `RepeatedParameter` unless the route lists every query parameter that is repeated."""
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    is_list = _read_declared_parameters(request)
+    repeated = [name for name, count in counts.items() if count > 1 and not is_list.get(name)]
     if repeated:
         raise RepeatedParameter(
             "repeated query parameters; send each of those in `errors` once",
@@ -74,6 +77,14 @@ async def reject_wrong_parameters(request: Request) -> None:
                 ErrorItem(pointer=name, detail="takes one value; send it once") for name in repeated
             ],
         )
+
+
+def _read_declared_parameters(request: Request) -> dict[str, bool]:
+    """The query parameters of the route of a request, and whether each is a list; none without a query."""
+    route = request.scope.get("route")
+    if not request.query_params or not isinstance(route, APIRoute):
+        return {}
+    return dict(_declared_parameters(route.dependant))
 
 
 def _declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:

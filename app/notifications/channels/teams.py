@@ -9,12 +9,13 @@ import json
 from bisect import bisect_right
 from typing import Any
 
+from app.core.http.url_syntax import redact_url
 from app.core.resources import Resources
 from app.notifications.chat_hosts import is_own_chat_host
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.types import DeliveryOutcome, PublishedMessage
-from app.notifications.webhook_client import parse_recipient_url, post, redact_url
+from app.notifications.webhook_client import parse_recipient_url, post
 
 WORKFLOWS_DOMAINS = (
     ".logic.azure.com",

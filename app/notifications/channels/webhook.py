@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from app.core.http.url_syntax import redact_url
 from app.core.resources import Resources
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.safe_text import resolve_link
@@ -13,7 +14,7 @@ from app.notifications.types import (
     NotificationMessage,
     PublishedMessage,
 )
-from app.notifications.webhook_client import parse_recipient_url, post, redact_url
+from app.notifications.webhook_client import parse_recipient_url, post
 from app.notifications.webhook_signatures import signed_headers
 
 # Chat webhooks, which do not accept this format.

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import httpx
 import pytest
@@ -61,6 +62,34 @@ def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
     return browser.post("/login", data={"key": key, **form})
 
 
+def end_session(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        session.execute(text("UPDATE browser_sessions SET expires_at = now() - interval '1 hour'"))
+
+
+def send_ended(browser: httpx.Client, path: str, **form: Any) -> httpx.Response:
+    """The answer to a form after the end of the session, which a process may remember for a second."""
+    responses: list[httpx.Response] = []
+
+    def is_refused() -> bool:
+        responses.append(browser.post(path, **form))
+        return responses[-1].status_code == 401
+
+    until(is_refused)
+    return responses[-1]
+
+
+def draft_of(
+    service: Service, browser: httpx.Client, path: str, body: Mapping[str, str], **form: Any
+) -> httpx.Response:
+    """The page after a login with the key whose session had ended before the form was sent."""
+    key = key_of(service)
+    log_in(browser, key)
+    end_session(service)
+    ended = send_ended(browser, path, data=body, **form)
+    return log_in(browser, key, **hidden_fields(ended.text))
+
+
 @pytest.mark.parametrize(
     "draft",
     ["hours=8", "message=a&verdict=true&note=seen", "confirm=Delete+it%3F", "form=1&name=A"],
@@ -68,30 +97,57 @@ def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
 def test_login__after_a_form_shows_what_will_be_sent(
     service: Service, browser: httpx.Client, draft: str
 ) -> None:
-    ended = browser.post("/inbox/none/silence", content=draft, headers=FORM)
-    assert ended.status_code == 401
+    key = key_of(service)
+    log_in(browser, key)
+    end_session(service)
+    ended = send_ended(browser, "/inbox/none/silence", content=draft, headers=FORM)
     assert "Your session has ended" in ended.text
-    login_page = log_in(
-        browser, key_of(service), next="/inbox", draft=draft, draftAction="/inbox/none/silence"
-    )
+    login_page = log_in(browser, key, **hidden_fields(ended.text))
     assert login_page.status_code == 200
     assert "Nothing was changed yet" in login_page.text
+    assert fields_action(login_page.text) == "/inbox/none/silence"
     assert "set-cookie" in login_page.headers
     # A form with fields of its own can be opened again; a button is only sent.
     assert ("Back to the form" in login_page.text) == draft.startswith("form=1")
 
 
-@pytest.mark.parametrize("field", ["recipient", "recipients", "secret", "langfuseSecretKey"])
+def test_login__a_draft_is_shown_to_its_key_only(service: Service, browser: httpx.Client) -> None:
+    log_in(browser, key_of(service))
+    end_session(service)
+    ended = send_ended(browser, "/inbox/none/silence", data={"note": "a thought of mine"})
+    assert "a thought of mine" not in ended.text
+    fields = hidden_fields(ended.text)
+    other = log_in(browser, key_of(service, "run"), **fields)
+    assert (other.status_code, other.headers["location"]) == (303, fields["next"])
+
+
+def test_login__a_form_without_a_session_leaves_no_draft(
+    service: Service, browser: httpx.Client
+) -> None:
+    log_in(browser, key_of(service))
+    browser.post("/logout")
+    ended = browser.post("/inbox/none/silence", data={"note": "a thought of mine"})
+    assert ended.status_code == 401
+    assert "is not kept" in ended.text
+    assert "draft" not in hidden_fields(ended.text)
+
+
+def test_login__a_changed_draft_is_dropped(service: Service, browser: httpx.Client) -> None:
+    response = log_in(browser, key_of(service), draft="v1.00000000.AAAA", next="/inbox")
+    assert (response.status_code, response.headers["location"]) == (303, "/inbox")
+
+
+@pytest.mark.parametrize(
+    "field", ["recipient", "recipients", "runUrl", "secret", "langfuseSecretKey"]
+)
 def test_login__draft_has_no_credentials_and_says_what_was_not_kept(
     service: Service, browser: httpx.Client, field: str
 ) -> None:
     webhook = "https://hooks.example.com/T0/B0"
     body = {"form": "1", "name": "Ops", field: webhook}
-    ended = browser.post("/endpoints", data=body)
-    assert ended.status_code == 401
-    assert "Ops" in ended.text
-    assert "hooks.example.com" not in ended.text
-    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    draft = draft_of(service, browser, "/endpoints", body)
+    assert "Ops" in draft.text
+    assert "hooks.example.com" not in draft.text
     assert "A page never shows a secret" in draft.text
     # The input is not complete: it is opened again, and not sent.
     assert "Back to the form" in draft.text
@@ -105,10 +161,9 @@ def test_login__draft_keeps_every_field_that_is_no_secret(
     body = {
         "form": "1", "langfusePublicKey": "pk-1", "judgeCalibration.metric.key": "judge",
         "production.itemKey": "item", "remove:langfuseSecretKey": "1", "langfuseSecretKey": "",
-        "recipients": "ops@example.com\r\nhttps://hooks.example.com/…T0B0",
+        "recipients": "ops@example.com\r\nhttps://hooks.example.com/…T0B0", "runUrl": "https://agent.example/…T0B0",
     }  # fmt: skip
-    ended = browser.post("/agents/a", data=body)
-    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    draft = draft_of(service, browser, "/agents/a", body)
     assert hidden_fields(draft.text) == body
     assert "A page never shows a secret" not in draft.text
     assert ">Send<" in draft.text
@@ -132,20 +187,16 @@ def test_login__draft_of_a_rule_keeps_its_recipients(
         "forRuns": "1", "keepFiringForRuns": "1", "cooldownMinutes": "0", "noData": "NO_DATA",
         "baselineRuns": "5", "enabled": "on", "confirmRuns": "on", "recipients": "\n".join(shown),
     }  # fmt: skip
-    ended = browser.post("/alerts/rule-1", data=body)
-    assert ended.status_code == 401
-    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    draft = draft_of(service, browser, "/alerts/rule-1", body)
     sent = browser.post("/alerts/rule-1", data=hidden_fields(draft.text))
     assert sent.status_code == 303, sent.text
     after = service.get("/alert-configs/rule-1")
     assert (after["name"], after["recipients"]) == ("falls a lot", shown)
-    browser.cookies.clear()
     # A new recipient is typed: the form is opened again with the others.
     third = "https://three.example.com/services/C"
     body = {**body, "revision": "2", "recipients": "\n".join([*shown, third])}
-    ended = browser.post("/alerts/rule-1", data=body)
-    assert "three.example.com" not in ended.text
-    draft = log_in(browser, key_of(service), **hidden_fields(ended.text))
+    draft = draft_of(service, browser, "/alerts/rule-1", body)
+    assert "three.example.com" not in draft.text
     assert "this was not kept: Recipients." in draft.text
     form = browser.post("/alerts/rule-1", data={**hidden_fields(draft.text), "check": "1"})
     assert form.status_code == 200
@@ -190,7 +241,7 @@ def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(
     # More than the 64 KiB that are kept.
     ended = browser.post("/inbox/none/silence", content=f"note={'x' * 70_000}", headers=FORM)
     assert ended.status_code == 401
-    assert "too large to be kept" in ended.text
+    assert "is not kept" in ended.text
 
 
 def test_login__session_reads_the_api_and_changes_nothing_there(
@@ -241,11 +292,8 @@ def test_login__before_a_question_leads_back_to_the_page_of_the_form(
         {"confirm": "Delete it?", "why": "old"},
     )
     url = str(browser.base_url).rstrip("/")
-    ended = browser.post(path, data=body, headers={"Referer": f"{url}{page}"})
-    assert ended.status_code == 401
-    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', unescape(ended.text)))
-    draft = log_in(browser, key_of(service), **fields)
-    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', unescape(draft.text)))
+    draft = draft_of(service, browser, path, body, headers={"Referer": f"{url}{page}"})
+    fields = hidden_fields(draft.text)
     login = {"Referer": f"{url}/login"}
     question = browser.post(fields_action(draft.text), data=fields, headers=login)
     assert question.status_code == 428
@@ -256,7 +304,7 @@ def test_login__before_a_question_leads_back_to_the_page_of_the_form(
 
 def fields_action(html: str) -> str:
     """The address of the form on a page after a login."""
-    [action] = re.findall(r'<form method="post" action="(/agents[^"]*)"', html)
+    [action] = re.findall(r'<form method="post" action="(/(?:agents|inbox)[^"]*)"', html)
     return str(action)
 
 

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import text
 
 from app.agents.queries import get_agent
-from app.agents.service import reveal_secret
+from app.agents.service import reveal_run_url, reveal_secret
+from app.core.encryption import Secret
 from tests.support.service import JSON, Service, pointers
 
 SECRET = "sk-lf-0123456789-never-shown"
@@ -217,3 +218,36 @@ def test_list_agents__pages_are_stable_under_changes(service: Service) -> None:
         {"archived": "maybe"},
     ):
         service.expect_problem(422, "GET", "/agents", params=parameters)
+
+
+def test_agents_api__run_url_is_encrypted_and_kept_when_it_is_sent_back_redacted(
+    service: Service,
+) -> None:
+    url, shown = "https://agent.example/run/QmVhcmVyU2VjcmV0", "https://agent.example/…cmV0"
+    agent = service.create_agent(runUrl=url)
+    assert agent["runUrl"] == shown
+    with service.resources.db.read() as session:
+        stored = get_agent(session, agent["id"])
+        assert stored.run_url == shown
+        assert "agent.example" not in str(stored.run_address)
+        assert reveal_run_url(stored, service.resources.secrets) == Secret(url)
+
+    # What a client has read, with one change; then a form, which sends every field.
+    for method, body in (
+        ("PATCH", {"name": "Heron", "runUrl": shown}),
+        ("PUT", {"name": "Egret", "runUrl": shown}),
+    ):
+        response = service.send(method, f"/agents/{agent['id']}", body)
+        assert response.status_code == 200, response.text
+        with service.resources.db.read() as session:
+            stored = get_agent(session, agent["id"])
+            assert reveal_run_url(stored, service.resources.secrets) == Secret(url)
+
+    other = {"runUrl": "https://agent.example/…cmV1"}
+    for method, path in (("PATCH", f"/agents/{agent['id']}"), ("POST", "/agents")):
+        problem = service.expect_problem(422, method, path, {"name": "Stork", **other})
+        assert pointers(problem) == ["/runUrl"]
+    service.patch(f"/agents/{agent['id']}", {"runUrl": None})
+    with service.resources.db.read() as session:
+        stored = get_agent(session, agent["id"])
+        assert (stored.run_url, stored.run_address) == (None, None)

@@ -7,9 +7,14 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import APIRouter
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
+from app.api import include_pages
 from app.core.keyset import encode_cursor
 from app.core.web.allowed_hosts import HostPolicy, host_policy
+from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
 
 INT64_MAX = 2**63 - 1
@@ -27,6 +32,7 @@ RULE = {
 }
 KEY = {"name": "spare", "role": "read"}
 PROBLEM = "application/problem+json"
+HTML = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +233,48 @@ def test_query_parameters__list_parameter_takes_every_value(service: Service) ->
         assert response.status_code == 200, f"{method} {path}: {response.text}"
         paths.add(path.removeprefix("/api/v1"))
     assert paths >= {"/benchmark-runs", "/deliveries", "/trigger-events", "/alerts", "/incidents"}
+
+
+def declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    for field in dependant.query_params:
+        yield field.alias, "list" in str(field.field_info.annotation)
+    for inner in dependant.dependencies:
+        yield from declared_parameters(inner)
+
+
+def page_parameters() -> Iterator[tuple[str, str, bool]]:
+    """Path, name and whether it is a list of every query parameter of a page; each page has one that it ignores."""
+    routes = APIRouter()
+    include_pages(routes)
+    for route in routes.routes:
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            for name, is_list in declared_parameters(route.dependant):
+                yield fill_path(route.path), name, is_list
+            yield fill_path(route.path), "ignored", False
+
+
+def test_pages__repeated_parameter_of_one_value_is_refused_on_every_page(service: Service) -> None:
+    accepted, names = [], set()
+    for path, name, is_list in page_parameters():
+        if is_list:
+            continue
+        names.add(name)
+        response = service.client.get(f"{path}?{name}=1&{name}=2", headers=HTML)
+        is_refused = response.status_code == 422 and f"<code>{name}</code> takes one value" in (
+            response.text
+        )
+        if not is_refused:
+            accepted.append(f"{path} {name}: {response.status_code}")
+    assert accepted == []
+    assert names >= {"status", "agent", "text", "sort", "cursor", "tab", "days", "next", "ignored"}
+
+
+def test_pages__list_parameter_takes_every_value(service: Service) -> None:
+    lists = {(path, name) for path, name, is_list in page_parameters() if is_list}
+    assert lists >= {("/runs", "run"), ("/runs", "id"), ("/compare", "run")}
+    for path, name in lists:
+        response = service.client.get(f"{path}?{name}=1&{name}=2", headers=HTML)
+        assert "takes one value" not in response.text, path
 
 
 MALFORMED_URLS = [

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.core.http.url_syntax import redact_url
 from app.jobs.declarations import Deliver
 from app.jobs.handlers import JobContext
 from app.jobs.queue import split_arguments
 from app.notifications import delivery_jobs, service, tasks, webhook_client
 from app.notifications.rules import SLOW_LOCK
 from app.notifications.types import DeliveryTarget
-from app.notifications.webhook_client import redact_url
 from tests.integration.notifications.conftest import (
     NotificationScenario,
     Receiver,

@@ -29,6 +29,8 @@ PRODUCTS = {
     "mattermost": ("SLACK", "hooks/{token}"),
     "relay": ("TEAMS", "workflows/1/invoke?sig={token}"),
 }
+# The URL that runs an agent is a credential, too.
+AGENT = "agent"
 ROLES = ("read", "run", "admin")
 
 
@@ -39,6 +41,10 @@ def token_of(product: str) -> str:
 def url_of(scenario: NotificationScenario, product: str) -> str:
     _, path = PRODUCTS[product]
     return scenario.receiver.at(path.format(token=token_of(product)))
+
+
+def run_url_of(scenario: NotificationScenario) -> str:
+    return scenario.receiver.at(f"run/{token_of(AGENT)}")
 
 
 @pytest.fixture
@@ -56,6 +62,7 @@ def notified(scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch) ->
         )
     service = scenario.service
     service.create_agent()
+    service.patch("/agents/agent-001", {"runUrl": run_url_of(scenario)})
     service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
     rule = {
         "name": "always",
@@ -108,7 +115,8 @@ def iter_paths(scenario: NotificationScenario, ids: JSON) -> Iterator[str]:
 
 def leaks_in(text: str) -> list[str]:
     """The products whose token is in a text, without its last four characters, which are shown."""
-    return [product for product in PRODUCTS if token_of(product)[:-4].casefold() in text.casefold()]
+    names = (*PRODUCTS, AGENT)
+    return [name for name in names if token_of(name)[:-4].casefold() in text.casefold()]
 
 
 def test_webhook_urls__no_role_reads_their_tokens(
@@ -147,6 +155,8 @@ def test_webhook_urls__lists_show_the_host_and_four_characters(
 ) -> None:
     service = scenario.service
     assert all(leaks_in(url_of(scenario, product)) == [product] for product in PRODUCTS)
+    run_url = f"{scenario.receiver.url}/…{token_of(AGENT)[-4:]}"
+    assert service.get("/agents/agent-001")["runUrl"] == run_url
     redacted_urls = {f"{scenario.receiver.url}/…{token_of(product)[-4:]}" for product in PRODUCTS}
 
     assert {item["recipient"] for item in service.get("/endpoints")["items"]} == redacted_urls

@@ -1,0 +1,185 @@
+"""B11: the reads of a page, a tick or an evaluation that have no page of their own, with a million rows of what grows.
+
+Each is executed in a transaction that is rolled back; its slowest statement counts.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.alerts import inbox_view, missing_runs
+from app.alerts import queries as alert_queries
+from app.alerts.silences import MAX_SILENCES
+from app.core.batches import STATEMENT_ROWS
+from app.core.clock import utc_now
+from app.core.db import Database
+from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.migrations import upgrade
+from app.notifications.queries import list_summary_endpoints
+from app.overview.queries import read_overview
+from app.results.run_list import RunListFilter, search_runs
+from benchmarks.bulk.timings import ROWS, Timing, time_statements
+from benchmarks.list_rows import NAMES, TABLES
+from benchmarks.table_rows import TIME, insert_rows
+
+RULES: Final = 200
+SCHEDULES: Final = 1_000
+# The times of the rows end before it.
+NOW: Final = datetime(2026, 1, 20, tzinfo=UTC)
+# Batches of a tick that goes on for as long as there are rows.
+TICK_BATCHES: Final = 20
+
+# Parents first. Each agent has a run and a state of a rule; one message has every alert and every delivery.
+_ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "agents": {"id": "'agent-' || n", "name": "'agent-' || n"},
+    "benchmarks": {"id": "'bench-' || n", "metrics": "'[]'"},
+    "benchmark_runs": {
+        "id": "'run-' || n",
+        "benchmark_id": "'b'",
+        "agent_id": "'agent-' || n",
+        "status": "'COMPLETED'",
+        "triggered_by": "'MANUAL'",
+        "validity": "'VALID'",
+        "completed_at": TIME,
+    },
+    "alert_rules": {
+        **TABLES["alert_rules"],
+        "benchmark_id": "'b'",
+        "agent_id": "CASE WHEN n > 1 THEN 'agent-' || n END",
+        "enabled": "true",
+        "max_hours_without_run": "1",
+        "endpoints": "CASE WHEN n = 7 THEN '[\"endpoint-7\"]' WHEN n % 2 = 0 THEN '[\"endpoint-2\"]' ELSE '[\"endpoint-1\"]' END::jsonb",
+    },
+    "alert_states": {
+        "rule_id": f"'rule-' || (n - 1) / {max(1, ROWS // RULES)} + 1",
+        "agent_id": f"'agent-' || (n - 1) % {max(1, ROWS // RULES)} + 1",
+        "run_seq": "n",
+        "state": "'OK'",
+    },
+    "endpoints": {**TABLES["endpoints"], "daily_summary": "true"},
+    "alert_events": {
+        **TABLES["alert_events"],
+        **NAMES,
+        "state": "'FIRING'",
+        "verdict": "NULL",
+        "run_id": "'run-1'",
+        "notification_id": "'message-1'",
+        "details": "'{\"valueName\": \"ROUGE\"}'",
+    },
+    "deliveries": {
+        "id": "'delivery-' || n",
+        "notification_id": "'message-1'",
+        "endpoint_id": "'endpoint-' || n",
+        "status": "'DELIVERED'",
+    },
+    "schedule_fires": {
+        **TABLES["schedule_fires"],
+        "schedule_id": f"'schedule-' || n % {SCHEDULES}",
+        "status": "'SKIPPED'",
+        "reason": "'MISSED'",
+    },
+    "alert_silences": {
+        **TABLES["alert_silences"],
+        "matchers": "'{\"benchmarkId\": \"b\"}'",
+        "ends_at": f"CASE WHEN n <= {MAX_SILENCES} THEN timestamptz '2030-01-01' ELSE {TIME} END",
+    },
+}  # fmt: skip
+
+
+def fill_reads(url: str) -> None:
+    """Fill each table with `ROWS` rows."""
+    upgrade(url)
+    db = Database(url, pool_size=1, name="bench-reads")
+    with db.begin() as session:
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        insert_rows(session, "agents", {"id": "'a'"})
+        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
+        insert_rows(session, "notifications", {**TABLES["notifications"], "in_inbox": "true"})
+        for name, columns in _ROWS_OF_TABLES.items():
+            insert_rows(session, name, columns, ROWS)
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM ANALYZE"))
+    db.dispose()
+
+
+def _read_states(session: Session) -> None:
+    rule_ids = [f"rule-{number}" for number in range(1, RULES + 1)]
+    states = alert_queries.states_by_rule(session, rule_ids)
+    assert len(states) == RULES
+
+
+def _read_overview(session: Session) -> None:
+    overview = read_overview(session, NOW - timedelta(days=30), NOW)
+    assert overview.cells
+    assert overview.missed_fires
+
+
+def _search_runs(sort: str, session: Session) -> None:
+    page = search_runs(session, RunListFilter(), sort, PageQuery())
+    search_runs(session, RunListFilter(text="nothing"), sort, PageQuery(cursor=page.next_cursor))
+
+
+def _find_missing_runs(session: Session) -> None:
+    """A tick that finds no gap: that of the rule about every agent, and of the rules of one agent each."""
+    for expected in (
+        missing_runs.iter_expected(session),
+        (missing_runs.ExpectedAgent(f"rule-{n}", f"agent-{n}") for n in range(2, ROWS)),
+    ):
+        for _ in range(TICK_BATCHES):
+            batch = list(islice(expected, STATEMENT_ROWS))
+            assert not missing_runs.find_gaps(session, batch, datetime(2020, 1, 1, tzinfo=UTC))
+
+
+def _report_missing_runs(session: Session) -> None:
+    assert missing_runs.find_gaps(
+        session, list(islice(missing_runs.iter_expected(session), STATEMENT_ROWS)), NOW
+    )
+
+
+def _find_users(endpoint_id: str, session: Session) -> None:
+    alert_queries.find_endpoint_users(session, endpoint_id)
+
+
+def _read_inbox(session: Session) -> None:
+    page = inbox_view.list_entries(session, PageQuery(MAX_LIMIT), inbox_view.InboxFilter())
+    [entry] = page.rows
+    assert len(entry.events) == len(entry.deliveries) == inbox_view.MAX_LISTED
+
+
+def _read_message(session: Session) -> None:
+    batches = inbox_view.iter_events(session, "message-1")
+    assert len(list(islice(batches, TICK_BATCHES))) == min(TICK_BATCHES, ROWS // STATEMENT_ROWS + 1)
+
+
+def _read_silences(session: Session) -> None:
+    assert len(alert_queries.list_active_silences(session, utc_now())) == MAX_SILENCES
+
+
+READS: Final[Mapping[str, Callable[[Session], object]]] = {
+    f"states of {RULES} rules": _read_states,
+    "overview": _read_overview,
+    "runs by agent": partial(_search_runs, "agent"),
+    "runs by agent, descending": partial(_search_runs, "-agent"),
+    "runs by benchmark": partial(_search_runs, "benchmark"),
+    "runs by benchmark, descending": partial(_search_runs, "-benchmark"),
+    "agents with a recent run": _find_missing_runs,
+    "agents without a recent run": _report_missing_runs,
+    "rules of an endpoint of half of them": partial(_find_users, "endpoint-1"),
+    "rules of an endpoint of one": partial(_find_users, "endpoint-7"),
+    "rules of an endpoint of none": partial(_find_users, "endpoint-9"),
+    "inbox": _read_inbox,
+    "alerts of a message": _read_message,
+    "endpoints of the daily summary": list_summary_endpoints,
+    f"{MAX_SILENCES:,} silences": _read_silences,
+}
+
+
+def time_reads(db: Database) -> Iterator[Timing]:
+    for name, read in READS.items():
+        yield time_statements(name, db, read)
