@@ -1,58 +1,116 @@
-"""M1c: memory of each process for a run that is collected from Langfuse.
+"""Runs of growing size that are collected from a Langfuse stand-in: time, CPU and memory.
 
-The run has 100 000 traces, or the number in MOSAICO_BENCH_TRACES. It takes minutes, so this group
-is measured only when it is named.
+`MOSAICO_BENCH_SIZES` sets the sizes, such as "10000,100000,1000000". It takes minutes, so this group is
+measured only when it is named.
 """
 
-import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
-import httpx
+import psutil
 import uvicorn
 
-from benchmarks.memory import measure_peaks, run_to_end, served
+from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
+from benchmarks.large.run import SIZES, WARM_UP, WARM_UP_RUNS, growth_row, memory_rows
+from benchmarks.large.run_table import SizedRun, TableRow, render_table
+from benchmarks.memory import RunningService, run_to_end, served
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import expected_of, output_of
 from tests.support.langfuse.builder import FakeLangfuse
 from tests.support.langfuse.server import FakeServer
 
-FEW: Final = 2_000
-MANY: Final = int(os.environ.get("MOSAICO_BENCH_TRACES", "100000"))
 PUBLIC_KEY, SECRET_KEY = "pk-bench", "sk-bench"
 
 
+WARM_UP_NAMES: Final = tuple(f"warm-{number}" for number in range(WARM_UP_RUNS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedRun(SizedRun):
+    """The figures of one run, and the CPU of the server that it reads on the same machine."""
+
+    stand_in_cpu_s: float
+
+
+ROWS: Final[Sequence[TableRow[CollectedRun]]] = (
+    ("time per trace, from POST to COMPLETED", lambda run: f"{run.micros(run.whole_s):.0f} µs"),
+    ("CPU of all processes per trace", lambda run: f"{run.micros(run.whole_cpu_s):.0f} µs"),
+    (
+        "of it metric processes, worker, database",
+        lambda run: run.cpu_micros("metric child", "worker", "database"),
+    ),
+    (
+        "CPU of the stand-in per trace, on the same cores",
+        lambda run: f"{run.micros(run.stand_in_cpu_s):.0f} µs",
+    ),
+    (
+        "peak memory of API, scheduler, worker, metric process (goals: 150, 150, 300, 200 MiB)",
+        lambda run: (
+            ", ".join(
+                f"{run.peaks.get(role, 0.0):.0f}"
+                for role in ("api", "scheduler", "worker", "metric child")
+            )
+            + " MiB"
+        ),
+    ),
+)
+
+
+class StandIn(NamedTuple):
+    """A fake Langfuse that generates each trace on request, in a process of its own."""
+
+    url: str
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        return float(sum(self.process.cpu_times()[:2]))
+
+
 def measure() -> Iterator[BenchRow]:
-    with _langfuse() as url, served() as service:
-        agent = {"id": "collected", "name": "c", "langfuseUrl": url}
+    with _stand_in() as stand_in, served() as service:
+        agent = {"id": "collected", "name": "c", "langfuseUrl": stand_in.url}
         keys = {"langfusePublicKey": PUBLIC_KEY, "langfuseSecretKey": SECRET_KEY}
         service.client.post("/agents", json={**agent, **keys}).raise_for_status()
-        yield from measure_peaks(
-            "M1c", service.pid, FEW, MANY, lambda count: _run(service.client, count)
-        )
+        for name in WARM_UP_NAMES:
+            _run(service, stand_in, name, WARM_UP)
+        runs = []
+        for size in SIZES:
+            runs.append(_run(service, stand_in, f"n-{size}", size))
+            yield from memory_rows(size, runs[-1].peaks)
+        yield growth_row("time per trace", {run.size: run.micros(run.whole_s) for run in runs})
+        yield growth_row("CPU per trace", {run.size: run.micros(run.whole_cpu_s) for run in runs})
+        print(f"\n{render_table('python -m benchmarks collection', ROWS, runs)}\n")
 
 
-def _run(client: httpx.Client, count: int) -> float:
-    name = f"n-{count}"
+def _run(service: RunningService, stand_in: StandIn, name: str, size: int) -> CollectedRun:
     body = {"id": name, "source": "langfuse", "datasetRef": name}
-    client.post("/benchmarks", json=body).raise_for_status()
-    return run_to_end(client, {"benchmarkId": name, "agentId": "collected"})
+    service.client.post("/benchmarks", json=body).raise_for_status()
+    before, stand_in_before = cpu_seconds_by_role(service), stand_in.cpu_s()
+    whole_s = run_to_end(service.client, {"benchmarkId": name, "agentId": "collected"})
+    after = cpu_seconds_by_role(service)
+    return CollectedRun(
+        size=size,
+        whole_s=whole_s,
+        cpu_s={role: after[role] - before.get(role, 0.0) for role in sorted(after)},
+        stand_in_cpu_s=stand_in.cpu_s() - stand_in_before,
+        peaks=peak_mib_by_role(service),
+    )
 
 
 @contextmanager
-def _langfuse() -> Iterator[str]:
-    """The URL of a fake server that generates each trace on request."""
+def _stand_in() -> Iterator[StandIn]:
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.collection"], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().strip()
+        yield StandIn(process.stdout.readline().strip(), psutil.Process(process.pid))
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -62,11 +120,12 @@ def _serve() -> None:
     server = FakeServer(
         mode="events_only", version="4.16.0", public_key=PUBLIC_KEY, secret_key=SECRET_KEY
     )
-    for count in (FEW, MANY):
+    sizes = dict.fromkeys(WARM_UP_NAMES, WARM_UP) | {f"n-{size}": size for size in SIZES}
+    for name, size in sizes.items():
         FakeLangfuse(server=server, url="").experiment(
-            dataset=f"n-{count}",
-            run=f"n-{count}",
-            items=count,
+            dataset=name,
+            run=name,
+            items=size,
             calls_per_item=1,
             every=timedelta(milliseconds=50),
             expected_of=expected_of,

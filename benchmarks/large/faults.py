@@ -12,17 +12,17 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import psutil
-import psycopg
 
 from app.postgres.server import EmbeddedPostgres
 from benchmarks.large.run import WARM_UP, WARM_UP_RUNS, upload_traces, write_traces
+from benchmarks.large.stored_values import StoredValues, stored_values
 from benchmarks.memory import RunningService, served
 from benchmarks.result_rows import BenchRow
 from tests.support.service import JSON
-from tests.support.stored import KPIS, METRICS
+from tests.support.stored import KPIS, DatabaseReader
 
 SIZES: Final = tuple(
     int(size) for size in os.environ.get("MOSAICO_BENCH_FAULT_TRACES", "100000").split(",")
@@ -38,11 +38,6 @@ POLL_S: Final = 0.02
 # The jobs of a cancelled run may wait behind each other, but not for long.
 PATIENCE_S: Final = 600.0
 
-VALUES: Final = """
-    SELECT count(*), count(DISTINCT position),
-           md5(string_agg(concat_ws(' ', position, "values"::text, notes::text), ',' ORDER BY position))
-    FROM trace_results JOIN benchmark_runs ON seq = run_seq WHERE id = %s
-"""
 JOBS: Final = """
     SELECT count(*) FILTER (WHERE status = 'doing'), count(*) FILTER (WHERE status = 'todo')
     FROM procrastinate_jobs WHERE args ->> 'run_id' = %s
@@ -55,16 +50,6 @@ class Phase(StrEnum):
     COLLECTING = "collecting"
     SCORING = "scoring"
     FINISHING = "finishing"
-
-
-class StoredValues(NamedTuple):
-    """What a run has stored, in a form in which two runs can be compared."""
-
-    rows: int
-    positions: int
-    md5: str
-    metrics: list[tuple[Any, ...]]
-    kpis: list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +121,13 @@ def measure() -> Iterator[BenchRow]:
     with served() as service, TemporaryDirectory() as folder:
         service.client.post("/agents", json={"id": "faults", "name": "f"}).raise_for_status()
         service.client.post("/benchmarks", json=BENCHMARK).raise_for_status()
-        url = EmbeddedPostgres(service.data_dir).url()
-        with psycopg.connect(url, autocommit=True) as connection:
-            for size in SIZES:
-                yield from _faults(service, connection, Path(folder), size)
+        database = DatabaseReader(EmbeddedPostgres(service.data_dir).url())
+        for size in SIZES:
+            yield from _faults(service, database, Path(folder), size)
 
 
 def _faults(
-    service: RunningService, connection: psycopg.Connection, folder: Path, size: int
+    service: RunningService, database: DatabaseReader, folder: Path, size: int
 ) -> Iterator[BenchRow]:
     def started(name: str, count: int = size) -> RunProgress:
         # Texts that no other run has: nothing may be found in a cache.
@@ -155,29 +139,29 @@ def _faults(
     # A run that is compared with the one before imports numpy and scipy into a metric process, once.
     for number in range(WARM_UP_RUNS):
         started(f"warm-{number}", WARM_UP).follow_to_end()
-    undisturbed = _undisturbed(connection, started("undisturbed"))
+    undisturbed = _undisturbed(database, started("undisturbed"))
     for phase in Phase:
         run = started(f"kill-{phase}")
-        yield _kill(service, connection, run, phase, undisturbed)
+        yield _kill(service, database, run, phase, undisturbed)
     for phase in Phase:
         run = started(f"cancel-{phase}")
-        yield _cancel(service, connection, run, phase, undisturbed)
+        yield _cancel(service, database, run, phase, undisturbed)
 
 
-def _undisturbed(connection: psycopg.Connection, run: RunProgress) -> UndisturbedRun:
+def _undisturbed(database: DatabaseReader, run: RunProgress) -> UndisturbedRun:
     run.follow(lambda: run.run["tracesProcessed"] == run.run["tracesTotal"] or not run.is_running)
     measured_at = time.monotonic()
     run.follow_to_end()
     return UndisturbedRun(
         seconds=run.seconds,
         finish_s=time.monotonic() - measured_at,
-        stored=_stored_values(connection, run.id),
+        stored=stored_values(database, run.id),
     )
 
 
 def _kill(
     service: RunningService,
-    connection: psycopg.Connection,
+    database: DatabaseReader,
     run: RunProgress,
     phase: Phase,
     undisturbed: UndisturbedRun,
@@ -185,7 +169,7 @@ def _kill(
     run.follow_to_half_of(phase, undisturbed.finish_s)
     _worker_of(service).kill()
     run.follow_to_end()
-    stored = _stored_values(connection, run.id)
+    stored = stored_values(database, run.id)
     lost_s = run.seconds - undisturbed.seconds
     return BenchRow(
         f"kill {phase} {stored.rows}",
@@ -201,7 +185,7 @@ def _kill(
 
 def _cancel(
     service: RunningService,
-    connection: psycopg.Connection,
+    database: DatabaseReader,
     run: RunProgress,
     phase: Phase,
     undisturbed: UndisturbedRun,
@@ -213,14 +197,14 @@ def _cancel(
     cancelled_s = time.monotonic() - began
     # Both are watched together: a worker may drop a waiting job before the one that it does ends.
     doing_s = waiting_s = 0.0
-    jobs = _jobs(connection, run.id)
+    jobs = _jobs(database, run.id)
     while jobs != (0, 0) and time.monotonic() - began < PATIENCE_S:
         doing_s = time.monotonic() - began if jobs[0] else doing_s
         waiting_s = time.monotonic() - began if jobs[1] else waiting_s
         time.sleep(POLL_S)
-        jobs = _jobs(connection, run.id)
+        jobs = _jobs(database, run.id)
     slowest_s = max(cancelled_s, doing_s)
-    has_result = bool(connection.execute(KPIS, [run.id]).fetchall())
+    has_result = bool(database.all(KPIS, run.id))
     return BenchRow(
         f"cancel {phase} {run.run['tracesTotal']}",
         f"CANCELLED and no job at work after ≤ {CANCEL_S:g} s, no result",
@@ -231,16 +215,9 @@ def _cancel(
     )
 
 
-def _stored_values(connection: psycopg.Connection, run_id: str) -> StoredValues:
-    [(rows, positions, md5)] = connection.execute(VALUES, [run_id]).fetchall()
-    metrics = connection.execute(METRICS, [run_id]).fetchall()
-    kpis = connection.execute(KPIS, [run_id]).fetchall()
-    return StoredValues(rows, positions, md5, metrics, kpis)
-
-
-def _jobs(connection: psycopg.Connection, run_id: str) -> tuple[int, int]:
+def _jobs(database: DatabaseReader, run_id: str) -> tuple[int, int]:
     """The jobs of a run that a worker does, and those that wait."""
-    [(doing, waiting)] = connection.execute(JOBS, [run_id]).fetchall()
+    [(doing, waiting)] = database.all(JOBS, run_id)
     return doing, waiting
 
 

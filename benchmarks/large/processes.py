@@ -5,16 +5,17 @@ from collections.abc import Iterator
 
 import psutil
 
-from benchmarks.memory import peak_mib
+from app.postgres.server import EmbeddedPostgres
+from benchmarks.memory import RunningService, peak_mib
 
 
-def cpu_seconds_by_role(parent: int, postmaster: int) -> dict[str, float]:
-    """CPU seconds (user and system) so far of both process trees, ended children included.
+def cpu_seconds_by_role(service: RunningService) -> dict[str, float]:
+    """CPU seconds (user and system) so far of a service and its database, ended children included.
 
     A process that ended counts for the role of its parent.
     """
     seconds: dict[str, float] = defaultdict(float)
-    for process in _processes(parent, postmaster):
+    for process in _processes(service):
         try:
             seconds[_role(process)] += sum(process.cpu_times()[:4])
         except psutil.NoSuchProcess:  # it ended since it was listed
@@ -22,10 +23,10 @@ def cpu_seconds_by_role(parent: int, postmaster: int) -> dict[str, float]:
     return seconds
 
 
-def peak_mib_by_role(parent: int, postmaster: int) -> dict[str, float]:
+def peak_mib_by_role(service: RunningService) -> dict[str, float]:
     """The largest resident size so far of a process of each role, in MiB."""
     peaks: dict[str, float] = defaultdict(float)
-    for process in _processes(parent, postmaster):
+    for process in _processes(service):
         try:
             role = _role(process)
             peaks[role] = max(peaks[role], peak_mib(process.pid))
@@ -35,8 +36,10 @@ def peak_mib_by_role(parent: int, postmaster: int) -> dict[str, float]:
     return peaks
 
 
-def _processes(*roots: int) -> Iterator[psutil.Process]:
-    for root in roots:
+def _processes(service: RunningService) -> Iterator[psutil.Process]:
+    postmaster = EmbeddedPostgres(service.data_dir).status().pid
+    assert postmaster is not None
+    for root in (service.pid, postmaster):
         process = psutil.Process(root)
         yield process
         yield from process.children(recursive=True)

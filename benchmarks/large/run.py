@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -115,32 +115,24 @@ def _figures(run: LargeRun, metrics_cpu_s: float, peer_s: float | None) -> RunFi
 
 def _idle_row(service: RunningService) -> BenchRow:
     """Heartbeats, polls and checks, which cost by the second, also during a run."""
-    before, began = _cpu_seconds(service), time.perf_counter()
+    before, began = cpu_seconds_by_role(service), time.perf_counter()
     time.sleep(IDLE_S)
-    after, seconds = _cpu_seconds(service), time.perf_counter() - began
+    after, seconds = cpu_seconds_by_role(service), time.perf_counter() - began
     cpu_shares = {role: (after[role] - before.get(role, 0.0)) / seconds for role in sorted(after)}
     parts = ", ".join(f"{role} {share:.2%}" for role, share in cpu_shares.items())
     total = sum(cpu_shares.values())
     return BenchRow("idle", "CPU of a service without work is printed", total, True, parts)
 
 
-def _cpu_seconds(service: RunningService) -> dict[str, float]:
-    postmaster = EmbeddedPostgres(service.data_dir).status().pid
-    assert postmaster is not None
-    return cpu_seconds_by_role(service.pid, postmaster)
-
-
 def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
-    client, postgres = service.client, EmbeddedPostgres(service.data_dir)
-    postmaster = postgres.status().pid
-    assert postmaster is not None
-    idle = _cpu_seconds(service)
+    client = service.client
+    idle = cpu_seconds_by_role(service)
     upload_s = upload_traces(client, file)
-    before = _cpu_seconds(service)
+    before = cpu_seconds_by_role(service)
     body = {"benchmarkId": "large", "agentId": "large", "runName": file.stem}
     run_to_end(client, body)
-    after = _cpu_seconds(service)
-    with psycopg.connect(postgres.url()) as connection:
+    after = cpu_seconds_by_role(service)
+    with psycopg.connect(EmbeddedPostgres(service.data_dir).url()) as connection:
         phases = connection.execute(PHASES, [file.stem]).fetchone()
     assert phases is not None
     return LargeRun(
@@ -151,7 +143,7 @@ def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
         score_s=phases[1],
         finish_s=phases[2],
         cpu_s={role: after[role] - before.get(role, 0.0) for role in sorted(after)},
-        peaks=peak_mib_by_role(service.pid, postmaster),
+        peaks=peak_mib_by_role(service),
     )
 
 
@@ -199,7 +191,9 @@ def _metrics_cpu_s(file: Path, size: int) -> float:
 
 def _floor_row(service: RunningService, file: Path, size: int, metrics_cpu_s: float) -> BenchRow:
     url = EmbeddedPostgres(service.data_dir).url()
-    cpu_s = floor_cpu_s(file, url, default_refs(METRICS), lambda: _cpu_seconds(service)["database"])
+    cpu_s = floor_cpu_s(
+        file, url, default_refs(METRICS), lambda: cpu_seconds_by_role(service)["database"]
+    )
     return BenchRow(
         f"floor {size}",
         "CPU without the service is printed: parse, store, read, hand over, compute, store, read",
@@ -265,10 +259,15 @@ def _rows(run: LargeRun, metrics_cpu_s: float) -> Iterator[BenchRow]:
         run.finish_s <= FINISH_LIMIT_S,
         f"{run.finish_s:.1f} s (collect {run.collect_s:.1f}, score {run.score_s:.1f})",
     )
+    yield from memory_rows(run.size, run.peaks)
+
+
+def memory_rows(size: int, peaks: Mapping[str, float]) -> Iterator[BenchRow]:
+    """The peak memory of each role beside its limit."""
     for role, limit in LIMIT_MIB.items():
-        mib = run.peaks.get(role, 0.0)
+        mib = peaks.get(role, 0.0)
         yield BenchRow(
-            f"{role} {run.size}", f"≤ {limit} MiB", mib / limit, mib <= limit, f"{mib:.0f} MiB"
+            f"{role} {size}", f"≤ {limit} MiB", mib / limit, mib <= limit, f"{mib:.0f} MiB"
         )
 
 
@@ -295,11 +294,12 @@ def _growth(runs: list[LargeRun]) -> Iterator[BenchRow]:
     if PLOT is not None:
         title = "CPU per trace from POST to COMPLETED, by traces of the run"
         write_growth_plot(Path(PLOT), title, "µs", cpu_s)
-    yield _growth_row("time per trace", seconds)
-    yield _growth_row("CPU per trace", cpu_s)
+    yield growth_row("time per trace", seconds)
+    yield growth_row("CPU per trace", cpu_s)
 
 
-def _growth_row(name: str, micros: dict[int, float]) -> BenchRow:
+def growth_row(name: str, micros: Mapping[int, float]) -> BenchRow:
+    """The cost of a trace by size of its run."""
     ratio = max(micros.values()) / min(micros.values())
     sizes = ", ".join(f"{amount:.0f} at {size:,}" for size, amount in micros.items())
     return BenchRow(name, "within 1.2× of each other", ratio, ratio <= 1.2, f"µs: {sizes}")

@@ -1,25 +1,21 @@
-"""The table of runs of growing size as Markdown, with its command and date, for `docs/scaling.md`."""
+"""Tables of runs of growing size as Markdown, with their command and date, for `docs/scaling.md`."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
-COMMAND: Final = "python -m benchmarks large run"
 VARIABLES: Final = ("MOSAICO_BENCH_SIZES", "MOSAICO_BENCH_PEER_LIMIT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFigures:
+class SizedRun:
     """The figures of one run; `cpu_s` by role from POST to COMPLETED, peaks in MiB."""
 
     size: int
     whole_s: float
-    finish_s: float
     cpu_s: dict[str, float]
-    metrics_cpu_s: float
-    peer_s: float | None
     peaks: dict[str, float]
 
     @property
@@ -30,9 +26,26 @@ class RunFigures:
         """Microseconds per trace."""
         return seconds / self.size * 1e6
 
+    def cpu_micros(self, *roles: str) -> str:
+        """The CPU of some processes per trace, as text."""
+        micros = (self.micros(self.cpu_s.get(role, 0.0)) for role in roles)
+        return f"{', '.join(f'{amount:.0f}' for amount in micros)} µs"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures(SizedRun):
+    """The figures of one run with its upload, which `whole_s` includes."""
+
+    finish_s: float
+    metrics_cpu_s: float
+    peer_s: float | None
+
+
+RunT = TypeVar("RunT", bound=SizedRun)
 # The name of a row, and the text of a run in it.
-ROWS: Final[Sequence[tuple[str, Callable[[RunFigures], str]]]] = (
+TableRow: TypeAlias = tuple[str, Callable[[RunT], str]]
+
+RUN_ROWS: Final[Sequence[TableRow[RunFigures]]] = (
     (
         "time per trace, from the upload to COMPLETED",
         lambda run: f"{run.micros(run.whole_s):.0f} µs",
@@ -43,13 +56,7 @@ ROWS: Final[Sequence[tuple[str, Callable[[RunFigures], str]]]] = (
     ),
     (
         "of it metric processes, worker, database",
-        lambda run: (
-            ", ".join(
-                f"{run.micros(run.cpu_s.get(role, 0.0)):.0f}"
-                for role in ("metric child", "worker", "database")
-            )
-            + " µs"
-        ),
+        lambda run: run.cpu_micros("metric child", "worker", "database"),
     ),
     (
         "CPU of a run compared with its metrics alone (E1, goal: 2 times)",
@@ -72,17 +79,23 @@ ROWS: Final[Sequence[tuple[str, Callable[[RunFigures], str]]]] = (
 
 
 def render_run_table(runs: Sequence[RunFigures]) -> str:
+    """The table of `python -m benchmarks large run`."""
+    return render_table("python -m benchmarks large run", RUN_ROWS, runs)
+
+
+def render_table(command: str, rows: Sequence[TableRow[RunT]], runs: Sequence[RunT]) -> str:
     """The runs as columns, with the command that measured them and the load of the machine."""
-    return "\n".join(_lines(runs))
+    return "\n".join(_lines(command, rows, runs))
 
 
-def _lines(runs: Sequence[RunFigures]) -> Iterator[str]:
+def _lines(command: str, rows: Sequence[TableRow[RunT]], runs: Sequence[RunT]) -> Iterator[str]:
     settings = [f"{name}={os.environ[name]} " for name in VARIABLES if name in os.environ]
-    yield f"`{''.join(settings)}{COMMAND}`, {datetime.now(UTC):%Y-%m-%d}, load {os.getloadavg()[0]:.1f}:"
+    load = os.getloadavg()[0]
+    yield f"`{''.join(settings)}{command}`, {datetime.now(UTC):%Y-%m-%d}, load {load:.1f}:"
     yield ""
     yield f"| Measure | {' | '.join(f'{run.size:,} traces' for run in runs)} |"
     yield f"|---{'|---' * len(runs)}|"
-    for name, text in ROWS:
+    for name, text in rows:
         yield f"| {name} | {' | '.join(map(text, runs))} |"
     if len(runs) > 1:
         run_micros = [run.micros(run.whole_s) for run in runs]

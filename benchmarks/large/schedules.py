@@ -150,19 +150,17 @@ def _run_to_ends(
     service: RunningService, start: Callable[[psycopg.Connection], None], count: int
 ) -> Night:
     """Start so many runs, and wait for their ends."""
-    postgres = EmbeddedPostgres(service.data_dir)
-    postmaster = postgres.status().pid
-    assert postmaster is not None
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+    url = EmbeddedPostgres(service.data_dir).url()
+    with psycopg.connect(url, autocommit=True) as connection:
         earlier = _ended(connection)
-        before, began = cpu_seconds_by_role(service.pid, postmaster), time.perf_counter()
+        before, began = cpu_seconds_by_role(service), time.perf_counter()
         start(connection)
         while _ended(connection) < earlier + count:
             if time.perf_counter() - began > PATIENCE_S:
                 raise RuntimeError("the runs did not end")
             time.sleep(0.1)
         seconds = time.perf_counter() - began
-    after = cpu_seconds_by_role(service.pid, postmaster)
+    after = cpu_seconds_by_role(service)
     return Night(
         count, seconds, {role: after[role] - before.get(role, 0.0) for role in sorted(after)}
     )

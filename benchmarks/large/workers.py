@@ -1,7 +1,8 @@
 """1 to 8 workers on one database, and eight in networks of their own of which one dies and one is cut off.
 
-Each worker has one metric process. `MOSAICO_BENCH_WORKER_TRACES` sets the size of a run,
-`MOSAICO_BENCH_WORKERS_PLOT` names a file for the plot of the throughput.
+Each worker has one metric process. `MOSAICO_BENCH_WORKER_TRACES` sets the size of a run, which has
+several shards for each worker: otherwise some of them have nothing to do, and the throughput says
+nothing. `MOSAICO_BENCH_WORKERS_PLOT` names a file for the plot of the throughput.
 """
 
 import os
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,10 @@ from typing import Final
 import psycopg
 from sqlalchemy.engine import make_url
 
+from app.runs.shards import SHARD_TRACES
 from benchmarks.deployment import deployment_with_workers, pooled_deployment
 from benchmarks.large.growth_plot import write_growth_plot
+from benchmarks.large.stored_values import stored_values
 from benchmarks.result_rows import BenchRow
 from benchmarks.scale import SCORING_S
 from benchmarks.traces import long_pair
@@ -28,10 +31,13 @@ from tests.support.deployment import Deployment
 from tests.support.network import network_to
 from tests.support.processes import ROOT, Program, until
 
-TRACES: Final = int(os.environ.get("MOSAICO_BENCH_WORKER_TRACES", "50000"))
+TRACES: Final = int(os.environ.get("MOSAICO_BENCH_WORKER_TRACES", "200000"))
 COUNTS: Final = (1, 2, 4, 8)
+SHARDS_PER_WORKER: Final = 4  # at least
+MIN_TRACES: Final = SHARDS_PER_WORKER * COUNTS[-1] * SHARD_TRACES
 WARM_UP: Final = 500
 # A metric that reads one number of a trace: what is left is the queue and the database.
+MEASURES: Final = [{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, F1_SCORE.p95:0.5)"}]
 METRICS: Final = {"six": None, "free": ["TOOL_CALL_SUCCESS_RATE"]}
 PLOT: Final = os.environ.get("MOSAICO_BENCH_WORKERS_PLOT")  # the file of the plot, an SVG
 SATURATED: Final = 1.1  # a tenth more than another rate counts as no more
@@ -44,10 +50,6 @@ PLAIN: Final = {"PYTHONPATH": str(ROOT), "MOSAICO_METRIC_PROCESSES": "1"}
 ACTIVE_MS: Final = "SELECT active_time FROM pg_stat_database WHERE datname = current_database()"
 WAITING: Final = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 SHARDS: Final = "SELECT shards_total FROM benchmark_runs WHERE id = %s"
-STORED: Final = """
-    SELECT count(*), count(DISTINCT position) FROM trace_results JOIN benchmark_runs ON seq = run_seq
-    WHERE id = %s
-"""
 BUSY: Final = "SELECT count(DISTINCT worker_id) FROM procrastinate_jobs WHERE status = 'doing'"
 
 
@@ -62,6 +64,11 @@ class WorkersRun:
 
 
 def measure() -> Iterator[BenchRow]:
+    if TRACES < MIN_TRACES:
+        raise SystemExit(
+            f"MOSAICO_BENCH_WORKER_TRACES={TRACES} is too small: {COUNTS[-1]} workers need"
+            f" {SHARDS_PER_WORKER} shards of {SHARD_TRACES} traces each, {MIN_TRACES} in total"
+        )
     with deployment_with_workers() as deployment:
         for name, metrics in METRICS.items():
             fields = {} if metrics is None else {"metrics": metrics}
@@ -81,10 +88,7 @@ def _measured_run(deployment: Deployment, benchmark: str, count: int) -> Workers
     with _sampled_locks(deployment.database.url) as waits:
         before = float(deployment.database.value(ACTIVE_MS))
         run_id = _complete(deployment, benchmark, f"{benchmark}-{count}", TRACES)
-    for worker in workers:
-        worker.send(signal.SIGTERM)
-    for worker in workers:
-        worker.wait_for_exit()
+    _stop(workers)
     # A session reports its time at its end at the latest.
     active_ms = float(deployment.database.value(ACTIVE_MS)) - before
     return WorkersRun(
@@ -96,10 +100,22 @@ def _measured_run(deployment: Deployment, benchmark: str, count: int) -> Workers
 
 
 def _complete(deployment: Deployment, benchmark: str, name: str, count: int) -> str:
-    traces = ({**long_pair(number), "input": name} for number in range(count))
-    deployment.service.upload(traces, run_name=name)
+    _upload(deployment, name, count)
     run = deployment.service.start_run(benchmarkId=benchmark, runName=name)
     return str(deployment.completed_run(run["id"])["id"])
+
+
+def _upload(deployment: Deployment, name: str, count: int) -> None:
+    # Other inputs are another collection, of which no value can be reused.
+    traces = ({**long_pair(number), "input": name} for number in range(count))
+    deployment.service.upload(traces, run_name=name)
+
+
+def _stop(workers: Sequence[Program]) -> None:
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    for worker in workers:
+        worker.wait_for_exit()
 
 
 @contextmanager
@@ -130,7 +146,8 @@ def _row(benchmark: str, count: int, run: WorkersRun, single_run: WorkersRun) ->
         holds=True,
         note=f"{TRACES / run.scoring_s:,.0f} traces/s, {run.shards / run.scoring_s:.1f} shards/s;"
         f" of the whole run per shard: database {run.database_s / run.shards * 1000:.0f} ms,"
-        f" lock waits {run.lock_wait_s / run.shards * 1000:.1f} ms",
+        f" lock waits {run.lock_wait_s / run.shards * 1000:.1f} ms"
+        f" ({run.lock_wait_s / TRACES * 1e6:.1f} µs per trace)",
     )
 
 
@@ -153,45 +170,65 @@ def _saturation(runs: Mapping[int, WorkersRun]) -> BenchRow:
 
 def _namespaced() -> BenchRow:
     """Runs of eight workers behind PgBouncer; one worker is killed, the network of one goes down."""
-    goal = "one killed and one cut off behind PgBouncer: no row is lost or doubled"
+    goal = "one killed and one cut off behind PgBouncer: every value as in an undisturbed run"
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return BenchRow("namespaces", goal, 0.0, holds=False, note="needs root and iproute2")
     if shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
         return BenchRow("namespaces", goal, 0.0, holds=False, note="needs PgBouncer")
     with pooled_deployment(POOL_SIZE) as deployment, ExitStack() as networks:
-        deployment.service.create_benchmark("large")
+        deployment.service.create_benchmark("large", measures=MEASURES)
         workers = [
             networks.enter_context(_namespaced_worker(deployment, number))
             for number in range(NAMESPACED_WORKERS)
         ]
-        size = TRACES // NAMESPACED_WORKERS
-        runs = []
-        for number in range(NAMESPACED_WORKERS):
-            traces = ({**long_pair(item), "input": f"run {number}"} for item in range(size))
-            deployment.service.upload(traces, run_name=f"run-{number}")
-        for number in range(NAMESPACED_WORKERS):
-            body = {"benchmarkId": "large", "runName": f"run-{number}"}
-            runs.append(str(deployment.service.start_run(**body)["id"]))
-        # A run and a job for each worker.
-        until(lambda: bool(deployment.database.value(BUSY) == NAMESPACED_WORKERS))
-        began = time.perf_counter()
-        workers[0].kill()
-        _ip("link", "set", _link(1), "down")
-        for run_id in runs:
-            deployment.completed_run(run_id)
-        seconds = time.perf_counter() - began
-        _ip("link", "set", _link(1), "up")
-        stored = [deployment.database.all(STORED, run_id)[0] for run_id in runs]
-    exact = all(row == (size, size) for row in stored)
+        [undisturbed_id] = _start_runs(deployment, ["undisturbed"])
+        deployment.completed_run(undisturbed_id)
+        run_ids, seconds = _runs_with_faults(deployment, workers)
+        undisturbed = stored_values(deployment.database, undisturbed_id)
+        stored = [stored_values(deployment.database, run_id) for run_id in run_ids]
     return BenchRow(
         "namespaces",
         goal,
         seconds,
-        exact,
-        f"{len(runs)} runs of {size} traces, {NAMESPACED_WORKERS} workers in network namespaces,"
-        f" {POOL_SIZE} connections of the server for transactions: {seconds:.1f} s after the faults;"
-        f" rows {', '.join(str(rows) for rows, _ in stored)}",
+        all(values == undisturbed for values in stored),
+        f"{len(run_ids)} runs of {undisturbed.rows} traces, {NAMESPACED_WORKERS} workers in network"
+        f" namespaces, {POOL_SIZE} connections of the server for transactions: {seconds:.1f} s after"
+        " the faults; then the worker that was cut off did a run alone; rows of each run"
+        f" {', '.join(str(values.rows) for values in stored)}, md5 of values"
+        f" {', '.join(sorted({values.md5[:8] for values in stored}))}"
+        f" ({undisturbed.md5[:8]} undisturbed)",
     )
+
+
+def _runs_with_faults(
+    deployment: Deployment, workers: Sequence[Program]
+) -> tuple[list[str], float]:
+    """The IDs of runs with faults, the last one of the worker that was cut off, and the seconds until the
+    others were complete.
+    """
+    run_ids = _start_runs(deployment, [f"run-{number}" for number in range(len(workers))])
+    # A job for each worker.
+    until(lambda: bool(deployment.database.value(BUSY) == len(workers)))
+    began = time.perf_counter()
+    killed, cut_off, *others = workers
+    killed.kill()
+    _ip("link", "set", _link(workers.index(cut_off)), "down")
+    for run_id in run_ids:
+        deployment.completed_run(run_id)
+    seconds = time.perf_counter() - began
+    _ip("link", "set", _link(workers.index(cut_off)), "up")
+    _stop(others)
+    # Only the worker that was cut off is left: what it had begun must not come into the results.
+    [last_id] = _start_runs(deployment, ["reconnected"])
+    deployment.completed_run(last_id)
+    return [*run_ids, last_id], seconds
+
+
+def _start_runs(deployment: Deployment, names: Sequence[str]) -> list[str]:
+    for name in names:
+        _upload(deployment, name, TRACES // NAMESPACED_WORKERS)
+    runs = [deployment.service.start_run(benchmarkId="large", runName=name) for name in names]
+    return [str(run["id"]) for run in runs]
 
 
 @contextmanager
