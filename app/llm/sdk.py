@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import httpx2
 
 from app.core.errors import AppError
+from app.core.http.async_client import ClosingAsyncClient
 from app.core.http.client import redact_credentials
 from app.core.http.network_policy import RefusedAddress
 from app.core.http.retry import parse_retry_after
@@ -57,7 +58,7 @@ class ProviderAccess(NamedTuple):
             "max_retries": 0,
             "timeout": httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
             "http_client": self.http
-            or httpx2.AsyncClient(follow_redirects=False, verify=tls_context()),
+            or ClosingAsyncClient(follow_redirects=False, verify=tls_context()),
         }
 
 

@@ -4,8 +4,9 @@ It enforces the same network policy and limits as `app.core.http.client`, for cl
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import httpcore2
@@ -38,7 +39,7 @@ def outbound_async_client(
     max_bytes: int,
     policy: OutboundPolicy = PUBLIC_ONLY,
     resolve: Resolver = resolve_name,
-) -> httpx2.AsyncClient:
+) -> "ClosingAsyncClient":
     """A client for one server.
 
     `timeout_s` bounds each whole request, `max_bytes` each response; `policy` is
@@ -47,7 +48,7 @@ def outbound_async_client(
     (`httpx2.TimeoutException` past the deadline).
     """
     network = GuardedAsyncNetwork(policy, resolve)
-    return httpx2.AsyncClient(
+    return ClosingAsyncClient(
         transport=GuardedAsyncTransport(timeout_s=timeout_s, max_bytes=max_bytes, network=network),
         timeout=timeout_s,
         follow_redirects=False,
@@ -55,6 +56,34 @@ def outbound_async_client(
         # Without compression, the received bytes are the bytes that the size limit counts.
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **outbound_headers()},
     )
+
+
+class ClosingAsyncClient(httpx2.AsyncClient):
+    """Closes all of its connections, also when its task is cancelled meanwhile.
+
+    The HTTP library closes one after the other: a cancellation would leave the rest open.
+    """
+
+    async def aclose(self) -> None:
+        await _run_to_end(super().aclose())
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+async def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run in a task of its own; a cancellation is raised when it has ended."""
+    task = asyncio.create_task(work)
+    cancellation: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancellation = error
+    task.result()
+    if cancellation is not None:
+        raise cancellation
 
 
 class GuardedAsyncTransport(httpx2.AsyncHTTPTransport):

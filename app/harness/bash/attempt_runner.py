@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -208,12 +209,11 @@ async def evaluate(
     runner = Runner(
         lambda _: llm, _limits(settings), budget, on_result=send_unless_rejected, judge=judge
     )
-    try:
-        await runner.run(trials)
-    finally:
-        await llm.close()
+    async with AsyncExitStack() as models:
+        models.push_async_callback(llm.close)
         if judge is not None:
-            await judge.close()
+            models.push_async_callback(judge.close)
+        await runner.run(trials)
     if runner.rejection is not None:
         raise ProviderRejected(runner.rejection.reason)
 

@@ -1,7 +1,7 @@
 """`bashkit-eval run` without its command line: from a dataset to a report."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -97,12 +97,11 @@ async def _run(
         runner = Runner(
             _llm_for_trial(options, llm), options.limits, budget, on_result=keep, judge=judge
         )
-        try:
-            await runner.run(missing)
-        finally:
-            await llm.close()
+        async with AsyncExitStack() as models:
+            models.push_async_callback(llm.close)
             if judge is not None:
-                await judge.close()
+                models.push_async_callback(judge.close)
+            await runner.run(missing)
 
 
 def _llm_for_trial(options: BashRunOptions, llm: Llm) -> Callable[[int], Llm]:

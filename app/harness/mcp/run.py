@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import chain
 
@@ -64,11 +65,11 @@ async def run_plan(
             results[masked_event.result.key] = masked_event.result
         listener(masked_event)
 
-    try:
+    # Each is closed, also when the run is cancelled while another one is.
+    async with AsyncExitStack() as resources:
+        resources.push_async_callback(context.models.close)
+        resources.push_async_callback(context.servers.close)
         await _run_queues(plan, queues, context, notify)
-    finally:
-        await context.servers.close()
-        await context.models.close()
     return _report(plan, results, tracker)
 
 

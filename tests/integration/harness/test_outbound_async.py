@@ -27,6 +27,8 @@ from tests.support.model_server import ModelServer, RawReply, model_server
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
 
+CLOSED_WITHIN_S = 30
+
 
 def post_request(
     url: str,
@@ -118,6 +120,43 @@ def test_outbound__request_ends_at_its_deadline() -> None:
 
     with pytest.raises(httpx2.ReadTimeout):
         asyncio.run(get())
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_outbound__closes_each_connection_when_it_is_cancelled_meanwhile(turns: int) -> None:
+    """A run that has its last trace cancels its requests, which may close their connections then."""
+    count = 3
+    closed: list[bytes] = []
+
+    async def close() -> None:
+        all_connected, all_closed = asyncio.Barrier(count), asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            # No request finds an idle connection.
+            await all_connected.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            closed.append(await reader.read())
+            writer.close()
+            if len(closed) == count:
+                all_closed.set()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        client = outbound_async_client(timeout_s=60, max_bytes=1000, policy=PRIVATE_SERVERS)
+        async with server:
+            await asyncio.gather(*(client.get(address) for _ in range(count)))
+            closing = asyncio.create_task(client.aclose())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            async with asyncio.timeout(CLOSED_WITHIN_S):
+                await all_closed.wait()
+
+    asyncio.run(close())
+    assert closed == [b""] * count
 
 
 def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:

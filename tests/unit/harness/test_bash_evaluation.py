@@ -134,6 +134,30 @@ def test_evaluate__judge_has_settings_of_its_own() -> None:
     assert opened == {"m": TurnSettings(temperature=0.5, seed=3), "j": TurnSettings()}
 
 
+def test_evaluate__cancelled_while_it_closes_a_model_closes_the_other_one_too() -> None:
+    """The reader of the results cancels the evaluation when it has the last one."""
+    closed: list[str] = []
+
+    class ClosingModel(LenientJudge):
+        async def close(self) -> None:
+            is_first = not closed
+            closed.append(self.model)
+            if is_first:
+                running = asyncio.current_task()
+                assert running is not None
+                running.cancel()
+                await asyncio.sleep(0)
+
+    settings = harness_settings()
+    trials = plan_trials([task("llm_judge:perfect?")], 1)
+    budget = open_budget(settings, UsedBudget())
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(
+            evaluate(settings, lambda model, _: ClosingModel(model), trials, lambda _: None, budget)
+        )
+    assert sorted(closed) == ["j", "m"]
+
+
 @pytest.mark.parametrize("changed", [{"reasoningEffort": "low"}, {"seed": 2}, {"temperature": 0.1}])
 def test_fingerprint__depends_on_model_options(changed: dict[str, Any]) -> None:
     assert (
