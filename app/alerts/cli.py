@@ -24,6 +24,8 @@ from app.core.console.terminal import (
     Format,
     OutputFormat,
     WrongUsage,
+    Yes,
+    confirm,
     print_json,
     print_result,
     print_status,
@@ -173,19 +175,24 @@ alerts.add_show(help_text="Show an alert: its explanation and the traces that ch
 
 @cli.command("ack")
 def acknowledge_alert(
+    *,
     alert: Annotated[str, id_argument("alert", "/alerts")],
     verdict: Annotated[
         Literal["true", "noise"],
         typer.Option("--verdict", help="Whether the alert reported a real change."),
     ],
     note: Annotated[str | None, note_option("alert")] = None,
+    yes: Yes = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Acknowledge an alert as true or noise.
 
-    Runs of true incidents are excluded from the baseline.
+    Runs of true incidents are excluded from the baseline. Noise closes the incident.
     """
     with open_api() as api:
+        if verdict == "noise":
+            question = "as noise? The runs of its incident count as ordinary runs again."
+            confirm(f"Acknowledge alert {format_cell(alert)} {question}", yes=yes)
         body = {"verdict": verdict, "note": note}
         acknowledged = api.post(f"/alerts{path_of(alert)}/ack", body)
         address = f"{api.pages_url}{alert_page_path(acknowledged['id'])}"

@@ -80,14 +80,17 @@ def _line(incident: JSON, outcome: str) -> str:
 incidents.add_action(
     "acknowledge",
     help_text="Acknowledge an incident as a real change.\n\nAn open incident stays open until the"
-    " runs recover.",
+    " runs recover. Of an incident that was noise, the bad runs are no history again.",
     describe=describe_acknowledged,
 )
 incidents.add_action(
     "noise",
-    help_text="Acknowledge an incident as noise and close it. This cannot be undone."
-    "\n\nIts runs count as ordinary runs again. An incident of a fixed threshold stays open until the"
-    " value is within the threshold again.",
+    help_text="Acknowledge an incident as noise and close it."
+    "\n\nIts runs count as ordinary runs again, until `mosaico incidents acknowledge`, which does not"
+    " open it again. An incident of a fixed threshold stays open until the value is within the"
+    " threshold again.",
+    question="Acknowledge {} as noise? Its runs count as ordinary runs again, and it is closed unless"
+    " its threshold is fixed.",
     describe=describe_noise,
 )
 incidents.add_action(
@@ -96,4 +99,6 @@ incidents.add_action(
     "\n\nLater runs are compared with the runs of the incident. Requires the role admin.",
     parameters={"note": Annotated[str | None, note_option("incident")]},
     describe=describe_outcome("is closed; its level is the new baseline"),
+    question="Accept the level of {}? It is closed, and later runs are compared with it. This cannot"
+    " be undone.",
 )

@@ -9,7 +9,12 @@ from sqlalchemy.orm import Session
 
 from app.alerts import incident_queries, queries
 from app.alerts.details import AlertDetails
-from app.alerts.evaluation.incident_rules import accept_level, return_runs, with_noise
+from app.alerts.evaluation.incident_rules import (
+    accept_level,
+    return_runs,
+    with_noise,
+    without_noise,
+)
 from app.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from app.alerts.publishing import store_and_publish
@@ -20,7 +25,7 @@ from app.alerts.rules import (
     IncidentResolution,
     IncidentState,
 )
-from app.alerts.stored_series import accept_series, return_series
+from app.alerts.stored_series import accept_series, return_series, withdraw_series
 from app.comparison import acceptance
 from app.core.errors import Conflict
 from app.core.ids import new_id
@@ -133,16 +138,21 @@ def acknowledge(
     """Store whether an incident was true or noise; a later verdict replaces it.
 
     The runs of noise are history and baselines again, and an open incident is closed, unless its
-    rule has a fixed threshold.
+    rule has a fixed threshold. When an incident that was noise is true after all, its bad runs leave the
+    history and the baselines again. It stays closed: its end was notified, and later runs were judged without it.
     Raises: `IncidentNotFound`.
     """
     incident, row, rule = _lock(session, incident_id)
+    was_noise = incident.verdict == NOISE
     acknowledgement = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
     event = queries.get_event(session, incident_id, for_update=True)
     for name, text in acknowledgement.items():
         setattr(incident, name, text)
         setattr(event, name, text)
-    if verdict == NOISE and Condition(incident.condition).excludes_incidents:
+    has_history = Condition(incident.condition).excludes_incidents
+    if has_history and was_noise and verdict != NOISE:
+        _withdraw_runs(session, incident, row)
+    if has_history and verdict == NOISE:
         if incident.state == IncidentState.OPEN:
             text = "The incident was acknowledged as noise; its runs count as ordinary runs."
             close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
@@ -152,6 +162,19 @@ def acknowledge(
         return_series(session, incident.run_seqs[-1])
     session.flush()
     return incident
+
+
+def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None) -> None:
+    """Take the bad runs of an incident that was noise out of the history and the baselines."""
+    bad_runs = [
+        seq for seq in incident.run_seqs if incident.end_seq is None or seq < incident.end_seq
+    ]
+    if not bad_runs:
+        return
+    if row is not None and row.series is not None:
+        row.series = without_noise(row.series, bad_runs)
+    acceptance.hold_incident(session, bad_runs)
+    withdraw_series(session, bad_runs)
 
 
 def accept(

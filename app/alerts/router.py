@@ -171,7 +171,9 @@ def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
 
 @incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
 def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
-    """Acknowledge an incident as a real change. An open one stays open until the runs recover."""
+    """Acknowledge an incident as a real change. An open one stays open until the runs recover; of one that was
+    noise, the bad runs are no history and no baselines again.
+    """
     return _acknowledge_incident(incident_id, "true", request, res)
 
 
@@ -179,7 +181,8 @@ def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) ->
 def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
     """Acknowledge an incident as noise: it is closed, and its runs count as ordinary runs again.
 
-    This cannot be undone. An incident of a fixed threshold stays open until the value is within it again.
+    `acknowledge` takes the runs out of the history again; the incident stays closed. An incident of a fixed threshold
+    stays open until the value is within it again.
     """
     return _acknowledge_incident(incident_id, "noise", request, res)
 

@@ -1,4 +1,4 @@
-"""How often an alert rule fired and was right, beside the false pages that it promises."""
+"""How often an alert rule fired and was right, beside the false alarms that it promises."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -80,7 +80,7 @@ def read_promises(
 
 
 def _describe_promise(rule: AlertRule, default: float) -> str:
-    """Only rules that judge several runs together promise a number of false pages."""
+    """Only rules that judge several runs together promise a number of false alarms."""
     if rule.condition != Condition.REGRESSED:
         return ""
     pages = rule.false_pages_per_month or default

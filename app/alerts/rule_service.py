@@ -226,7 +226,7 @@ def _threshold_errors(rule: AlertRule) -> list[ErrorItem]:
         return _regressed_errors(rule)
     if rule.false_pages_per_month is not None:
         detail = (
-            f"{condition} does not limit the number of false pages; omit this field, or use "
+            f"{condition} does not limit the number of false alarms; omit this field, or use "
             "REGRESSED"
         )
         return [ErrorItem(pointer="/falsePagesPerMonth", detail=detail)]

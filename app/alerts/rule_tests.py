@@ -149,7 +149,7 @@ def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
 def try_rule(db: Database, rule_id: str, budget: float | None) -> RuleTestView:
     """Assess the newest run of each agent, and send the recipients of the rule a test message.
 
-    `budget` is the number of false pages of all series, as for new runs.
+    `budget` is the number of false alarms of all series, as for new runs.
     """
     with db.read() as session:
         promise = default_promise(session, budget)

@@ -90,7 +90,7 @@ FalsePages = Annotated[
     Field(
         ge=0.001,
         le=0.33,
-        description="Maximum number of false pages of a REGRESSED rule in 30 runs of one series."
+        description="Maximum number of false alarms of a REGRESSED rule in 30 runs of one series."
         " Null: the budget of the service divided by its series, 0.25 without a budget.",
     ),
 ]

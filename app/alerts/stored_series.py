@@ -4,18 +4,23 @@ Where a REGRESSED rule watches a series, they are those of the rule; otherwise t
 promise. What people say about incidents applies to both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from app.alerts.evaluation.incident_rules import SeriesStep, accept_level, return_runs
+from app.alerts.evaluation.incident_rules import (
+    SeriesStep,
+    accept_level,
+    return_runs,
+    without_noise,
+)
 from app.alerts.evaluation.rule_evidence import series_name
 from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.models import AlertRule
 from app.kpis.models import KpiHistory
 from app.results.models import RunMetricAggregate, RunSeries
-from app.results.run_series import SeriesKind, list_open_series, parse_series
+from app.results.run_series import SeriesKind, list_newest_series, list_open_series, parse_series
 
 
 def leading_decisions(
@@ -63,6 +68,15 @@ def return_series(session: Session, run_seq: int) -> None:
         assert series.state is not None
         if run_seq in series.state.runs:
             series.state = return_runs(series.state)
+
+
+def withdraw_series(session: Session, runs: Sequence[int]) -> None:
+    """Takes the runs of an incident, which was no noise, out of the references of the series that have them by
+    `return_series`.
+    """
+    for series in list_newest_series(session, runs[-1]):
+        if series.state is not None:
+            series.state = without_noise(series.state, runs)
 
 
 def _precedence(decision: AlertDecision) -> tuple[float, str]:

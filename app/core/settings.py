@@ -230,7 +230,7 @@ class Settings(BaseSettings):
         Field(
             gt=0,
             le=1000,
-            description="Maximum number of false pages in 30 runs, of all REGRESSED alert rules together."
+            description="Maximum number of false alarms in 30 runs, of all REGRESSED alert rules together."
             " Each series gets an equal part, at most 0.25. Empty: 0.25 per series.",
         ),
     ] = None

@@ -3,7 +3,7 @@
 A series is one KPI or metric of one agent in comparable runs. The columns `over_runs` of
 `kpi_history` and `run_metrics` hold a `RunsEvidence`, `run_series.state` holds the `SeriesState` that
 the next run reads, and alert rules hold a state of their own. Stored evidence is that of the
-`REGRESSED` rule about the series; without one it is decided at 0.25 false pages in 30 runs.
+`REGRESSED` rule about the series; without one it is decided at 0.25 false alarms in 30 runs.
 """
 
 from enum import StrEnum

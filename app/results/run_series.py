@@ -199,10 +199,8 @@ def list_series_values(
     return [SeriesValues(*row) for row in session.execute(statement)]
 
 
-def list_open_series(session: Session, run_seq: int) -> list[RunSeries]:
-    """The newest series of the agent and fingerprint of a run, as far as an incident is open; locked
-    until the transaction ends.
-    """
+def list_newest_series(session: Session, run_seq: int) -> list[RunSeries]:
+    """The newest series of the agent and fingerprint of a run; locked until the transaction ends."""
     newest = (
         select(func.max(RunSeries.run_seq))
         .join(BenchmarkRun, BenchmarkRun.seq == RunSeries.run_seq)
@@ -210,10 +208,15 @@ def list_open_series(session: Session, run_seq: int) -> list[RunSeries]:
         .where(_RUN.seq == run_seq)
         .scalar_subquery()
     )
-    statement = select(RunSeries).where(RunSeries.run_seq == newest).with_for_update()
-    return [
-        series for series in session.scalars(statement) if series.state and series.state.incident
-    ]
+    return list(
+        session.scalars(select(RunSeries).where(RunSeries.run_seq == newest).with_for_update())
+    )
+
+
+def list_open_series(session: Session, run_seq: int) -> list[RunSeries]:
+    """Those of `list_newest_series` of which an incident is open."""
+    newest = list_newest_series(session, run_seq)
+    return [series for series in newest if series.state and series.state.incident]
 
 
 def list_points(session: Session, series: str, runs: Collection[int]) -> list[StoredPoint]:

@@ -5,7 +5,7 @@ together. So the levels of runs are compared as wholes. For each window of the l
 of the window is compared with the mean of the runs before it (the reference); the largest
 standardized difference is the evidence, and its window dates the start of the change. Because the
 windows and the runs are looked at again and again, the limit is not that of one test: it is chosen
-for a promised number of false pages in 30 runs.
+for a promised number of false alarms in 30 runs.
 
 Pure Python, because alert rules are decided in processes that do not import numpy.
 
@@ -137,7 +137,7 @@ _NEIGHBOR_SHARES = (0.0, *(_neighbor_share(runs) for runs in range(1, MAX_REFERE
 
 
 def limit_of(false_pages_per_month: float) -> float:
-    """The limit of z for a promised number of false pages in 30 runs of one series."""
+    """The limit of z for a promised number of false alarms in 30 runs of one series."""
     rarer = math.log(DEFAULT_FALSE_PAGES / min(false_pages_per_month, MAX_FALSE_PAGES))
     return math.sqrt(DEFAULT_LIMIT**2 + LIMIT_SLOPE * rarer)
 

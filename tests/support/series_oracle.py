@@ -41,7 +41,7 @@ def oracle_detection(
     start: int,
     rate: float,
 ) -> Detection:
-    """How soon the oracle pages, with `rate` false pages in 30 runs in each part of the history."""
+    """How soon the oracle pages, with `rate` false alarms in 30 runs in each part of the history."""
     nulls, levels = _matrix(unchanged), _matrix(changed)
     limits = _limits(cell, fall, nulls, levels.shape[1], rate)
     pages = _pages(cell, fall, levels, limits)

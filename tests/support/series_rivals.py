@@ -1,4 +1,4 @@
-"""Other detectors of changes, tuned to the rate of false pages of the product."""
+"""Other detectors of changes, tuned to the rate of false alarms of the product."""
 
 import math
 from collections.abc import Callable, Sequence

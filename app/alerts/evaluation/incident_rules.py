@@ -7,7 +7,8 @@ and the runs of an open incident. Each valid run advances the state:
                   which is frozen. A significant rise starts a new reference.
     incident      evidence of recovery against the frozen reference closes it, and the recovered runs
                   join the reference. Another fall makes it worse; a rise that is no recovery is
-                  "partly back". A person may accept the new level, or call the incident noise.
+                  "partly back". A person may accept the new level, or call the incident noise and
+                  take that back.
 
 Runs inside an incident never enter the reference, except by `accept_level` and `return_runs`.
 """
@@ -125,7 +126,7 @@ def with_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
     """
     *earlier, reference = state.levels or ((),)
     ordinary = _runs_in_order(reference)
-    noise = [run for run in reference if run not in ordinary]
+    noise = _moved_runs(reference)
     noise += [run for run in runs if run not in state.runs]
     surplus = max(0, len(noise) - len(ordinary))
     mixed = noise[:surplus]
@@ -136,6 +137,22 @@ def with_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
     return state.model_copy(
         update={"levels": _bounded((*earlier, mixed)), "recoveries": recoveries}
     )
+
+
+def without_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
+    """A state whose reference is without those of the runs that `with_noise` has put into it: they were no noise."""
+    *earlier, reference = state.levels or ((),)
+    withdrawn = {*runs} & {*_moved_runs(reference)}
+    if not withdrawn:
+        return state
+    kept = tuple(run for run in reference if run not in withdrawn)
+    return state.model_copy(update={"levels": _bounded((*earlier, kept))})
+
+
+def _moved_runs(runs: Sequence[int]) -> list[int]:
+    """The runs that `with_noise` moved."""
+    ordinary = _runs_in_order(runs)
+    return [run for run in runs if run not in ordinary]
 
 
 def _runs_in_order(runs: Sequence[int]) -> list[int]:

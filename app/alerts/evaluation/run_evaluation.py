@@ -67,7 +67,7 @@ class AlertDecision:
     """The decision of one revision of a rule about a run.
 
     `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
-    `step` is the next state of the series of a REGRESSED rule; `promise` is the number of false pages
+    `step` is the next state of the series of a REGRESSED rule; `promise` is the number of false alarms
     in 30 runs that holds for the rule. With `is_reference_lost` the run can no longer be compared with
     those before the open incident. With `wants_confirmation` the run is repeated first; `series_before`
     is the state of the series without it.
@@ -95,7 +95,7 @@ class AlertDecision:
 class AlertEvaluationService:
     """Judges runs by the rules about them. It only reads; `service.record_decisions` writes.
 
-    `false_pages_budget` is the number of false pages in 30 runs of all series together; None: each
+    `false_pages_budget` is the number of false alarms in 30 runs of all series together; None: each
     series promises 0.25.
     """
 
@@ -225,13 +225,13 @@ FALSE_PAGES_OPTION = "false_pages_per_month"
 
 
 def read_budget(options: Mapping[str, str]) -> float | None:
-    """The budget of false pages among the options of the service; None without one."""
+    """The budget of false alarms among the options of the service; None without one."""
     text = options.get(FALSE_PAGES_OPTION, "")
     return float(text) if text else None
 
 
 def default_promise(session: Session, budget: float | None) -> float:
-    """The false pages in 30 runs of one series, for rules that set none."""
+    """The false alarms in 30 runs of one series, for rules that set none."""
     if budget is None:
         return DEFAULT_FALSE_PAGES
     # Never above the default: a large budget of a service with few series would page too often for

@@ -309,17 +309,24 @@ class Resource:
         endpoint: str | None = None,
         parameters: Mapping[str, Any] = NOTHING,
         body: JSON | None = None,
+        question: str | None = None,
     ) -> None:
         """Add a command that posts to `<path>/<id>/<endpoint>`; `report` prints the response, `describe`
         gives the status lines.
 
-        `parameters` are options whose values are the fields of the body.
+        `parameters` are options whose values are the fields of the body. `question` is asked before; its `{}` is
+        the noun and the ID.
         """
 
         def run(values: Values) -> None:
             fields = {key: values[key] for key in parameters if values[key] is not None}
             content = {**(body or {}), **fields} if parameters or body is not None else None
             with open_api() as api:
+                if question is not None:
+                    # Read first: a missing resource is reported before the question.
+                    resource = api.get(self._path_of(values["id"]))
+                    label = self._label(_full_id(resource, values))
+                    confirm(question.format(label), yes=values["yes"])
                 response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
                 pages_url = api.pages_url
             if report and values["output"] is not OutputFormat.JSON:
@@ -333,6 +340,7 @@ class Resource:
             run,
             self._id,
             *(CommandParameter(key, annotation) for key, annotation in parameters.items()),
+            *([CommandParameter("yes", Yes, default=False)] if question is not None else ()),
             OUTPUT,
             help_text=help_text,
         )

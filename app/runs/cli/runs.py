@@ -367,6 +367,7 @@ runs.add_action(
     "\n\nUntil then later runs are compared with the runs before it. Requires the role admin.",
     parameters={"note": Annotated[str | None, note_option("run")]},
     describe=describe_accepted,
+    question="Accept the level of {}? Later runs are compared with it. This cannot be undone.",
 )
 
 

@@ -43,6 +43,38 @@ def test_noise__returns_the_runs_and_closes_the_incident(
 
 
 @pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
+def test_noise__that_was_real_leaves_the_history_again_and_stays_closed(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, rule: dict[str, object],
+) -> None:  # fmt: skip
+    create_regressed(**rule)
+    complete(*GOOD, 0.57, 0.56)
+    path = f"/incidents/{open_incident(benchmark_service)['id']}"
+    benchmark_service.post(f"{path}/noise")
+    assert set(holds(rows)) == {None}
+    complete(0.91)
+    taken_back = benchmark_service.post(f"{path}/acknowledge")
+    assert (taken_back["state"], taken_back["resolution"], taken_back["verdict"]) == (
+        "RESOLVED", "NOISE", "true",
+    )  # fmt: skip
+    assert holds(rows) == [*[None] * len(GOOD), "INCIDENT", "INCIDENT", None]
+    bad_runs = {len(GOOD) + 1, len(GOOD) + 2}
+    for table, column in (("alert_states", "series"), ("run_series", "state")):
+        newest = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY run_seq DESC"
+        for (state,) in rows.all(f"{newest} LIMIT 1"):
+            runs = {run for level in state["levels"] for run in level}
+            assert len(GOOD) in runs
+            assert not runs & bad_runs, table
+    complete(0.92)
+    if rule["condition"] == "PERCENTAGE_DROP":
+        [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+        # The five runs before the newest one, without the bad ones.
+        assert state["baseline"] == pytest.approx((0.9 + 0.93 + 0.91 + 0.92 + 0.91) / 5)
+    complete(0.57, 0.56)
+    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
+
+
+@pytest.mark.parametrize("rule", HISTORY_RULES, ids=lambda rule: str(rule["condition"]))
 def test_accept__the_new_level_is_the_baseline_of_later_runs(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
     rows: DatabaseReader, rule: dict[str, object],
@@ -123,6 +155,27 @@ def test_fixed_threshold__has_no_level_to_accept_and_stays_out_of_histories(
     assert set(holds(rows)) == {None}
 
 
+@pytest.mark.parametrize("command", ["incidents noise", "incidents accept", "alerts ack"])
+def test_incident_commands__ask_before_the_history_changes(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    tmp_path: Path, command: str,
+) -> None:  # fmt: skip
+    create_regressed()
+    complete(*GOOD, 0.57)
+    incident_id = open_incident(benchmark_service)["id"]
+    verdict = " --verdict noise" if command == "alerts ack" else ""
+    environment = command_environment(benchmark_service, tmp_path)
+    asked = run_command(f"mosaico {command} {incident_id}{verdict}", environment, tmp_path)
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert "requires confirmation" in asked.stderr
+    assert "--yes" in asked.stderr
+    assert open_incident(benchmark_service)["verdict"] is None
+    done = run_command(f"mosaico {command} {incident_id}{verdict} --yes", environment, tmp_path)
+    assert done.returncode == 0, done.stderr
+    [incident] = benchmark_service.list_items("/incidents")
+    assert incident["state"] == "RESOLVED"
+
+
 def test_incident_commands__say_what_became_of_the_incident(
     benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker, tmp_path: Path
 ) -> None:
@@ -131,18 +184,19 @@ def test_incident_commands__say_what_became_of_the_incident(
     incident_id = open_incident(benchmark_service)["id"]
     environment = command_environment(benchmark_service, tmp_path)
 
-    def status_of(action: str) -> str:
+    def status_of(action: str, *, yes: str = "") -> str:
         return run_command(
-            f"mosaico incidents {action} {incident_id}", environment, tmp_path
+            f"mosaico incidents {action} {incident_id}{yes}", environment, tmp_path
         ).stderr
 
-    assert "stays open until the value is within the threshold again" in status_of("noise")
+    noise = status_of("noise", yes=" --yes")
+    assert "stays open until the value is within the threshold again" in noise
     assert "it stays open until it recovers" in status_of("acknowledge")
     complete(0.9)
     assert "it ended at " in status_of("acknowledge")
 
 
-def test_pages__say_before_a_false_alarm_is_reported_what_cannot_be_undone(
+def test_pages__say_before_a_false_alarm_is_reported_what_taking_it_back_means(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_regressed()
@@ -151,4 +205,6 @@ def test_pages__say_before_a_false_alarm_is_reported_what_cannot_be_undone(
     for path in (f"/incidents/{incident['id']}", f"/alerts/events/{incident['alertId']}", "/inbox"):
         page = benchmark_service.client.get(path, headers={"Accept": "text/html"}).text
         [form] = [form for form in page.split("<form")[1:] if "False alarm<" in form]
-        assert "This cannot be undone." in form
+        assert (
+            "it turns out to be real, say so: its runs no longer count, but it stays closed" in form
+        )

@@ -40,7 +40,7 @@ def test_alert_rule__is_created_tested_replayed_silenced_and_deleted(
     for name in ("latest", alert["id"][:13]):
         assert f"/alerts/events/{alert['id']}\n" in mosaico.ok("alerts", "show", name).stderr
     note = "The tool was down."
-    mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise", "--note", note)
+    mosaico.ok("alerts", "ack", alert["id"], "--verdict", "noise", "--note", note, "--yes")
     acknowledged = json.loads(mosaico.ok("alerts", "show", alert["id"], "--json").stdout)
     assert (acknowledged["verdict"], acknowledged["note"]) == ("noise", note)
     rule_view = json.loads(mosaico.ok("alerts", "rules", "show", "r-1", "--json").stdout)

@@ -161,7 +161,7 @@ def test_accept_command__prints_what_follows(service: Service, complete_run: Com
         "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
         "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
     }
-    words = ["runs", "accept", bad["id"], "--note", "smaller model"]
+    words = ["runs", "accept", bad["id"], "--note", "smaller model", "--yes"]
     accepted = CliRunner().invoke(cli, words, env=env)
     assert accepted.exit_code == 0, accepted.output
     assert f"the level of run {bad['id']} is accepted" in accepted.stderr

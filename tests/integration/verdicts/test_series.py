@@ -133,7 +133,7 @@ def test_over_runs__has_the_promise_of_the_rule_about_the_series(
     strict = service.post("/alert-configs", {**RULE, "falsePagesPerMonth": 0.001})
     for name in ("first", "second", "third", "fourth"):
         complete_run(name, traces(GOOD))
-    # Seven items fewer of 40 are beyond the limit of 0.25 false pages, and not of 0.001.
+    # Seven items fewer of 40 are beyond the limit of 0.25 false alarms, and not of 0.001.
     run = complete_run("fall", traces(range(12)))
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
     assert (stored_status(service, run), rule_status(service, strict)) == ("OK", "OK")

@@ -13,6 +13,7 @@ from app.alerts.evaluation.incident_rules import (
     advance_series,
     return_runs,
     with_noise,
+    without_noise,
 )
 from app.alerts.evaluation.series_evidence import (
     PagePolicy,
@@ -202,6 +203,21 @@ def test_return_runs__noise_joins_the_reference() -> None:
     assert not series.is_open()
     # As the oldest runs: no window of last runs finds the same incident again.
     assert series.state.levels[-1] == (21, *range(1, 21))
+
+
+@pytest.mark.parametrize("noise_count", [1, 3, 9])
+def test_without_noise__takes_back_what_with_noise_did(noise_count: int) -> None:
+    """Also after further runs; ordinary runs and recovered runs of the incident stay."""
+    state = SeriesState(levels=((1, 2), (3, 4, 5, 6)))
+    noise = range(7, 7 + noise_count)
+    mixed = with_noise(state, noise)
+    assert {run for level in mixed.levels for run in level} >= {*noise}
+    assert without_noise(mixed, noise) == state
+    later = mixed.model_copy(update={"levels": (*mixed.levels[:-1], (*mixed.levels[-1], 30, 31))})
+    assert without_noise(later, [*noise, 30]).levels == ((1, 2), (3, 4, 5, 6, 30, 31))
+    # Another incident stays noise.
+    assert without_noise(mixed, [99]) == mixed
+    assert without_noise(SeriesState(), [1]) == SeriesState()
 
 
 @pytest.mark.parametrize("has_one_answer", [True, False])

@@ -35,7 +35,7 @@ def test_confirmation__halves_false_pages_and_detects_sooner(show: Show) -> None
             events = [history.events for history in play_repeated(fallen, rule, EXTRA_TRIALS)]
             detected = detection([pages_of(history) for history in events], 90)
             show(
-                f"  run SD {run_sd:.2f} {name:8} {rate:.3f} false pages in 30 runs, trials"
+                f"  run SD {run_sd:.2f} {name:8} {rate:.3f} false alarms in 30 runs, trials"
                 f" {trials:.2f}, 10 points by run 1/5: {detected.by_1:.0f}/{detected.by_5:.0f}"
             )
             if name == "single":
@@ -66,7 +66,7 @@ def test_confirmation__by_an_agent_that_repeats_once(show: Show, has_own_effect:
             detections.append(detection([pages_of(history) for history in events], 90))
         single, confirmed = detections
         show(
-            f"  run SD {run_sd:.2f}: {rates[0]:.3f} → {rates[1]:.3f} false pages in 30 runs, 10 points by"
+            f"  run SD {run_sd:.2f}: {rates[0]:.3f} → {rates[1]:.3f} false alarms in 30 runs, 10 points by"
             f" run 1/5: {single.by_1:.0f}/{single.by_5:.0f} → {confirmed.by_1:.0f}/{confirmed.by_5:.0f} %"
         )
         assert rates[1] <= max(rates[0], PROMISE) + RATE_ERROR
@@ -92,7 +92,7 @@ def test_adaptive_trials__with_unequal_precision(show: Show) -> None:
         events = [history.events for history in play_repeated(fallen, is_undecided, 4)]
         detected = detection([pages_of(history) for history in events], 90)
         show(
-            f"  run SD {run_sd:.2f}: {rate:.3f} false pages, trials {trials:.2f}, 5 points {detected}"
+            f"  run SD {run_sd:.2f}: {rate:.3f} false alarms, trials {trials:.2f}, 5 points {detected}"
         )
         # The promise is broken when whole runs vary: this is why adaptive trials are not offered.
         assert (rate > PROMISE) is (run_sd > 0.0)

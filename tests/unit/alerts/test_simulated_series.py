@@ -81,7 +81,7 @@ def test_series__a_sample_keeps_the_promise_and_detects_a_collapse() -> None:
 
 @pytest.mark.prove
 def test_false_pages__keep_the_promise(show: Show) -> None:
-    show("\nFalse pages in 30 runs, promise 0.25 (200 histories of 90 runs; 600 of the last cell)")
+    show("\nFalse alarms in 30 runs, promise 0.25 (200 histories of 90 runs; 600 of the last cell)")
     rates = {}
     for cell in (*CELLS, *CORRELATED):
         # The rate of the last cell is close to the promise.
@@ -175,7 +175,7 @@ ALLOWED_BEHIND = {
 def test_detection__the_oracle_reaches_the_goals(show: Show) -> None:
     """The oracle is told noise and change: a goal that it reaches is not impossible."""
     show(
-        "\nThe oracle at 0.25 false pages: paged by run 1/5/10/30 in %, mean delay; mean of 12 cells"
+        "\nThe oracle at 0.25 false alarms: paged by run 1/5/10/30 in %, mean delay; mean of 12 cells"
     )
     nulls = {cell: simulate(cell, 60, HISTORIES, seed=21) for cell in CELLS}
     means = {}
@@ -283,7 +283,7 @@ def test_heavy_tails__are_compared_as_logarithms(show: Show) -> None:
     logarithmic = false_pages(play([levels_of_values(-np.log(run)) for run in costs]), 90)
     linear = false_pages(play([levels_of_values(-run / run.mean()) for run in costs]), 90)
     show(
-        f"\nCost with heavy tails: {logarithmic:.3f} false pages on logarithms, {linear:.3f} without"
+        f"\nCost with heavy tails: {logarithmic:.3f} false alarms on logarithms, {linear:.3f} without"
     )
     assert logarithmic <= PROMISE + RATE_ERROR
 
@@ -298,7 +298,7 @@ def test_weekly_pattern__costs_power_and_no_pages(show: Show) -> None:
     rate = false_pages(play(simulate(cell, 90, HISTORIES, 13, weekly)), 90)
     shift = together(weekly, drop(0.1, 60))
     pages = [pages_of(events) for events in play(simulate(cell, 90, HISTORIES, 14, shift))]
-    show(f"\nWeekly pattern of 3 points: {rate:.3f} false pages, 10 points {detection(pages, 60)}")
+    show(f"\nWeekly pattern of 3 points: {rate:.3f} false alarms, 10 points {detection(pages, 60)}")
     assert rate <= PROMISE + RATE_ERROR
 
 
@@ -312,7 +312,7 @@ def test_items__missing_and_replaced_items_page_nobody(
     histories = [_changing_items(rng, missing, replaced) for _ in range(30)]
     rate = pages_per_month(histories, 60)
     show(
-        f"\n{missing:.0%} missing, {replaced:.0%} of the items replaced each run: {rate:.3f} false pages"
+        f"\n{missing:.0%} missing, {replaced:.0%} of the items replaced each run: {rate:.3f} false alarms"
     )
     assert rate <= PROMISE + 0.15
 
