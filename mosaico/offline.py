@@ -43,7 +43,7 @@ def score(
     {"useStemmer": True}}`; without them, all metrics with a value that call no model are computed.
     `columns` names the columns of fields, such as `{"output": "answer"}`; the others are guessed.
     `llm` has the model server of metrics that call a model, and a budget. Without any result there
-    are no rows.
+    are not rows.
     Raises: `Invalid` for a row, column, option or formula that is not valid, and when no model can be
             called, `NotFound` for an unknown metric, `Unavailable` when the model server does not
             respond, `LlmBudgetExhausted` when a limit of `llm` does not suffice.

@@ -40,7 +40,7 @@ def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]])
 
 def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> "pd.DataFrame":
     """A data frame with these columns; without rows an empty one. Raises: `PandasMissing`."""
-    # pandas is no dependency: it is large, and only notebooks want it.
+    # pandas is not a dependency: it is large, and only notebooks want it.
     try:
         import pandas as pd
     except ModuleNotFoundError:

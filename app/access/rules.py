@@ -58,7 +58,7 @@ def classify_key(text: str) -> KeyFormat:
     match = _TOKEN.fullmatch(text)
     if match is None:
         return KeyFormat.UNKNOWN
-    # The checksum is no protection against guesses: it only avoids a database query for typing
+    # The checksum is not protection against guesses: it only avoids a database query for typing
     # errors.
     body, _, checksum = text.rpartition("_")
     return KeyFormat.VALID if checksum == _checksum(body) else KeyFormat.BAD_CHECKSUM
@@ -102,7 +102,7 @@ def client_network(address: str | None) -> str:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:
         return address or ""
-    # A customer usually has a whole /64, so a limit per address would be no limit.
+    # A customer usually has a whole /64, so a limit per address would not be a limit.
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
         return str(ipaddress.IPv6Network((parsed, 64), strict=False))
     return str(getattr(parsed, "ipv4_mapped", None) or parsed)

@@ -80,7 +80,7 @@ def _line(incident: JSON, outcome: str) -> str:
 incidents.add_action(
     "acknowledge",
     help_text="Acknowledge an incident as a real change.\n\nAn open incident stays open until the"
-    " runs recover. Of an incident that was noise, the bad runs are no history again.",
+    " runs recover. Of an incident that was noise, the bad runs leave the history again.",
     describe=describe_acknowledged,
 )
 incidents.add_action(

@@ -76,7 +76,7 @@ def list_incidents_of_kpi(
 
 
 def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:
-    """The runs that are no history of a value: those of its incidents, of breaches that have not
+    """The runs that are not part of the history of a value: those of its incidents, of breaches that have not
     fired yet, and those before the last accepted level.
 
     Incidents of every rule about the value count, but those that were noise. Fixed thresholds do not

@@ -198,7 +198,7 @@ def accept(
     close_accepted(session, incident, row, rule, by, note, now)
     run = find_runs(session, [incident.run_seqs[-1]]).get(incident.run_seqs[-1])
     if run is not None:
-        # The run is no baseline yet, or somebody has accepted it before.
+        # The run is not a baseline yet, or somebody has accepted it before.
         with suppress(acceptance.NothingToAccept):
             acceptance.accept_level(session, run.id, by=by, note=note, now=now)
         accept_series(session, run.seq)

@@ -172,7 +172,7 @@ def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
 @incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
 def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
     """Acknowledge an incident as a real change. An open one stays open until the runs recover; of one that was
-    noise, the bad runs are no history and no baselines again.
+    noise, the bad runs leave the history and the baselines again.
     """
     return _acknowledge_incident(incident_id, "true", request, res)
 

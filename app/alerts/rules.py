@@ -95,7 +95,7 @@ class IncidentResolution(StrEnum):
 class NoDataPolicy(StrEnum):
     """Handling of a valid run without a value: a notice, nothing, as healthy, or as a breach.
 
-    A REGRESSED rule takes OK as KEEP: a missing value is no evidence of recovery.
+    A REGRESSED rule takes OK as KEEP: a missing value is not evidence of recovery.
     """
 
     NO_DATA = "NO_DATA"

@@ -71,7 +71,7 @@ def return_series(session: Session, run_seq: int) -> None:
 
 
 def withdraw_series(session: Session, runs: Sequence[int]) -> None:
-    """Takes the runs of an incident, which was no noise, out of the references of the series that have them by
+    """Takes the runs of an incident, which was not noise, out of the references of the series that have them by
     `return_series`.
     """
     for series in list_newest_series(session, runs[-1]):

@@ -41,7 +41,7 @@ ZERO_DISTANCE = math.log(2)
 def points_of_run(spec: ComparisonSpec, kpi_values: Mapping[str, float]) -> RunPoints:
     """The points of all compared metrics and KPIs of a run; `kpi_values` are by KPI ID.
 
-    A value that is no mean over items has a level, and nothing by item. Values that overflow, and on
+    A value that is not a mean over items has a level, and nothing by item. Values that overflow, and on
     the scale RATIO those that are negative, are left out.
     """
     matrix = spec.run

@@ -52,7 +52,7 @@ MAX_WAIT_S = 60.0
 
 MAX_CATEGORY_CHARS: Final = 4096
 FIRST_PAGE: Final = PageQuery()
-# Categories are no column of a table.
+# Categories are not a column of a table.
 CATEGORY_KEYS: Final = (column("category", Text),)
 
 # One child at a time: it takes more memory than the whole service.

@@ -259,7 +259,7 @@ def match_until(
     *,
     descending: bool,
 ) -> list[ColumnElement[bool]]:
-    """The condition for the rows up to one with these values; None is no limit."""
+    """The condition for the rows up to one with these values; None means no limit."""
     if last is None:
         return []
     row, last_row = tuple_(*keys), tuple_(*map(literal, last, (key.type for key in keys)))

@@ -22,7 +22,7 @@ FEW_ROWS = 1_000
 
 
 class Period(NamedTuple):
-    """A time at or after `since` and before `until`; None is no limit."""
+    """A time at or after `since` and before `until`; None means no limit."""
 
     time: Column
     since: datetime | None
@@ -164,7 +164,7 @@ def filter_disabled(
 def filter_period(
     since: datetime | None, until: datetime | None, order: Sequence[Column]
 ) -> list[IndexedFilter]:
-    """The filter of a time at or after `since` and before `until`; None is no limit. The time is the first
+    """The filter of a time at or after `since` and before `until`; None means no limit. The time is the first
     column of `order`.
     """
     if since is None and until is None:

@@ -293,7 +293,7 @@ class ListFilter(BaseModel):
 
     @classmethod
     def unchecked(cls, **values: Any) -> Self:
-        """The filter of a page: a value that does not exist is no error and matches nothing."""
+        """The filter of a page: a value that does not exist is not an error and matches nothing."""
         return cast("Self", cls.model_construct(**values))
 
 

@@ -24,7 +24,7 @@ class RunBudgetExhausted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimits:
-    """The limits of a budget; None is no limit."""
+    """The limits of a budget; None means no limit."""
 
     tokens: int | None = None
     cost_usd: float | None = None

@@ -26,7 +26,7 @@ class AttemptOutcome(StrEnum):
 
     @property
     def is_error(self) -> bool:
-        """Return whether the attempt is no evidence about the agent: it is reported and not
+        """Return whether the attempt is not evidence about the agent: it is reported and not
         scored.
         """
         return self in (AttemptOutcome.INFRA_ERROR, AttemptOutcome.JUDGE_ERROR)

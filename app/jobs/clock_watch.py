@@ -68,7 +68,7 @@ class DatabaseClockWatch:
         """The seconds by which the clock was set since the last call, at least; 0 if it was not."""
         sent_s = time.monotonic()
         database_s = session.scalars(select(func.clock_timestamp())).one().timestamp()
-        # The answer of a busy database may take seconds, which are no jump.
+        # The answer of a busy database may take seconds, which is not a jump.
         offsets = _OffsetRange(database_s - time.monotonic(), database_s - sent_s)
         earlier, self._range = self._range or offsets, offsets
         forward_s = offsets.lowest_s - earlier.highest_s

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 # Proved deaths. After one, the jobs of the worker go on side by side: most deaths have another cause.
 SUSPECT_AFTER = 2
-# Deaths of any kind: without proofs, only many of them make a suspect, since power losses are no fault.
+# Deaths of any kind: without proofs, only many of them make a suspect, since power losses are not a fault.
 SUSPECT_AFTER_UNPROVED = MAX_ATTEMPTS
 # A harmless job that ran beside a poison one has the shared deaths, but none of its own.
 MIN_OWN_DEATHS = 3

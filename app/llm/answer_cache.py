@@ -16,7 +16,7 @@ FOLDER_MODE = 0o700
 class AnswerCache:
     """Answers that are at most 30 days old; `now` is in seconds since the epoch.
 
-    Several processes may use one folder. A file that cannot be read is no answer.
+    Several processes may use one folder. A file that cannot be read is not an answer.
     """
 
     def __init__(self, folder: Path, now: float) -> None:

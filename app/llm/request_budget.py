@@ -25,7 +25,7 @@ class LlmBudgetExhausted(AppError):
 
 @dataclass(slots=True, kw_only=True)
 class RequestBudget:
-    """Counts requests and dollars against limits; None is no limit.
+    """Counts requests and dollars against limits; None means no limit.
 
     A request that would exceed a limit is not sent. The cost of a request is known only after it, so
     each is expected to cost as much as the most expensive one so far, and the first is sent alone.

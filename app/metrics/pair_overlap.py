@@ -24,7 +24,7 @@ C = TypeVar("C")
 # Of fewer characters: numpy takes longer to begin than the steps of Python that it replaces.
 _FEWEST_CHARS: Final = 16_000
 # Of the pairs that are counted together. The references have fewer tokens than `PairCounts` allows, because
-# each token has a character that is no blank.
+# each token has a character that is not a blank.
 _BATCH_CHARS: Final = 128_000
 _REFERENCE_CHARS: Final = 46_000
 # `PairCounts` has a table of 4 bytes for each pair and each different token of the references, and one of

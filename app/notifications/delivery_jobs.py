@@ -69,7 +69,7 @@ def enqueue_next_deliveries(
     is_backlog: bool = False,
 ) -> None:
     """Enqueue the next delivery of each endpoint. One of a backlog, which follows another delivery
-    at once, is no short job: a long backlog would hold up all runs.
+    at once, is not a short job: a long backlog would hold up all runs.
 
     An endpoint has one job at a time; its other due deliveries wait in the table, because hundreds
     of jobs for one slow host would slow the queue down for everyone. A delivery that is committed

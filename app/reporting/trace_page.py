@@ -22,7 +22,7 @@ from app.traces.types import TraceOutcome
 MAX_TRACES: Final = 1_000
 # The tags by which the harnesses group their tasks.
 GROUP_TAGS: Final = ("category:", "scenario:")
-# The tag that tells the content of a task apart is no group.
+# The tag that tells the content of a task apart is not a group.
 CONTENT_TAG: Final = "task:"
 PASSED_METRIC: Final = "TASK_PASSED"
 

@@ -305,7 +305,7 @@ class RunSeries(Base):
     """One KPI or metric of a valid run as a point of its series, and the state after it.
 
     `level` is its value on `scale` (the logarithm on RATIO). `item_values` has a 4-byte float for
-    each item of the run, NULL for a value that is no mean over items.
+    each item of the run, NULL for a value that is not a mean over items.
     """
 
     __tablename__ = "run_series"

@@ -39,7 +39,7 @@ class ItemIndex(NamedTuple):
 
 class SeriesPoint(NamedTuple):
     """One series in a run. `item_values` are 4-byte floats in the order of the run's items; None for
-    a value that is no mean over items. On the scale RATIO all numbers are logarithms; the level of the
+    a value that is not a mean over items. On the scale RATIO all numbers are logarithms; the level of the
     value 0 is −∞, and its values by item are 0.
     """
 
@@ -118,7 +118,7 @@ def parse_series(series: str) -> tuple[SeriesKind, str]:
 def list_series_runs(session: Session, run_seq: int) -> list[int]:
     """The last valid runs of the same agent and fingerprint before a run, oldest first; at most 60.
 
-    Runs that score earlier traces again are no news of the agent and are left out.
+    Runs that score earlier traces again are not news of the agent and are left out.
     """
     statement = (
         select(BenchmarkRun.seq)

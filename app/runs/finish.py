@@ -60,7 +60,7 @@ def finish_run(
         return
     run.verdict = result.verdicts.run
     hold_regressed(session, run, result.verdicts.run)
-    # Judging old traces again is no news about the agent: it alerts nobody.
+    # Judging old traces again is not news about the agent: it alerts nobody.
     is_news = run.rescore_of is None and run.source_seq in (None, run.seq)
     recorded = record_decisions(session, result, decisions, now) if is_news else RecordedDecisions()
     result = _with_steps(result, recorded.steps)

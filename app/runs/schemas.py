@@ -89,7 +89,7 @@ class RunView(WireModel):
     ID and start of the run of the source that was read; `same_source_as` is the first run of the agent over the
     same run of the source, which is neither compared with it nor counted again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
-    `fingerprint` are comparable. `baselineHold` is the reason why the run is no baseline of later
+    `fingerprint` are comparable. `baselineHold` is the reason why the run is not a baseline of later
     runs; `acceptedAt`, `acceptedBy` (the ID of an API key) and `acceptanceNote` say who accepted its
     level and so ended the hold. `results` is the URL of its measured traces, which are gone after
     `purgedAt`; aggregates and KPIs remain.

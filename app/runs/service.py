@@ -87,7 +87,7 @@ def create_run(
         "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
         "collection_id": rescore_of.collection_id if rescore_of else None,
         "confirms": confirms.id if confirms else None,
-        # A confirmation is no news of its own: it belongs to the run that it repeats.
+        # A confirmation is not news of its own: it belongs to the run that it repeats.
         "source_key": rescore_of.source_key if rescore_of else None,
         "source_seq": origin.source_seq if (origin := rescore_of or confirms) else None,
         "source_run_id": rescore_of.source_run_id if rescore_of else None,

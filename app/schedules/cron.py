@@ -187,7 +187,7 @@ def matching_days(rule: DayRule, first_weekday: int, length: int) -> int:
 
     by_day_of_month = rule.days
     for distance in rule.before_last:
-        # `L-30` has no day in a short month. Bit 0 is no day of any month and drops out below; with
+        # `L-30` has no day in a short month. Bit 0 is not a day of any month and drops out below; with
         # Spring's rule the search would stop advancing there.
         by_day_of_month |= 1 << max(length - distance, 0)
     if rule.last_workday:

@@ -22,7 +22,7 @@ MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", 
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 # Days of a month are bits 1 to 31, days of a week bits 0 (Sunday) to 6.
-# Without bit 0, which is no day.
+# Without bit 0, which is not a day.
 ALL_DAYS = (1 << 32) - 2
 ALL_WEEKDAYS = 0b1111111
 # Both 0 and 7 are Sunday: as 7 it can end a range such as `FRI-SUN`, which a 0 cannot.

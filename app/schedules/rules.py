@@ -15,7 +15,7 @@ from app.schedules.cron import CronExpression, DstPolicy
 from app.schedules.time_zones import SECOND, get_time_zone
 
 # An instant that fires at most this late is on time, not a misfire.
-# Above the promised 2 s of lateness under load, so that a slow tick is no misfire.
+# Above the promised 2 s of lateness under load, so that a slow tick is not a misfire.
 ON_TIME = timedelta(seconds=5)
 # A schedule of every second would start 3,600 runs after an outage of an hour.
 FIRE_ALL_LIMIT = 100

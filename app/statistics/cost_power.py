@@ -103,7 +103,7 @@ def fit_log_normal(
     """The fit to the item values of two runs, of shape (items,); None unless all are positive.
 
     `units` maps each item to its unit (0, 1, …); `trial` is the variance of the logarithm of one
-    trial, None when it is unknown. The change of the runs is no noise.
+    trial, None when it is unknown. The change of the runs is not noise.
     """
     items, count = len(baseline), int(units.max()) + 1
     if items < 3 or not (baseline > 0).all() or not (candidate > 0).all():  # noqa: PLR2004

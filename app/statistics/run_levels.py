@@ -91,7 +91,7 @@ def _align(runs: Sequence[RunItemValues]) -> tuple[FloatArray, FloatArray]:
     matrix = np.full((len(runs), keys.size), np.nan)
     traces = np.zeros((len(runs), keys.size))
     for row, run in enumerate(runs):
-        # `searchsorted` returns the size for a key above all others, which is no valid index; the
+        # `searchsorted` returns the size for a key above all others, which is not a valid index; the
         # comparison below then excludes it.
         position = np.minimum(np.searchsorted(run.keys, keys), run.keys.size - 1)
         is_shared = run.keys[position] == keys
@@ -126,7 +126,7 @@ def _noises(
 ) -> list[float | None]:
     """The variance of each level by its items alone: from the changes of items since the run before.
 
-    The mean change is removed, so that the effect of a run is no noise of its items.
+    The mean change is removed, so that the effect of a run is not noise of its items.
     """
     # The first run has no run before it, so the change of its items is unknown.
     noises: list[float | None] = [None]

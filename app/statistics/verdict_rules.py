@@ -299,7 +299,7 @@ _DECISION_NOTES = {
 def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
     """The change with the verdict that its numbers give.
 
-    The rules in order: too few items are inconclusive; runs without any change are no evidence; a
+    The rules in order: too few items are inconclusive; runs without any change are not evidence; a
     significant change that is large enough is a verdict; an interval within the margin is no
     evidence; everything else is inconclusive. The function may be applied again after an
     adjustment: notes of an earlier decision are replaced.

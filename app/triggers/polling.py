@@ -184,7 +184,7 @@ def start_new_runs(
     subscription = session.get(SourceSubscription, target.subscription, with_for_update=True)
     if subscription is None:
         return
-    # The first poll of this place: runs that exist already are no news.
+    # The first poll of this place: runs that exist already are not news.
     if subscription.source_digest != target.source_digest:
         _delete_processed(session, target.subscription)
         subscription.source_digest = target.source_digest

@@ -6,7 +6,7 @@ and the runs of an open incident. Each valid run advances the state:
     no incident   a significant fall opens an incident: the runs of the fall leave the reference,
                   which is frozen. A significant rise starts a new reference.
     incident      evidence of recovery against the frozen reference closes it, and the recovered runs
-                  join the reference. Another fall makes it worse; a rise that is no recovery is
+                  join the reference. Another fall makes it worse; a rise that is not a recovery is
                   "partly back". A person may accept the new level, or call the incident noise and
                   take that back.
 

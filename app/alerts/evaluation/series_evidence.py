@@ -18,7 +18,7 @@ from app.statistics.verdict_rules import Scale, Side
 
 # Before the runs of a series have shown how they vary: three points of a share, 3 % of other values.
 ORDINARY_CHANGE = 0.03
-# A smaller fall is no reason to wake anybody, however certain it is.
+# A smaller fall is not a reason to wake anybody, however certain it is.
 MIN_EFFECT = 0.01
 
 
@@ -156,7 +156,7 @@ def _numbers(
     low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
     latest, reference = sign * level, sign * (level - score.effect)
     zero = next((run.level for run in view.levels.values() if run.is_zero), None)
-    # A ratio to 0 is no number of percent.
+    # A ratio to 0 is not a percentage.
     has_interval = not (is_zero_level(latest, zero) or is_zero_level(reference, zero))
     return RunsEvidence(
         status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,

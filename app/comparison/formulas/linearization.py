@@ -54,7 +54,7 @@ def linearize(
 
     `item_means` has an array of shape (items,) for each reference of the formula, all in the order
     of the same items; NaN is an item without a value, which is left out of that metric. None when
-    the KPI has no value or no gradient, and for references that are no means over items.
+    the KPI has no value or no gradient, and for references that are not means over items.
     """
     if any(ref.stat != "mean" or ref not in item_means for ref in formula.references):
         return None

@@ -27,7 +27,7 @@ from app.statistics.trials import IntArray, ItemSums, reduce_trials
 Mask: TypeAlias = NDArray[np.bool_]
 # These statistics include the items without a value.
 OVER_ALL_ITEMS = frozenset({"n", "count", "coverage"})
-# Statistics that jump with single traces: they are no functions of sums over items.
+# Statistics that jump with single traces: they are not functions of sums over items.
 ORDER_STATISTICS = frozenset({"min", "max", "p50", "p95", "p99"})
 # Statistics that depend on a single trace: no resample exceeds the observed values.
 EXTREMES = frozenset({"min", "max"})
@@ -136,7 +136,7 @@ class RunStatistics:
                 columns = [by_item(None), by_item(shifted), by_item(shifted**2)]
                 return columns_statistic(np.stack(columns, axis=1), _sample_deviation)
             case _:
-                raise ValueError(f"the statistic {ref.stat!r} is no function of sums over items")
+                raise ValueError(f"the statistic {ref.stat!r} is not a function of sums over items")
 
     def rows(self, ref: Reference, items: Mask, draws: Draws) -> FloatArray:
         """The observed value of a statistic, and its value in every resample."""

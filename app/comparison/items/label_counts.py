@@ -1,6 +1,6 @@
 """Label counts by item, so that metrics of the whole run can be resampled.
 
-F1 over labels is no mean over items: it is computed from how often each label was confused. Metrics
+F1 over labels is not a mean over items: it is computed from how often each label was confused. Metrics
 whose summaries can be added summarize the traces of a run again, one by one.
 """
 

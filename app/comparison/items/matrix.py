@@ -50,7 +50,7 @@ class ItemMatrix:
 
     Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
     …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
-    item, empty without clusters. `counts` are the label counts of metrics that are no mean over
+    item, empty without clusters. `counts` are the label counts of metrics that are not a mean over
     items. `left_out` is the number of items beyond the limit. `is_sample`: the items are a sample of
     their own, and no item of another matrix is the same one.
     """

@@ -124,7 +124,7 @@ def _name_pointer(
     )
     for length in range(len(path), 0, -1):
         parameter = _find(path[:length], parameters)
-        # A field of --file is no option that the user wrote.
+        # A field of --file is not an option that the user wrote.
         if parameter and not (file and parameter.value in (None, ())):
             return _describe(parameter, path[length:])
     field = _format_path(path)

@@ -74,7 +74,7 @@ def _format_of(file: Path) -> ExportFormat:
     # CSV under the name of a spreadsheet would not open in it.
     if ending not in list(ExportFormat):
         raise WrongUsage(
-            f"{file}: .{ending} is no format of rows",
+            f"{file}: .{ending} is not a format of rows",
             hint=f"end it with {', '.join(f'.{name}' for name in ExportFormat)}, or add --format csv",
         )
     return ExportFormat(ending)

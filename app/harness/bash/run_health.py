@@ -58,7 +58,7 @@ class RunProfile(NamedTuple):
 def profile(report: EvalReport, summary: EvalSummary) -> RunProfile:
     """The profile of a run.
 
-    A run with errored attempts is not healthy, but they are no friction: they say nothing about the
+    A run with errored attempts is not healthy, but they are not friction: they say nothing about the
     sandbox.
     """
     scored = replace(

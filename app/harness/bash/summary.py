@@ -24,7 +24,7 @@ def gate_figures(report: EvalReport) -> GateFigures:
 def summarize(report: EvalReport) -> EvalSummary:
     """All figures of a run, computed from its results.
 
-    The rates are those of the scored attempts: an attempt that errored is no evidence about the
+    The rates are those of the scored attempts: an attempt that errored is not evidence about the
     model and is counted separately. Skipped attempts count only as skipped.
     """
     results = report.results

@@ -71,7 +71,7 @@ class BenchmarkSection(BaseModel):
 
 
 class TaskLimits(BenchmarkSection):
-    """The budget of one task besides its timeout; None is no limit."""
+    """The budget of one task besides its timeout; None means no limit."""
 
     turns: Annotated[int, Field(ge=1, le=1000)] | None = None
     tokens: Annotated[int, Field(ge=1)] | None = None

@@ -180,7 +180,7 @@ def _figures(report: McpReport) -> list[FigureLine]:
 
 
 def _pass_rate(summary: McpSummary) -> str:
-    """The pass rate of the scored attempts, and the errors beside it: 100 % of few is no success."""
+    """The pass rate of the scored attempts, and the errors beside it: 100 % of few is not success."""
     counts = f"{summary.passed} passed, {summary.failed} failed"
     if summary.errors:
         attempts = format_number(summary.planned, "attempt", "attempts")

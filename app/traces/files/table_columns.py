@@ -60,7 +60,7 @@ _TRUTH: Final = {
     "false": 0.0, "fail": 0.0, "failed": 0.0, "no": 0.0, "incorrect": 0.0,
 }  # fmt: skip
 _BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
-# Columns of numbers that are no scores.
+# Columns of numbers that are not scores.
 _COUNTERS: Final = frozenset({"index", "row", "rowid", "unnamed0", "seed", "timestamp", "column1"})
 MAX_LISTED: Final = 12
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]")
@@ -116,7 +116,7 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
 
 
 def require_fields(names: Iterable[str]) -> None:
-    """Raise `InvalidMapping` for a name that is no field of a table."""
+    """Raise `InvalidMapping` for a name that is not a field of a table."""
     for name in names:
         if name not in NAMES:
             raise InvalidMapping(

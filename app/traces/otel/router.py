@@ -94,7 +94,7 @@ async def _receive_export(request: Request, content_type: str) -> Response:
     if content_type not in (PROTOBUF_TYPE, JSON_TYPE):
         raise UndecodableBody(f"send spans as {PROTOBUF_TYPE} or {JSON_TYPE}")
     encoding = request.headers.get("content-encoding", "").strip().lower()
-    # The export is no change of a user, and the audit log has no entry for it: hence without the
+    # The export is not a change of a user, and the audit log has no entry for it: hence without the
     # commit hook.
     resources: Resources = request.app.state.resources
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as packed:

@@ -69,7 +69,7 @@ def test_export__parquet_needs_a_file(mosaico: Shell, completed_run: str) -> Non
 def test_export__ending_of_another_format_is_refused(mosaico: Shell, completed_run: str) -> None:
     refused = mosaico("runs", "export", completed_run, "run.xlsx")
     assert (refused.exit_code, Path("run.xlsx").exists()) == (2, False)
-    assert "run.xlsx: .xlsx is no format of rows" in refused.stderr
+    assert "run.xlsx: .xlsx is not a format of rows" in refused.stderr
     mosaico.ok("runs", "export", completed_run, "run.txt", "--format", "csv")
 
 

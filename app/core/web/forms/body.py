@@ -117,7 +117,7 @@ def _nest_name(form: SchemaForm, document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     body = {field: value for field, value in document.items() if field != "name"}
     name, named = document["name"], document.get(form.name_in) or {}
-    # What is no object is refused by the schema.
+    # What is not an object is refused by the schema.
     if isinstance(named, dict):
         body[form.name_in] = {**named, "name": name} if name else named
     return body

@@ -9,7 +9,7 @@ from app.core.web.forms.fields import words_of
 
 MISSING_TEXT: Final = "is missing; fill it in"
 MISSING_CHOICE: Final = "is missing; choose one"
-# A text in quotes may be the reader's own. An apostrophe within a word is no quote.
+# A text in quotes may be the reader's own. An apostrophe within a word is not a quote.
 _QUOTED: Final = r"""(?<!\w)'(?:\\.|[^'\\])*'(?!\w)|"(?:\\.|[^"\\])*\""""
 # What a program does with a field of a body, then what a reader does with an input.
 _PHRASES: Final = tuple(

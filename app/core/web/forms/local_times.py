@@ -31,7 +31,7 @@ class FormZones:
     by_input: Mapping[str, ZoneInfo]
 
     def show(self, name: str, value: Any) -> LocalTime:
-        """An instant of the API in the zone of its input; what is no instant stays as it was typed."""
+        """An instant of the API in the zone of its input; what is not an instant stays as it was typed."""
         zone, instant = self.by_input.get(name, self.reader), read_instant(value)
         if instant is None:
             return LocalTime(str(value or ""), zone.key)

@@ -109,7 +109,7 @@ def list_inputs(
     """The inputs of a form, the main ones first; a field without a value has its default."""
     if form.name_in is not None:
         named = values.get(form.name_in)
-        # A text that is no object is shown as it was typed.
+        # A text that is not an object is shown as it was typed.
         if isinstance(named, Mapping):
             other_fields = {field: value for field, value in named.items() if field != "name"}
             values = {"name": named.get("name"), **values, form.name_in: other_fields}
@@ -261,7 +261,7 @@ def write_value(kind: InputKind, value: Any, override: FieldInput) -> Any:
             return bool(value)
         case InputKind.CHOICES:
             return list(value or ())
-    # What was typed is shown again as it is, also where it is no list or number.
+    # What was typed is shown again as it is, also where it is not a list or number.
     return value if isinstance(value, str) else _write_text(kind, value, override)
 
 

@@ -125,7 +125,7 @@ async function refresh(url, options = {}, failures = 0) {
   const page = new DOMParser().parseFromString(text, "text/html");
   // A wrong value has a page of the same parts.
   if (!response.ok && response.status !== 422) return warn(`Not current: ${page.title}`);
-  // A press whose target moves or is replaced is no click.
+  // A press whose target moves or is replaced is not a click.
   if (failures < 9 && first(":is(a, button, input, label, summary):active")) return again(300);
   for (const old of all(parts ?? "[data-fragment]")) {
     const fresh = page.getElementById(old.id);
@@ -182,7 +182,7 @@ onTyping("form[data-preview]", (form, body) => {
   body.set("check", 1);
   refresh(form.action, { method: "POST", body });
 });
-// A link to a part of the page is no new page.
+// A link to a part of the page is not a new page.
 let address = location.pathname + location.search;
 addEventListener("popstate", () => address === location.pathname + location.search || location.reload());
 
@@ -205,7 +205,7 @@ function follow() {
     if (++failures < 3 && source.readyState < 2) return;
     stop();
     if (failures > 2) note("live updates off: the page asks every 10 s");
-    // The inbox alone is no reason to replace parts of the page, such as a form that is being filled in.
+    // The inbox alone is not a reason to replace parts of the page, such as a form that is being filled in.
     const isInbox = run.id === "inbox-count";
     poll = setTimeout(async () => { poll = undefined; if (!isInbox && !retry) await refresh(location.href); follow(); }, failures < 3 && !isInbox ? 1000 : 10000);
   };

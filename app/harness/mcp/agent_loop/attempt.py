@@ -115,7 +115,7 @@ class _AttemptRunner:
         """Evaluate the answer, or an expected error; returns the error of the attempt, if any.
 
         The text of an expected error is the answer. An error of a server or provider that is not
-        exactly the expected one stays an error: the attempt is no evidence about the agent.
+        exactly the expected one stays an error: the attempt is not evidence about the agent.
         """
         evaluator = self._task.evaluator
         if evaluator is None or (error is not None and not accepts_error(evaluator, error)):

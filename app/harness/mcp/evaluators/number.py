@@ -19,7 +19,7 @@ from app.harness.mcp.evaluator_registry import (
     expected_items,
 )
 
-# A run of digits and joining characters, then the letters of a unit. It is no part of a name: an
+# A run of digits and joining characters, then the letters of a unit. It is not part of a name: an
 # underscore may surround it, as in Markdown, but not join it to letters or digits.
 _DIGIT_RUN: Final = re.compile(
     r"(?<![^\W_])(?<![^\W_]_)(?<![^\W_]__)"

@@ -270,7 +270,7 @@ def _select(
     text: str | None, path: str | None, *, otherwise: Callable[[str | None], str | None]
 ) -> str | None:
     """The selection of a path in the JSON text of an object or a list: a text, or the canonical JSON text
-    of any other value. None if it selects nothing. A text that is no such JSON stays as it is.
+    of any other value. None if it selects nothing. A text that is not such JSON stays as it is.
     """
     if path is None:
         return otherwise(text)

@@ -92,7 +92,7 @@ def malformed_trace(trace_id: str, item_id: str) -> Trace:
         item_id=item_id,
         outcome=TraceOutcome.INFRA_ERROR,
         error="Langfuse returned this row without the ID of the row or of its trace, or with"
-        " scores that are no list",
+        " scores that are not a list",
     )
 
 
@@ -167,7 +167,7 @@ def map_root(
         item_id=task.trace_id,
         outcome=_outcome(error),
         input=input_text,
-        # Without any text the writer records none, which is no empty answer.
+        # Without any text the writer records none, which is not an empty answer.
         output=None if failed or not is_recorded else _answer(output, task),
         error=error,
         tags=first_tags(root.get("tags"), metadata.get("tags")) or usage.tags,

@@ -290,7 +290,7 @@ class V3Window:
                 _texts_of_calls(bundle.observations.get(trace_id, ()))
             )
             failed = trace.error is not None
-            # Without any text the writer records none, which is no empty answer.
+            # Without any text the writer records none, which is not an empty answer.
             trace = replace(trace, input=input_text, output=None if failed else output)
         name = get_text(bundle.traces[trace_id], "name")
         trace = replace(trace, attributes={**trace.attributes, **({"name": name} if name else {})})

@@ -147,7 +147,7 @@ class V4Reader:
         ids = set[str]()
         # A server that repeats a page is reported when the traces are read.
         for row in iter_all(self.client, "/experiment-items", parameters, ends_at_loop=True):
-            # Once: a row that was ingested twice is no second trial.
+            # Once: a row that was ingested twice is not a second trial.
             if is_task_row(row) and row["id"] not in ids:
                 ids.add(row["id"])
                 task = parse_task(row)

@@ -314,7 +314,7 @@ class V4Window:
 
 def filter_conditions(filters: TraceFilters) -> Iterator[JSON]:
     """The conditions on root observations; that on metadata lets similar values pass."""
-    # Items of experiments are measured as runs of a dataset, and are no production traces.
+    # Items of experiments are measured as runs of a dataset, and are not production traces.
     yield {"type": "null", "column": "experimentId", "operator": "is null", "value": ""}
     yield from trace_conditions(
         filters,
