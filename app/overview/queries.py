@@ -37,7 +37,7 @@ MAX_ACTIVE = 20
 MAX_MISSED = 20
 # Of those in progress, and of due times without a run: more are counted as so many.
 MAX_COUNTED = 10_000
-# More cells are no overview. To find the newest ones, the last run of more pairs is read.
+# More cells give no overview. To find the newest ones, the last run of more pairs is read.
 MAX_CELLS = 1_000
 MAX_PAIRS = 10_000
 _PAIRS_PER_STATEMENT = 500

@@ -29,7 +29,7 @@ from app.results.write_back_state import WriteBackState
 from app.traces.production import TraceWindow
 
 _SERIES = ("benchmark_id", "agent_id")
-# Repetitions and rescored runs are no news about an agent. Without parameters, so that the planner finds the index.
+# Repetitions and rescored runs are not news about an agent. Without parameters, so that the planner finds the index.
 COMPLETED_NEWS = "status = 'COMPLETED' AND confirms IS NULL AND rescore_of IS NULL"
 _POSITION = text("COALESCE(source_seq, seq)")
 # Orders of the list of runs, each with an index. As SQL text in the spelling of PostgreSQL: an index serves
