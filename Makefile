@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo serve test prove coverage check format bench lock clean
+.PHONY: help install dev demo serve test prove busy coverage check format bench lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -38,6 +38,10 @@ test: dev ## all tests, on an embedded Postgres of their own
 prove: dev ## long campaigns: kills, fuzzing, properties, clocks (needs faketime of apt-get)
 	@$(BIN)/python -m tests.support.faketime
 	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
+
+busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops, then each step beside eight
+	@$(BIN)/python -m pytest --busy-loops 20 -n 0 tests/e2e
+	@$(BIN)/python -m benchmarks takeover-busy
 
 coverage: dev ## tests with branch coverage
 	@$(BIN)/python -m pytest --cov=app --cov=mosaico --cov-report=term-missing:skip-covered

@@ -265,6 +265,62 @@ def test_v3__trace_with_malformed_scores_is_an_infrastructure_error(
     assert (len(traces), len(failed)) == (30, 1)
 
 
+# The fields of the rows of each list. A run has its items in its own document.
+ROW_FIELDS = {
+    "datasetRunItems": ("id", "datasetItemId", "traceId", "observationId", "createdAt"),
+    "/traces": (
+        "id", "name", "timestamp", "input", "output", "metadata", "tags", "scores", "observations", "latency", "userId",
+        "sessionId", "release", "version", "environment", "projectId", "totalCost",
+    ),
+    "/observations": (
+        "id", "traceId", "type", "name", "startTime", "endTime", "parentObservationId", "level", "statusMessage",
+        "input", "output", "usageDetails", "costDetails", "totalCost", "calculatedTotalCost", "metadata", "tags",
+        "environment", "updatedAt",
+    ),
+    "/v2/scores": (
+        "id", "traceId", "observationId", "name", "value", "stringValue", "dataType", "timestamp", "subject",
+        "metadata", "comment",
+    ),
+    "/dataset-items": ("id", "expectedOutput", "metadata", "input", "createdAt", "status"),
+}  # fmt: skip
+
+
+def spoil_rows(place: str, value: Any) -> Callable[[Any], None]:
+    """Each row gets the value in another field; the row after them is no object."""
+    names = ROW_FIELDS[place]
+
+    def spoil(document: Any) -> None:
+        rows = document.get("data" if place.startswith("/") else place)
+        if rows is None or len(rows) <= len(names):
+            return
+        for row, name in zip(rows, names, strict=False):
+            row[name] = value
+        rows[len(names)] = value
+
+    return spoil
+
+
+@pytest.mark.parametrize("value", [None, 7, True, "text", {"a": 1}, [None, 7]], ids=repr)
+@pytest.mark.parametrize("place", list(ROW_FIELDS))
+def test_v3__row_with_any_field_of_a_wrong_type_does_not_end_the_run(
+    langfuse_v3: FakeLangfuse, place: str, value: Any
+) -> None:
+    langfuse_v3.experiment(items=40, tools_per_item=1, scores=[TONE])
+    expected = {trace.trace_id: trace for trace in collect_all(langfuse_v3).traces}
+    assert len(expected) == 40
+
+    path = place if place.startswith("/") else "*"
+    langfuse_v3.inject(ModifiedResponse(change=spoil_rows(place, value)), path=path, on=ALWAYS)
+    traces = collect_all(langfuse_v3).traces
+
+    # Each item is counted once, whether it was measured or not; no trace has the ID "text".
+    count = 39 if (place, value) == ("datasetRunItems", "text") else 40
+    assert len(traces) == len({trace.trace_id for trace in traces}) == count
+    # The rows after those that were spoiled.
+    unchanged = sum(expected.get(trace.trace_id) == trace for trace in traces)
+    assert unchanged >= 40 - len(ROW_FIELDS[place]) - 1
+
+
 @pytest.mark.parametrize("since", [timedelta(seconds=5), timedelta(days=1)], ids=str)
 def test_v3__run_without_items_raises_at_any_age(
     langfuse_v3: FakeLangfuse, since: timedelta

@@ -19,7 +19,7 @@ from tests.integration.langfuse.collection import (
     read_pages,
 )
 from tests.support.langfuse import FakeLangfuse
-from tests.support.langfuse.faults import ModifiedResponse, RespondsWith
+from tests.support.langfuse.faults import ALWAYS, ModifiedResponse, RespondsWith
 from tests.support.langfuse.records import DEFAULT_TIME
 
 HOUR = timedelta(hours=1)
@@ -270,6 +270,33 @@ def test_window__malformed_row_is_an_infrastructure_error(server: FakeLangfuse) 
     [failed] = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
     assert failed.trace_id.startswith("malformed-")
     assert len(traces) == 3
+
+
+ROW_FIELDS = (
+    "id", "traceId", "name", "timestamp", "startTime", "endTime", "updatedAt", "type", "level", "statusMessage", "input",
+    "output", "metadata", "tags", "scores", "observations", "latency", "userId", "sessionId", "release", "version",
+    "environment", "parentObservationId", "usageDetails", "costDetails", "totalCost",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [None, 7, True, "text", {"a": 1}, [None, 7]], ids=repr)
+def test_window__row_with_any_field_of_a_wrong_type_does_not_end_the_run(
+    server: FakeLangfuse, value: Any
+) -> None:
+    known = set(fill(server, 60, scores={"Tone": 0.5}))
+
+    def spoil(document: Any) -> None:
+        for row, name in zip(document["data"], ROW_FIELDS, strict=False):
+            row[name] = value
+
+    for path in ("/observations", "/v2/scores", "/v2/observations", "/v3/scores", "/traces"):
+        server.clear_faults()
+        server.inject(ModifiedResponse(change=spoil), path=path, on=ALWAYS)
+        traces = collect_all(server, **window(), late_scores=True).traces
+        # Without those whose ID, trace ID or scores cannot be read.
+        assert len(ids(traces) & known) >= 60 - 3, path
+        # The others are counted, too.
+        assert len(ids(traces)) >= 60 - (value == "text"), path
 
 
 def list_path(server: FakeLangfuse) -> str:

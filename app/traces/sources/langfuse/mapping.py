@@ -79,10 +79,13 @@ def has_readable_scores(row: Mapping[str, Any]) -> bool:
 
 def map_malformed_row(row: Mapping[str, Any]) -> Trace:
     """An infrastructure error in place of a malformed row: one bad row must not end the run."""
-    # By content, so that a row that is read twice is stored once.
-    digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
-    trace_id = f"{MALFORMED_PREFIX}{digest}"
+    trace_id = f"{MALFORMED_PREFIX}{digest_row(row)}"
     return malformed_trace(trace_id, get_text(row, "experimentItemId") or trace_id)
+
+
+def digest_row(row: Mapping[str, Any]) -> str:
+    """An ID by the content of a row, so that one that is read twice is stored once."""
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def malformed_trace(trace_id: str, item_id: str) -> Trace:

@@ -33,6 +33,7 @@ from app.traces.sources.langfuse.json_fields import (
 from app.traces.sources.langfuse.mapping import (
     MALFORMED_PREFIX,
     RunItem,
+    digest_row,
     malformed_trace,
     map_trace,
 )
@@ -341,7 +342,7 @@ def _parse_run_items(document: JSON, *, since: int | None, until: int) -> list[R
     Sorted by ID: the cursor counts items, so the order must not change when items are added.
     """
     run_items = {
-        str(item.get("id")): _parse_run_item(item)
+        _run_item_id(item): _parse_run_item(item)
         for item in _run_item_rows(document)
         if (since or 0) <= (get_time_ms(item, "createdAt") or until) <= until
     }
@@ -355,12 +356,17 @@ def _parse_run_items(document: JSON, *, since: int | None, until: int) -> list[R
 
 def _run_item_rows(document: JSON) -> list[JSON]:
     rows = document.get("datasetRunItems") or ()
-    return [row if isinstance(row, dict) else {} for row in rows]
+    return [row if isinstance(row, dict) else {"row": row} for row in rows]
+
+
+def _run_item_id(item: JSON) -> str:
+    """The ID of a link; of one without it, an ID by its content."""
+    return get_text(item, "id") or digest_row(item)
 
 
 def _parse_run_item(item: JSON) -> RunItem:
     item_id, trace_id = get_text(item, "datasetItemId"), get_text(item, "traceId")
     if item_id is None or trace_id is None:
-        placeholder = f"{MALFORMED_PREFIX}{item.get('id')}"
+        placeholder = f"{MALFORMED_PREFIX}{_run_item_id(item)}"
         return RunItem(item_id or placeholder, placeholder, None, is_malformed=True)
     return RunItem(item_id, trace_id, get_text(item, "observationId"))

@@ -167,7 +167,7 @@ def _iter_filtered(
 def _drop_long_fields(row: JSON, linked_spans: frozenset[str | None]) -> JSON:
     """An observation without its texts, unless it can be the task; saves most of the memory."""
     is_root = row.get("parentObservationId") is None
-    if is_root or row.get("name") == TASK_SPAN_NAME or row.get("id") in linked_spans:
+    if is_root or row.get("name") == TASK_SPAN_NAME or get_text(row, "id") in linked_spans:
         return row
     return {name: value for name, value in row.items() if name not in LONG_FIELDS}
 
