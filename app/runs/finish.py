@@ -52,7 +52,7 @@ def finish_run(
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.coverage, run.error_share = validity.coverage, validity.error_share
     if run.confirms is not None:
-        # The repetition of a suspicious run is no KPI history: it only adds evidence about that run.
+        # The repetition of a suspicious run is not in the KPI history: it only adds evidence about that run.
         _store_metrics(session, result)
         _store_joint_points(session, result)
         record_joint_decisions(session, run.confirms, decisions, now)

@@ -25,7 +25,7 @@ def is_short_id(text: str, path: str) -> bool:
 def shorten_ids(cells: Sequence[str]) -> list[str]:
     """The cells of a column; IDs are cut to a length at which they differ from each other.
 
-    Cells that are no IDs stay as they are.
+    Cells that are not IDs stay as they are.
     """
     ids = {cell for cell in cells if _FULL_ID.fullmatch(cell)}
     length = SHORT_LENGTH

@@ -150,6 +150,8 @@ def test_execute__uploads_and_starts_one_run(
     first = run_mosaico(service, *words)
     assert first.exit_code == 0, first.output
     summary = json.loads(first.stdout)
+    address = f"{str(service.client.base_url).rstrip('/')}/runs/{summary['runId']}"
+    assert f"run {summary['runId']} started → {address}; next: " in first.stderr
     again = run_mosaico(service, *words, "--resume", summary["file"])
     assert json.loads(again.stdout)["runId"] == summary["runId"]
     assert len((operator_folder / "asked").read_text().splitlines()) == 2

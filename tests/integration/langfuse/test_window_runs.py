@@ -1,5 +1,6 @@
 """Benchmark runs over production traces of Langfuse, through the REST API."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -188,6 +189,9 @@ def test_estimate__traces_of_different_sizes_are_estimated_by_their_mean(
     assert len(langfuse_v3.requests_for("/observations")) == 3 + 4
     result = run_mosaico(service, "runs", "estimate", "bench-001", "agent-001")
     assert "if all traces have as many spans and scores" in result.stderr
+    [address] = re.findall(r"^page: (\S+)$", result.stderr, re.MULTILINE)
+    assert address.endswith("/benchmarks/bench-001/estimate")
+    assert service.client.get(address, headers={"Accept": "text/html"}).status_code == 200
 
 
 def test_estimate__filter_on_scores_gives_an_upper_limit(
