@@ -1,15 +1,19 @@
 """W1 and W2: the speed-up by a second worker, and the work left for an unchanged run.
 
-A worker has one metric process here, so two workers can use two processors.
+A worker has one metric process here. But the worker itself and the database compute too: how many cores
+all of them use together limits what a second worker can add on a machine with few cores.
 """
 
+import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import median
 from typing import Final, NamedTuple
 
 from benchmarks.deployment import deployment_with_workers
+from benchmarks.large.processes import cpu_seconds_of, postmaster_of
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
 from tests.support.deployment import Deployment
@@ -30,11 +34,14 @@ SCORING_S = """
 
 
 class RunTiming(NamedTuple):
-    """Seconds of a whole run, and of its scoring only."""
+    """Seconds of a whole run, and of its scoring only; `cores` are those that the workers with their metric
+    processes and the database kept busy meanwhile, on average.
+    """
 
     run: JSON
     whole_s: float
     scoring_s: float
+    cores: float
 
 
 def measure() -> Iterator[BenchRow]:
@@ -45,6 +52,7 @@ def measure() -> Iterator[BenchRow]:
             one_worker.append(_with_workers(deployment, 1, f"one-{number}"))
             two_workers.append(_with_workers(deployment, 2, f"two-{number}"))
         yield _second_worker(one_worker, two_workers)
+        yield _limit(one_worker)
         yield _unchanged(deployment)
 
 
@@ -65,11 +73,23 @@ def _second_worker(one_worker: list[RunTiming], two_workers: list[RunTiming]) ->
     )
 
 
+def _limit(one_worker: list[RunTiming]) -> BenchRow:
+    cores, cpu_count = median(timing.cores for timing in one_worker), os.cpu_count() or 1
+    return BenchRow(
+        "W1 limit",
+        f"what more workers can reach on {cpu_count} cores is printed",
+        cpu_count / cores,
+        True,
+        f"one worker, its metric process and the database use {cores:.2f} cores: {cpu_count} cores are"
+        f" {cpu_count / cores:.2f}x that",
+    )
+
+
 def _unchanged(deployment: Deployment) -> BenchRow:
     """Time a run and its repetition."""
     workers = _start(deployment, 1)
     _upload(deployment, "again", TRACES)
-    first, again = _run(deployment, "again"), _run(deployment, "again")
+    first, again = (_run(deployment, workers, "again") for _ in range(2))
     _stop(workers)
     computed, ratio = again.run["metricsComputed"], again.whole_s / first.whole_s
     return BenchRow(
@@ -86,9 +106,9 @@ def _with_workers(deployment: Deployment, count: int, name: str) -> RunTiming:
     """Time a run of new traces with warm workers."""
     workers = _start(deployment, count)
     _upload(deployment, f"{name}-warm", WARM_UP_TRACES)
-    _run(deployment, f"{name}-warm")
+    _run(deployment, workers, f"{name}-warm")
     _upload(deployment, name, TRACES)
-    timing = _run(deployment, name)
+    timing = _run(deployment, workers, name)
     _stop(workers)
     return timing
 
@@ -110,9 +130,13 @@ def _upload(deployment: Deployment, name: str, count: int) -> None:
     deployment.service.upload(traces, run_name=name)
 
 
-def _run(deployment: Deployment, name: str) -> RunTiming:
+def _run(deployment: Deployment, workers: Sequence[Program], name: str) -> RunTiming:
+    postmaster = postmaster_of(deployment.service.resources.data_dir / "postgres")
+    roots = (postmaster, *(worker.pid for worker in workers))
+    cpu_s, started_at = cpu_seconds_of(*roots), time.perf_counter()
     started = deployment.service.start_run(benchmarkId="scale", runName=name)
     run = deployment.completed_run(started["id"])
+    cores = (cpu_seconds_of(*roots) - cpu_s) / (time.perf_counter() - started_at)
     began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
     scoring_s = float(deployment.database.value(SCORING_S, run["id"]))
-    return RunTiming(run, (ended - began).total_seconds(), scoring_s)
+    return RunTiming(run, (ended - began).total_seconds(), scoring_s, cores)

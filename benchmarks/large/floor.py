@@ -1,121 +1,255 @@
 """What the steps of a run cost at least: the same texts through the same libraries, without the service.
 
 It does what a run cannot leave out: read the uploaded lines, parse them, store the traces, read them
-again, hand them to a metric process, compute, store the values, and read them for the means. It checks
-nothing, recovers from nothing, and stores the fewest columns. What it costs is a limit for E1.
+again, hand them to a metric process, compute, store the values, and read them for means, intervals and a
+comparison. The tables have the columns and indexes of the product. It checks nothing and recovers from
+nothing. What it costs is a limit for E1, and for how much faster than the peer a service can be.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import islice
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import psycopg
 
+from app.comparison.baseline_comparison import compute_in_child
+from app.comparison.comparison_rules import RunComparison
+from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
+from app.comparison.items.queries import MAX_ITEMS
+from app.core.batches import batched
 from app.core.bulk_copy import SIGNATURE, TRAILER
 from app.metrics.engine import score_chunk
 from app.metrics.types import MetricRef
+from app.results.plan import RunPlan
+from app.results.queries import ScoredTrace
+from app.runs.metric_columns import MetricColumns
 from app.runs.scoring import MAX_CHUNK_SIZE
-from app.runs.shards import SHARD_TRACES, encode_row
-from app.traces.types import Trace
+from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_row
+from app.traces.types import Trace, TraceOutcome
 
 TABLES: Final = """
-    DROP TABLE IF EXISTS floor_lines, floor_traces, floor_values;
-    CREATE TABLE floor_lines (position int PRIMARY KEY, line text);
-    CREATE TABLE floor_traces
-        (position int PRIMARY KEY, trace_id text UNIQUE, input text, expected text, output text);
-    CREATE TABLE floor_values
-        (run bigint, position int, "values" float8[], notes jsonb, PRIMARY KEY (run, position))
+    DROP TABLE IF EXISTS floor_lines, floor_traces, floor_results;
+    CREATE TABLE floor_lines (LIKE local_traces INCLUDING ALL);
+    CREATE TABLE floor_traces (LIKE collected_traces INCLUDING ALL);
+    CREATE TABLE floor_results (LIKE trace_results INCLUDING ALL)
 """
-DROPPED: Final = "DROP TABLE floor_lines, floor_traces, floor_values"
-TEXTS: Final = ("traceId", "input", "expectedOutput", "output")
+DROPPED: Final = "DROP TABLE floor_lines, floor_traces, floor_results"
+LINE_COLUMNS: Final = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
+TRACE_COLUMNS: Final = {
+    "collection_id": "int8",
+    "position": "int4",
+    "trace_id": "text",
+    "item_id": "text",
+    "trial": "int2",
+    "outcome": "text",
+    "input": "text",
+    "expected_output": "text",
+    "output": "text",
+    "tags": "text[]",
+}
+READ_LINES: Final = """
+    SELECT line FROM floor_lines WHERE dataset_id = 'floor' AND position BETWEEN %s AND %s ORDER BY position
+"""
+READ_TRACES: Final = """
+    SELECT trace_id, input, expected_output, output FROM floor_traces
+    WHERE collection_id = 1 AND position BETWEEN %s AND %s ORDER BY position
+"""
+READ_VALUES: Final = """
+    SELECT "values" FROM floor_results WHERE run_seq = 1 AND position BETWEEN %s AND %s
+"""
+READ_ITEMS: Final = """
+    SELECT trace.item_id, result.values FROM floor_results AS result
+    JOIN floor_traces AS trace ON collection_id = 1 AND trace.position = result.position
+    WHERE run_seq = 1 ORDER BY trace.item_id COLLATE "C" LIMIT %s
+"""
+PLAN: Final = "SELECT plan FROM benchmark_runs WHERE run_name = %s"
+# What a metric process imports at the first comparison.
+COMPARISON_MODULES: Final = (
+    "app.comparison.child_computation",
+    "app.comparison.series_levels",
+)
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 # A trace as the floor hands it to the metric process: its ID, input, expected output and output.
 Texts: TypeAlias = tuple[str, str, str, str]
+TraceValues: TypeAlias = tuple[float | None, ...]
 
 
-def floor_cpu_s(
-    file: Path, url: str, refs: tuple[MetricRef, ...], postgres_cpu_s: Callable[[], float]
-) -> float:
-    """CPU seconds of all processes for the traces of a file, from the stored lines to the means."""
-    with (
-        psycopg.connect(url, autocommit=True) as connection,
-        ProcessPoolExecutor(1) as pool,
-    ):
+@dataclass(frozen=True, slots=True)
+class FloorCost:
+    """CPU seconds of all processes by step; the upload of the lines is not part of a run."""
+
+    size: int
+    upload_s: float
+    steps: Mapping[str, float]
+
+    @property
+    def run_s(self) -> float:
+        return sum(self.steps.values())
+
+    @property
+    def whole_s(self) -> float:
+        return self.upload_s + self.run_s
+
+    def __str__(self) -> str:
+        """The steps in µs per trace."""
+        micros = {name: seconds / self.size * 1e6 for name, seconds in self.steps.items()}
+        return ", ".join(f"{name} {amount:.1f}" for name, amount in micros.items())
+
+
+def measure_floor(file: Path, url: str, postgres_cpu_s: Callable[[], float]) -> FloorCost:
+    """What the traces of a file cost, of which the service has a run of the same name."""
+    with psycopg.connect(url, autocommit=True) as connection, ProcessPoolExecutor(1) as pool:
+        [(plan,)] = connection.execute(PLAN, [file.stem]).fetchall()
         connection.execute(TABLES)
-        with file.open() as lines:
-            size = _copy_texts(connection, "floor_lines", ("int4", "text"), enumerate(lines))
-        # The process imports the metrics now, and not in the measured time.
-        pool.submit(_score, [("a", "a", "a", "a")], refs).result()
-        before = postgres_cpu_s() + pool.submit(time.process_time).result() + time.process_time()
-        for first in range(0, size, SHARD_TRACES):
-            _collect(connection, first)
-        for first in range(0, size, SHARD_TRACES):
-            _measure(connection, first, pool, refs)
-        connection.execute(
-            'SELECT avg(value) FROM floor_values, unnest("values") WITH ORDINALITY AS v (value, metric)'
-            " GROUP BY metric"
-        ).fetchall()
-        after = postgres_cpu_s() + pool.submit(time.process_time).result() + time.process_time()
-        connection.execute(DROPPED)
-    return after - before
+        try:
+            return _Floor(connection, pool, RunPlan.model_validate(plan), postgres_cpu_s).cost(file)
+        finally:
+            connection.execute(DROPPED)
 
 
-def _collect(connection: Connection, first: int) -> None:
-    lines = _rows(connection, "line", "floor_lines", first)
-    documents = (json.loads(line) for (line,) in lines)
-    traces = ((first + n, *map(document.get, TEXTS)) for n, document in enumerate(documents))
-    _copy_texts(connection, "floor_traces", ("int4", *["text"] * len(TEXTS)), traces)
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    connection: Connection
+    pool: ProcessPoolExecutor
+    plan: RunPlan
+    postgres_cpu_s: Callable[[], float]
+    steps: dict[str, float] = field(default_factory=dict)
+
+    def cost(self, file: Path) -> FloorCost:
+        self._warm_up()
+        with self._step("upload"), file.open() as lines:
+            size = self._copy("floor_lines", LINE_COLUMNS, _numbered_lines(lines))
+        shards = range(0, size, SHARD_TRACES)
+        with self._step("read lines, parse, store traces"):
+            for first in shards:
+                self._collect(first)
+        # In memory, unlike a run, so that each step is measured alone.
+        with self._step("read traces"):
+            texts = [self._rows(READ_TRACES, first) for first in shards]
+        with self._step("hand over, compute metrics"):
+            values = [self._measure(shard) for shard in texts]
+        del texts
+        with self._step("store values"):
+            for first, shard_values in zip(shards, values, strict=True):
+                self._store(first, shard_values)
+        del values
+        with self._step("means"):
+            self._means(shards)
+        with self._step("intervals, comparison"):
+            self._compare()
+        return FloorCost(size, self.steps.pop("upload"), self.steps)
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        before = self._cpu_s()
+        yield
+        self.steps[name] = self._cpu_s() - before
+
+    def _cpu_s(self) -> float:
+        child_s = self.pool.submit(time.process_time).result()
+        return self.postgres_cpu_s() + child_s + time.process_time()
+
+    def _warm_up(self) -> None:
+        """Imports are not part of the measured time."""
+        self.pool.submit(_score, [("a", "a", "a", "a")], self.plan.refs).result()
+        for module in COMPARISON_MODULES:
+            self.pool.submit(_import, module).result()
+
+    def _collect(self, first: int) -> None:
+        documents = (json.loads(line) for (line,) in self._rows(READ_LINES, first))
+        traces = (
+            (
+                1,
+                first + number,
+                document["traceId"],
+                document["traceId"],
+                0,
+                TraceOutcome.SCORED.value,
+                document["input"],
+                document["expectedOutput"],
+                document["output"],
+                [],
+            )
+            for number, document in enumerate(documents)
+        )
+        self._copy("floor_traces", TRACE_COLUMNS, traces)
+
+    def _measure(self, texts: Sequence[Texts]) -> list[TraceValues]:
+        calls = (
+            self.pool.submit(_score, chunk, self.plan.refs)
+            for chunk in batched(texts, MAX_CHUNK_SIZE)
+        )
+        return [values for call in calls for values in call.result()]
+
+    def _store(self, first: int, values: Sequence[TraceValues]) -> None:
+        rows = [encode_row(1, first + number, row, None) for number, row in enumerate(values)]
+        columns = ", ".join(f'"{name}"' for name in RESULT_COLUMNS)
+        statement = f"COPY floor_results ({columns}) FROM STDIN (FORMAT BINARY)"
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.write(b"".join((SIGNATURE, *rows, TRAILER)))
+
+    def _means(self, shards: Iterable[int]) -> None:
+        columns = MetricColumns(self.plan.columns, trials=False)
+        for first in shards:
+            columns.extend(
+                [
+                    ScoredTrace(TraceOutcome.SCORED, values, None, "")
+                    for (values,) in self._rows(READ_VALUES, first)
+                ]
+            )
+        columns.aggregates()
+
+    def _compare(self) -> None:
+        """The intervals of a run, and its comparison with one whose items have other values."""
+        with self.connection.cursor(binary=True) as cursor:
+            rows = cursor.execute(READ_ITEMS, [MAX_ITEMS]).fetchall()
+        run = self._matrix(rows)
+        others = [
+            (item, values) for (item, _), (_, values) in zip(rows, rows[1:] + rows[:1], strict=True)
+        ]
+        comparison = RunComparison(plan=self.plan, kpis=(), baseline=None)
+        spec = comparison.spec(run, pair_items(self._matrix(others), run))
+        self.pool.submit(compute_in_child, spec, {}).result()
+
+    def _matrix(self, rows: Iterable[tuple[Any, ...]]) -> ItemMatrix:
+        columns = self.plan.columns
+        item_rows = (ItemRow(1, item, "", [], values) for item, values in rows)
+        return matrix_of_rows(item_rows, {1: columns}, columns)
+
+    def _copy(
+        self, table: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]
+    ) -> int:
+        """Append rows, and return their number."""
+        number = 0
+        statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(list(columns.values()))
+            for row in rows:
+                copy.write_row(row)
+                number += 1
+        return number
+
+    def _rows(self, statement: str, first: int) -> list[tuple[Any, ...]]:
+        """The rows of a shard."""
+        with self.connection.cursor(binary=True) as cursor:
+            return cursor.execute(statement.encode(), (first, first + SHARD_TRACES - 1)).fetchall()
 
 
-def _measure(
-    connection: Connection,
-    first: int,
-    pool: ProcessPoolExecutor,
-    refs: tuple[MetricRef, ...],
-) -> None:
-    rows = iter(_rows(connection, "trace_id, input, expected, output", "floor_traces", first))
-    values: list[tuple[float | None, ...]] = []
-    while chunk := list(islice(rows, MAX_CHUNK_SIZE)):
-        values += pool.submit(_score, chunk, refs).result()
-    encoded = [encode_row(1, first + n, row, None) for n, row in enumerate(values)]
-    with (
-        connection.cursor() as cursor,
-        cursor.copy("COPY floor_values FROM STDIN (FORMAT BINARY)") as copy,
-    ):
-        copy.write(b"".join((SIGNATURE, *encoded, TRAILER)))
+def _numbered_lines(lines: Iterable[str]) -> Iterator[tuple[str, int, str, str]]:
+    # An upload checks each line, and finds its trace ID so.
+    return (
+        ("floor", number, json.loads(line)["traceId"], line) for number, line in enumerate(lines)
+    )
 
 
-def _copy_texts(
-    connection: Connection, table: str, types: Sequence[str], rows: Iterable[Sequence[object]]
-) -> int:
-    """Append rows, and return their number."""
-    number = 0
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copy,
-    ):
-        copy.set_types(types)
-        for row in rows:
-            copy.write_row(row)
-            number += 1
-    return number
-
-
-def _rows(connection: Connection, columns: str, table: str, first: int) -> list[tuple[Any, ...]]:
-    """The rows of a shard."""
-    with connection.cursor(binary=True) as cursor:
-        return cursor.execute(
-            f"SELECT {columns} FROM {table} WHERE position BETWEEN %s AND %s ORDER BY position",
-            (first, first + SHARD_TRACES - 1),
-        ).fetchall()
-
-
-def _score(chunk: Sequence[Texts], refs: tuple[MetricRef, ...]) -> list[tuple[float | None, ...]]:
+def _score(chunk: Sequence[Texts], refs: tuple[MetricRef, ...]) -> list[TraceValues]:
     """The values of some traces; runs in the metric process."""
     traces = [
         Trace(
@@ -128,3 +262,7 @@ def _score(chunk: Sequence[Texts], refs: tuple[MetricRef, ...]) -> list[tuple[fl
         for trace_id, question, expected, output in chunk
     ]
     return [row.values for row in score_chunk(traces, refs)]
+
+
+def _import(module: str) -> None:
+    import_module(module)

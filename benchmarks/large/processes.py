@@ -1,7 +1,9 @@
 """Processor time and memory of the processes of a service, by role."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -23,6 +25,15 @@ def cpu_seconds_by_role(service: RunningService) -> dict[str, float]:
     return seconds
 
 
+def cpu_seconds_of(*roots: int) -> float:
+    """CPU seconds (user and system) so far of these processes and their descendants."""
+    seconds = 0.0
+    for process in _trees(roots):
+        with suppress(psutil.NoSuchProcess):  # it ended since it was listed
+            seconds += sum(process.cpu_times()[:4])
+    return seconds
+
+
 def peak_mib_by_role(service: RunningService) -> dict[str, float]:
     """The largest resident size so far of a process of each role, in MiB."""
     peaks: dict[str, float] = defaultdict(float)
@@ -37,9 +48,18 @@ def peak_mib_by_role(service: RunningService) -> dict[str, float]:
 
 
 def _processes(service: RunningService) -> Iterator[psutil.Process]:
-    postmaster = EmbeddedPostgres(service.data_dir).status().pid
+    return _trees((service.pid, postmaster_of(service.data_dir)))
+
+
+def postmaster_of(data_dir: Path) -> int:
+    """The process of the database in a data folder."""
+    postmaster = EmbeddedPostgres(data_dir).status().pid
     assert postmaster is not None
-    for root in (service.pid, postmaster):
+    return postmaster
+
+
+def _trees(roots: Iterable[int]) -> Iterator[psutil.Process]:
+    for root in roots:
         process = psutil.Process(root)
         yield process
         yield from process.children(recursive=True)

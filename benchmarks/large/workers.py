@@ -2,7 +2,7 @@
 
 Each worker has one metric process. `MOSAICO_BENCH_WORKER_TRACES` sets the size of a run, which has
 several shards for each worker: otherwise some of them have nothing to do, and the throughput says
-nothing. `MOSAICO_BENCH_WORKERS_PLOT` names a file for the plot of the throughput.
+nothing. `MOSAICO_BENCH_PLOTS` names a folder for the plot of the throughput.
 """
 
 import os
@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import psycopg
@@ -39,7 +38,6 @@ WARM_UP: Final = 500
 # A metric that reads one number of a trace: what is left is the queue and the database.
 MEASURES: Final = [{"name": "quality", "formula": "WEIGHTED_SUM(ROUGE:0.5, F1_SCORE.p95:0.5)"}]
 METRICS: Final = {"six": None, "free": ["TOOL_CALL_SUCCESS_RATE"]}
-PLOT: Final = os.environ.get("MOSAICO_BENCH_WORKERS_PLOT")  # the file of the plot, an SVG
 SATURATED: Final = 1.1  # a tenth more than another rate counts as no more
 POOL_SIZE: Final = 12
 NAMESPACED_WORKERS: Final = 8
@@ -73,11 +71,13 @@ def measure() -> Iterator[BenchRow]:
         for name, metrics in METRICS.items():
             fields = {} if metrics is None else {"metrics": metrics}
             deployment.service.create_benchmark(name, **fields)
+        runs = dict[str, Mapping[int, WorkersRun]]()
         for name in METRICS:
-            runs = {count: _measured_run(deployment, name, count) for count in COUNTS}
-            yield from (_row(name, count, run, runs[COUNTS[0]]) for count, run in runs.items())
-        # Of the last benchmark, whose metrics cost nothing.
-        yield _saturation(runs)
+            runs[name] = {count: _measured_run(deployment, name, count) for count in COUNTS}
+            first = runs[name][COUNTS[0]]
+            yield from (_row(name, count, run, first) for count, run in runs[name].items())
+        yield _saturation(runs["free"])
+        _plot(runs)
     yield _namespaced()
 
 
@@ -154,9 +154,6 @@ def _row(benchmark: str, count: int, run: WorkersRun, single_run: WorkersRun) ->
 def _saturation(runs: Mapping[int, WorkersRun]) -> BenchRow:
     """The number of workers after which more of them store hardly more shards."""
     rates = {count: run.shards / run.scoring_s for count, run in runs.items()}
-    if PLOT is not None:
-        traces = {count: TRACES / run.scoring_s for count, run in runs.items()}
-        write_growth_plot(Path(PLOT), "Traces per second, by workers", "traces/s", traces)
     most = max(rates.values())
     enough = min(count for count, rate in rates.items() if rate * SATURATED >= most)
     return BenchRow(
@@ -166,6 +163,14 @@ def _saturation(runs: Mapping[int, WorkersRun]) -> BenchRow:
         True,
         f"{enough} workers store {rates[enough]:.1f} shards/s, and more of them at most {most:.1f}",
     )
+
+
+def _plot(runs: Mapping[str, Mapping[int, WorkersRun]]) -> None:
+    lines = {
+        f"{name} metrics": {count: TRACES / run.scoring_s for count, run in by_count.items()}
+        for name, by_count in runs.items()
+    }
+    write_growth_plot("growth-workers", "Throughput, by workers", "traces/s", lines)
 
 
 def _namespaced() -> BenchRow:
