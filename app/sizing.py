@@ -31,22 +31,35 @@ METRIC_CPU: Final[Mapping[str, Measured]] = MappingProxyType(
     {
         name: Measured(microseconds, "µs of CPU per trace", "python -m benchmarks large size")
         for name, microseconds in (
-            ("ROUGE", 26),
-            ("BLEU", 27),
+            ("ROUGE", 12),
+            ("BLEU", 13),
             ("ACCURACY", 4),
-            ("PRECISION", 19),
-            ("RECALL", 20),
-            ("F1_SCORE", 21),
+            ("PRECISION", 5),
+            ("RECALL", 6),
+            ("F1_SCORE", 7),
         )
     }
 )
-# A metric that is not in the table: it counts like the most expensive one.
-OTHER_METRIC_CPU: Final = METRIC_CPU["BLEU"]
+# The words of a trace are counted once for all of its metrics but ACCURACY.
+WORDS_CPU: Final = Measured(
+    14, "µs of CPU per trace, shared by its metrics of words", "python -m benchmarks large size"
+)
+METRICS_WITHOUT_WORDS: Final = frozenset({"ACCURACY"})
+# A metric that is not in the table shares nothing: it counts like the most expensive one alone.
+OTHER_METRIC_CPU: Final = METRIC_CPU["BLEU"].value + WORDS_CPU.value
 TRACE_CPU: Final = Measured(
-    95, "µs of CPU per trace beside its metrics", "python -m benchmarks large run"
+    116, "µs of CPU per trace beside its metrics", "python -m benchmarks large run"
 )
 DATABASE_SHARE: Final = Measured(
-    0.4, "of the CPU beside the metrics, in the database", "python -m benchmarks large run"
+    0.36, "of the CPU beside the metrics, in the database", "python -m benchmarks large run"
+)
+UPLOAD_CPU: Final = Measured(
+    30, "µs of CPU per trace for its upload", "python -m benchmarks large run"
+)
+LANGFUSE_CPU: Final = Measured(
+    210,
+    "µs of CPU per trace for its collection from Langfuse",
+    "python -m benchmarks collection",
 )
 RUN_CPU: Final = Measured(90, "ms of CPU per run", "python -m benchmarks large schedules")
 TRACE_BYTES: Final = Measured(
@@ -73,9 +86,13 @@ METRIC_PROCESSES: Final = Measured(2, "metric processes per worker", "docs/deplo
 MAX_CORES_OF_MACHINE: Final = 64
 MAX_DATABASE_CORES: Final = 16
 MAX_DATABASE_BYTES: Final = 4e12
+# Of rows and indexes: the write-ahead log and the checkpoints write them again.
+MAX_WRITTEN_BYTES_PER_S: Final = 100e6
 MAX_CONNECTIONS: Final = 400
 MAX_REQUESTS_PER_MINUTE: Final = 1_000
 MAX_FINISH_S: Final = 600.0
+# From this share of its capacity on, the replacement of a part is worth planning.
+STRAINED_SHARE: Final = 0.5
 
 
 class Part(StrEnum):
@@ -86,6 +103,7 @@ class Part(StrEnum):
     FINISH = "the finishing step of one run"
     CONNECTIONS = "connections to Postgres"
     DATABASE_DISK = "the disk of one database"
+    DATABASE_WRITES = "the writes of one database"
     DATABASE_CPU = "the cores of one database"
 
 
@@ -95,7 +113,13 @@ REMEDIES: Final[Mapping[Part, str]] = MappingProxyType(
         Part.LANGFUSE: "export spans to MOSAICO by OpenTelemetry, upload traces, or sample production traces",
         Part.FINISH: "split the benchmark, or sample: an interval needs thousands of items, not millions",
         Part.CONNECTIONS: "a pooler in transaction mode, with `MOSAICO_DATABASE_DIRECT_URL` for what needs a session",
-        Part.DATABASE_DISK: "shorter `keepDays`, then texts in object storage and only their keys in Postgres",
+        Part.DATABASE_DISK: (
+            "shorter `keepDays`; partitions, which give the space of deleted traces back at once; then texts in"
+            " object storage and only their keys in Postgres"
+        ),
+        Part.DATABASE_WRITES: (
+            "partitions, whose smaller indexes are written faster; then one database per group of benchmarks"
+        ),
         Part.DATABASE_CPU: "one database per group of benchmarks; an engine such as Ray for metric processes",
     }
 )
@@ -127,17 +151,21 @@ class Limit(NamedTuple):
 class InstallationSize:
     """The resources that a load needs.
 
-    `cores` are those of all machines, `metric_cores` and `database_cores` a part of them. Bytes are in
-    Postgres, with indexes: written per night, kept for the retention, and history per year, which is never
-    deleted. `limits` are sorted by share, the first to break first.
+    `cores` are those of all machines; `metric_cores`, `database_cores` and `langfuse_cores`, which collect from
+    Langfuse, are parts of them. Uploads need `upload_cores` instead of the latter. Bytes are in Postgres, with
+    indexes: written per night, kept for the retention, and history per year, which is never deleted.
+    `limits` are sorted by share, the first to break first.
     """
 
     cores: float
     metric_cores: float
     database_cores: float
+    langfuse_cores: float
+    upload_cores: float
     workers: int
     connections: int
     bytes_per_night: float
+    bytes_per_second: float
     stored_bytes: float
     history_bytes_per_year: float
     langfuse_requests: int
@@ -150,6 +178,11 @@ class InstallationSize:
         """The parts that do not bear the load."""
         return [limit for limit in self.limits if limit.share > 1]
 
+    @property
+    def strained(self) -> list[Limit]:
+        """The parts whose replacement is worth planning, outgrown ones included."""
+        return [limit for limit in self.limits if limit.share > STRAINED_SHARE]
+
 
 def size_installation(load: SizingLoad) -> InstallationSize:
     """The size for a load whose runs are all equally large.
@@ -158,28 +191,32 @@ def size_installation(load: SizingLoad) -> InstallationSize:
     """
     _require_valid(load)
     seconds = load.hours * 3600
-    metric_s = load.traces * sum(map(_metric_cpu, load.metrics)) / MICROSECONDS
+    metric_s = load.traces * metrics_cpu(load.metrics) / MICROSECONDS
+    langfuse_s = load.traces * LANGFUSE_CPU.value / MICROSECONDS
     beside_s = load.traces * TRACE_CPU.value / MICROSECONDS + load.runs * RUN_CPU.value / 1000
     database_s = beside_s * DATABASE_SHARE.value
+    whole_s = metric_s + langfuse_s + beside_s
     finish_s = load.traces / load.runs * FINISH_CPU.value / MICROSECONDS
     requests = math.ceil(
         load.traces / TRACES_PER_REQUEST.value + load.runs * REQUESTS_PER_RUN.value
     )
-    workers = max(
-        1, math.ceil((metric_s + beside_s - database_s) / seconds / METRIC_PROCESSES.value)
-    )
+    workers = max(1, math.ceil((whole_s - database_s) / seconds / METRIC_PROCESSES.value))
     trace_bytes = load.traces * (TRACE_BYTES.value + VALUE_BYTES.value)
     history_bytes = load.runs * RUN_BYTES.value
     history_per_year = history_bytes * DAYS_PER_YEAR
+    bytes_per_second = (trace_bytes + history_bytes) / seconds
     stored = trace_bytes * load.retention_days
     connections = int(SERVICE_CONNECTIONS.value + workers * WORKER_CONNECTIONS.value)
     return InstallationSize(
-        cores=(metric_s + beside_s) / seconds,
+        cores=whole_s / seconds,
         metric_cores=metric_s / seconds,
         database_cores=database_s / seconds,
+        langfuse_cores=langfuse_s / seconds,
+        upload_cores=load.traces * UPLOAD_CPU.value / MICROSECONDS / seconds,
         workers=workers,
         connections=connections,
         bytes_per_night=trace_bytes + history_bytes,
+        bytes_per_second=bytes_per_second,
         stored_bytes=stored,
         history_bytes_per_year=history_per_year,
         langfuse_requests=requests,
@@ -187,19 +224,24 @@ def size_installation(load: SizingLoad) -> InstallationSize:
         finish_s=finish_s,
         limits=_limits(
             {
-                Part.MACHINE: (metric_s + beside_s) / seconds / MAX_CORES_OF_MACHINE,
+                Part.MACHINE: whole_s / seconds / MAX_CORES_OF_MACHINE,
                 Part.LANGFUSE: requests / (load.hours * 60) / MAX_REQUESTS_PER_MINUTE,
                 Part.FINISH: finish_s / MAX_FINISH_S,
                 Part.CONNECTIONS: connections / MAX_CONNECTIONS,
                 Part.DATABASE_DISK: (stored + history_per_year) / MAX_DATABASE_BYTES,
+                Part.DATABASE_WRITES: bytes_per_second / MAX_WRITTEN_BYTES_PER_S,
                 Part.DATABASE_CPU: database_s / seconds / MAX_DATABASE_CORES,
             }
         ),
     )
 
 
-def _metric_cpu(name: str) -> float:
-    return METRIC_CPU.get(name, OTHER_METRIC_CPU).value
+def metrics_cpu(names: Collection[str]) -> float:
+    """The CPU of some metrics of one trace in µs, with what they share."""
+    known = METRIC_CPU.keys() & names
+    shared = WORDS_CPU.value if known - METRICS_WITHOUT_WORDS else 0.0
+    own = sum(METRIC_CPU[name].value if name in known else OTHER_METRIC_CPU for name in names)
+    return shared + own
 
 
 def _limits(shares: Mapping[Part, float]) -> list[Limit]:

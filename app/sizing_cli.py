@@ -11,6 +11,7 @@ from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_
 if TYPE_CHECKING:
     from app.sizing import InstallationSize
 
+SMALLEST_SHARE: Final = 0.01
 BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 cli = CommandGroup("size", help="Estimate the size of an installation.")
@@ -50,8 +51,9 @@ def size(
         print_json(_document(installation))
     else:
         print_table(Table(["figure", "size"], [list(row) for row in size_rows(installation)]))
+        strained = installation.strained
         limits = [
-            [limit.part.value, f"{limit.share:.2g}", limit.remedy if limit.share > 1 else ""]
+            [limit.part.value, format_share(limit.share), limit.remedy if limit in strained else ""]
             for limit in installation.limits
         ]
         print_table(Table(["part", "used", "replacement"], limits))
@@ -60,18 +62,35 @@ def size(
 def size_rows(installation: "InstallationSize") -> list[tuple[str, str]]:
     """The figures of a size with their units, for people."""
     return [
-        ("cores", f"{installation.cores:,.3g}"),
-        ("cores of metrics", f"{installation.metric_cores:,.3g}"),
-        ("cores of the database", f"{installation.database_cores:,.3g}"),
+        ("cores", format_cores(installation.cores)),
+        ("cores of metrics", format_cores(installation.metric_cores)),
+        ("cores of the database", format_cores(installation.database_cores)),
+        ("cores of the collection from Langfuse", format_cores(installation.langfuse_cores)),
+        ("cores of uploads instead", format_cores(installation.upload_cores)),
         ("workers", f"{installation.workers:,}"),
         ("connections to Postgres", f"{installation.connections:,}"),
         ("written per night", format_bytes(installation.bytes_per_night)),
+        ("written per second of the night", format_bytes(installation.bytes_per_second)),
         ("traces kept", format_bytes(installation.stored_bytes)),
         ("history per year", format_bytes(installation.history_bytes_per_year)),
         ("Langfuse requests", f"{installation.langfuse_requests:,}"),
         ("Langfuse requests per minute", f"{installation.langfuse_requests_per_minute:,.1f}"),
         ("finishing step of a run", f"{installation.finish_s:,.1f} s"),
     ]
+
+
+def format_cores(cores: float) -> str:
+    """A number of cores: no machine has less than one."""
+    return "under 1" if cores < 1 else _two_digits(cores)
+
+
+def format_share(share: float) -> str:
+    """A share of a capacity with two digits: 278.1 is "280"."""
+    return f"under {SMALLEST_SHARE:g}" if share < SMALLEST_SHARE else _two_digits(share)
+
+
+def _two_digits(number: float) -> str:
+    return f"{float(f'{number:.2g}'):,g}"
 
 
 def format_bytes(count: float) -> str:
@@ -85,9 +104,12 @@ def _document(installation: "InstallationSize") -> dict[str, Any]:
         "cores": installation.cores,
         "metricCores": installation.metric_cores,
         "databaseCores": installation.database_cores,
+        "langfuseCores": installation.langfuse_cores,
+        "uploadCores": installation.upload_cores,
         "workers": installation.workers,
         "connections": installation.connections,
         "bytesPerNight": installation.bytes_per_night,
+        "bytesPerSecond": installation.bytes_per_second,
         "storedBytes": installation.stored_bytes,
         "historyBytesPerYear": installation.history_bytes_per_year,
         "langfuseRequests": installation.langfuse_requests,

@@ -11,7 +11,7 @@ from typing import Final
 
 from app import sizing
 from app.sizing import METRIC_CPU, Measured, SizingLoad, size_installation
-from app.sizing_cli import size_rows
+from app.sizing_cli import format_share, size_rows
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"
 # Nights of 10⁶, 10⁸ and 10¹⁰ traces.
@@ -24,10 +24,10 @@ LOADS: Final = (
 
 def constants_table() -> str:
     """Each measured constant with its unit and source."""
-    constants = {f"CPU of {name}": constant for name, constant in METRIC_CPU.items()} | {
+    constants = {f"own CPU of {name}": constant for name, constant in METRIC_CPU.items()} | {
         name.replace("_", " ").lower(): value
         for name, value in vars(sizing).items()
-        if isinstance(value, Measured) and name != "OTHER_METRIC_CPU"
+        if isinstance(value, Measured)
     }
     rows = [
         (name, f"{constant.value:,g}", constant.unit, f"`{constant.source}`")
@@ -44,12 +44,14 @@ def sizes_table() -> str:
 
 
 def limits_table() -> str:
-    """Which parts each of the loads outgrows, the first one first, and what replaces them."""
+    """Which parts each of the loads outgrows or nearly outgrows, the first one first, and what replaces
+    them.
+    """
     sizes = ((load, size_installation(load)) for load in LOADS)
     rows = [
-        (f"{load.traces:,}", limit.part, f"{limit.share:.2g}", limit.remedy)
+        (f"{load.traces:,}", limit.part, format_share(limit.share), limit.remedy)
         for load, size in sizes
-        for limit in size.outgrown or size.limits[:1]
+        for limit in size.strained or size.limits[:1]
     ]
     return _table(("traces per night", "part", "used share of its capacity", "replacement"), rows)
 

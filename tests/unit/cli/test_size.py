@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from app.cli import cli
 from app.core.errors import Invalid
 from app.sizing import REMEDIES, Part, SizingLoad, size_installation
-from app.sizing_cli import format_bytes
+from app.sizing_cli import format_bytes, format_cores, format_share
 from tests.support import scaling_tables
 
 # 36 million traces of 100 runs in ten hours: 1,000 traces a second.
@@ -19,15 +19,18 @@ LOAD = SizingLoad(traces=36_000_000, runs=100, metrics=("ROUGE",), retention_day
 def test_size__by_hand() -> None:
     size = size_installation(LOAD)
 
-    # ROUGE takes 26 µs: 1,000 a second keep 0.026 cores busy.
+    # ROUGE takes 12 µs and its words 14: 1,000 a second keep 0.026 cores busy.
     assert size.metric_cores == pytest.approx(0.026)
-    # 95 µs beside it, and 90 ms for each of 100 runs in 36,000 s.
-    assert size.cores == pytest.approx(0.026 + 0.095 + 0.09 * 100 / 36_000)
+    # 116 µs beside it and 210 of the collection, and 90 ms for each of 100 runs in 36,000 s.
+    assert size.cores == pytest.approx(0.026 + 0.116 + 0.21 + 0.09 * 100 / 36_000)
+    assert size.langfuse_cores == pytest.approx(0.21)
+    assert size.upload_cores == pytest.approx(0.03)
     assert size.workers == 1
     # One API and one scheduler have 50 connections, the worker 13.
     assert size.connections == 63
     # 970 bytes of texts and 175 of values; 62 kB of history per run.
     assert size.bytes_per_night == 36_000_000 * 1145 + 100 * 62_000
+    assert size.bytes_per_second == size.bytes_per_night / 36_000
     assert size.stored_bytes == 36_000_000 * 1145 * 10
     assert size.history_bytes_per_year == 100 * 62_000 * 365
     # 100 traces a request, and six requests a run.
@@ -49,11 +52,23 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
 
     shares = [limit.share for limit in size.limits]
     assert shares == sorted(shares, reverse=True)
-    # 60,001 requests a minute where 1,000 are answered, 41 TB of traces on a disk of 4 TB, and twelve minutes of
-    # finishing a run where ten are borne.
+    # 60,001 requests a minute where 1,000 are answered, 41 TB of traces on a disk of 4 TB, twelve minutes of
+    # finishing a run where ten are borne, and 114.5 MB a second where 100 are written.
     outgrown = [limit.part for limit in size.outgrown]
-    assert outgrown == [Part.LANGFUSE, Part.DATABASE_DISK, Part.FINISH]
+    assert outgrown == [Part.LANGFUSE, Part.DATABASE_DISK, Part.FINISH, Part.DATABASE_WRITES]
+    # 16 workers have 258 of 400 connections, and 35 of 64 cores are busy.
+    strained = [limit.part for limit in size.strained]
+    assert strained == [*outgrown, Part.CONNECTIONS, Part.MACHINE]
     assert {limit.part for limit in size.limits} == set(Part) == set(REMEDIES)
+
+
+def test_size__metrics_share_the_words_of_a_trace() -> None:
+    # 12 of ROUGE and 13 of BLEU, their words 14 once; ACCURACY compares texts without words.
+    both = size_installation(LOAD._replace(metrics=("ROUGE", "BLEU")))
+    accuracy = size_installation(LOAD._replace(metrics=("ACCURACY",)))
+
+    assert both.metric_cores == pytest.approx(0.039)
+    assert accuracy.metric_cores == pytest.approx(0.004)
 
 
 def test_size__unknown_metric_counts_as_the_most_expensive() -> None:
@@ -83,6 +98,12 @@ def test_size_command__prints_the_same_as_the_model() -> None:
     assert document["metricCores"] == pytest.approx(0.026)
     assert document["langfuseRequests"] == 360_600
     assert "41.2 GB" in table  # written per night
+
+
+def test_format__figures_have_no_more_digits_than_they_are_known_with() -> None:
+    assert [format_cores(cores) for cores in (0.0106, 1.24, 98.2)] == ["under 1", "1.2", "98"]
+    shares = [format_share(share) for share in (0.001, 0.16, 2.81, 278.1)]
+    assert shares == ["under 0.01", "0.16", "2.8", "280"]
 
 
 def test_format_bytes__has_three_digits() -> None:
