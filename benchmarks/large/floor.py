@@ -163,23 +163,8 @@ class _Floor:
             self.pool.submit(_import, module).result()
 
     def _collect(self, first: int) -> None:
-        documents = (json.loads(line) for (line,) in self._rows(READ_LINES, first))
-        traces = (
-            (
-                1,
-                first + number,
-                document["traceId"],
-                document["traceId"],
-                0,
-                TraceOutcome.SCORED.value,
-                document["input"],
-                document["expectedOutput"],
-                document["output"],
-                [],
-            )
-            for number, document in enumerate(documents)
-        )
-        self._copy("floor_traces", TRACE_COLUMNS, traces)
+        lines = (line for (line,) in self._rows(READ_LINES, first))
+        self._copy("floor_traces", TRACE_COLUMNS, _trace_rows(lines, first))
 
     def _measure(self, texts: Sequence[Texts]) -> list[TraceValues]:
         calls = (
@@ -247,6 +232,15 @@ def _numbered_lines(lines: Iterable[str]) -> Iterator[tuple[str, int, str, str]]
     return (
         ("floor", number, json.loads(line)["traceId"], line) for number, line in enumerate(lines)
     )
+
+
+def _trace_rows(lines: Iterable[str], first: int) -> Iterator[tuple[object, ...]]:
+    """The rows of `TRACE_COLUMNS`."""
+    for position, line in enumerate(lines, first):
+        document = json.loads(line)
+        trace_id, outcome = document["traceId"], TraceOutcome.SCORED.value
+        texts = (document["input"], document["expectedOutput"], document["output"])
+        yield (1, position, trace_id, trace_id, 0, outcome, *texts, [])
 
 
 def _score(chunk: Sequence[Texts], refs: tuple[MetricRef, ...]) -> list[TraceValues]:
