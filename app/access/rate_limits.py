@@ -13,10 +13,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.access.models import RateWindow
-from app.access.rules import ceil_seconds, client_network
+from app.access.rules import ceil_seconds
 from app.core.batch_delete import delete_batch
 from app.core.db import Database
 from app.core.errors import Unavailable
+from app.core.web.client_network import client_network
 
 MINUTE_S = 60
 SYNC_INTERVAL_S = 1.0

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import ipaddress
 import math
 import re
 import secrets
@@ -94,18 +93,6 @@ def configured_key_error(text: str) -> str | None:
 def is_usable(*, expires_at: datetime | None, revoked_at: datetime | None, now: datetime) -> bool:
     """Return whether a key is neither revoked nor expired."""
     return revoked_at is None and (expires_at is None or now < expires_at)
-
-
-def client_network(address: str | None) -> str:
-    """The network of a client: its IPv4 address, or the IPv6 /64 that one customer usually has."""
-    try:
-        parsed = ipaddress.ip_address(address or "")
-    except ValueError:
-        return address or ""
-    # A customer usually has a whole /64, so a limit per address would not be a limit.
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
-        return str(ipaddress.IPv6Network((parsed, 64), strict=False))
-    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
 def ceil_seconds(seconds: float) -> int:

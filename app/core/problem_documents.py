@@ -4,6 +4,7 @@ Source: RFC 9457. Extension members are `errors` (one item per wrong field) and 
 itself. An unexpected error shows only its request id.
 """
 
+import errno
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -21,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.core.correlation import TRACEPARENT, bind_correlation, is_traceparent
-from app.core.errors import AppError, ErrorItem, Invalid, NotFound
+from app.core.errors import AppError, ErrorItem, Invalid, NotFound, Unavailable
 from app.core.ids import is_identifier, new_id
 from app.core.strict_json import MalformedJson, escape_pointer_step
 
@@ -30,6 +31,7 @@ log = structlog.stdlib.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 50
 REQUEST_ID = "X-Request-Id"
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # How the application shows an error to a browser; `app.state.render_error`.
 RenderError: TypeAlias = Callable[[Request, AppError], Awaitable[Response]]
@@ -173,6 +175,7 @@ _BY_STATUS: Mapping[int, type[AppError]] = {
 def install(app: FastAPI) -> None:
     """Respond to every error of this application with a problem document."""
     app.add_exception_handler(AppError, on_app_error)
+    app.add_exception_handler(OSError, _on_system_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_error)
 
@@ -280,6 +283,17 @@ async def on_app_error(request: Request, error: Exception) -> Response:
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request refused", code=error.error_code, cause=str(error.__cause__ or ""))
     return await error_response(request, error)
+
+
+async def _on_system_error(request: Request, error: Exception) -> Response:
+    if not (isinstance(error, OSError) and error.errno in FULL_DISK):
+        raise error
+    full = Unavailable(
+        "The disk for temporary files of the service is full; free some of it, then try again.",
+        headers={"Retry-After": "60"},
+    )
+    full.__cause__ = error
+    return await on_app_error(request, full)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

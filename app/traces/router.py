@@ -1,6 +1,7 @@
 """REST endpoints of uploaded datasets."""
 
 import json
+import threading
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ from fastapi import Path, Query, Response
 
 from app.access.deps import READ, RUN
 from app.access.idempotency import Idempotent, IdempotentCreate
+from app.core.errors import Unavailable
 from app.core.schemas import Identifier, Page, ShortText
 from app.core.web.deps import Res
 from app.core.web.query_parameters import PageParams
@@ -22,6 +24,9 @@ from app.traces.schemas import DatasetItemView, LocalDatasetView
 router = Router(prefix="/local-datasets", tags=["local datasets"])
 
 DatasetId = Annotated[str, Path(alias="datasetId")]
+
+# A parsed file of 64 MiB may take some hundred MiB, so a process reads one at a time.
+IMPORTING = threading.Lock()
 
 EXAMPLE = '{"traceId": "t-1", "input": "1+1?", "expectedOutput": "2", "output": "two"}\n'
 NDJSON_BODY: dict[str, Any] = {
@@ -95,7 +100,15 @@ def import_results(
     replace: Replace = False,
 ) -> Response:
     """Import a result file of bashkit-eval or ot-bench as the traces of one run."""
-    recording = read_results(upload.file.read())
+    if not IMPORTING.acquire(blocking=False):
+        raise Unavailable(
+            "Another result file is being read; try again in a few seconds.",
+            headers={"Retry-After": "10"},
+        )
+    try:
+        recording = read_results(upload.file.read())
+    finally:
+        IMPORTING.release()
     lines = enumerate(recording.lines, start=1)
     run_name = run_name or recording.run_name
     return _store(once, upload, lines, name, run_name, agent_id=agent_id, replace=replace)

@@ -1,16 +1,24 @@
 """The clock of the database in a process whose own clock is wrong or jumps."""
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.core import database_clock
 from app.core.database_clock import READ_AGAIN_AFTER_S, DatabaseClock
 from app.core.db import Database, DatabaseUnavailable
 
 SIXTY_DAYS = timedelta(days=60)
 # The database of the tests and this process share a machine; the difference is what reading takes.
 SLACK = timedelta(seconds=60)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database of the tests may be slow."""
+    monkeypatch.setattr(database_clock, "MAX_WAIT_S", 60.0)
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
@@ -77,3 +85,45 @@ def test_database_clock__is_read_rarely(
     monkeypatch.setattr("app.core.database_clock.READ_AGAIN_AFTER_S", -READ_AGAIN_AFTER_S)
     clock()
     assert readings == 2
+
+
+def test_database_clock__caller_does_not_wait_for_a_database_that_hangs(
+    migrated_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop of the API is such a caller: streams, deadlines and health stand still meanwhile."""
+    clock = DatabaseClock(migrated_database)
+    answers = threading.Event()
+
+    def hang() -> None:
+        answers.wait(60)
+        raise DatabaseUnavailable
+
+    monkeypatch.setattr(database_clock, "MAX_WAIT_S", 0.01)
+    monkeypatch.setattr(migrated_database, "read_statement", hang)
+    set_clock(monkeypatch, SIXTY_DAYS)
+    began = time.monotonic()
+    try:
+        assert abs(clock() - datetime.now(UTC)) < SLACK
+        clock()
+        assert time.monotonic() - began < 30
+    finally:
+        answers.set()
+
+
+def test_database_clock__is_not_asked_again_at_once_after_a_failure(
+    migrated_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = 0
+
+    def fail() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise DatabaseUnavailable
+
+    clock = DatabaseClock(migrated_database)
+    monkeypatch.setattr(database_clock, "RETRY_AFTER_S", 3600.0)
+    monkeypatch.setattr(migrated_database, "read_statement", fail)
+    set_clock(monkeypatch, SIXTY_DAYS)
+    for _ in range(3):
+        clock()
+    assert attempts == 1

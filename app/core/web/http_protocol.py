@@ -1,9 +1,10 @@
-"""The HTTP/1.1 protocol of the server: deadlines for the headers and for bodies that nobody reads, a limit
-per address, and problem documents for malformed requests.
+"""The HTTP/1.1 protocol of the server: deadlines for headers, for bodies that nobody reads and for answers
+that nobody reads, a limit per address, and problem documents for malformed requests.
 
 Uvicorn has timeouts for idle connections (`timeout_keep_alive`) and a limit on requests in progress
 (`limit_concurrency`), but no deadline for a request that has begun and none for a new connection that
-sends nothing; the first byte of a body ends its timeout for idle connections. It answers malformed requests with plain text and logs each of them.
+sends nothing; the first byte of a body ends its timeout for idle connections, and a connection whose answer
+is not read is never closed. It answers malformed requests with plain text and logs each of them.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from app.core.errors import AppError
 from app.core.ids import new_id
 from app.core.problem_documents import REQUEST_ID, MalformedRequest, SlowRequest, problem_response
+from app.core.web.client_network import client_network
 from app.core.web.security_headers import SECURITY_HEADERS
 
 log = structlog.stdlib.get_logger(__name__)
@@ -34,6 +36,9 @@ HEADER_DEADLINE_S = 10.0
 CONNECTIONS_PER_ADDRESS = 1200
 # For the rest of a body whose request is answered: a client that still sends would not read the answer.
 UNREAD_BODY_DEADLINE_S = 5.0
+# A client that reads nothing of its answer for as long would hold its memory, and an unfinished answer what it
+# is read from. It begins when the buffer of the connection is full (64 KiB beside that of the kernel).
+UNREAD_ANSWER_DEADLINE_S = 30.0
 LOG_INTERVAL_S = 10.0
 # File descriptors of this process. Some are reserved: for the database, uploads and logs, and for the new
 # connections of one turn of the event loop, which are accepted before any of them can be refused.
@@ -107,7 +112,7 @@ class HttpProtocol(H11Protocol):
     Refuses what the parser cannot read, such as NUL in a header, like any other bad request.
     """
 
-    connections_by_address: ClassVar[Counter[str]] = Counter()
+    connections_by_network: ClassVar[Counter[str]] = Counter()
     refusals: ClassVar[RefusalLog] = RefusalLog()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -116,21 +121,24 @@ class HttpProtocol(H11Protocol):
         self.logger = _ERRORS_ONLY
         self._header_deadline: asyncio.TimerHandle | None = None
         self._unread_body_deadline: asyncio.TimerHandle | None = None
+        self._unread_answer_deadline: asyncio.TimerHandle | None = None
         self._address = ""
+        self._network = ""
         self._is_counted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
+        self._network = client_network(self._address)
         limits = connection_limits()
         # Refused connections are not counted: those of one flood would keep all other addresses out until
         # they are closed.
-        if self.connections_by_address[self._address] >= limits.per_address:
+        if self.connections_by_network[self._network] >= limits.per_address:
             self._refuse("too many connections of one address")
-        elif self.connections_by_address.total() >= limits.total:
+        elif self.connections_by_network.total() >= limits.total:
             self._refuse("too many connections")
         else:
-            self.connections_by_address[self._address] += 1
+            self.connections_by_network[self._network] += 1
             self._is_counted = True
             self._start_header_deadline()
 
@@ -142,12 +150,13 @@ class HttpProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_header_deadline()
         self._stop_unread_body_deadline()
+        self._stop_unread_answer_deadline()
         if self._is_counted:
             self._is_counted = False
-            self.connections_by_address[self._address] -= 1
+            self.connections_by_network[self._network] -= 1
         # Addresses without connections must not fill the memory.
-        if self.connections_by_address[self._address] <= 0:
-            del self.connections_by_address[self._address]
+        if self.connections_by_network[self._network] <= 0:
+            del self.connections_by_network[self._network]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -161,6 +170,14 @@ class HttpProtocol(H11Protocol):
             self._restart_keep_alive()
         if self.cycle is not None:
             self._end_after_two_lengths()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_unread_answer_deadline()
+
+    def resume_writing(self) -> None:
+        self._stop_unread_answer_deadline()
+        super().resume_writing()
 
     def on_response_complete(self) -> None:
         self._stop_unread_body_deadline()
@@ -223,6 +240,27 @@ class HttpProtocol(H11Protocol):
                 "the body of an answered request did not arrive in time", self._address
             )
             self.timeout_keep_alive_handler()
+
+    def _start_unread_answer_deadline(self) -> None:
+        self._unread_answer_deadline = self.loop.call_later(
+            UNREAD_ANSWER_DEADLINE_S,
+            self._end_unread_answer,
+            self.transport.get_write_buffer_size(),
+        )
+
+    def _stop_unread_answer_deadline(self) -> None:
+        if self._unread_answer_deadline is not None:
+            self._unread_answer_deadline.cancel()
+            self._unread_answer_deadline = None
+
+    def _end_unread_answer(self, unread_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unread_bytes:
+            # A slow client that reads.
+            self._start_unread_answer_deadline()
+            return
+        self.refusals.record("the answer was not read in time", self._address)
+        # Closing would wait until the client has read the rest.
+        self.transport.abort()
 
     def _restart_keep_alive(self) -> None:
         self._unset_keepalive_if_required()

@@ -22,9 +22,14 @@ from app.core.problem_documents import (
     error_response,
 )
 from app.core.strict_json import parse_json
+from app.core.web.body_memory import BodyMemory
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_SIGNED_BYTES = 64 * 1024
+# Bodies that a process holds at once. Those of requests without a key, such as a login, have their own
+# memory: whoever sends many of them keeps out no request with a key.
+HELD_BYTES = 64 * 1024 * 1024
+HELD_BYTES_WITHOUT_KEY = 16 * 1024 * 1024
 # A client that sends byte by byte would otherwise hold a connection for hours.
 READ_TIMEOUT_S = 30.0
 MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
@@ -73,21 +78,28 @@ class RequestBodyMiddleware:
         self.is_signed = is_signed
         self.max_bytes = max_bytes
         self.read_timeout_s = read_timeout_s
+        self._memory = BodyMemory(HELD_BYTES)
+        self._memory_without_key = BodyMemory(HELD_BYTES_WITHOUT_KEY)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        try:
-            _check_path(scope)
-            ready = receive if self.is_streamed(scope) else await self._read(scope, receive)
-        except AppError as error:
-            response = await error_response(Request(scope, receive), error)
-            return await response(scope, receive, send)
-        except _ClientDisconnected:
-            return None
-        return await self.app(scope, ready, send)
+        has_key = "caller" in scope.get("state", {})
+        memory = self._memory if has_key else self._memory_without_key
+        with memory.hold() as take:
+            try:
+                _check_path(scope)
+                ready = (
+                    receive if self.is_streamed(scope) else await self._read(scope, receive, take)
+                )
+            except AppError as error:
+                response = await error_response(Request(scope, receive), error)
+                return await response(scope, receive, send)
+            except _ClientDisconnected:
+                return None
+            return await self.app(scope, ready, send)
 
-    async def _read(self, scope: Scope, receive: Receive) -> Receive:
+    async def _read(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
         headers, signed = Headers(scope=scope), self.is_signed(scope)
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return receive
@@ -97,7 +109,7 @@ class RequestBodyMiddleware:
         too_large = declared.isdecimal() and int(declared[:20]) > max_bytes
         try:
             async with asyncio.timeout(self.read_timeout_s):
-                body = None if too_large else await _read_body(receive, max_bytes)
+                body = None if too_large else await _read_body(receive, max_bytes, take)
                 if body is None:
                     await _discard(receive)
         except TimeoutError:
@@ -130,14 +142,16 @@ async def read_raw_body(request: Request) -> bytes:
 RawBody = Annotated[bytes, Depends(read_raw_body)]
 
 
-async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
-    """The complete body; None as soon as it is too large."""
+async def _read_body(receive: Receive, max_bytes: int, take: Callable[[int], None]) -> bytes | None:
+    """The complete body, whose bytes are taken as they arrive; None as soon as it is too large."""
     # Counted while it arrives: a chunked body declares no length, and a declared one may be wrong.
     body = bytearray()
     more = True
     while more:
         message = await _receive_chunk(receive)
-        body += message.get("body", b"")
+        chunk = message.get("body", b"")
+        take(len(chunk))
+        body += chunk
         if len(body) > max_bytes:
             return None
         more = message.get("more_body", False)

@@ -1,12 +1,15 @@
 """Imports result files of the harnesses as trace uploads."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from app.harness.result_file import parse_json_document
+from app.harness.result_file import InvalidResultFile, parse_json_document
 from app.traces.files.ndjson import format_trace_line
 from app.traces.storable_traces import make_storable
 
 NAME = "the body"
+# A file of 64 MiB with real conversations has 1.6 million. Small values take up to thirty times the memory of
+# their text.
+MAX_VALUES: Final = 4_000_000
 
 
 class ImportedRun(NamedTuple):
@@ -26,6 +29,10 @@ def read_results(raw: bytes) -> ImportedRun:
     from app.harness.mcp import result_file as mcp_result_file
     from app.traces.producers import bash_traces, mcp_traces
 
+    if _count_values(raw) > MAX_VALUES:
+        raise InvalidResultFile(
+            f"{NAME} has more than {MAX_VALUES:,} JSON values; import a part of the results"
+        )
     document = parse_json_document(raw, name=NAME)
     if mcp_result_file.is_report(document):
         mcp_report = mcp_result_file.load_report(document, name=NAME)
@@ -35,3 +42,10 @@ def read_results(raw: bytes) -> ImportedRun:
         name, traces = bash_result_file.file_stem(bash_report), bash_traces.traces_of(bash_report)
     lines = [format_trace_line(make_storable(trace)) for trace in traces]
     return ImportedRun(name[: bash_traces.LONGEST_ID], lines)
+
+
+def _count_values(raw: bytes) -> int:
+    """At least the number of JSON values: each follows a comma or begins a list or an object. Commas and
+    brackets of texts are counted, too.
+    """
+    return sum(raw.count(mark) for mark in (b",", b"[", b"{"))

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from app.access.models import RateWindow
 from app.access.rate_limits import FAILURE_BURST, FailureLimiter, RequestLimiter, delete_old_windows
-from app.access.rules import client_network, generate_token
+from app.access.rules import generate_token
 from app.access.service import ensure_first_admin_key
 from app.core.db import Database
 from app.core.encryption import Secret
@@ -194,20 +194,3 @@ def test_failure_limiter__number_of_addresses_is_limited(monkeypatch: pytest.Mon
     for number in range(10):
         failures.record_failure(f"192.0.2.{number}")
     assert len(failures._full_at) == 3
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
-        (None, ""),
-        ("testclient", "testclient"),
-    ],
-)
-def test_client_network__ipv6_address_gives_its_64_network(
-    address: str | None, network: str
-) -> None:
-    assert client_network(address) == network

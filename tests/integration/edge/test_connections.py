@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -12,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from app.core.web import http_protocol
+from app.core.web import http_protocol, request_body
 from app.core.web.http_protocol import HttpProtocol, RefusalLog
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, toy_app
 from tests.support.http import serving
@@ -185,6 +186,81 @@ def test_unread_body__its_end_restarts_the_timeout_of_idle_connections(
         read_answer(connection)
         connection.sendall(b"a" * 1000)
         assert is_closed(connection)
+
+
+LARGE_ANSWER = b"a" * (16 * 1024 * 1024)  # more than the kernel keeps for both ends of a connection
+
+
+async def answer_at_length(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(LARGE_ANSWER)(scope, receive, send)
+
+
+def test_unread_answer__ends_the_connection(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is lost: an orderly end would wait until the client has read it."""
+    monkeypatch.setattr(http_protocol, "UNREAD_ANSWER_DEADLINE_S", 0.3)
+    ended = threading.Event()
+
+    def record(reason: str, _address: str) -> None:
+        if reason == "the answer was not read in time":
+            ended.set()
+
+    monkeypatch.setattr(HttpProtocol.refusals, "record", record)
+    with serving(answer_at_length) as server, closing(connect(server)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert ended.wait(60)
+        received = 0
+        with suppress(ConnectionResetError):
+            while part := connection.recv(65536):
+                received += len(part)
+    assert received < len(LARGE_ANSWER)
+
+
+def test_unread_answer__slow_client_gets_all_of_it(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "UNREAD_ANSWER_DEADLINE_S", 0.2)
+    with serving(answer_at_length) as server, closing(connect(server)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received, began = 0, time.monotonic()
+        while received < len(LARGE_ANSWER):
+            # Slower than the deadline in total, but never without reading for as long.
+            time.sleep(0.01)
+            part = connection.recv(256 * 1024)
+            assert part, received
+            received += len(part)
+    assert time.monotonic() - began > 0.2
+
+
+HELD_BODY = b"POST /things HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" + b" " * 999
+
+
+def post_until(client: httpx.Client, status: int) -> httpx.Response:
+    """The first answer with this status to a small body."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        answer = client.post(THINGS, json={"name": "a", "text": "a" * 600})
+        if answer.status_code == status:
+            return answer
+    raise AssertionError(f"no answer had the status {status}")
+
+
+def test_held_bodies__those_beyond_the_memory_are_refused_until_others_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bodies without their last byte: nobody knows yet whether they may be sent."""
+    monkeypatch.setattr(request_body, "HELD_BYTES_WITHOUT_KEY", 2500)
+    app = toy_app(NOWHERE, ThingStore())
+    with serving(app) as client:
+        with ExitStack() as connections:
+            for _ in range(2):
+                connections.enter_context(closing(connect(client))).sendall(HELD_BODY)
+            refused = post_until(client, 503)
+            assert refused.headers["Retry-After"] == "10"
+            assert refused.headers["content-type"] == "application/problem+json"
+        post_until(client, 201)
+    app.state.resources.db.dispose()
 
 
 def test_connections__one_address_has_a_limit(

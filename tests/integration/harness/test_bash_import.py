@@ -11,6 +11,8 @@ import pytest
 from app.harness.bash.result_file import json_report
 from app.harness.bash.types import Judgement
 from app.harness.results import AttemptOutcome, ConversationEnding
+from app.traces import router
+from app.traces.files import harness_results
 from app.traces.files.harness_results import read_results
 from app.traces.files.ndjson import iter_traces
 from app.traces.types import ToolCall, Trace, TraceOutcome
@@ -213,3 +215,22 @@ def test_import__unstorable_text_is_replaced(service: Service) -> None:
     stored = post_import(service, json.dumps(document).encode())
     assert stored.status_code == 201, stored.text
     assert "\u0000" not in stored.json()["runName"]
+
+
+def test_import__file_of_very_many_values_is_refused_unread(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Millions of empty lists would take thirty times the memory of the file."""
+    monkeypatch.setattr(harness_results, "MAX_VALUES", 1000)
+    answer = post_import(service, b"[" + b"[]," * 999 + b"[]]")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        "the body has more than 1,000 JSON values; import a part of the results",
+    )
+
+
+def test_import__one_file_is_read_at_a_time(service: Service) -> None:
+    with router.IMPORTING:
+        busy = post_import(service, one_attempt_file())
+    assert (busy.status_code, busy.headers["Retry-After"]) == (503, "10")
+    assert post_import(service, one_attempt_file()).status_code == 201
