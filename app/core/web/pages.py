@@ -25,7 +25,7 @@ from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, p
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from app.core.errors import AppError, Invalid, without_request
+from app.core.errors import AppError, default_detail, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
@@ -47,7 +47,6 @@ from app.core.web.page_text import (
     shrink_long_title,
     time_element,
 )
-from app.core.web.query_parameters import RepeatedParameter
 from app.core.web.static_files import asset_url, read_asset
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -65,7 +64,10 @@ PAGE_TITLES: Final = {
     "invalid": "The input is not valid",
     "repeated-parameter": "The address repeats a value",
     "alert-config-not-found": "Alert rule not found",
+    "method-not-allowed": "This address only receives forms",
 }
+# Of errors whose detail speaks of the API.
+PAGE_DETAILS: Final = {"method-not-allowed": "Go back to the page that has the form."}
 NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
@@ -207,10 +209,7 @@ def render_error(request: Request, error: AppError) -> Response:
         title=PAGE_TITLES.get(error.error_code) or problem_title(error.error_code),
         status=error.status,
         error=error,
-        # The detail of the API names its field `errors`; the page lists them.
-        detail="Correct these values:"
-        if error.errors and error.error_code in {Invalid.code, RepeatedParameter.code}
-        else without_request(error.detail),
+        detail=_detail_of(error),
         section=find_section(request.url.path),
         request_id=request_id(request.scope) or "",
         has_secrets=True,
@@ -218,6 +217,13 @@ def render_error(request: Request, error: AppError) -> Response:
     for name, value in error.extra.get("headers", {}).items():
         response.headers[name] = value
     return response
+
+
+def _detail_of(error: AppError) -> str:
+    # This detail of the API names its field `errors`; the page lists them.
+    if error.errors and error.detail == default_detail(type(error)):
+        return "Correct these values:"
+    return PAGE_DETAILS.get(error.error_code) or without_request(error.detail)
 
 
 def _render_question(request: Request, error: ConfirmationRequired) -> Response:

@@ -112,3 +112,19 @@ def assert_is_error_page(response: httpx.Response, sentence: str) -> None:
     assert sentence in text
     assert response.headers["x-request-id"] in text
     assert "/problems/" not in text
+
+
+def test_browser__address_of_a_form_says_that_it_only_receives_forms(service: Service) -> None:
+    response = send(service, "GET", "/silences", HTML)
+    assert response.status_code == 405
+    assert_is_error_page(response, "Go back to the page that has the form.")
+
+
+def test_browser__run_that_the_benchmark_does_not_evaluate_says_so(service: Service) -> None:
+    service.create_agent("agent-001")
+    service.create_agent("agent-002")
+    service.create_benchmark(metrics=["ROUGE"], evaluates=["agent-001"])
+    form = {"benchmark": "bench-001", "agent": "agent-002"}
+    response = send(service, "POST", "/runs", HTML, data=form)
+    assert response.status_code == 422
+    assert_is_error_page(response, "does not evaluate the agent 'agent-002'")
