@@ -2,8 +2,8 @@
 
 It sums the likelihood ratios of all possible first recovered runs, each averaged over these falls
 by what the runs of the incident say about them. The levels are normal, in SDs of a run above the level
-before. Its limits gave the most recoveries within three runs, on a grid, among those that keep the
-goals about false ends.
+before. Weights of the falls and limits were searched at random for the most recoveries within three runs, or
+within ten for a single fall, among those that keep the goals about false ends.
 """
 
 from typing import NamedTuple
@@ -17,29 +17,41 @@ PAGE_LIMIT = 2.95
 PAGE_WIDTHS = (1, 2, 3, 4, 5, 6, 8)
 RUNS_BEFORE = 8
 RUNS_AFTER = 12
-MAX_RECOVERY_RUNS = 8
-NEW_INCIDENT_RUNS = 5
+# The limits of an oracle hold up to so many runs after the page, and later.
+LIMIT_RUNS = (2, 5)
 
 
 class RecoveryOracle(NamedTuple):
-    """The falls, in SDs of a run, and the limits in the first five runs of an incident and later."""
+    """The falls, in SDs of a run, with their weights, and the limits by age of an incident. The level before
+    is the mean of `reference_runs`; None: it is told.
+    """
 
     falls: tuple[float, ...]
-    new_limit: float
-    limit: float
+    weights: tuple[float, ...]
+    limits: tuple[float, float, float]
+    reference_runs: int | None = None
 
 
-# Both limits of each keep the goals about false ends for all its falls.
-EVERY_FALL = RecoveryOracle((1.0, 1.5, 2.0, 3.0, 4.0), 5.0, 7.0)
-LARGE_FALLS = RecoveryOracle((2.0, 3.0, 4.0), 4.0, 6.5)
-ALL_FALLS = RecoveryOracle((1.5, 2.0, 3.0, 4.0), 4.5, 6.5)
+_FALLS = (1.0, 1.5, 2.0, 3.0, 4.0)
+# Keeps the goals about false ends from 1.5 SDs on, and for every fall.
+FROM_1_5_SDS = RecoveryOracle(_FALLS, (0.3, 0.33, 0.04, 0.3, 0.03), (4.8, 3.2, 6.8))
+FROM_1_SD = RecoveryOracle(_FALLS, (0.35, 0.09, 0.01, 0.5, 0.05), (5.1, 4.3, 7.5))
+
+
+def single_fall(fall: float, limit: float, reference_runs: int | None) -> RecoveryOracle:
+    """The oracle that is told the size of the fall, too."""
+    return RecoveryOracle((fall,), (1.0,), (limit, limit, limit), reference_runs)
 
 
 class OracleRecovery(NamedTuple):
-    """Percent of the paged incidents: ended before the recovery, and of the others within 3 runs of it."""
+    """Percent of the paged incidents: ended before the recovery, and of the others within 3 and 10 runs of it."""
 
     false: float
     by_3: float
+    by_10: float
+
+    def __str__(self) -> str:
+        return f"falsely resolved {self.false:.1f}, resolved within 3/10 runs {self.by_3:.0f}/{self.by_10:.0f}"
 
 
 def recover_by_oracle(
@@ -50,18 +62,20 @@ def recover_by_oracle(
     levels = rng.normal(size=(histories, runs))
     end = RUNS_BEFORE + bad_runs
     levels[:, RUNS_BEFORE:end] -= fall
+    if oracle.reference_runs is not None:
+        levels -= rng.normal(size=(histories, 1)) / np.sqrt(oracle.reference_runs)
     sums = np.concatenate([np.zeros((histories, 1)), levels.cumsum(axis=1)], axis=1)
     opened, started = _pages(sums, end)
     ends = np.full(histories, runs)
     # Backwards: the first run that ends the incident is written last, and stays.
     for run in reversed(range(RUNS_BEFORE + 1, runs)):
-        limit = np.where(run - opened <= NEW_INCIDENT_RUNS, oracle.new_limit, oracle.limit)
-        ratios = _log_ratios(sums, opened, started, run, np.array(oracle.falls))
+        limit = np.array(oracle.limits)[np.searchsorted(LIMIT_RUNS, run - opened)]
+        ratios = _log_ratios(sums, opened, started, run, oracle)
         ends[(opened >= 0) & (run > opened) & (ratios > limit)] = run
     paged = ends[opened >= 0]
     is_false = paged < end
-    by_3 = (paged[~is_false] < end + 3).mean()
-    return OracleRecovery(float(100 * is_false.mean()), float(100 * by_3))
+    by_3, by_10 = (float(100 * (paged[~is_false] < end + within).mean()) for within in (3, 10))
+    return OracleRecovery(float(100 * is_false.mean()), by_3, by_10)
 
 
 def _pages(sums: Floats, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -83,21 +97,26 @@ def _pages(sums: Floats, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _log_ratios(
-    sums: Floats, opened: NDArray[np.int64], started: NDArray[np.int64], run: int, falls: Floats
+    sums: Floats,
+    opened: NDArray[np.int64],
+    started: NDArray[np.int64],
+    run: int,
+    oracle: RecoveryOracle,
 ) -> Floats:
     """log(likelihood of a recovery in any of the last runs / likelihood of none) after a run."""
     first_sums = sums[np.arange(len(sums)), started]
-    none = _log_likelihoods(sums[:, run + 1] - first_sums, run + 1 - started, falls)
+    none = _log_likelihoods(sums[:, run + 1] - first_sums, run + 1 - started, oracle)
     ratios = np.full(len(sums), -np.inf)
-    for width in range(1, MAX_RECOVERY_RUNS + 1):
+    for width in range(1, min(RUNS_AFTER, run - RUNS_BEFORE) + 1):
         first = run + 1 - width
-        bad = _log_likelihoods(sums[:, first] - first_sums, first - started, falls)
+        bad = _log_likelihoods(sums[:, first] - first_sums, first - started, oracle)
         # A recovery cannot begin before the page: the runs up to it are bad.
         ratios = np.logaddexp(ratios, np.where(first > opened, bad - none, -np.inf))
     return ratios
 
 
-def _log_likelihoods(total: Floats, runs: NDArray[np.int64], falls: Floats) -> Floats:
+def _log_likelihoods(total: Floats, runs: NDArray[np.int64], oracle: RecoveryOracle) -> Floats:
     """The log-likelihood of so many bad runs with a sum, above that of the level before."""
-    log_ratios = -falls * total[:, None] - falls**2 * runs[:, None] / 2
-    return np.asarray(np.logaddexp.reduce(log_ratios, axis=1) - np.log(len(falls)))
+    falls = np.array(oracle.falls)
+    log_ratios = -falls * total[:, None] - falls**2 * runs[:, None] / 2 + np.log(oracle.weights)
+    return np.asarray(np.logaddexp.reduce(log_ratios, axis=1))

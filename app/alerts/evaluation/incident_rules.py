@@ -39,6 +39,7 @@ from app.statistics.sequential import (
     Spread,
     WindowScore,
     estimate_spread,
+    limit_of,
     scan_levels,
 )
 
@@ -52,8 +53,10 @@ RISE_MARGIN = 1.5
 # A further fall is looked for among few runs with a frozen spread.
 WORSE_MARGIN = 0.6
 MIN_INCIDENT_REFERENCE = 2
-# An incident that recovered takes so many parts of the promise, of which one is left for the next page.
-RECOVERY_PARTS = 4
+# An incident that recovered, and may have been chance, takes so many parts of the promise; one part is left
+# for the next page. One that would have opened at the stricter promise was no chance.
+RECOVERY_PARTS = 6
+SURE_PROMISE = 1 / 600
 # A run is suspicious beyond this fraction of the limit, which is a z of 2.4 at the default promise.
 SUSPICIOUS = 0.77
 
@@ -287,16 +290,22 @@ def _count_recovery(
         state = state.model_copy(update={"incident": incident})
         return SeriesStep(state, incident_evidence(score, incident, view, reference, None))
     evidence = incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
+    bad_runs = [seq for seq in incident.runs if seq not in recovered]
+    is_sure = score_against(view, reference, bad_runs, spread).z > limit_of(SURE_PROMISE)
     return SeriesStep(
-        _close(state, recovered), evidence.model_copy(update={"status": SeriesStatus.OK})
+        _close(state, recovered, is_sure=is_sure),
+        evidence.model_copy(update={"status": SeriesStatus.OK}),
     )
 
 
-def _close(state: SeriesState, returned: Sequence[int]) -> SeriesState:
+def _close(state: SeriesState, returned: Sequence[int], *, is_sure: bool) -> SeriesState:
+    """The state after an incident that recovered; `is_sure`: it was no chance."""
     *earlier, reference = state.levels or ((),)
+    recoveries = _recent_recoveries(state)
+    if not is_sure:
+        recoveries.append(returned[-1])
     return SeriesState(
-        levels=_bounded((*earlier, (*reference, *returned))),
-        recoveries=(*_recent_recoveries(state), returned[-1]),
+        levels=_bounded((*earlier, (*reference, *returned))), recoveries=tuple(recoveries)
     )
 
 
@@ -304,7 +313,8 @@ def _after_recoveries(policy: PagePolicy, state: SeriesState) -> PagePolicy:
     """The policy after incidents that recovered: each takes its part of the promise.
 
     Their runs are missing in the reference. If they were chance, what is left varies less than the
-    series does, so that one page by chance would soon be followed by others.
+    series does, so that one page by chance would soon be followed by others. `recoveries` has none that were
+    no chance.
     """
     parts = 1 + RECOVERY_PARTS * len(_recent_recoveries(state))
     return policy._replace(false_pages_per_month=policy.false_pages_per_month / parts)

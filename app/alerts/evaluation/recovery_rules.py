@@ -15,14 +15,16 @@ from app.statistics.sequential import RunLevel, Spread, score_effect
 
 # No evidence against the old level: at most so far below it, as a normal quantile.
 NEAR = 1.6
-# How far the last run, the last two, and the last three to eight runs lie above the other runs of the
+# How far the last run, the last two, three, and four to eight runs lie above the other runs of the
 # incident: a normal quantile. A long incident has many single good runs by chance, and hardly ever
-# three in a row.
-RISES = (4.4, 3.8, 3.05)
+# three in a row; of four and more runs there are five chances at once.
+RISES = (4.4, 3.8, 3.1, 3.3)
 # In the first five runs after the page an incident has had few chances to end falsely. Its level rests
-# on few runs, too, so that no rise is far.
+# on few runs, too, so that no rise is far. One or two runs that paged are no level yet: they were chosen
+# because they are bad.
 NEW_INCIDENT_RUNS = 5
-NEW_RISES = (3.4, 2.65, 2.1)
+MIN_PAGE_RUNS = 3
+NEW_RISES = (3.4, 2.65, 2.05, 2.2)
 MAX_RECOVERY_RUNS = 8
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14
@@ -30,7 +32,7 @@ CLEAN_Z = 1.0
 # All runs since the page are not worse than the old level by so many standard deviations of a run, as a
 # normal quantile, and at most one standard error below it.
 MARGIN_SDS = 1.5
-NOT_WORSE_Z = 3.0
+NOT_WORSE_Z = 2.9
 
 
 class _Level(NamedTuple):
@@ -59,11 +61,13 @@ def find_recovery(
     spread = spread._replace(widening=1.0)
     old_level = _Level.of(view.of(reference), spread)
     later_runs = [run for run in incident.runs[1:] if run > incident.opened]
-    rises = NEW_RISES if len(later_runs) <= NEW_INCIDENT_RUNS else RISES
     for width in range(1, min(len(later_runs), MAX_RECOVERY_RUNS) + 1):
-        latest_runs = incident.runs[-width:]
+        earlier_runs, latest_runs = incident.runs[:-width], incident.runs[-width:]
+        has_level = len(earlier_runs) >= MIN_PAGE_RUNS or earlier_runs[-1] > incident.opened
+        is_new = len(later_runs) <= NEW_INCIDENT_RUNS
+        rises = NEW_RISES if is_new and has_level else RISES
         latest = _Level.of(view.of(latest_runs), spread)
-        rise = _rise(view, latest, incident, incident.runs[:-width], spread)
+        rise = _rise(view, latest, incident, earlier_runs, spread)
         is_near = latest.distance(old_level, spread) > -NEAR
         if is_near and rise > rises[min(width, len(rises)) - 1]:
             return latest_runs

@@ -168,20 +168,48 @@ def test_advance_series__a_rise_starts_a_new_reference() -> None:
     assert series.events()[-1] == (25, SeriesEvent.OPENED)
 
 
-def test_advance_series__an_incident_that_recovered_takes_a_part_of_the_promise() -> None:
-    series = firing()
-    series.add_around(0.8, 3)
+def recovered_from_a_small_fall() -> Series:
+    """An incident that may have been chance: a run just beyond the limit, and runs as before it."""
+    series = Series()
+    series.add_around(0.8, 20)
+    assert 3.06 < (series.add(0.69).z or 0) < 4.4
+    assert series.is_open()
+    series.add_around(0.8, 6)
     assert not series.is_open()
-    # RECOVERY_PARTS: the incident takes four parts, and one is left for the next page.
-    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 5)
+    return series
+
+
+def test_advance_series__an_incident_that_may_be_chance_takes_a_part_of_the_promise() -> None:
+    series = recovered_from_a_small_fall()
+    # RECOVERY_PARTS: the incident takes six parts, and one is left for the next page.
+    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 7)
     series.add_around(0.8, MAX_REFERENCE)
     # The reference has no run from before the incident any more.
     assert series.evidence[-1].limit == limit_of(0.25)
 
 
-def test_with_noise__of_an_incident_that_recovered_gives_its_part_of_the_promise_back() -> None:
+def test_advance_series__an_incident_that_was_no_chance_leaves_the_promise_as_it_is() -> None:
     series = firing()
     series.add_around(0.8, 3)
+    assert not series.is_open()
+    assert series.add_around(0.8, 1).limit == limit_of(0.25)
+
+
+def test_advance_series__runs_that_paged_are_no_level_to_rise_from() -> None:
+    """Two good runs are evidence of recovery after two bad runs, and not yet after one."""
+    is_open = []
+    for bad_runs in (1, 2):
+        series = Series()
+        series.add_around(0.8, 20)
+        series.add(*[0.69] * bad_runs)
+        assert series.is_open()
+        series.add(0.8, 0.8)
+        is_open.append(series.is_open())
+    assert is_open == [True, False]
+
+
+def test_with_noise__of_an_incident_that_recovered_gives_its_part_of_the_promise_back() -> None:
+    series = recovered_from_a_small_fall()
     last = len(series.levels)
     series.state = with_noise(series.state, range(21, last + 1))
     assert 21 in series.state.levels[-1]
