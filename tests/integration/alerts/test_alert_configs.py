@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from app.agents.queries import get_agent
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.rule_service import update_rule
 from app.alerts.schemas import AlertConfigPatch
+from app.benchmarks.models import KpiDefinition
 from app.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE
 from tests.support.service import JSON, Service, pointers
@@ -411,3 +413,18 @@ def test_regressed__the_kpi_keeps_its_direction(benchmark_service: Service) -> N
         assert "change their condition to a threshold" in problem["detail"]
     benchmark_service.patch("/alert-configs/rule-1", {"condition": "LESS_THAN", "threshold": 0.8})
     benchmark_service.patch(f"{path}/kpis/k-1", {"direction": "NEITHER"})
+
+
+def test_regressed__a_stored_rule_on_a_value_without_a_direction_says_so(
+    benchmark_service: Service, run_with: RunMaker
+) -> None:
+    """A rule from before such rules were refused must not watch in silence."""
+    benchmark_service.post("/alert-configs", REGRESSED)
+    with benchmark_service.resources.db.begin() as session:
+        session.execute(update(KpiDefinition).values(direction="NEITHER"))
+    run_with(10)
+    [state] = benchmark_service.get("/alert-configs/rule-1")["states"]
+    assert state["state"] == "NO_DATA"
+    assert "no direction" in state["explanation"]
+    [alert] = benchmark_service.list_items("/alerts")
+    assert (alert["state"], alert["explanation"]) == ("NO_DATA", state["explanation"])

@@ -86,19 +86,21 @@ def test_recovery__resolves_on_evidence(show: Show, multiple: float, bad_runs: i
     show(
         f"\nRecovery from {multiple} SD of a run for {bad_runs:2} runs, mean of 12 cells, %: {mean}"
     )
-    # The goal is 6 % below three standard deviations, and is missed. Above, it is 2 % with a standard
-    # error of 0.4.
-    assert mean.false < {1: 32, 1.5: 17, 2: 9, 3: 2.8, 4: 2}[multiple]
+    # The goal is 6 % below three standard deviations, and is missed below two; from three on it is 2 %. The
+    # standard errors are 0.7 and 0.4.
+    assert mean.false < {1: 24, 1.5: 13, 2: 7.7, 3: 2.8, 4: 2}[multiple]
     assert mean.by_10 >= (75 if multiple > 1 else 60)
     if multiple >= LARGE_FALL:
         # The goal is 90, with a standard error of 0.9.
-        assert mean.by_3 >= 88
+        assert mean.by_3 >= 87
 
 
 @pytest.mark.prove
 def test_recovery__an_oracle_of_one_fall_misses_the_goal_for_one_sd_only(show: Show) -> None:
     """Few false ends and 75 % within ten runs: possible from 1.5 SDs on, for whoever knows the fall."""
-    show("\nThe oracle of recoveries, told the noise and the fall; the level before: the mean of 60 runs")
+    show(
+        "\nThe oracle of recoveries, told the noise and the fall; the level before: the mean of 60 runs"
+    )
     recoveries = {}
     for fall, limit in ((1.0, 5.15), (1.5, 5.3), (2.0, 5.1)):
         for bad_runs in (3, 30):
@@ -154,9 +156,10 @@ def test_false_incident__ends_soon(show: Show) -> None:
         f"\nIncidents of an unchanged agent ({len(lengths)} of 12 cells) that have ended after"
         f" 3/5/10/30/60 runs: {'/'.join(f'{share:.0f}' for share in shares.values())} %"
     )
-    assert shares[10] >= 80
-    assert shares[30] >= 94
-    assert shares[60] >= 97
+    # The standard errors are 1.5, 0.9 and 0.6.
+    assert shares[10] >= 77
+    assert shares[30] >= 92
+    assert shares[60] >= 95
 
 
 @pytest.mark.prove
@@ -168,7 +171,8 @@ def test_second_drop__is_paged_like_the_first(show: Show) -> None:
         first.append(detection(pages, 40))
         second.append(detection(pages, 75))
     show(f"\n10 points at run 40 for 20 runs: {mean_of(first)}; again at run 75: {mean_of(second)}")
-    assert mean_of(second).by_5 >= mean_of(first).by_5 - 8
+    # Each has a standard error of 0.9.
+    assert mean_of(second).by_5 >= mean_of(first).by_5 - 3
     assert mean_of(second).by_30 >= 95
 
 
