@@ -291,11 +291,20 @@ def _count_recovery(
         return SeriesStep(state, incident_evidence(score, incident, view, reference, None))
     evidence = incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
     bad_runs = [seq for seq in incident.runs if seq not in recovered]
-    is_sure = score_against(view, reference, bad_runs, spread).z > limit_of(SURE_PROMISE)
+    is_sure = _is_no_chance(view, reference, bad_runs, spread)
     return SeriesStep(
         _close(state, recovered, is_sure=is_sure),
         evidence.model_copy(update={"status": SeriesStatus.OK}),
     )
+
+
+def _is_no_chance(
+    view: SeriesView, reference: Sequence[int], bad_runs: Sequence[int], spread: Spread
+) -> bool:
+    # A long incident no longer has the runs that paged, and all others may have recovered.
+    if not bad_runs:
+        return False
+    return score_against(view, reference, bad_runs, spread).z > limit_of(SURE_PROMISE)
 
 
 def _close(state: SeriesState, returned: Sequence[int], *, is_sure: bool) -> SeriesState:

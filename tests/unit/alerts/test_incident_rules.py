@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.alerts.evaluation.incident_rules import (
+    MAX_INCIDENT_RUNS,
     accept_level,
     advance_series,
     return_runs,
@@ -193,6 +194,24 @@ def test_advance_series__an_incident_that_was_no_chance_leaves_the_promise_as_it
     series.add_around(0.8, 3)
     assert not series.is_open()
     assert series.add_around(0.8, 1).limit == limit_of(0.25)
+
+
+def test_advance_series__a_long_incident_without_its_first_runs_is_closed() -> None:
+    """The runs that paged are 60 runs ago: none of those that are left is bad."""
+    series = Series()
+    series.add_around(0.8, 20)
+    series.add(0.5)
+    incident = series.state.incident
+    assert incident is not None
+    last = 22 + MAX_INCIDENT_RUNS
+    for run in range(22, last):
+        series.levels[run] = RunLevel(run, 0.8, NOISE**2 / 2)
+    runs = tuple(range(22, last))
+    series.state = series.state.model_copy(
+        update={"incident": incident.model_copy(update={"runs": runs})}
+    )
+    assert series.add(0.8).event is SeriesEvent.RESOLVED
+    assert not series.is_open()
 
 
 def test_advance_series__runs_that_paged_are_no_level_to_rise_from() -> None:
