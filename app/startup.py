@@ -71,8 +71,8 @@ def opened_resources(
     """The resources of a process, opened from its settings and closed when the block ends; see `Database` for
     `patience`.
 
-    Raises: `UnknownSchema` unless the database is at the schema of this program,
-            `BadMasterKey`, `MissingMasterKey`, in production `PowerfulDatabaseRole`.
+    Raises: `SchemaMismatch` unless the database is at the schema of this program,
+            `BadMasterKey`, `MissingMasterKey`, in production `PrivilegedDatabaseRole`.
     """
     master_key(settings)
     allow_chat_hosts(settings.chat_hosts or "")
@@ -147,7 +147,7 @@ def secret_box(settings: Settings) -> SecretBox:
 
 
 def require_fit(settings: Settings, resources: Resources) -> None:
-    """Raises: `MissingMasterKey`, in production `PowerfulDatabaseRole`."""
+    """Raises: `MissingMasterKey`, in production `PrivilegedDatabaseRole`."""
     with resources.db.read() as session:
         if settings.in_production:
             require_restricted_role(session)

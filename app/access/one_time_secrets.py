@@ -16,7 +16,7 @@ MAX_AGE_S: Final = 60
 
 
 def redirect_with_secret(request: Request, path: str, secret: str, box: SecretBox) -> Response:
-    """A redirect to a page, which shows the secret with `take_secret`."""
+    """A redirect to a page, which shows the secret with `find_secret`."""
     response = see_other(path)
     response.set_cookie(
         COOKIE,

@@ -189,7 +189,7 @@ def _category_comparisons(
 
 def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
     """The metric of flipped items: the requested one, otherwise the first rate, otherwise the first
-    metric with a better side. Raises: `NoSuchMetric`.
+    metric with a better side. Raises: `MetricNotCompared`.
     """
     columns = [
         metric.column

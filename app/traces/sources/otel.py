@@ -46,7 +46,7 @@ class _Cursor(NamedTuple):
     run_name: str | None = None
 
     def after(self, last_rank: Sequence[str], count: int) -> "_Cursor":
-        """The cursor after `count` more traces; `last_place` is empty when there are none."""
+        """The cursor after `count` more traces; `last_rank` is empty when there are none."""
         rank = last_rank[0] if last_rank else self.rank
         return self._replace(rank=rank, read_count=self.read_count + count)
 
