@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import literal_column, select
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
@@ -16,10 +16,11 @@ from app.alerts.details import Confirmation
 from app.alerts.evaluation.incident_rules import SeriesStep
 from app.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from app.alerts.evaluation.state_changes import advance_state
-from app.alerts.models import AlertEvent, AlertRule, AlertState
+from app.alerts.models import CONFIRMED_RUN, AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import store_and_publish
 from app.alerts.rules import AlertOutcome, AlertStatus, Assessment
 from app.alerts.stored_series import store_step
+from app.core.batches import STATEMENT_ROWS
 from app.kpis.series_types import SeriesStatus
 
 TICK_S = 60.0
@@ -79,13 +80,15 @@ def record_joint_decisions(
 
 def settle_run(session: Session, run_id: str, now: datetime) -> None:
     """Decide the states that still wait for the repetition of a run by the run alone."""
-    _settle_all(session, [row.rule_id for row in _waiting(session, run_id)], run_id, now)
+    _settle_all(session, [row.rule_id for row in find_waiting(session, run_id)], run_id, now)
 
 
 def settle_overdue(session: Session, now: datetime) -> None:
-    """Decide the states whose repetition is late by the run alone."""
+    """Decide the states whose repetition is late by the run alone, a batch in each call."""
     overdue = select(AlertState).where(AlertState.confirm_until < now)
-    for row in session.scalars(overdue.order_by(AlertState.rule_id, AlertState.agent_id)).all():
+    oldest = overdue.order_by(AlertState.confirm_until).limit(STATEMENT_ROWS)
+    rows = session.scalars(oldest).all()
+    for row in sorted(rows, key=lambda row: (row.rule_id, row.agent_id)):
         if row.confirmation is not None:
             _settle_all(session, [row.rule_id], row.confirmation.run_id, now)
 
@@ -153,14 +156,16 @@ def _settle_all(session: Session, rule_ids: Sequence[str], run_id: str, now: dat
     store_and_publish(session, events, rules, now, after_run=run_id)
 
 
-def _waiting(session: Session, run_id: str) -> list[AlertState]:
-    statement = select(AlertState).where(AlertState.confirmation["runId"].astext == run_id)
+def find_waiting(session: Session, run_id: str) -> list[AlertState]:
+    statement = select(AlertState).where(
+        AlertState.confirmation.is_not(None), literal_column(CONFIRMED_RUN) == run_id
+    )
     return list(session.scalars(statement.order_by(AlertState.rule_id)))
 
 
 def _lock_waiting(session: Session, run_id: str) -> list[AlertState]:
     """The states that wait for the repetition of a run, locked in the order of all writers."""
-    waiting = _waiting(session, run_id)
+    waiting = find_waiting(session, run_id)
     locked = [
         queries.lock_states(session, [row.rule_id], row.agent_id).get(row.rule_id)
         for row in waiting

@@ -15,6 +15,7 @@ from app.kpis.series_types import SeriesState
 # Without parameters, so that the planner finds the indexes of these conditions.
 EXPECTS_RUNS = "enabled AND max_hours_without_run IS NOT NULL"
 OPEN = "state = 'FIRING' AND verdict IS NULL"
+CONFIRMED_RUN = "(confirmation ->> 'runId'::text)"
 
 
 class AlertRule(Base):
@@ -82,6 +83,19 @@ class AlertState(Base):
     """
 
     __tablename__ = "alert_states"
+    __table_args__ = (
+        # Of the few states that wait for a repetition: found by its run, and when it is late.
+        Index(
+            "ix_alert_states_confirmation",
+            text(CONFIRMED_RUN),
+            postgresql_where=text("confirmation IS NOT NULL"),
+        ),
+        Index(
+            "ix_alert_states_confirm_until",
+            "confirm_until",
+            postgresql_where=text("confirm_until IS NOT NULL"),
+        ),
+    )
 
     rule_id: Mapped[str] = mapped_column(
         ForeignKey("alert_rules.id", ondelete="CASCADE"), primary_key=True

@@ -35,6 +35,8 @@ from app.results.models import BenchmarkRun
 MAX_STATES: Final = 100
 MAX_OPEN: Final = 20
 MAX_USERS: Final = 20
+# A share of the false alarms of a service is next to nothing for more.
+MAX_SERIES: Final = 50_000
 _RULES_PER_STATEMENT: Final = 20
 # Without the columns that only an evaluation reads: `series` is a long document. The first rows from a key on, here
 # and below: of `rule_id = rule.id` in the order of agents the planner may read the states of all other rules.
@@ -291,17 +293,16 @@ def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, A
 
 
 def count_series(session: Session) -> int:
-    """The number of series that enabled REGRESSED rules watch: one for each rule and agent."""
-    agents = (
-        select(func.count())
-        .select_from(AlertState)
-        .where(AlertState.rule_id == AlertRule.id)
-        .scalar_subquery()
+    """The number of series that enabled REGRESSED rules watch: one for each rule and agent, `MAX_SERIES` at most."""
+    # Each rule has a row for each of its states, or one without any.
+    series = (
+        select(AlertRule.id)
+        .outerjoin(AlertState, AlertState.rule_id == AlertRule.id)
+        .where(AlertRule.condition == Condition.REGRESSED, AlertRule.enabled)
+        .limit(MAX_SERIES)
+        .subquery()
     )
-    statement = select(func.sum(func.greatest(agents, 1))).where(
-        AlertRule.condition == Condition.REGRESSED, AlertRule.enabled
-    )
-    return int(session.scalar(statement) or 0)
+    return session.scalar(select(func.count()).select_from(series)) or 0
 
 
 def list_watched_runs(session: Session, run_seq: int) -> set[int]:

@@ -20,6 +20,8 @@ from app.core.encryption import ENCRYPTED
 from app.harness.harness_config import HarnessConfig
 from app.traces.production import ProductionTraces
 
+# Without parameters, so that the planner finds the index of this condition.
+HAS_LANGFUSE_RULES = "NOT archived AND triggers -> 'langfuse' -> 0 IS NOT NULL"
 # In the spelling of PostgreSQL. A name in the metadata may be longer than an entry of an index.
 _NAME_KEY = (
     '"left"(lower(COALESCE(NULLIF(TRIM(BOTH FROM jsonb_extract_path_text('
@@ -41,6 +43,9 @@ class Benchmark(Base):
         ),
         # The order of runs by the names of their benchmarks, archived ones too.
         Index("ix_benchmarks_every_name_id", text(_NAME_KEY), "id"),
+        # Asked for each event of Langfuse, and for each upload.
+        Index("ix_benchmarks_langfuse_rules", "id", postgresql_where=text(HAS_LANGFUSE_RULES)),
+        Index("ix_benchmarks_dataset_ref", "dataset_ref"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

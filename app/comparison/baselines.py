@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, exists, func, select
+from sqlalchemy import ColumnElement, Select, exists, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session, aliased
 
@@ -20,6 +20,8 @@ from app.results.rules import RunStatus, Validity
 
 # In place of a run ID, which the service makes: it is never this word.
 LATEST = "latest"
+# Of the list of a benchmark: each agent may have one.
+MAX_PINNED = 1_000
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
 
@@ -86,9 +88,22 @@ def unpin_baseline(session: Session, benchmark_id: str, agent_id: str | None) ->
 
 
 def list_pinned_baselines(session: Session, benchmark_id: str) -> list[BenchmarkBaseline]:
-    """The pinned runs of a benchmark, by agent."""
-    statement = select(BenchmarkBaseline).where(BenchmarkBaseline.benchmark_id == benchmark_id)
-    return list(session.scalars(statement.order_by(BenchmarkBaseline.agent_id)))
+    """The pinned runs of a benchmark, by agent; those of its first `MAX_PINNED` agents."""
+    key = tuple_(BenchmarkBaseline.benchmark_id, BenchmarkBaseline.agent_id)
+    statement = (
+        select(BenchmarkBaseline)
+        # From a key on, in the order of the key: otherwise the planner may read the rows of other benchmarks.
+        .where(key > tuple_(literal(benchmark_id), literal("")))
+        .order_by(BenchmarkBaseline.benchmark_id, BenchmarkBaseline.agent_id)
+        .limit(MAX_PINNED)
+    )
+    return [row for row in session.scalars(statement) if row.benchmark_id == benchmark_id]
+
+
+def is_pinned(session: Session, run: BenchmarkRun) -> bool:
+    """Return whether a run is the pinned baseline of its agent."""
+    pinned = session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
+    return pinned is not None and pinned.run_id == run.id
 
 
 def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | None:

@@ -261,7 +261,7 @@ class PinnedView(WireModel):
 
 class BaselineView(WireModel):
     """The baselines of a benchmark: the pinned run of an agent, otherwise the runs that `mode`
-    selects (`runs` of them for MEAN_OF_LAST).
+    selects (`runs` of them for MEAN_OF_LAST). `pinned` has those of the first 1,000 agents by ID.
     """
 
     mode: BaselineMode

@@ -88,6 +88,9 @@ class Endpoint(Base):
     __table_args__ = (
         UniqueConstraint("channel", "recipient_hash"),
         Index("ix_endpoints_created_at_id", "created_at", "id"),
+        # What the page of the system names.
+        Index("ix_endpoints_disabled", "id", postgresql_where=text("disabled_at IS NOT NULL")),
+        Index("ix_endpoints_failing", "id", postgresql_where=text("first_failed_at IS NOT NULL")),
         # Asked each minute.
         Index("ix_endpoints_daily_summary", "id", postgresql_where=text("daily_summary")),
     )

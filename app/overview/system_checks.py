@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
-from sqlalchemy import func, select, text
+from sqlalchemy import Select, select, text
 from sqlalchemy.orm import Session
 
 from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
@@ -17,12 +17,13 @@ from app.core.web.prometheus import QueueState
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus
 from app.schedules.missed_schedules import OVERDUE_AFTER
-from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.rules import MISSED_REASONS, SCHEDULER_NAME
+from app.schedules.models import MISSED, ScheduleConfig, ScheduleFire
+from app.schedules.rules import SCHEDULER_NAME
 
 # A job that waits longer is late: a worker takes a new one within a second.
 MAX_QUEUE_AGE: Final = timedelta(minutes=5)
 RECENT: Final = timedelta(hours=24)
+MAX_COUNTED: Final = 1_000
 MAX_LINKS: Final = 5
 
 _SCHEMA = text("SELECT version_num FROM alembic_version")
@@ -78,13 +79,11 @@ class MachineState(NamedTuple):
 
 def read_stored_state(session: Session, now: datetime, *, is_pooled: bool) -> StoredState:
     """The state at `now`, by the clock of the database. A pooler shows no session of a scheduler."""
-    active = select(func.count()).where(ScheduleConfig.enabled.is_(True))
+    active = select(ScheduleConfig.id).where(ScheduleConfig.next_run_at.is_not(None))
     missed = select(ScheduleFire.schedule_id).where(
-        ScheduleFire.due_at >= now - RECENT,
-        ScheduleFire.due_at < now,
-        ScheduleFire.reason.in_([str(reason) for reason in MISSED_REASONS]),
+        ScheduleFire.due_at >= now - RECENT, ScheduleFire.due_at < now, text(MISSED)
     )
-    failed = select(func.count()).where(
+    failed = select(Delivery.id).where(
         Delivery.status == DeliveryStatus.FAILED, Delivery.created_at >= now - RECENT
     )
     overdue = select(ScheduleConfig.id).where(ScheduleConfig.next_run_at < now - OVERDUE_AFTER)
@@ -98,13 +97,18 @@ def read_stored_state(session: Session, now: datetime, *, is_pooled: bool) -> St
         schedulers=None
         if is_pooled
         else session.scalars(_COUNT_SCHEDULERS, {"name": SCHEDULER_NAME}).one(),
-        active_schedules=session.scalars(active).one(),
-        overdue_schedules=session.scalars(overdue.order_by(ScheduleConfig.next_run_at)).all(),
-        missed_schedules=session.scalars(missed.distinct()).all(),
-        disabled_endpoints=session.scalars(disabled).all(),
-        failing_endpoints=session.scalars(failing).all(),
-        failed_deliveries=session.scalars(failed).one(),
+        active_schedules=len(_list_first(session, active)),
+        overdue_schedules=_list_first(session, overdue.order_by(ScheduleConfig.next_run_at)),
+        missed_schedules=list(dict.fromkeys(_list_first(session, missed))),
+        disabled_endpoints=_list_first(session, disabled),
+        failing_endpoints=_list_first(session, failing),
+        failed_deliveries=len(_list_first(session, failed)),
     )
+
+
+def _list_first(session: Session, ids: Select[str]) -> Sequence[str]:
+    """The first `MAX_COUNTED` IDs: a state of more is the same."""
+    return session.scalars(ids.limit(MAX_COUNTED)).all()
 
 
 def list_checks(

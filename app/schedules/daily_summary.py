@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.errors import ErrorItem, Invalid
@@ -21,8 +21,7 @@ from app.notifications.service import publish
 from app.notifications.types import MessageFact, MessageItem, MessageSeverity, NotificationMessage
 from app.results.models import BenchmarkRun
 from app.results.rules import RunStatus, Validity
-from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.schedules.rules import FireStatus
+from app.schedules.models import ScheduleConfig
 from app.schedules.schemas import (
     DailySummaryView,
     DisabledScheduleView,
@@ -34,6 +33,25 @@ from app.schedules.time_zones import get_time_zone
 CHECK_INTERVAL_S = 60.0
 MAX_LISTED = 200
 MAX_ALERT_TITLES = 20
+
+# The fires of the day are read once: a schedule of every second has 86,400 of them. A pending fire counts as active:
+# its run may start in the next second.
+DAY_FIRES = text(
+    """
+    WITH fires AS MATERIALIZED (
+        SELECT schedule_id, status, reason, count(*) AS number FROM schedule_fires
+        WHERE due_at >= :since AND due_at < :until GROUP BY schedule_id, status, reason
+    ), idle AS (
+        SELECT schedule.id, schedule.name, fires.reason, sum(number) AS number
+        FROM fires JOIN schedule_configs AS schedule ON schedule.id = fires.schedule_id
+        WHERE schedule.id NOT IN (SELECT schedule_id FROM fires WHERE status IN ('STARTED', 'PENDING'))
+        GROUP BY schedule.id, schedule.name, fires.reason ORDER BY schedule.id, fires.reason LIMIT :limit
+    )
+    SELECT NULL AS schedule_id, NULL AS name, status, NULL AS reason, CAST(sum(number) AS bigint) AS number
+    FROM fires GROUP BY status
+    UNION ALL SELECT id, name, NULL, reason, CAST(number AS bigint) FROM idle ORDER BY schedule_id, reason
+    """
+)
 
 TOPIC = "summary.daily"
 ALERT_TOPIC_PREFIX = "alert."
@@ -55,6 +73,13 @@ class DayAlerts(NamedTuple):
 
     total: int
     titles: list[str]
+
+
+class DayFires(NamedTuple):
+    """The fires of a day: their number by status, and the schedules that were due and started no run."""
+
+    counts: dict[str, int]
+    idle: list[IdleScheduleView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,21 +120,18 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     """The summary of a day. Runs count on the day of their creation; lists end at 200 items."""
     # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
-    fires = ScheduleFire.due_at.between(day.since, day.until - timedelta(microseconds=1))
     is_invalid = BenchmarkRun.validity == Validity.INVALID
     run_counts = (
         select(BenchmarkRun.status, func.count(), func.count().filter(is_invalid))
         .where(runs)
         .group_by(BenchmarkRun.status)
     )
-    fire_counts = (
-        select(ScheduleFire.status, func.count()).where(fires).group_by(ScheduleFire.status)
-    )
     failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
     disabled = select(ScheduleConfig).where(
         ScheduleConfig.disabled_at >= day.since, ScheduleConfig.disabled_at < day.until
     )
     counts = session.execute(run_counts).all()
+    fires = _read_day_fires(session, day)
     return DailySummaryView(
         day=day.date.isoformat(),
         timezone=day.timezone,
@@ -121,12 +143,12 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
             FailedRunView.model_validate(run)
             for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED))
         ],
-        fires=dict(session.execute(fire_counts).all()),
+        fires=fires.counts,
         disabled_schedules=[
             DisabledScheduleView.model_validate(schedule)
             for schedule in session.scalars(disabled.order_by(ScheduleConfig.id).limit(MAX_LISTED))
         ],
-        idle_schedules=_list_idle_schedules(session, day),
+        idle_schedules=fires.idle,
     )
 
 
@@ -225,26 +247,17 @@ def _read_day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
     )
 
 
-def _list_idle_schedules(session: Session, day: SummaryDay) -> list[IdleScheduleView]:
-    """The schedules that were due on the day and started no run, with counted reasons."""
-    due = (ScheduleFire.due_at >= day.since, ScheduleFire.due_at < day.until)
-    # A pending fire counts as active: its run may start in the next second.
-    active = select(ScheduleFire.schedule_id).where(
-        *due, ScheduleFire.status.in_([FireStatus.STARTED, FireStatus.PENDING])
-    )
-    statement = (
-        select(ScheduleConfig.id, ScheduleConfig.name, ScheduleFire.reason, func.count())
-        .join(ScheduleFire, ScheduleFire.schedule_id == ScheduleConfig.id)
-        .where(*due, ScheduleConfig.id.not_in(active))
-        .group_by(ScheduleConfig.id, ScheduleConfig.name, ScheduleFire.reason)
-        .order_by(ScheduleConfig.id, ScheduleFire.reason)
-        .limit(MAX_LISTED)
-    )
+def _read_day_fires(session: Session, day: SummaryDay) -> DayFires:
+    parameters = {"since": day.since, "until": day.until, "limit": MAX_LISTED}
+    counts: dict[str, int] = {}
     idle: dict[str, IdleScheduleView] = {}
-    for schedule_id, name, reason, count in session.execute(statement):
-        view = idle.setdefault(schedule_id, IdleScheduleView(id=schedule_id, name=name, reasons={}))
-        view.reasons[reason or ""] = count
-    return list(idle.values())
+    for row in session.execute(DAY_FIRES, parameters):
+        if row.schedule_id is None:
+            counts[row.status] = row.number
+            continue
+        view = IdleScheduleView(id=row.schedule_id, name=row.name, reasons={})
+        idle.setdefault(row.schedule_id, view).reasons[row.reason or ""] = row.number
+    return DayFires(counts, list(idle.values()))
 
 
 def _count(number: int, noun: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
@@ -13,9 +13,11 @@ from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_disabled
 from app.results.models import BenchmarkRun
-from app.results.rules import FINAL, TriggerType
-from app.schedules.models import ScheduleConfig, ScheduleFire
+from app.results.rules import FINAL, RunStatus, TriggerType
+from app.schedules.models import UNSETTLED, ScheduleConfig, ScheduleFire
 from app.schedules.rules import FirePlan, FireStatus
+
+_UNFINISHED = [status for status in RunStatus if status not in FINAL]
 
 
 class ScheduleNotFound(NotFound):
@@ -182,7 +184,8 @@ def list_active_runs(session: Session, schedule_id: str) -> list[str]:
     statement = (
         select(BenchmarkRun.id)
         .join(ScheduleFire, ScheduleFire.run_id == BenchmarkRun.id)
-        .where(ScheduleFire.schedule_id == schedule_id, BenchmarkRun.status.not_in(FINAL))
+        # Not "none of the final ones": few runs of a schedule are in progress, and an index has them.
+        .where(ScheduleFire.schedule_id == schedule_id, BenchmarkRun.status.in_(_UNFINISHED))
         .order_by(BenchmarkRun.seq)
     )
     return list(session.scalars(statement))
@@ -198,7 +201,7 @@ def list_unsettled_ends(
         .where(
             ScheduleFire.schedule_id == schedule_id,
             ScheduleFire.triggered_by == TriggerType.SCHEDULED,
-            ScheduleFire.settled_at.is_(None),
+            text(UNSETTLED),
             BenchmarkRun.status.in_(FINAL),
         )
         .order_by(BenchmarkRun.completed_at, ScheduleFire.seq)

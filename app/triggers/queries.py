@@ -1,17 +1,17 @@
 """Reads of triggers: secrets, events, subscriptions and the benchmarks with matching triggers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import Boolean, ColumnElement, Select, cast, or_, select, tuple_, type_coerce
+from sqlalchemy import Boolean, ColumnElement, Select, cast, or_, select, text, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.agents.service import LOCAL
-from app.benchmarks.models import Benchmark, BenchmarkAgent, WebhookSecret
-from app.core.batches import batched
+from app.benchmarks.models import HAS_LANGFUSE_RULES, Benchmark, BenchmarkAgent, WebhookSecret
+from app.core.batches import STATEMENT_ROWS, batched
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any
@@ -120,14 +120,29 @@ def find_benchmarks_for_upload(session: Session, name: str, run_name: str | None
 
 def find_benchmarks_for_langfuse(session: Session, event: LangfuseEvent) -> list[str]:
     """The benchmarks with a matching rule; only the benchmark that the payload names, if any."""
-    has_rules = _TRIGGERS["langfuse"][0].is_not(None)
-    statement = select(Benchmark).where(Benchmark.archived.is_(False), has_rules)
     requested_id = event.run_options.get("benchmarkId")
     return [
         benchmark.id
-        for benchmark in session.scalars(statement.order_by(Benchmark.id))
-        if requested_id in (None, benchmark.id) and _any_rule_matches(benchmark, event)
+        for batch in iter_benchmarks_with_rules(session, requested_id)
+        for benchmark in batch
+        if _any_rule_matches(benchmark, event)
     ]
+
+
+def iter_benchmarks_with_rules(
+    session: Session, benchmark_id: str | None
+) -> Iterator[Sequence[Benchmark]]:
+    """The benchmarks with a rule for events of Langfuse, or one of them, in batches."""
+    statement = select(Benchmark).where(text(HAS_LANGFUSE_RULES)).order_by(Benchmark.id)
+    if benchmark_id is not None:
+        statement = statement.where(Benchmark.id == benchmark_id)
+    last_id = ""
+    while True:
+        batch = session.scalars(statement.where(Benchmark.id > last_id).limit(STATEMENT_ROWS)).all()
+        yield batch
+        if len(batch) < STATEMENT_ROWS:
+            return
+        last_id = batch[-1].id
 
 
 def _select_subscriptions() -> Select[str, str]:

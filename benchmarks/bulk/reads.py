@@ -14,7 +14,9 @@ from sqlalchemy.orm import Session
 
 from app.alerts import inbox_view, missing_runs
 from app.alerts import queries as alert_queries
+from app.alerts.confirmations import find_waiting, settle_overdue
 from app.alerts.silences import MAX_SILENCES
+from app.comparison.baselines import list_pinned_baselines
 from app.core.batches import STATEMENT_ROWS
 from app.core.clock import utc_now
 from app.core.db import Database
@@ -22,7 +24,10 @@ from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.migrations import upgrade
 from app.notifications.queries import list_summary_endpoints
 from app.overview.queries import read_overview
+from app.overview.system_checks import read_stored_state
 from app.results.run_list import RunListFilter, search_runs
+from app.schedules import queries as schedule_queries
+from app.triggers import queries as trigger_queries
 from benchmarks.bulk.timings import ROWS, Timing, time_statements
 from benchmarks.list_rows import NAMES, TABLES
 from benchmarks.table_rows import TIME, insert_rows
@@ -37,7 +42,11 @@ TICK_BATCHES: Final = 20
 # Parents first. Each agent has a run and a state of a rule; one message has every alert and every delivery.
 _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "agents": {"id": "'agent-' || n", "name": "'agent-' || n"},
-    "benchmarks": {"id": "'bench-' || n", "metrics": "'[]'"},
+    "benchmarks": {
+        "id": "'bench-' || n",
+        "metrics": "'[]'",
+        "triggers": "'{\"langfuse\": [{\"event\": \"remote-experiment\"}]}'",
+    },
     "benchmark_runs": {
         "id": "'run-' || n",
         "benchmark_id": "'b'",
@@ -49,6 +58,7 @@ _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "alert_rules": {
         **TABLES["alert_rules"],
+        "condition": "'REGRESSED'",
         "benchmark_id": "'b'",
         "agent_id": "CASE WHEN n > 1 THEN 'agent-' || n END",
         "enabled": "true",
@@ -79,9 +89,17 @@ _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "schedule_fires": {
         **TABLES["schedule_fires"],
-        "schedule_id": f"'schedule-' || n % {SCHEDULES}",
-        "status": "'SKIPPED'",
-        "reason": "'MISSED'",
+        "schedule_id": f"CASE WHEN n % 2 = 0 THEN 'schedule-0' ELSE 'schedule-' || n % {SCHEDULES} END",
+        "status": "CASE WHEN n % 2 = 0 THEN 'STARTED' ELSE 'SKIPPED' END",
+        "reason": "CASE WHEN n % 2 = 1 THEN 'MISSED' END",
+        "run_id": "CASE WHEN n % 2 = 0 THEN 'run-' || n END",
+        "settled_at": f"CASE WHEN n % 2 = 0 THEN {TIME} END",
+    },
+    "benchmark_baselines": {
+        "benchmark_id": "'b'",
+        "agent_id": "'agent-' || n",
+        "run_id": "'run-' || n",
+        "pinned_at": TIME,
     },
     "alert_silences": {
         **TABLES["alert_silences"],
@@ -161,6 +179,25 @@ def _read_silences(session: Session) -> None:
     assert len(alert_queries.list_active_silences(session, utc_now())) == MAX_SILENCES
 
 
+def _find_langfuse_benchmarks(session: Session) -> None:
+    batches = trigger_queries.iter_benchmarks_with_rules(session, None)
+    assert len(list(islice(batches, TICK_BATCHES))) == min(TICK_BATCHES, ROWS // STATEMENT_ROWS + 1)
+
+
+def _count_series(session: Session) -> None:
+    assert alert_queries.count_series(session) == min(2 * ROWS - RULES, alert_queries.MAX_SERIES)
+
+
+def _settle_schedule(session: Session) -> None:
+    assert not schedule_queries.list_active_runs(session, "schedule-0")
+    assert not schedule_queries.list_unsettled_ends(session, "schedule-0")
+
+
+def _find_confirmations(session: Session) -> None:
+    settle_overdue(session, utc_now())
+    assert not find_waiting(session, "run-7")
+
+
 READS: Final[Mapping[str, Callable[[Session], object]]] = {
     f"states of {RULES} rules": _read_states,
     "overview": _read_overview,
@@ -177,6 +214,15 @@ READS: Final[Mapping[str, Callable[[Session], object]]] = {
     "alerts of a message": _read_message,
     "endpoints of the daily summary": list_summary_endpoints,
     f"{MAX_SILENCES:,} silences": _read_silences,
+    "series of the false alarms": _count_series,
+    "waiting repetitions": _find_confirmations,
+    "runs of a schedule": _settle_schedule,
+    "state of the system": partial(read_stored_state, now=NOW, is_pooled=False),
+    "benchmarks with rules for Langfuse": _find_langfuse_benchmarks,
+    "benchmarks that read an upload": partial(
+        trigger_queries.find_benchmarks_for_upload, name="x", run_name=None
+    ),
+    "pinned baselines": partial(list_pinned_baselines, benchmark_id="b"),
 }
 
 

@@ -226,6 +226,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("NOT archived"),
     )
     op.create_index("ix_benchmarks_every_name_id", "benchmarks", [sa.text(BENCHMARK_NAME_KEY), "id"])
+    op.create_index(
+        "ix_benchmarks_langfuse_rules",
+        "benchmarks",
+        ["id"],
+        postgresql_where=sa.text("NOT archived AND triggers -> 'langfuse' -> 0 IS NOT NULL"),
+    )
+    op.create_index("ix_benchmarks_dataset_ref", "benchmarks", ["dataset_ref"])
     op.create_table(
         "collections",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -270,6 +277,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("channel", "recipient_hash", name="uq_endpoints_channel_recipient_hash"),
     )
     op.create_index("ix_endpoints_created_at_id", "endpoints", ["created_at", "id"])
+    op.create_index("ix_endpoints_disabled", "endpoints", ["id"], postgresql_where=sa.text("disabled_at IS NOT NULL"))
+    op.create_index("ix_endpoints_failing", "endpoints", ["id"], postgresql_where=sa.text("first_failed_at IS NOT NULL"))
     op.create_index("ix_endpoints_daily_summary", "endpoints", ["id"], postgresql_where=sa.text("daily_summary"))
     op.create_table(
         "idempotency_keys",
@@ -1046,6 +1055,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("rule_id", "agent_id", name="pk_alert_states"),
     )
     op.create_index("ix_alert_states_agent_id", "alert_states", ["agent_id"])
+    op.create_index(
+        "ix_alert_states_confirmation",
+        "alert_states",
+        [sa.text("(confirmation ->> 'runId'::text)")],
+        postgresql_where=sa.text("confirmation IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_alert_states_confirm_until",
+        "alert_states",
+        ["confirm_until"],
+        postgresql_where=sa.text("confirm_until IS NOT NULL"),
+    )
     op.create_table(
         "benchmark_baselines",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
@@ -1207,6 +1228,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("schedule_id", "due_at", name="uq_schedule_fires_schedule_id_due_at"),
     )
     op.create_index("ix_schedule_fires_due_at", "schedule_fires", ["due_at"])
+    op.create_index(
+        "ix_schedule_fires_unsettled",
+        "schedule_fires",
+        ["schedule_id"],
+        postgresql_where=sa.text("settled_at IS NULL AND run_id IS NOT NULL"),
+    )
     op.create_index(
         "ix_schedule_fires_missed",
         "schedule_fires",

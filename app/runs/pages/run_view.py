@@ -14,7 +14,7 @@ from app.alerts.models import AlertEvent
 from app.alerts.queries import AlertFilter, list_events
 from app.alerts.rule_records import RulePromise, read_promises
 from app.benchmarks.models import Benchmark
-from app.comparison.baselines import list_pinned_baselines
+from app.comparison.baselines import is_pinned
 from app.comparison.change_text import describe_change, format_amount
 from app.comparison.verdict_text import describe_runs_evidence
 from app.core.keyset import PageQuery
@@ -91,9 +91,7 @@ def load_run_page(
         and run.validity == Validity.VALID
         and not run.purged_at
         and not run.baseline_hold,
-        "is_pinned": any(
-            pinned.run_id == run.id for pinned in list_pinned_baselines(session, run.benchmark_id)
-        ),
+        "is_pinned": is_pinned(session, run),
         "can_retry": status in RETRYABLE and run.retry_count < MAX_RETRIES,
         "stages": _stages(run),
         "reasons": [*(run.validity_reasons or []), *filter(None, [run.source_warning])],
