@@ -29,11 +29,14 @@ class PageFiles(BuildHookInterface[Any]):
             return
         files = sorted(Path(self.root, TEMPLATES).iterdir())
         sources = {file.name: COMMENT.sub("", file.read_text("utf-8")) for file in files}
-        # The longest first: the short ones repeat them, and compress to less.
-        sources = dict(sorted(sources.items(), key=lambda source: -len(source[1])))
+        # Parts before pages, each from the shortest to the longest: a text compresses to less after similar ones.
+        order = sorted(
+            sources, key=lambda name: ("{% extends" in sources[name], len(sources[name]))
+        )
         self._temporary = tempfile.TemporaryDirectory()
         bundle = Path(self._temporary.name, "templates.json")
-        bundle.write_text(json.dumps(sources, ensure_ascii=False), "utf-8")
+        ordered = {name: sources[name] for name in order}
+        bundle.write_text(json.dumps(ordered, ensure_ascii=False), "utf-8")
         build_data["force_include"][str(bundle)] = f"{TEMPLATES.as_posix()}.json"
         for name, text in self._minify_assets().items():
             file = Path(self._temporary.name, name)

@@ -155,6 +155,7 @@ SEARCHES: Final = (
     "/alerts?text=alert-7",
     "/alerts?text=nothing",
     "/incidents?severity=CRITICAL",
+    "/incidents?kpi=nothing",
     "/incidents?text=nothing",
     "/benchmark-runs/run-1/results?itemId=item-7",
     "/benchmark-runs/run-1/results?state=failed",

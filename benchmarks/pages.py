@@ -1,7 +1,8 @@
 """P: the budgets of the web pages at 10,000 runs and 1,000,000 trace results, in a real browser.
 
 The rows are made with SQL. Server times are of the service over HTTP, one request after the other; the
-95th percentile of `REPEATS` counts. Paints, nodes and the heap are Chromium's, the median of `LOADS`.
+95th percentile of `REPEATS` counts. Paints, nodes and the heap are Chromium's, the median of `LOADS`; the paint is
+that of the whole page.
 Set `MOSAICO_BENCH_PAGE_TRACES` for another number of trace results of a run, and `MOSAICO_BENCH_PAGE_MONTHS` for another
 number of months of 210 runs.
 """
@@ -18,11 +19,12 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from app.benchmarks.queries import get_kpi
 from app.core.web.static_files import read_asset
-from app.results.kpi_trend import list_kpi_points
+from app.reporting.trend import load_trends
 from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
-from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
+from tests.support.chromium import COMPLETE_PAINT, INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.many_runs import MONTHS, write_many_runs
 from tests.support.page_pictures import served
 from tests.support.page_wheel import measure_pages_in_wheel
@@ -70,14 +72,13 @@ COMPUTED_PATHS: Final = (
     "/compare?base=run-billing-support-1&run=run-billing-support-0",
     "/alerts/rule-1?days=90&agent=billing",
 )  # fmt: skip
-LIST_PAGE: Final = "/runs"
-PAINTED: Final = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
-METRICS: Final = """() => {
-  const paint = performance.getEntriesByName("first-contentful-paint")[0];
-  const files = [performance.getEntriesByType("navigation")[0], ...performance.getEntriesByType("resource")];
-  return {paint: paint ? paint.startTime : 0, nodes: document.getElementsByTagName("*").length,
-    requests: files.length, points: document.querySelectorAll("[data-point]").length};
-}"""
+# Of 50 rows each.
+LIST_PAGES: Final = (
+    "/runs", "/runs?text=support-7&agent=billing", "/runs?sort=verdict", "/runs/run-billing-support-0/traces",
+)  # fmt: skip
+METRICS: Final = """() => ({nodes: document.getElementsByTagName("*").length,
+  points: Math.max(0, ...[...document.querySelectorAll("svg.chart")].map(
+    chart => chart.querySelectorAll("[data-point]").length))})"""
 
 
 class PageSize(NamedTuple):
@@ -159,12 +160,13 @@ def _percentile(times: Sequence[float]) -> float:
 def _time_row(times: dict[str, list[float]], counts: str) -> BenchRow:
     slowest = {path: _percentile(values) for path, values in times.items()}
     worst = max(slowest.values())
-    holds = worst <= 100 and statistics.median(times[LIST_PAGE]) <= 50
+    worst_list = max(slowest[path] for path in LIST_PAGES)
+    holds = worst <= 100 and worst_list <= 50
     named = ", ".join(
         f"{path} {statistics.median(times[path]):.0f}/{ms:.0f}" for path, ms in slowest.items()
     )
     return BenchRow(
-        "P1 server", "p95 ≤ 100 ms, a list ≤ 50 ms", worst / 100, holds,
+        "P1 server", "p95 ≤ 100 ms, a list ≤ 50 ms", max(worst / 100, worst_list / 50), holds,
         f"{counts}; median/p95 in ms: {named}",
     )  # fmt: skip
 
@@ -219,20 +221,21 @@ def _browser_rows(service: Service, browser: Browser) -> Iterator[BenchRow]:
 
 def _load(service: Service, browser: Browser, path: str) -> tuple[BrowserFigures, float, int]:
     """A page loaded by a new browser, then again; the second paint, and the points drawn."""
-    page = _open(service, browser)
+    page, requests = _open(service, browser), []
+    page.on("request", lambda request: requests.append(request.url))
     page.goto(f"{_url(service)}{path}", wait_until="load")
-    page.wait_for_function(PAINTED)
+    cold_ms = page.evaluate(COMPLETE_PAINT)
     figures = page.evaluate(METRICS)
+    # A browser with a window also asks for the icon.
+    asked = len(requests) + 1
     session = page.context.new_cdp_session(page)
     # Only what the page holds counts, not what waits for the next collection.
     session.send("HeapProfiler.collectGarbage")
     heap = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
     page.reload(wait_until="load")
-    page.wait_for_function(PAINTED)
-    warm = page.evaluate(METRICS)["paint"]
+    warm_ms = page.evaluate(COMPLETE_PAINT)
     page.context.close()
-    cold = BrowserFigures(figures["paint"], figures["nodes"], figures["requests"], heap)
-    return cold, warm, figures["points"]
+    return BrowserFigures(cold_ms, figures["nodes"], asked, heap), warm_ms, figures["points"]
 
 
 def _median_figures(figures: Sequence[BrowserFigures]) -> BrowserFigures:
@@ -269,15 +272,15 @@ def _filter_row(service: Service, browser: Browser) -> BenchRow:
 
 
 def _event_row(service: Service, browser: Browser) -> BenchRow:
-    """From the commit of a change of a run to its words on the open page."""
+    """From a change of a run to its words on the open page."""
     times = []
     for _ in range(LOADS):
         run_id = service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": "sql"})["id"]
         page = _open(service, browser)
         with page.expect_response("**/events"):
             page.goto(f"{_url(service)}/runs/{run_id}", wait_until="load")
-        service.post(f"/benchmark-runs/{run_id}/cancel")
         started = time.perf_counter()
+        service.post(f"/benchmark-runs/{run_id}/cancel")
         page.wait_for_function(
             "() => document.querySelector('#state').textContent.includes('CANCELLED')"
         )
@@ -290,13 +293,14 @@ def _event_row(service: Service, browser: Browser) -> BenchRow:
 
 
 def _trend_row(service: Service) -> BenchRow:
-    """The query of a trend of ten years."""
+    """The queries of a trend of ten years: those of its chart and of its table."""
     since = service.resources.clock() - timedelta(days=3660)
     times = []
     for _ in range(REPEATS):
         with service.resources.db.read() as session:
             started = time.perf_counter()
-            list_kpi_points(session, "support", "billing", "support-pass", since=since)
+            kpi = get_kpi(session, "support", "support-pass")
+            load_trends(session, kpi, {"billing": "Billing bot"}, since)
             times.append((time.perf_counter() - started) * 1000)
     worst = _percentile(times[1:])
     return BenchRow(

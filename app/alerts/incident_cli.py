@@ -33,6 +33,7 @@ incidents.add_list(
         "benchmarkId": id_filter("benchmark", "/benchmarks"),
         "agentId": id_filter("agent", "/agents"),
         "alertConfigId": id_filter("rule", "/alert-configs"),
+        "kpi": text_filter("--kpi", "Filter by the ID of a KPI."),
         "state": choice_filter("--state", IncidentState, "Filter by state."),
         "severity": choice_filter("--severity", MessageSeverity, "Filter by severity."),
         "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),

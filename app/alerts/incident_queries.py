@@ -13,7 +13,8 @@ from app.alerts.queries import SeriesFilter
 from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_sorted_page
-from app.core.list_filters import filter_any
+from app.core.list_filters import filter_any, match_any
+from app.core.schemas import FilterValues
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 
@@ -39,6 +40,9 @@ class IncidentNotFound(NotFound):
 class IncidentFilter(SeriesFilter):
     """Filter of incidents."""
 
+    kpi_ids: FilterValues = Field(
+        default=[], validation_alias="kpi", description="Filter by the ID of the KPI."
+    )
     states: list[IncidentState] = Field(
         default=[], validation_alias="state", description="Filter by state."
     )
@@ -137,7 +141,10 @@ def list_incidents(
         *incident_filter.indexed(Incident, Incident.opened_at),
         *filter_any(Incident.state, incident_filter.states, SORT_KEYS["opened"]),
     ]
-    searched = incident_filter.searched(Incident)
+    searched = [
+        *incident_filter.searched(Incident),
+        *match_any((Incident.kpi, incident_filter.kpi_ids)),
+    ]
     return select_sorted_page(session, select(Incident), SORT_KEYS, sort, query, filters, searched)
 
 

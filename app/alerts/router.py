@@ -1,6 +1,5 @@
 """HTTP routes of alert rules, alerts and silences."""
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
@@ -56,7 +55,7 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
     """Create an alert rule. It evaluates every run that completes from now on."""
     return once(
         body,
-        lambda session: _view(session, create_rule(session, body, res.secrets), res.clock()),
+        lambda session: _view(session, create_rule(session, body, res.secrets), res),
     )
 
 
@@ -71,7 +70,7 @@ def list_alert_configs(
     """
     with res.db.read() as session:
         rows = queries.list_rules(session, page, rule_filter)
-        return Page(items=rule_views(session, rows.rows, res.clock()), next_cursor=rows.next_cursor)
+        return Page(items=rule_views(session, rows.rows, res), next_cursor=rows.next_cursor)
 
 
 @alert_configs.post("/backtest", dependencies=READ)
@@ -87,7 +86,7 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
 @alert_configs.get("/{alertConfigId}", dependencies=READ)
 def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
-        return tagged(_view(session, queries.get_rule(session, rule_id), res.clock()))
+        return tagged(_view(session, queries.get_rule(session, rule_id), res))
 
 
 @alert_configs.patch("/{alertConfigId}", dependencies=ADMIN)
@@ -259,9 +258,9 @@ def _update(
     with res.db.begin() as session:
         match(queries.get_rule(session, rule_id, for_update=True).revision)
         rule = update_rule(session, rule_id, body, res.secrets, res.clock())
-        return match.etag(_view(session, rule, res.clock()))
+        return match.etag(_view(session, rule, res))
 
 
-def _view(session: Session, rule: AlertRule, now: datetime) -> AlertConfigView:
-    [view] = rule_views(session, [rule], now)
+def _view(session: Session, rule: AlertRule, res: Resources) -> AlertConfigView:
+    [view] = rule_views(session, [rule], res)
     return view

@@ -79,9 +79,13 @@ def read_promises(
     }
 
 
-def _describe_promise(rule: AlertRule, default: float) -> str:
+def promised_pages(rule: AlertRule, default: float) -> float | None:
     """Only rules that judge several runs together promise a number of false alarms."""
     if rule.condition != Condition.REGRESSED:
-        return ""
-    pages = rule.false_pages_per_month or default
-    return f"at most {format_number(pages)} in 30 runs"
+        return None
+    return rule.false_pages_per_month or default
+
+
+def _describe_promise(rule: AlertRule, default: float) -> str:
+    pages = promised_pages(rule, default)
+    return "" if pages is None else f"at most {format_number(pages)} in 30 runs"

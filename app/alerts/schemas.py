@@ -224,6 +224,13 @@ class AlertConfigView(WireModel):
     baseline_runs: int
     minimum_effect: float | None
     false_pages_per_month: float | None
+    promised_false_pages: Annotated[
+        float | None,
+        Field(
+            description="Maximum number of false pages in 30 runs of one series: `falsePagesPerMonth`, or its"
+            " default. Null for conditions other than REGRESSED, which promise none."
+        ),
+    ]
     confirm_runs: bool
     max_hours_without_run: int | None
     states: list[AlertStateView]

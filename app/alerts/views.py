@@ -1,14 +1,14 @@
 """Alert rules, alerts and incidents as the API returns them."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
+from app.alerts.evaluation.run_evaluation import default_promise, read_budget
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.queries import AcknowledgedCount
-from app.alerts.rule_records import RECORD_DAYS, RuleRecord, read_records
+from app.alerts.rule_records import RECORD_DAYS, RuleRecord, promised_pages, read_records
 from app.alerts.schemas import (
     AlertConfigView,
     AlertPrecisionView,
@@ -17,6 +17,7 @@ from app.alerts.schemas import (
     AlertView,
     IncidentView,
 )
+from app.core.resources import Resources
 from app.core.schemas import view_of_row
 from app.notifications.models import Endpoint
 from app.notifications.queries import get_endpoints_by_id
@@ -27,14 +28,17 @@ MIN_ACKNOWLEDGED = 5
 
 
 def rule_views(
-    session: Session, rules: Iterable[AlertRule], now: datetime
+    session: Session, rules: Iterable[AlertRule], res: Resources
 ) -> list[AlertConfigView]:
-    """Rules with their states, redacted recipients, and the record and precision of their alerts."""
+    """Rules with their states, redacted recipients, what they promise, and the record and precision of
+    their alerts.
+    """
     rules = list(rules)
     rule_ids = [rule.id for rule in rules]
     states = queries.states_by_rule(session, rule_ids)
     counts = queries.count_acknowledged(session, rule_ids)
-    records = read_records(session, rule_ids, now)
+    records = read_records(session, rule_ids, res.clock())
+    default = default_promise(session, read_budget(res.options))
     endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
     endpoints = get_endpoints_by_id(session, endpoint_ids)
     return [
@@ -43,6 +47,7 @@ def rule_views(
             rule,
             recipients=_recipients(rule, endpoints),
             states=[view_of_row(AlertStateView, state) for state in states[rule.id]],
+            promised_false_pages=promised_pages(rule, default),
             record=_record(records.get(rule.id, RuleRecord())),
             precision=_precision(counts.get(rule.id, AcknowledgedCount())),
         )

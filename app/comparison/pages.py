@@ -15,7 +15,7 @@ from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import check_form, number_or_text
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, render_page
+from app.core.web.pages import Crumb, Question, render_page
 from app.core.web.routes import Router
 
 router = Router()
@@ -59,8 +59,11 @@ def show_power(
     return render_page(
         request, "power.html", title=f"Power of {name}", nav=NAV,
         status=HTTPStatus.OK if body else HTTPStatus.UNPROCESSABLE_ENTITY,
-        api=path_of("benchmarks", benchmark_id, "power"),
-        api_body={key: value for key, value in document.items() if value is not None},
+        api=path_of("benchmarks", benchmark_id),
+        api_question=Question(
+            path_of("benchmarks", benchmark_id, "power"),
+            {key: value for key, value in document.items() if value is not None},
+        ),
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
         benchmark_id=benchmark_id, agents=[("", "of the newest run"), *choices],
         typed={"agent": agent, **numbers}, errors=checked.errors, is_measured=is_measured,

@@ -206,6 +206,7 @@ def show_delivery(
         title=notification.title,
         nav=NAV,
         api=f"/deliveries{path_of(delivery_id)}/request",
+        api_parts={"delivery": path_of("deliveries", delivery_id)},
         has_secrets=True,
         steps=[*STEPS, Crumb(endpoint.recipient, address)],
         delivery=delivery,

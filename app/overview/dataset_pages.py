@@ -76,7 +76,8 @@ def show_dataset(
         agent = get_agent(session, dataset.agent_id).name if dataset.agent_id else ""
     return render_page(
         request, "dataset.html", title=f"{dataset.name}, {dataset.run_name}", nav=NAV,
-        api=list_in_api(request, f"/local-datasets{path_of(dataset_id)}/items"), steps=(Crumb("Datasets", NAV),),
+        api=list_in_api(request, f"/local-datasets{path_of(dataset_id)}/items"),
+        api_parts={"upload": path_of("local-datasets", dataset_id)}, steps=(Crumb("Datasets", NAV),),
         dataset=dataset, agent=agent, traces=[parse_trace(json.loads(line)) for line in page.rows],
         next_cursor=page.next_cursor,
     )  # fmt: skip

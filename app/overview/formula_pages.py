@@ -1,7 +1,7 @@
 """The page of formulas: what a formula means, and what it gives in a run, while it is typed."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import Query, Request, Response
 
@@ -13,7 +13,7 @@ from app.core.keyset import PageQuery
 from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
-from app.core.web.pages import render_page
+from app.core.web.pages import Question, render_page
 from app.core.web.routes import Router
 from app.formula import (
     CompiledFormula,
@@ -60,14 +60,13 @@ def show_formulas(
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
-    api, api_body = _in_api(formula, check, metrics if run else None)
     return render_page(
         request,
         "formulas.html",
         title="Formulas",
         nav="/formulas",
-        api=api,
-        api_body=api_body,
+        api="/kpi-formulas/help",
+        api_question=_question(formula, check, metrics if run else None),
         formula=formula,
         run=run,
         check=check,
@@ -80,25 +79,23 @@ def show_formulas(
             )
             for row in map(run_columns_view, rows)
         ],
-        result=_show_part(_explain(check.text, metrics)) if run and check and check.text else None,
+        result=_show_part(_explain(formula, metrics)) if run and check and check.text else None,
         run_url=path_of("runs", run),
         help=help_document(),
     )  # fmt: skip
 
 
-def _in_api(
+def _question(
     text: str, check: FormulaCheck | None, metrics: Sequence[RunMetricAggregate] | None
-) -> tuple[str, dict[str, Any] | None]:
-    """The path and the body by which the API gives what the page shows: the help, the check of a formula, or its
-    value with the values of a run.
-    """
+) -> Question | None:
+    """By what the API gives the check of a formula, or its value with the values of a run."""
     if check is None:
-        return "/kpi-formulas/help", None
+        return None
     if metrics is None or not check.text:
-        return "/kpi-formulas/validate", {"formula": text}
+        return Question("/kpi-formulas/validate", {"formula": text})
     values = _values_of(compile_formula(check.text), metrics)
     named = {str(reference): value for reference, value in values.items()}
-    return "/kpi-formulas/evaluate", {"formula": text, "values": named}
+    return Question("/kpi-formulas/evaluate", {"formula": text, "values": named})
 
 
 def _values_of(

@@ -107,8 +107,9 @@ def show_trend(
         api=build_url("/kpi-history/trend", period),
         api_parts={
             "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
+            "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
             "incidents": build_url(
-                "/incidents", benchmarkId=benchmark_id, agentId=agent_ids, limit=MAX_LIMIT
+                "/incidents", {**period, "from": None, "to": None}, limit=MAX_LIMIT
             ),
         },
         csv=build_url("/api/v1/kpi-history.csv", period),

@@ -21,7 +21,15 @@ from app.core.web.forms.form_page import (
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, build_url, list_in_api, reader_zone, render_page, see_other
+from app.core.web.pages import (
+    Crumb,
+    Question,
+    build_url,
+    list_in_api,
+    reader_zone,
+    render_page,
+    see_other,
+)
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.schedules import firing, queries, service
@@ -102,6 +110,14 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
         api_parts={
             "fires": build_url(f"/schedule-configs{path_of(schedule_id)}/fires", limit=SHOWN_FIRES)
         },
+        api_question=Question(
+            "/schedule-configs/preview",
+            {
+                "cronExpression": schedule.cron_expression,
+                "timezone": schedule.timezone,
+                "dstPolicy": schedule.dst_policy,
+            },
+        ),
         steps=STEPS,
         schedule=schedule,
         preview=preview_of_schedule(schedule, now, reader=reader_zone(request)),

@@ -10,7 +10,7 @@ from fastapi import Path, Query, Response
 from app.access.deps import READ, RUN
 from app.access.idempotency import Idempotent, IdempotentCreate
 from app.core.errors import Unavailable
-from app.core.schemas import Identifier, Page, ShortText
+from app.core.schemas import Identifier, Page, ShortText, view_of_row
 from app.core.web.deps import Res
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
@@ -169,8 +169,13 @@ def list_dataset_items(dataset_id: DatasetId, res: Res, page: PageParams) -> Pag
     """List the items of an upload, in its order; traces without an input are left out."""
     with res.db.read() as session:
         lines, next_cursor = queries.list_local_items(session, dataset_id, page)
-    items = filter(None, (item_of(parse_trace(json.loads(line))) for line in lines))
-    return Page(items=list(map(DatasetItemView.model_validate, items)), next_cursor=next_cursor)
+    traces = (parse_trace(json.loads(line)) for line in lines)
+    items = [
+        view_of_row(DatasetItemView, item, output=trace.output)
+        for trace in traces
+        if (item := item_of(trace))
+    ]
+    return Page(items=items, next_cursor=next_cursor)
 
 
 @router.delete("/{datasetId}", status_code=204, dependencies=RUN)

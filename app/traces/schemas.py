@@ -28,10 +28,11 @@ class LocalDatasetView(WireModel):
 
 
 class DatasetItemView(WireModel):
-    """An item of a dataset: what an agent is asked, and the expected answer."""
+    """An item of a dataset: what an agent is asked, the expected answer, and the one in the file."""
 
     id: StoredText
     input: StoredText
     expected_output: StoredText | None
+    output: StoredText | None
     tags: list[StoredText]
     attributes: dict[str, StoredText]

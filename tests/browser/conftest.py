@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import (
     Browser,
     BrowserContext,
+    ConsoleMessage,
     Page,
     ViewportSize,
     expect,
@@ -86,7 +87,7 @@ class Site:
     def open(self, path: str, *, context: BrowserContext | None = None) -> Page:
         """The page at a path, with every console error and refused request noted in `problems`."""
         page = (context or self.shared_context()).new_page()
-        page.on("console", lambda message: self._note(message.type, message.text))
+        page.on("console", self._note)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda request: self._check_host(request.url))
         page.goto(f"{self.url}{path}")
@@ -121,10 +122,13 @@ class Site:
         self.shared.clear_cookies()
         self.shared.add_cookies(self.cookies)
 
-    def _note(self, kind: str, text: str) -> None:
-        # A browser reports each page of an error as an error of its own.
-        if kind == "error" and "Failed to load resource" not in text:
-            self.problems.append(text)
+    def _note(self, message: ConsoleMessage) -> None:
+        # A browser reports each page of an error as an error of its own; a file that is missing is one.
+        is_page = (
+            "Failed to load resource" in message.text and "/static/" not in message.location["url"]
+        )
+        if message.type == "error" and not is_page:
+            self.problems.append(f"{message.text} {message.location['url']}")
 
     def _check_host(self, url: str) -> None:
         if not url.startswith((self.url, "data:", "blob:")):

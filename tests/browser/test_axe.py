@@ -36,6 +36,13 @@ def page(site: Site) -> Iterator[Page]:
     page.emulate_media(color_scheme="light")
 
 
+def test_menu__is_accessible_when_it_is_open(page: Page) -> None:
+    """Criterion 31: the checks of pages leave menus closed, because an open one covers other parts."""
+    page.locator(".top details.menu > summary").click()
+    assert page.locator(".top details.menu a").last.is_visible()
+    assert find_violations(page) == []
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_violations__faint_text_of_one_theme_is_found(page: Page, theme: str) -> None:
     page.evaluate(ADD_TEXTS, ["#ccc", theme, "#fff"])

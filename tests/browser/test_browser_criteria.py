@@ -27,8 +27,8 @@ SHOW_PAGE = """isHidden => {
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 TREND = "/benchmarks/support/kpis/support-pass"
-MOVING = """() => [...document.querySelectorAll("*")].filter(part => {
-  const style = getComputedStyle(part);
+MOVING = """() => [...document.querySelectorAll("*")].flatMap(part => [part, part, part].map(
+  (part, index) => getComputedStyle(part, [null, "::before", "::after"][index]))).filter(style => {
   return style.animationName !== "none" || parseFloat(style.transitionDuration) > 0 || style.scrollBehavior === "smooth";
 }).length"""
 # Controls outside of the page, besides those in boxes that scroll.

@@ -80,6 +80,12 @@ def test_runs__filter_is_in_the_address_and_back_undoes_it(month: Site, site: Si
     expect(page.locator("#run-count")).to_have_text("211 runs")
 
 
+def test_runs__each_sortable_column_is_tested(month: Site, site: Site) -> None:
+    """Criterion 14: the columns below are all of them."""
+    sortable = site.open("/runs").locator("thead th[aria-sort]").all_inner_texts()
+    assert {text.split()[0].capitalize() for text in sortable} == set(SORTED_COLUMNS)
+
+
 @pytest.mark.parametrize("heading", SORTED_COLUMNS)
 def test_runs__are_sorted_by_each_column_while_runs_arrive(
     heading: str, month: Site, site: Site
@@ -243,6 +249,7 @@ def test_formulas__mistake_is_underlined_and_a_missing_metric_is_named(
     page = site.open("/formulas")
     page.get_by_label("Formula").fill("AVERAGE(EXACT_MATCH, ROUG)")
     expect(page.locator("#preview mark")).to_have_text("ROUG")
+    expect(page.locator("#preview mark")).to_have_css("text-decoration-line", "underline")
     expect(page.locator("#preview .error")).to_contain_text("1:22: unknown metric ROUG")
     page.get_by_label("Formula").fill("AVERAGE(EXACT_MATCH, ROUGE)")
     page.get_by_label("In the run").select_option("run-billing-support-0")

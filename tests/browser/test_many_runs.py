@@ -1,35 +1,40 @@
-"""Criterion 15 of `docs/page-criteria.md`: pages at 10,000 runs, the median of five. Times are processor times, which are
-the same on a busy machine; `python -m benchmarks pages` measures those on a clock.
+"""Criterion 15 of `docs/page-criteria.md`: pages at 10,000 runs meet the budgets of 6.6.
+
+Times are those of a quiet machine: of the service without its waits for a processor, of the browser by a clock that
+goes as slowly as it does beside other programs. `python -m benchmarks pages` measures more pages, with a million trace
+results.
 """
 
 import gzip
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Final
 
 import pytest
-from playwright.sync_api import CDPSession, Page
 from sqlalchemy import text
 
+from app.benchmarks.queries import get_kpi
+from app.reporting.trend import load_trends
 from tests.browser.conftest import Site
+from tests.support.answer_times import AnswerTimer
+from tests.support.busy_loops import Clock, shared_clock, shared_ms
+from tests.support.chromium import COMPLETE_PAINT
 from tests.support.many_runs import write_many_runs
-from tests.support.processor_time import ProcessorClock
 
 MAX_NODES, MAX_REQUESTS, MAX_POINTS, MAX_LIST_BYTES = 2000, 6, 180, 60_000
 MAX_COMPRESSED_BYTES, MAX_HEAP_BYTES = 12_000, 6_000_000
-MAX_ANSWER_MS, MAX_LIST_ANSWER_MS = 100, 50
+MAX_ANSWER_MS, MAX_LIST_ANSWER_MS, MAX_TREND_QUERY_MS = 100, 50, 30
 # In 6.6, of a browser whose cache is empty, and of the next load.
 MAX_COLD_PAINT_MS, MAX_WARM_PAINT_MS = 600, 350
-# From the last key to the rows; the page waits for the next key first.
-MAX_FILTER_MS, DEBOUNCE_MS = 400, 150
-REPEATS = 5
-PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-# Changes a field, until the table of the answer is shown.
+MAX_FILTER_MS = 400
+REPEATS, ANSWERS = 5, 40
+# Types into a field; gives the milliseconds until the rows of the answer are painted.
 FILTER: Final = """text => new Promise(resolve => {
-  const field = document.querySelector("form.filter input[name=text]");
+  const field = document.querySelector("form.filter input[name=text]"), started = performance.now();
   new MutationObserver((_, observer) => {
     observer.disconnect();
-    requestAnimationFrame(resolve);
+    requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - started)));
   }).observe(document.querySelector("main"), { childList: true, subtree: true });
   field.value = text;
   field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -47,8 +52,17 @@ def many_runs(module_site: Site) -> Site:
     return module_site
 
 
-def median_ms(measure_ms: Callable[[], float]) -> float:
-    return statistics.median(measure_ms() for _ in range(REPEATS))
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with shared_clock() as running:
+        yield running
+
+
+def percentile_ms(site: Site, act: Callable[[], object]) -> float:
+    """The 95th percentile of the time of an act, after the first one, which compiles what all need."""
+    act()
+    timer = AnswerTimer(site.service.resources.db)
+    return statistics.quantiles((timer.time_ms(act) for _ in range(ANSWERS)), n=20)[-1]
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", TREND])
@@ -78,78 +92,67 @@ def test_page__of_ten_thousand_runs_stays_small(path: str, many_runs: Site, site
 def test_page__of_ten_thousand_runs_is_answered_in_time(
     path: str, max_ms: int, many_runs: Site
 ) -> None:
-    """Criterion 15: the time of the service and its database for a page."""
+    """Criterion 15: the time of the service, the 95th percentile."""
+    client = many_runs.service.client
 
-    def answer_ms() -> float:
-        clock = ProcessorClock(many_runs.service.resources.db)
-        many_runs.service.client.get(path, headers={"Accept": "text/html"}).raise_for_status()
-        return clock.elapsed_ms()
+    def answer() -> None:
+        client.get(path, headers={"Accept": "text/html"}).raise_for_status()
 
-    assert median_ms(answer_ms) <= max_ms
+    assert percentile_ms(many_runs, answer) <= max_ms
+
+
+def test_trend__of_ten_thousand_runs_is_read_in_time(many_runs: Site) -> None:
+    """Criterion 15: the queries of a trend of ten years."""
+    resources = many_runs.service.resources
+    since = resources.clock() - timedelta(days=3660)
+
+    def read() -> None:
+        with resources.db.read() as session:
+            kpi = get_kpi(session, "support", "support-pass")
+            [trend] = load_trends(session, kpi, {"billing": "Billing bot"}, since)
+        assert trend.runs > MAX_POINTS
+
+    assert percentile_ms(many_runs, read) <= MAX_TREND_QUERY_MS
 
 
 @pytest.mark.parametrize("path", ["/", "/runs", TREND])
 def test_page__of_ten_thousand_runs_is_painted_in_time(
-    path: str, many_runs: Site, site: Site
+    path: str, many_runs: Site, site: Site, clock: Clock
 ) -> None:
-    """Criterion 15: the first paint, which is complete, of a browser that has no file of the service, and of
-    the second load."""
-    paints = [paint_ms(site, path) for _ in range(REPEATS)]
+    """Criterion 15: the paint of the whole page by a browser that has no file of the service, and of the second
+    load; the median of five."""
+    paints = [paint_ms(site, path, clock) for _ in range(REPEATS)]
     cold_ms, warm_ms = (statistics.median(times) for times in zip(*paints, strict=True))
     assert cold_ms <= MAX_COLD_PAINT_MS, paints
     assert warm_ms <= MAX_WARM_PAINT_MS, paints
 
 
-def paint_ms(site: Site, path: str) -> tuple[float, float]:
-    """Milliseconds to the first paint of a new browser, and of its second load."""
+def paint_ms(site: Site, path: str, clock: Clock) -> tuple[float, float]:
+    """Milliseconds to the paint of a new browser, and of its second load."""
     context = site.context()
     page = context.new_page()
     # Its process is there, and has no file of the pages.
     page.goto(f"{site.url}/healthz")
-    thread = start_metrics(page)
-    cold_ms = used_ms(site, thread, lambda: load(page, f"{site.url}{path}"))
-    warm_ms = used_ms(site, thread, lambda: load(page, f"{site.url}{path}"))
+
+    def load() -> float:
+        page.goto(f"{site.url}{path}")
+        return float(page.evaluate(COMPLETE_PAINT))
+
+    cold_ms, warm_ms = (shared_ms(clock, load) for _ in range(2))
     context.close()
     site.contexts.remove(context)
     return cold_ms, warm_ms
 
 
-def load(page: Page, url: str) -> None:
-    """Open a page and wait for its paint, in the page: `wait_for_function` evaluates a text again at each look, which
-    the policy of the pages forbids when the first look came too early.
-    """
-    page.goto(url)
-    page.evaluate(
-        f"() => new Promise((done) => {{ const look = () => ({PAINT} > 0 ? done() : setTimeout(look, 5)); look(); }})"
-    )
-
-
-def test_filter__of_ten_thousand_runs_is_shown_in_time(many_runs: Site, site: Site) -> None:
-    """Criterion 15: 400 ms from the last key to the rows."""
+def test_filter__of_ten_thousand_runs_is_shown_in_time(
+    many_runs: Site, site: Site, clock: Clock
+) -> None:
+    """Criterion 15: 400 ms from the last key to the rows, the median of five."""
     page = site.open("/runs")
     page.wait_for_load_state()
-    thread, texts = start_metrics(page), iter(range(REPEATS))
-    shown_ms = median_ms(
-        lambda: used_ms(site, thread, lambda: page.evaluate(FILTER, f"support-{next(texts)}"))
-    )
-    assert DEBOUNCE_MS + shown_ms <= MAX_FILTER_MS
 
+    def shown_ms(typed: str) -> float:
+        return shared_ms(clock, lambda: float(page.evaluate(FILTER, typed)))
 
-def start_metrics(page: Page) -> CDPSession:
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
-    return session
-
-
-def used_ms(site: Site, thread: CDPSession, act: Callable[[], object]) -> float:
-    """The processor time of the service, its database and the thread that shows the page."""
-    clock, started_ms = ProcessorClock(site.service.resources.db), thread_ms(thread)
-    act()
-    return clock.elapsed_ms() + thread_ms(thread) - started_ms
-
-
-def thread_ms(session: CDPSession) -> float:
-    metrics = {
-        row["name"]: row["value"] for row in session.send("Performance.getMetrics")["metrics"]
-    }
-    return 1000 * float(metrics["ThreadTime"])
+    times_ms = [shown_ms(f"support-{number}") for number in range(REPEATS)]
+    assert statistics.median(times_ms) <= MAX_FILTER_MS, times_ms

@@ -10,6 +10,15 @@ CHROMIUM_NAMES: Final = (
     *("chromium-headless-shell", "chrome-headless-shell"),
     *("chromium", "chromium-browser", "google-chrome"),
 )
+# The milliseconds from the begin of a load to the paint of its largest content: nothing of the page is missing then.
+COMPLETE_PAINT: Final = """() => new Promise((done) => {
+  let painted = 0;
+  new PerformanceObserver((list) => {
+    painted = Math.max(painted, ...list.getEntries().map((entry) => entry.startTime));
+    // A script of the page could paint more in the next frame.
+    requestAnimationFrame(() => requestAnimationFrame(() => done(painted)));
+  }).observe({ type: "largest-contentful-paint", buffered: true });
+})"""
 INSTALL_ADVICE: Final = "no Chromium found; `apt-get install chromium-headless-shell` installs one"
 
 

@@ -15,7 +15,7 @@ from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
 from app.alerts.natural_scale import ChangeText
 from app.alerts.pages.inbox import silence_row
-from app.alerts.pages.value_chart import draw_alert
+from app.alerts.pages.value_chart import draw_alert, find_watched, values_in_api
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.rule_records import read_promises
 from app.alerts.rules import AlertEventState
@@ -45,15 +45,14 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
             session, [event.rule_id], res.clock(), read_budget(res.options)
         ).get(event.rule_id or "")
         chart = draw_alert(session, event, reader_zone(request))
+        parts = _parts_in_api(session, event)
     return render_page(
         request,
         "alert.html",
         title=f"{view['agent']}: {view['headline']}",
         nav="/alerts",
         api=f"/alerts{path_of(alert_id)}",
-        api_parts={"deliveries": build_url("/deliveries", notificationId=event.notification_id)}
-        if event.notification_id
-        else {},
+        api_parts=parts,
         steps=[Crumb("Alert rules", "/alerts")]
         + ([Crumb(event.name, view["rule_url"])] if view["rule_url"] else []),
         event=event,
@@ -74,6 +73,18 @@ def acknowledge_alert(alert_id: AlertId, request: Request, form: SentForm, res: 
     with res.db.begin() as session:
         service.acknowledge(session, alert_id, verdict, by, res.clock())
     return see_other(alert_page_path(alert_id))
+
+
+def _parts_in_api(session: Session, event: AlertEvent) -> dict[str, str]:
+    """What the page shows beside the alert."""
+    parts = values_in_api(find_watched(session, event), event, event.created_at)
+    if event.rule_id:
+        parts["rule"] = path_of("alert-configs", event.rule_id)
+    if event.run_id:
+        parts["run"] = path_of("benchmark-runs", event.run_id)
+    if event.notification_id:
+        parts["deliveries"] = build_url("/deliveries", notificationId=event.notification_id)
+    return parts
 
 
 def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:

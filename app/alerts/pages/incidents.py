@@ -9,7 +9,7 @@ from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.alerts import incident_queries, incidents, queries
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, Incident
-from app.alerts.pages.value_chart import draw_incident, incident_figures
+from app.alerts.pages.value_chart import draw_incident, incident_figures, values_in_api
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
@@ -82,7 +82,10 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         title=f"{row['agent']}: {row['headline']}",
         nav="/alerts",
         api=f"/incidents{path_of(incident_id)}",
-        api_parts={"alerts": _alerts_in_api(incident)},
+        api_parts={
+            "alerts": _alerts_in_api(incident),
+            **values_in_api(incident, incident, incident.started_at),
+        },
         steps=[Crumb("Alert rules", "/alerts"), Crumb("Incidents", "/incidents")],
         incident=incident,
         row=row,

@@ -124,7 +124,7 @@ def _form_page(
     with res.db.read() as session:
         view = None
         if rule_id is not None:
-            [view] = rule_views(session, [queries.get_rule(session, rule_id)], res.clock())
+            [view] = rule_views(session, [queries.get_rule(session, rule_id)], res)
         choices = _choices(session, view.benchmark_id if view else benchmark_id)
     address = rule_page_path(view.id) if view else NAV
     values = (

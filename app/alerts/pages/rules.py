@@ -39,6 +39,7 @@ from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from app.core.web.pages import (
     Crumb,
+    Question,
     build_url,
     list_in_api,
     reader_zone,
@@ -67,7 +68,7 @@ def show_rules(
     with res.db.read() as session:
         rule_filter = RuleFilter(benchmark_ids=[benchmark] if benchmark else [])
         page = queries.list_rules(session, query, rule_filter)
-        rows = [_row(session, view) for view in rule_views(session, page.rows, res.clock())]
+        rows = [_row(session, view) for view in rule_views(session, page.rows, res)]
         benchmarks = list(list_benchmark_names(session).items())
     return render_page(
         request,
@@ -97,7 +98,7 @@ def show_rule(
     """
     now = res.clock()
     with res.db.read() as session:
-        [view] = rule_views(session, [queries.get_rule(session, rule_id)], now)
+        [view] = rule_views(session, [queries.get_rule(session, rule_id)], res)
         promise = read_promises(session, [rule_id], now, read_budget(res.options))[rule_id]
         row = _row(session, view)
         agents = list_agent_names(session)
@@ -113,11 +114,14 @@ def show_rule(
                 session, rule_id, view.benchmark_id, now
             )
         ]
-    outcome, compared = BacktestOutcome(), []
+    outcome, compared, question = BacktestOutcome(), [], None
     choice = dict(zip(COMPARED, (compare_condition, compare_threshold), strict=True))
     if days:
         request_body = BacktestRequest(alert_config_id=rule_id, agent_id=agent or None, days=days)
         outcome = try_backtest(res, request_body)
+        if outcome.backtest:
+            body = request_body.model_dump(mode="json", by_alias=True, exclude_none=True)
+            question = Question("/alert-configs/backtest", body)
         if draft := draft_rule(view.model_dump(mode="json", by_alias=True)):
             compared = compare_backtests(
                 res, draft, None, choice, name=row["watched"], agent_id=agent or None, days=days
@@ -132,6 +136,7 @@ def show_rule(
             kind: build_url(f"/{kind}", alertConfigId=rule_id, limit=SHOWN_EVENTS)
             for kind in ("alerts", "incidents")
         },
+        api_question=question,
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
         max_states=queries.MAX_STATES,

@@ -13,8 +13,10 @@ from app.alerts.evaluation.watched_values import RuleTarget
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.rules import AlertEventState, Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
+from app.core.keyset import MAX_LIMIT
 from app.core.text import format_number
 from app.core.web.page_paths import path_of
+from app.core.web.pages import build_url
 from app.core.web.trend_chart import PageChart, TrendEvent, TrendLimit, TrendPoint, trend_chart
 from app.kpis.number_text import FigureFormat
 from app.results.run_history import PastRun, list_ended_runs
@@ -60,16 +62,32 @@ def incident_figures(incident: Incident) -> FigureFormat:
     return FigureFormat.of([incident.baseline, incident.value], incident.unit)
 
 
+def find_watched(session: Session, event: AlertEvent) -> Incident | AlertRule | None:
+    """What has the watched value of an alert: the incident keeps it, the rule may watch another one now."""
+    incident = session.get(Incident, event.incident_id) if event.incident_id else None
+    return incident or (session.get(AlertRule, event.rule_id) if event.rule_id else None)
+
+
+def values_in_api(
+    watched: Incident | AlertRule | None, subject: Incident | AlertEvent, at: datetime
+) -> dict[str, str]:
+    """The path of the values of a chart from `LEAD` before a time on; the API lists those of KPIs only."""
+    if watched is None or watched.kpi is None:
+        return {}
+    query = {
+        "benchmarkId": subject.benchmark_id,
+        "agentId": subject.agent_id,
+        "kpi": watched.kpi,
+        "from": (at - LEAD).isoformat(),
+    }
+    return {"values": build_url("/kpi-history", query, limit=MAX_LIMIT)}
+
+
 def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart | None:
     """The value before and after an alert, with its run and what was expected; None for a notice without
     a value.
     """
-    # The incident keeps what was watched; the rule may watch another value now.
-    watched: Incident | AlertRule | None = None
-    if event.incident_id:
-        watched = session.get(Incident, event.incident_id)
-    if watched is None and event.rule_id:
-        watched = session.get(AlertRule, event.rule_id)
+    watched = find_watched(session, event)
     if watched is None or event.value is None:
         return None
     runs, note = _newest_runs(session, event, event.created_at - LEAD)

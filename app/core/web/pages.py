@@ -73,6 +73,13 @@ NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
 
+class Question(NamedTuple):
+    """A POST of the API, by its path and its body, that computes something and changes nothing."""
+
+    path: str
+    body: Mapping[str, Any]
+
+
 class Crumb(NamedTuple):
     """A step of the path above the title of a page."""
 
@@ -135,8 +142,8 @@ def render_page(
     title: str,
     nav: str = "",
     api: str | None = None,
-    api_body: Mapping[str, Any] | None = None,
     api_parts: Mapping[str, str] = NO_PARTS,
+    api_question: Question | None = None,
     has_secrets: bool = False,
     status: int = HTTPStatus.OK,
     **context: Any,
@@ -144,9 +151,9 @@ def render_page(
     """A page as a response.
 
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
-    the same data as JSON, to a POST with the body `api_body` if that is set; `api_parts` are paths of
-    further data on the page, by what they have. A page with
-    secrets is never stored; any other page has an ETag, and is compressed.
+    the same data as JSON; `api_parts` are paths of further data on the page, by what they have, and
+    `api_question` is the POST that returns what the page computes. A page with secrets is never stored; any
+    other page has an ETag, and is compressed.
     Templates get the query of the page as `params`.
     """
     html = (
@@ -158,8 +165,8 @@ def render_page(
                 title=title,
                 nav=nav,
                 api=api,
-                api_body=api_body,
                 api_parts=api_parts,
+                api_question=api_question,
                 status=status,
             ),
             **{"params": dict(request.query_params), "layout": PAGE_LAYOUT, **context},
@@ -315,6 +322,7 @@ class _Frame(NamedTuple):
     version: str
     api: str | None
     api_parts: Mapping[str, str]
+    is_copied: bool
     curl: str | None
 
 
@@ -324,8 +332,8 @@ def _frame(
     title: str,
     nav: str,
     api: str | None,
-    api_body: Mapping[str, Any] | None = None,
     api_parts: Mapping[str, str] = NO_PARTS,
+    api_question: Question | None = None,
     status: int,
 ) -> _Frame:
     resources: Resources = request.app.state.resources
@@ -347,12 +355,11 @@ def _frame(
         address=replace_unstorable(request.url.path) + query,
         role=caller.role if caller else None,
         version=_version(),
-        # A link is followed with GET.
-        api=f"/api/v1{api}" if api and api_body is None else None,
+        api=f"/api/v1{api}" if api else None,
         api_parts={name: f"/api/v1{path}" for name, path in api_parts.items()},
-        curl=_curl([f"{base}{path}" for path in (api, *api_parts.values())], api_body)
-        if api
-        else None,
+        # A question is not asked with GET, as the addresses are.
+        is_copied=api_question is None,
+        curl=_curl(base, (api, *api_parts.values()), api_question) if api else None,
     )
 
 
@@ -361,10 +368,14 @@ def _version() -> str:
     return version("mosaico")
 
 
-def _curl(urls: Iterable[str], api_body: Mapping[str, Any] | None) -> str:
-    """One command for all data of a page: it prints a document for each address."""
-    body = f"--json {shlex.quote(json.dumps(api_body))} " if api_body is not None else ""
-    return f'curl -H "Authorization: Bearer $MOSAICO_API_KEY" {body}{shlex.join(urls)}'
+def _curl(base: str, paths: Iterable[str], question: Question | None) -> str:
+    """A command for all data of a page: it prints a document for each address."""
+    command = 'curl -H "Authorization: Bearer $MOSAICO_API_KEY"'
+    reads = f"{command} {shlex.join(f'{base}{path}' for path in paths)}"
+    if question is None:
+        return reads
+    body = shlex.quote(json.dumps(question.body))
+    return f"{reads} && {command} --json {body} {shlex.quote(base + question.path)}"
 
 
 @pass_context

@@ -100,17 +100,15 @@ def show_comparison(
             flipped = describe_items(session, (baseline, candidate), flips.metric, flipped_ids)
         if layout == "case":
             cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
+    verdicts = _comparison_in_api(ids, metric, categories_after)
+    items = _items_in_api(ids, shown_metric, sort, query)
     return render_page(
         request,
         "compare.html",
         title="Compare",
         nav="/runs",
-        api=_items_in_api(ids, shown_metric, sort, query)
-        if layout == "case"
-        else _comparison_in_api(ids, metric, categories_after),
-        api_parts={"verdicts": _comparison_in_api(ids, metric, categories_after)}
-        if layout == "case"
-        else {},
+        api=items if layout == "case" else verdicts,
+        api_parts={"verdicts": verdicts} if layout == "case" else {"items": items} if flips else {},
         agents=list(agents),
         benchmark=benchmark_name,
         choices=choices,

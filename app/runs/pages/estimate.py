@@ -24,7 +24,7 @@ from app.core.web.forms.sent_fields import (
 )
 from app.core.web.page_paths import path_of
 from app.core.web.page_text import find_zone
-from app.core.web.pages import Crumb, reader_zone, render_page
+from app.core.web.pages import Crumb, Question, reader_zone, render_page
 from app.core.web.routes import Router
 from app.runs.estimates import estimate_run
 from app.runs.schemas import EstimateView, RunEstimate
@@ -100,7 +100,8 @@ def _render(
     document: dict[str, Any] = {"benchmarkId": benchmark_id, "agentId": typed["agent"]}
     return render_page(
         request, "estimate.html", title=f"Estimate a run of {name}", nav=NAV, status=status,
-        api="/benchmark-runs/estimate", api_body=document,
+        api=path_of("benchmarks", benchmark_id),
+        api_question=Question("/benchmark-runs/estimate", document),
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
         benchmark_id=benchmark_id, agents=choices, typed=typed, errors=errors or {},
         estimate=estimate, has_production=has_production,

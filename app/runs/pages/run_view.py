@@ -1,6 +1,7 @@
 """Builds the content of the page of a run from its stored results."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from fastapi import Request
@@ -211,8 +212,8 @@ def _bar(name: str, verdict: ValueVerdict | None, limits: Mapping[Scale | None, 
 
 
 def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
-    is_share = metric.verdict is not None and metric.verdict.scale is Scale.RATE
-    figures = FigureFormat(None, is_share)
+    scale = metric.verdict.scale if metric.verdict else None
+    figures = FigureFormat.of([metric.mean], scale=scale)
 
     def write(value: float | None) -> str | None:
         return None if value is None else figures.write(value)
@@ -307,4 +308,12 @@ def _trend(
     return {
         "trend": PageChart(Markup(chart), chart_points),  # noqa: S704 - our own SVG, which escapes its texts
         "trend_title": f"{kpi.name}, last {len(points)} runs",
+        "trend_query": {
+            "benchmarkId": run.benchmark_id,
+            "agentId": run.agent_id,
+            "kpi": kpi.kpi_id,
+            "to": (kpi.recorded_at + timedelta(seconds=1)).isoformat(),
+            # More than the points: runs that repeat another one are none.
+            "limit": 2 * TREND_RUNS,
+        },
     }

@@ -11,7 +11,7 @@ from app.agents.queries import list_agent_names
 from app.benchmarks.queries import list_benchmark_names
 from app.comparison import baselines
 from app.core.errors import Invalid
-from app.core.keyset import DEFAULT_LIMIT, PageQuery, PageRows
+from app.core.keyset import DEFAULT_LIMIT, MAX_LIMIT, PageQuery, PageRows
 from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
@@ -185,9 +185,18 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
     address = f"/benchmark-runs{path_of(run.id)}"
     parts = {"KPIs": f"{address}/kpis", "metrics": f"{address}/metrics"}
     parts["alerts"] = build_url("/alerts", runId=run.id, limit=run_view.MAX_ALERTS)
+    if view["alerts"]:
+        parts["alert rules"] = build_url(
+            "/alert-configs", benchmarkId=run.benchmark_id, limit=MAX_LIMIT
+        )
     if view["flips"]:
         pair = {"baseline": view["baseline_ids"], "candidate": run.id}
         parts["flipped items"] = build_url("/benchmark-runs/compare", pair)
+        parts["items"] = build_url("/benchmark-runs/compare/items", pair)
+    if view["trend"]:
+        parts["trend"] = build_url("/kpi-history", view["trend_query"])
+    if view["expected_end_at"]:
+        parts["expected end"] = "/overview"
     return parts
 
 

@@ -89,6 +89,7 @@ def show_traces(
             {"below": "below", "state": "state", "text": "text"},
             metric=trace_filter.metric,
         ),
+        api_parts={"run": path_of("benchmark-runs", run_id)},
         run=run,
         steps=steps,
         count=_count_text(run, count) if count else "",
@@ -189,6 +190,13 @@ def show_item(
         title=item,
         nav="/runs",
         api=build_url(f"/benchmark-runs{path_of(run_id)}/results", itemId=item),
+        api_parts={
+            "run": path_of("benchmark-runs", run_id),
+            "baseline": path_of("benchmark-runs", base),
+            "results of the baseline": build_url(
+                f"{path_of('benchmark-runs', base)}/results", itemId=item
+            ),
+        },
         run=run,
         baseline=baseline,
         steps=steps,

@@ -34,6 +34,7 @@ def test_create_rule__is_returned_as_sent_with_the_id_of_its_kpi(create_rule: Ru
         "NO_DATA", 0, True,
     )  # fmt: skip
     assert created["states"] == []
+    assert created["promisedFalsePages"] is None, "it does not judge several runs together"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ def test_list__filters_by_several_values_text_and_time(
     assert (count(**{"from": time}), count(to=time)) == (1, 0)
     severities = {severity: count(severity=severity) for severity in ("INFO", entry["severity"])}
     assert severities == {"INFO": 0, entry["severity"]: 1}
+    if path == "/incidents":
+        assert (count(kpi=incident["kpi"]), count(kpi="another")) == (1, 0)
 
 
 @pytest.mark.parametrize(("path", "time"), [("/alerts", "createdAt"), ("/incidents", "openedAt")])

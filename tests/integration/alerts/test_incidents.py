@@ -116,6 +116,9 @@ def test_budget__of_the_service_is_shared_by_its_series(
     alerts = {alert["alertConfigId"]: alert for alert in benchmark_service.list_items("/alerts")}
     limit = benchmark_service.get(f"/alerts/{alerts['rule-1']['id']}")["details"]["runs"]["limit"]
     assert limit == pytest.approx(limit_of(promise))
+    # Without a budget of the service, which is that of the process that completed the run.
+    promised = benchmark_service.get("/alert-configs/rule-1")["promisedFalsePages"]
+    assert promised == rule.get("falsePagesPerMonth", 0.25)
     limit = benchmark_service.get(f"/alerts/{alerts['rule-2']['id']}")["details"]["runs"]["limit"]
     assert limit == pytest.approx(limit_of(0.1 / 2))
 

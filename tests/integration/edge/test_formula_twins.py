@@ -47,8 +47,8 @@ def test_formulas__wrong_formula_is_its_check(query: dict[str, str], service: Se
     assert not answer["valid"]
     assert answer["errors"]
     assert all(error["message"] in unescape(page) for error in answer["errors"])
-    # A link is followed with GET.
-    assert 'rel="alternate"' not in page
+    # It copies what links have, and those are followed with GET.
+    assert "Copy JSON" not in page
 
 
 def test_formulas__correct_formula_is_its_canonical_form(service: Service) -> None:

@@ -2,7 +2,7 @@
 const root = document.documentElement;
 const byId = (id) => document.getElementById(id);
 const first = (selector) => document.querySelector(selector);
-const all = (selector) => document.querySelectorAll(selector);
+const all = (selector) => [...document.querySelectorAll(selector)];
 const live = byId("live");
 const say = (text) => { live.textContent = ""; requestAnimationFrame(() => (live.textContent = text)); };
 const on = (type, selector, act) =>
@@ -76,8 +76,8 @@ async function copy(text, button) {
 }
 // Without a text, the address of the page.
 on("click", "[data-copy]", (event, button) => copy(button.dataset.copy || location.href, button));
-on("click", "[data-copy-from]", async (event, button) => {
-  const answers = await Promise.all(button.dataset.copyFrom.split(" ").map((url) => ask(url)));
+on("click", "[data-json]", async (event, button) => {
+  const answers = await Promise.all(all("a[type]").map(({ href }) => ask(href)));
   if (answers.every(([, response]) => response?.ok)) copy(answers.map(([text]) => text).join("\n"), button);
 });
 
@@ -263,7 +263,7 @@ function showRows(runs) {
   statuses = Object.fromEntries(runs.map((run) => [run.runId, run.status]));
   rowsTimer ??= setTimeout(() => {
     rowsTimer = undefined;
-    const changed = [...all("tr[data-run]")].map((row) => row.dataset).filter((row) => statuses[row.run] !== row.status);
+    const changed = all("tr[data-run]").map((row) => row.dataset).filter((row) => statuses[row.run] !== row.status);
     if (changed[0]) refresh(`/runs?${new URLSearchParams(changed.map((row) => ["id", row.run]))}`, { parts: "tr[data-run]" });
   }, 500);
 }
@@ -306,7 +306,7 @@ on("click", "#new-rows[data-here]", async (event) => {
 // Two runs are chosen for a comparison: the address has them, so that other pages and filters of the list do, too.
 on("change", "#runs [name=run]", (event, tick) => {
   const query = new URLSearchParams(location.search);
-  const [other] = [...all("#runs [name=run]:checked")].filter(({ value }) => value !== tick.value).slice(-1);
+  const other = all("#runs [name=run]:checked").findLast(({ value }) => value !== tick.value);
   query.delete("run");
   for (const { value } of [other, tick].filter((box) => box?.checked)) query.append("run", value);
   refresh(`/runs?${query}`, { remember: "run" });
@@ -338,7 +338,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || localStorage.shortcuts === "off") return;
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
   const { key } = event;
-  const rows = [...all("[data-row]")], row = rows.find((element) => element.ariaCurrent);
+  const rows = all("[data-row]"), row = rows.find((element) => element.ariaCurrent);
   if (Date.now() - going < 1500 && goTo[key]) return (location.href = goTo[key]);
   going = key === "g" && Date.now();
   if (key === "/") { event.preventDefault(); byId("search")?.focus(); }
