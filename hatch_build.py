@@ -29,9 +29,12 @@ class PageFiles(BuildHookInterface[Any]):
             return
         files = sorted(Path(self.root, TEMPLATES).iterdir())
         sources = {file.name: COMMENT.sub("", file.read_text("utf-8")) for file in files}
-        # Parts before pages, each from the shortest to the longest: a text compresses to less after similar ones.
+        # Parts before pages, pages with facts and lists together, and the short before the long ones: a text compresses
+        # to less after similar ones.
+        marks = ("{% extends", "facts", "pages(")
         order = sorted(
-            sources, key=lambda name: ("{% extends" in sources[name], len(sources[name]))
+            sources,
+            key=lambda name: ([mark in sources[name] for mark in marks], len(sources[name])),
         )
         self._temporary = tempfile.TemporaryDirectory()
         bundle = Path(self._temporary.name, "templates.json")
