@@ -81,12 +81,15 @@ SHARD_RANGES = text(
 )
 
 # One look-up in the primary key for each result. With a join, and before Postgres had statistics, each result
-# was compared with each trace of the batch.
+# was compared with each trace of the batch. A range of one position, in order: Postgres expects one row of a
+# collection that is newer than its statistics, and then the index of trace IDs, which it would filter by
+# position, costs as much as the primary key. Only the latter has the order.
 SCORED_TRACES = """
     SELECT trace.outcome, result.values, result.notes, trace.item_id
     FROM trace_results AS result CROSS JOIN LATERAL (
         SELECT outcome, item_id FROM collected_traces
-        WHERE collection_id = %(collection)s AND position = result.position LIMIT 1
+        WHERE collection_id = %(collection)s AND position BETWEEN result.position AND result.position
+        ORDER BY position LIMIT 1
     ) AS trace
     WHERE result.run_seq = %(run)s AND result.position BETWEEN %(first)s AND %(last)s
 """

@@ -8,12 +8,14 @@ from sqlalchemy import text
 
 from app.core.clock import utc_now
 from app.core.db import Database
+from app.results.queries import read_scored_traces
 from app.traces.models import Collection
 from app.traces.queries import STORED_TRACE_IDS, find_stored_trace_ids
 from app.traces.registry import TracePage
 from app.traces.service import create_collection, store_page
 from app.traces.stored_traces import read_traces
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from tests.support.stored import DatabaseReader
 
 ROWS_READ: Final = text(
     "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
@@ -111,3 +113,26 @@ def test_store_page__last_page_reads_a_collection_without_statistics_a_few_times
 
 def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
     return [plan, *(node for child in plan.get("Plans", ()) for node in _nodes(child))]
+
+
+def test_read_scored_traces__reads_the_index_with_statistics_older_than_the_collection(
+    migrated_database: Database,
+) -> None:
+    many = [Trace(trace_id=f"t-{n}", item_id=f"i-{n}") for n in range(2000)]
+    stored_collection(migrated_database, *many)
+    rows = DatabaseReader(migrated_database.url)
+    rows.execute("ANALYZE collected_traces")
+    collection = stored_collection(migrated_database, *many)
+    rows.execute(
+        """INSERT INTO trace_results (run_seq, position, "values")"""
+        " SELECT 7, n, ARRAY[n] FROM generate_series(0, 1999) AS n"
+    )
+    with migrated_database.read() as session:
+        before = session.scalar(ROWS_READ) or 0
+        scored = read_scored_traces(session, 7, collection, 500, 500)
+        rows_read = (session.scalar(ROWS_READ) or 0) - before
+    assert {(trace.item_id, *trace.values) for trace in scored} == {
+        (f"i-{n}", n) for n in range(500, 1000)
+    }
+    # 500 look-ups in the index of trace IDs would read 2,000 traces each.
+    assert rows_read <= 1000
