@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.alerts import queries
 from app.alerts.models import AlertEvent, AlertSilence
 from app.alerts.rules import AlertEventState
+from app.alerts.schemas import AlertConfigView
 from app.alerts.service import acknowledge
 from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
@@ -178,15 +179,28 @@ def iter_events(session: Session, notification_id: str) -> Iterator[Sequence[Ale
         last_id = events[-1].id
 
 
+class _RuleAlert(NamedTuple):
+    """An alert of a rule, as a silence matches it."""
+
+    rule_id: str
+    name: str
+    severity: str
+    benchmark_id: str
+    agent_id: str
+
+
 def list_silences_of_rule(
-    session: Session, rule_id: str, benchmark_id: str, now: datetime
+    session: Session, rule: AlertConfigView, now: datetime
 ) -> list[AlertSilence]:
-    """The active silences that hold back alerts of a rule, of one agent or of all."""
+    """The active silences that hold back alerts of a rule, of one of its agents or of all."""
+
+    def alert_of(agent_id: str | None) -> _RuleAlert:
+        return _RuleAlert(rule.id, rule.name, rule.severity, rule.benchmark_id, agent_id or "")
+
     return [
         silence
         for silence in queries.list_active_silences(session, now)
-        if silence.matchers.alert_config_id in (None, rule_id)
-        and silence.matchers.benchmark_id in (None, benchmark_id)
+        if silence.matchers.match(alert_of(rule.agent_id or silence.matchers.agent_id))
     ]
 
 

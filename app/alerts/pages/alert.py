@@ -22,7 +22,13 @@ from app.alerts.rules import AlertEventState
 from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
+from app.core.web.page_paths import (
+    alert_page_path,
+    incident_page_path,
+    path_of,
+    rule_page_path,
+    schedule_page_path,
+)
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page, see_other
 from app.core.web.routes import Router
 from app.kpis.number_text import FigureFormat
@@ -99,6 +105,7 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
         "run": run,
         "run_url": path_of("runs", run.id) if run else None,
         "rule_url": rule_page_path(event.rule_id) if event.rule_id else None,
+        "schedule_url": details.schedule_id and schedule_page_path(details.schedule_id),
         "incident_url": incident_page_path(event.incident_id) if event.incident_id else None,
         "value": None if event.value is None else figures.write(event.value),
         "expected": _expected(event.baseline, details, figures),

@@ -20,8 +20,15 @@ from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
-from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
-from app.core.web.pages import build_url, list_in_api, newest_time, render_page, see_other
+from app.core.web.page_paths import alert_page_path, rule_page_path, run_page_path
+from app.core.web.pages import (
+    build_url,
+    list_in_api,
+    newest_time,
+    public_url,
+    render_page,
+    see_other,
+)
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications.delivery_rows import delivery_rows
@@ -62,7 +69,7 @@ def show_inbox(
         page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
         rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
         promises = read_promises(session, rule_ids, res.clock(), read_budget(res.options))
-        entries = [_entry(session, entry, promises) for entry in page.rows]
+        entries = [_entry(session, entry, promises, public_url(request)) for entry in page.rows]
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
         )
@@ -193,7 +200,7 @@ def _back(form: FormFields) -> Response:
 
 
 def _entry(
-    session: Session, entry: inbox_view.InboxEntry, promises: Mapping[str, RulePromise]
+    session: Session, entry: inbox_view.InboxEntry, promises: Mapping[str, RulePromise], base: str
 ) -> dict[str, Any]:
     message = entry.notification.message
     endpoints = endpoints_of(session, entry.deliveries)
@@ -209,7 +216,9 @@ def _entry(
         "verdicts": sorted({event.verdict for event in entry.events if event.verdict}),
         "notes": list(dict.fromkeys(event.note for event in entry.events if event.note)),
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
-        "run_url": path_of("runs", runs[0]) if runs else None,
+        "url": run_page_path(runs[0])
+        if runs
+        else local_path((message.link or "").removeprefix(base), ""),
         "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events],
         "rules": [
             promises[rule_id]

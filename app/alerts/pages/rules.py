@@ -110,9 +110,7 @@ def show_rule(
         alerts = queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id]))
         silences = [
             silence_row(session, silence)
-            for silence in inbox_view.list_silences_of_rule(
-                session, rule_id, view.benchmark_id, now
-            )
+            for silence in inbox_view.list_silences_of_rule(session, view, now)
         ]
     outcome, compared, question = BacktestOutcome(), [], None
     choice = dict(zip(COMPARED, (compare_condition, compare_threshold), strict=True))

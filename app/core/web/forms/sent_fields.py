@@ -87,8 +87,8 @@ def number_or_text(text: str) -> float | str | None:
         return text
 
 
-def local_path(path: str) -> str:
-    """The path if it leads to this service, otherwise that of the first page."""
+def local_path(path: str, otherwise: str = "/") -> str:
+    """The path if it leads to this service, otherwise another one: that of the first page."""
     # A browser reads `//host` and `/\host` as another host.
     is_local = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if is_local else "/"
+    return path if is_local else otherwise

@@ -1,0 +1,100 @@
+"""Pages of the inbox, of rules and of alerts: what they link to, and which silences they show."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+
+import pytest
+
+from app.alerts.publishing import EventNotice, publish_notice
+from app.alerts.rules import AlertEventState
+from app.notifications.service import publish
+from app.notifications.types import NotificationMessage
+from tests.integration.alerts.conftest import RuleMaker
+from tests.support.service import Service
+
+NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
+
+
+def read_page(service: Service, path: str) -> str:
+    response = service.client.get(path, headers={"Accept": "text/html"})
+    assert response.status_code == 200, response.text
+    return response.text
+
+
+def link_of(page: str, text: str) -> str | None:
+    """The address behind a text; None if the text has none."""
+    links = re.findall(rf'<a [^>]*href="([^"]*)"[^>]*>{re.escape(text)}</a>', page)
+    return unescape(links[0]) if links else None
+
+
+@pytest.mark.parametrize(
+    ("matchers", "is_silenced"),
+    [
+        ({"name": "quality*"}, True),
+        ({"name": "nightly-*"}, False),
+        ({"severity": "WARNING"}, True),
+        ({"severity": "INFO"}, False),
+        ({"agentId": "agent-001"}, True),
+        ({"agentId": "agent-002"}, False),
+        ({"alertConfigId": "rule-1", "severity": "WARNING"}, True),
+        ({"benchmarkId": "bench-001", "severity": "CRITICAL"}, False),
+    ],
+)
+def test_rule_page__shows_the_silences_that_hold_back_its_alerts(
+    benchmark_service: Service,
+    create_rule: RuleMaker,
+    matchers: dict[str, str],
+    is_silenced: bool,
+) -> None:
+    benchmark_service.create_agent("agent-002")
+    create_rule(agentId="agent-001", severity="WARNING")
+    benchmark_service.post("/silences", {"matchers": matchers, "endsAt": "2099-01-01T00:00:00Z"})
+    assert ("Silenced until" in read_page(benchmark_service, "/alerts/rule-1")) is is_silenced
+
+
+def test_rule_page__of_every_agent_shows_the_silence_of_one(
+    benchmark_service: Service, create_rule: RuleMaker
+) -> None:
+    create_rule()
+    silence = {"matchers": {"agentId": "agent-001"}, "endsAt": "2099-01-01T00:00:00Z"}
+    benchmark_service.post("/silences", silence)
+    assert "Silenced until" in read_page(benchmark_service, "/alerts/rule-1")
+
+
+def test_inbox__message_without_a_run_links_to_its_own_page(benchmark_service: Service) -> None:
+    links = {
+        "Endpoint disabled": "/endpoints/e-1",
+        "Daily summary": "/",
+        "Other host": "//other.example/runs",
+        "Other site": "https://other.example/runs",
+        "Other scheme": "javascript:alert(1)",
+        "Full address": f"{str(benchmark_service.client.base_url).rstrip('/')}/runs/r-1",
+        "No link": None,
+    }
+    with benchmark_service.resources.db.begin() as session:
+        for title, link in links.items():
+            publish(session, NotificationMessage(topic="test", title=title, link=link), [])
+    page = read_page(benchmark_service, "/inbox")
+    assert {title: link_of(page, title) for title in links} == {
+        **dict.fromkeys(links),
+        "Endpoint disabled": "/endpoints/e-1",
+        "Daily summary": "/",
+        "Full address": "/runs/r-1",
+    }
+
+
+def test_missed_schedule__its_message_and_its_alert_link_to_the_schedule(
+    benchmark_service: Service,
+) -> None:
+    notice = EventNotice(
+        state=AlertEventState.SCHEDULE_MISSED, dedup_key="missed-1", name="every night",
+        benchmark_id="bench-001", agent_id="agent-001", explanation="It started no run.",
+        schedule_id="nightly/1", since=NOW - timedelta(hours=1),
+    )  # fmt: skip
+    with benchmark_service.resources.db.begin() as session:
+        publish_notice(session, notice, NOW)
+    [alert] = benchmark_service.list_items("/alerts")
+    assert 'data-key="o" href="/schedules/nightly%2F1"' in read_page(benchmark_service, "/inbox")
+    page = read_page(benchmark_service, f"/alerts/events/{alert['id']}")
+    assert link_of(page, "every night") == "/schedules/nightly%2F1"
