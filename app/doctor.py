@@ -24,7 +24,7 @@ from app.core.http.client import own_service_client
 from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from app.core.migrations import SchemaMismatch, require_columns, require_current_schema
 from app.core.resources import Resources
-from app.core.settings import Settings
+from app.core.settings import Settings, base_url
 from app.core.smtp import SmtpServer
 from app.jobs.worker_presence import PRESENCE_LOCK
 from app.notifications.mail_session import mail_session
@@ -74,7 +74,7 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     yield _check("versions", check_versions)
     yield _check("time zone", partial(check_time_zone, settings.summary_at))
     yield _check("disk", partial(check_disk, settings.data_dir))
-    yield _check("port", partial(check_port, settings.host, settings.port))
+    yield _check("port", partial(check_port, settings))
     yield _check("mail server", partial(check_mail_server, mail_access(settings)))
     database = _check("database", partial(check_database, settings))
     yield database
@@ -129,15 +129,9 @@ def check_disk(data_dir: Path, min_free_bytes: int = MIN_FREE_BYTES) -> str:
     return finding
 
 
-def service_url(host: str, port: int) -> str:
-    """The address of the service on this machine."""
-    address = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared only
-    return f"http://{address}:{port}"
-
-
-def check_port(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str:
+def check_port(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
     """Check that the port of the API is free, or that this service listens on it."""
-    url = service_url(host, port)
+    url = base_url(settings)
     try:
         with own_service_client(url, key=None, timeout_s=timeout_s) as client:
             health = client.get("/healthz").json()

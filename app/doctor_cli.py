@@ -28,9 +28,8 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
 
     Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
     """
-    from app.core.console.service_address import find_pages_url
-    from app.core.settings import load_settings
-    from app.doctor import diagnose, service_url
+    from app.core.settings import base_url, load_settings
+    from app.doctor import diagnose
 
     settings = load_settings()
     diagnoses = list(diagnose(settings))
@@ -46,8 +45,7 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
             for diagnosis in diagnoses
         ]
         print_table(Table(["", "check", "finding"], [list(map(format_cell, row)) for row in rows]))
-        pages_url = find_pages_url(service_url(settings.host, settings.port))
-        print_status(f"page: {pages_url}/system")
+        print_status(f"page: {settings.public_url or base_url(settings)}/system")
     if not all(diagnosis.ok for diagnosis in diagnoses):
         raise typer.Exit(EXIT_FAILED)
 

@@ -30,7 +30,7 @@ from app.core.errors import AppError, Unavailable
 from app.core.garbage_collection import exclude_living_objects
 from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
-from app.core.settings import Settings
+from app.core.settings import Settings, base_url
 from app.core.web.listener import LISTENER_FD, bind_listener
 from app.jobs.worker_process import SUPERVISED
 from app.startup import database_url, direct_database_url, master_key, opened_resources, set_up_logs
@@ -263,12 +263,6 @@ def wait_until_ready(
     return False
 
 
-def base_url(settings: Settings) -> str:
-    """The URL of the service for a browser on this machine."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
-    return f"http://{host}:{settings.port}"
-
-
 def _first_key(settings: Settings) -> FirstKey:
     with opened_resources(settings, name="mosaico-serve", pool_size=1) as resources:
         configured = settings.admin_key
@@ -286,7 +280,7 @@ def _login_url(settings: Settings) -> str:
         resources.db.begin() as session,
     ):
         token = create_login_link(session, resources.clock())
-    url = (settings.public_url or base_url(settings)).rstrip("/")
+    url = settings.public_url or base_url(settings)
     return f"{url}/login?once={token}" if token else url
 
 

@@ -25,7 +25,7 @@ from app.core.logging import LogFormat, configure_logging
 from app.core.migrations import require_columns, require_current_schema
 from app.core.resources import Resources
 from app.core.secret_files import read_secret_file
-from app.core.settings import Settings
+from app.core.settings import Settings, base_url
 from app.core.smtp import SmtpServer, parse_smtp_url
 from app.notifications.chat_hosts import allow_chat_hosts
 from app.postgres.server import EmbeddedPostgres
@@ -92,7 +92,8 @@ def opened_resources(
                 outbound=outbound_policy(settings),
                 options={
                     "langfuse_default_url": settings.langfuse_default_url,
-                    "public_url": settings.public_url or f"http://{settings.host}:{settings.port}",
+                    "public_url": settings.public_url or "",
+                    "own_url": base_url(settings),
                     "harness_dir": str(settings.harness_dir or ""),
                     "agent_commands": str(settings.agent_commands or ""),
                     "rate_limit": str(settings.rate_limit),

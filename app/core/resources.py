@@ -27,3 +27,8 @@ class Resources:
     llm_server: LlmServer | None = None
     model_keys: Mapping[str, Secret] = field(default_factory=dict)
     smtp: SmtpServer | None = None
+
+    @property
+    def public_url(self) -> str:
+        """The base of links that leave the service, such as those of messages."""
+        return self.options.get("public_url") or self.options.get("own_url", "")

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.errors import Misconfigured
 from app.core.http.network_policy import parse_networks
+from app.core.http.url_syntax import find_url_flaw
 from app.core.smtp import parse_smtp_url
 from app.core.zone_names import zone_names
 
@@ -199,9 +200,8 @@ class Settings(BaseSettings):
     public_url: Annotated[
         str | None,
         Field(
-            pattern=r"^https?://\S+$",
-            description="Base URL of links in notifications."
-            " Empty: the address that the API listens on.",
+            description="Base URL of links in notifications and of commands, without a path:"
+            " https://mosaico.example.org. Empty: the address that the API listens on.",
         ),
     ] = None
     smtp_url: Annotated[
@@ -277,6 +277,21 @@ class Settings(BaseSettings):
         parse_networks(value or "")
         return value
 
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        base = value.removesuffix("/")
+        if flaw := find_url_flaw(base):
+            raise ValueError(f"{flaw}; write it as https://mosaico.example.org")
+        # The service has no pages below a path.
+        if base.count("/") > len("//") or "?" in base or "#" in base:
+            raise ValueError(
+                "has a path, a query or a fragment; write it as https://mosaico.example.org"
+            )
+        return base
+
     @field_validator("summary_at")
     @classmethod
     def _check_zone(cls, value: str) -> str:
@@ -310,6 +325,12 @@ def load_settings() -> Settings:
     except ValidationError as error:
         wrong = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
         raise BadSettings(f"wrong settings: {'; '.join(wrong)}") from None
+
+
+def base_url(settings: Settings) -> str:
+    """The URL of the API for a client on this machine, without a slash at its end."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def variable_name(field: str) -> str:

@@ -197,7 +197,7 @@ def show_delivery(
     """Show one delivery: the request, and the response of the recipient."""
     with res.db.read() as session:
         loaded = queries.get_delivery(session, delivery_id)
-        exchange = describe_request(loaded, res.options.get("public_url", ""))
+        exchange = describe_request(loaded, res.public_url)
     delivery, notification, endpoint = loaded
     address = path_of("endpoints", endpoint.id)
     return render_page(

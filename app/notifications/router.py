@@ -236,7 +236,7 @@ def get_delivery_request(delivery_id: DeliveryId, res: Res) -> DeliveryRequestVi
     """Show what a delivery sends and what the recipient answered, without credentials."""
     with res.db.read() as session:
         loaded = queries.get_delivery(session, delivery_id)
-        return describe_request(loaded, res.options.get("public_url", ""))
+        return describe_request(loaded, res.public_url)
 
 
 @deliveries_router.post("/{deliveryId}/redeliver", dependencies=RUN, responses=CONFLICT)

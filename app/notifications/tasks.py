@@ -26,8 +26,7 @@ def deliver(job: JobContext, delivery: Deliver) -> None:
     """
     res = job.resources
     with res.db.begin() as session:
-        public_url = res.options.get("public_url", "")
-        attempt = service.begin_attempt(session, delivery, res.secrets, public_url, res.clock())
+        attempt = service.begin_attempt(session, delivery, res.secrets, res.public_url, res.clock())
     # After the transaction: a slow recipient must not hold its locks.
     if attempt is not None:
         # Monotonic, because a clock that is set would make an endpoint look slow.

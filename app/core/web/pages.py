@@ -298,9 +298,9 @@ def newest_time(created_at: datetime | None) -> str:
 
 
 def public_url(request: Request) -> str:
-    """The base of the service's addresses, without a slash at the end."""
+    """The base of the service's addresses, without a slash at the end: that of the request, unless one is set."""
     resources: Resources = request.app.state.resources
-    return resources.options.get("public_url", str(request.base_url)).rstrip("/")
+    return (resources.options.get("public_url") or str(request.base_url)).rstrip("/")
 
 
 def reader_zone(request: Request) -> ZoneInfo:

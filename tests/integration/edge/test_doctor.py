@@ -107,11 +107,11 @@ def test_check_disk__needs_free_space(tmp_path: Path) -> None:
 
 def test_check_port__is_free_ours_or_of_another_program(service: Service) -> None:
     port = service.client.base_url.port or 0
-    assert doctor.check_port("0.0.0.0", port).startswith("the service answers")
-    assert "nothing listens" in doctor.check_port("127.0.0.1", free_port())
+    assert doctor.check_port(Settings(host="0.0.0.0", port=port)).startswith("the service answers")
+    assert "nothing listens" in doctor.check_port(Settings(port=free_port()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         # It accepts connections and never answers.
-        stranger = partial(doctor.check_port, "127.0.0.1", listener.getsockname()[1], 0.2)
+        stranger = partial(doctor.check_port, Settings(port=listener.getsockname()[1]), 0.2)
         assert_fails(stranger, "another program listens", "MOSAICO_PORT")
 
 
