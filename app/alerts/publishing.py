@@ -28,6 +28,8 @@ from app.notifications.types import MessageSeverity
 from app.results.run_history import has_unfinished_runs
 
 TICK_S = 15.0
+# A row has a long document and a dozen indexes.
+EVENTS_PER_STATEMENT = 100
 # A page must not wait long for a run that takes hours.
 GATHER_LIMIT = timedelta(minutes=15)
 CRITICAL_NOTICES = frozenset({AlertEventState.RUN_FAILED, AlertEventState.SCHEDULE_MISSED})
@@ -152,7 +154,7 @@ def store_and_publish(
         audible = _gather(session, audible, after_run, now)
     _publish(session, audible)
     # After publishing, because the events get the id of their notification there.
-    for batch in batched(events):
+    for batch in batched(events, EVENTS_PER_STATEMENT):
         session.add_all(batch)
         session.flush()
 

@@ -40,8 +40,8 @@ MAX_COUNTED = 10_000
 # More cells give no overview. To find the newest ones, the last run of more pairs is read.
 MAX_CELLS = 1_000
 MAX_PAIRS = 10_000
-_PAIRS_PER_STATEMENT = 500
-_CELLS_PER_STATEMENT = 100
+_PAIRS_PER_STATEMENT = 250
+_CELLS_PER_STATEMENT = 50
 
 _UNFINISHED = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
 

@@ -26,7 +26,7 @@ _RUNS: Final = BenchmarkRun.__table__.c
 # A statement reads the runs of so many agents or benchmarks, and a batch of each of them at most. It looks at so many
 # others that have no run.
 _OWNERS_PER_BATCH: Final = 20
-_OWNERS_PER_STATEMENT: Final = 2_000
+_OWNERS_PER_STATEMENT: Final = 1_000
 
 
 class NameOrder(NamedTuple):

@@ -222,12 +222,12 @@ def _iter_blocked(session: Session, now: datetime) -> Iterator[Row[Any]]:
         "max_skips": MAX_SKIPS_COUNTED,
         "batch_size": BATCH_SIZE,
     }
-    for runs in _iter_unfinished(session):
+    for runs in iter_unfinished(session):
         of_runs = {"run_ids": [run.id for run in runs], "run_seqs": [run.seq for run in runs]}
         yield from session.execute(SELECT_BLOCKED, {**parameters, **of_runs})
 
 
-def _iter_unfinished(session: Session) -> Iterator[Sequence[Row[Any]]]:
+def iter_unfinished(session: Session) -> Iterator[Sequence[Row[Any]]]:
     """The runs in progress, in batches."""
     for status in RunStatus:
         last_seq = 0
