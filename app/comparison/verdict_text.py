@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from app.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
+from app.core.text import count_noun
 from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from app.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from app.results.plan import PlanDifferences
@@ -219,7 +220,7 @@ def _remedy(change: ChangeVerdict) -> str:
     """The trials that would probably give a conclusive verdict."""
     if not change.more_trials:
         return ""
-    trials = _count(change.more_trials, "more trial")
+    trials = count_noun(change.more_trials, "more trial")
     if Note.AT_BEST in change.notes:
         return f"At least {trials} per item would be needed: the noise between trials is unknown."
     return f"{_capitalized(trials)} per item would probably give a conclusive verdict."
@@ -244,7 +245,7 @@ def _item_sentences(items: ComparedItems) -> list[str]:
         return ["The runs read production traces without itemKey: two independent groups."]
     if not items.compared:
         return ["The runs share too few items and are compared as two independent groups."]
-    sentences = [f"{_count(items.compared, 'item')} compared."]
+    sentences = [f"{count_noun(items.compared, 'item')} compared."]
     if items.left_out:
         left_out = _items(items.left_out, "is", "are")
         sentences.append(
@@ -263,7 +264,7 @@ def _summary(counts: Mapping[str, int], noun: str) -> str:
     ]
     first, *remaining = phrases
     number, _, predicate = first.partition(" ")
-    total = _count(sum(counts.values()), noun)
+    total = count_noun(sum(counts.values()), noun)
     return "; ".join([f"{number} of {total} {predicate}", *remaining]) + "."
 
 
@@ -278,12 +279,8 @@ def _predicate(verdict: Verdict, count: int) -> str:
     return singular if count == 1 else plural
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def _items(n: int, singular_verb: str, plural_verb: str) -> str:
-    return f"{_count(n, 'item')} {singular_verb if n == 1 else plural_verb}"
+    return f"{count_noun(n, 'item')} {singular_verb if n == 1 else plural_verb}"
 
 
 def _capitalized(sentence: str) -> str:

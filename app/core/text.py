@@ -140,6 +140,11 @@ def join_words(words: Sequence[str], conjunction: str) -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
+def count_noun(count: int, noun: str) -> str:
+    """A number with its noun, such as "1 run" or "1,200 runs"; for nouns whose plural only adds "s"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def cut_middle(text: str, limit: int) -> str:
     """The text; one of more than `limit` characters without its middle, with the omitted number."""
     omitted = len(text) - limit

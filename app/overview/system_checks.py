@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from app.core.migrations import HEAD_REVISION
 from app.core.schemas import WireModel
+from app.core.text import count_noun
 from app.core.web.page_paths import path_of
 from app.core.web.page_text import format_duration
 from app.core.web.prometheus import QueueState
@@ -188,13 +189,13 @@ def _check_queues(queues: Sequence[QueueState]) -> Iterator[SystemCheck]:
 def _check_scheduler(stored: StoredState) -> SystemCheck:
     if stored.overdue_schedules:
         count = len(stored.overdue_schedules)
-        finding = f"{_count(count, 'schedule')} did not fire when due"
+        finding = f"{count_noun(count, 'schedule')} did not fire when due"
     elif stored.active_schedules and stored.schedulers == 0:
         count = stored.active_schedules
-        finding = f"no scheduler runs; {_count(count, 'schedule')} will not fire"
+        finding = f"no scheduler runs; {count_noun(count, 'schedule')} will not fire"
     else:
         connected = "a scheduler is connected, " if stored.schedulers else ""
-        finding = f"{connected}{_count(stored.active_schedules, 'schedule')} on, none overdue"
+        finding = f"{connected}{count_noun(stored.active_schedules, 'schedule')} on, none overdue"
         return SystemCheck(name="scheduler", ok=True, finding=finding)
     return SystemCheck(
         name="scheduler",
@@ -215,7 +216,7 @@ def _check_missed(stored: StoredState) -> SystemCheck:
     return SystemCheck(
         name="schedules",
         ok=False,
-        finding=f"{_count(len(missed), 'schedule')} missed due times in the last 24 hours",
+        finding=f"{count_noun(len(missed), 'schedule')} missed due times in the last 24 hours",
         remedy="the page of a schedule shows why; run it now, if the result is needed",
         links=_links("schedules", missed),
     )
@@ -247,7 +248,7 @@ def _check_deliveries(stored: StoredState) -> SystemCheck:
     return SystemCheck(
         name="deliveries",
         ok=False,
-        finding=f"{_count(stored.failed_deliveries, 'message')} given up in the last 24 hours",
+        finding=f"{count_noun(stored.failed_deliveries, 'message')} given up in the last 24 hours",
         remedy="the inbox has the messages; the page of an endpoint sends them again",
         command="mosaico notify deliveries list --status failed",
     )
@@ -288,10 +289,6 @@ def _check_plugins(broken: Sequence[str]) -> SystemCheck:
         remedy="the list of providers shows the error of each; update or remove its package",
         links=[SystemLink(path="/providers", text="Providers")],
     )
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _links(section: str, ids: Sequence[str]) -> list[SystemLink]:

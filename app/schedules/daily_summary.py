@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.resources import Resources
+from app.core.text import count_noun
 from app.core.web.page_paths import run_page_path, schedule_page_path
 from app.notifications.models import Notification
 from app.notifications.queries import has_summary_endpoints, list_summary_endpoints
@@ -185,9 +186,9 @@ def build_summary_message(summary: DailySummaryView, alerts: DayAlerts) -> Notif
     idle_count = len(summary.idle_schedules)
     return NotificationMessage(
         topic=TOPIC,
-        title=f"Daily summary of {summary.day}: {_count(sum(summary.runs.values()), 'run')},"
-        f" {failed_count} failed, {_count(alerts.total, 'alert')},"
-        f" {_count(idle_count, 'schedule')} without a run",
+        title=f"Daily summary of {summary.day}: {count_noun(sum(summary.runs.values()), 'run')},"
+        f" {failed_count} failed, {count_noun(alerts.total, 'alert')},"
+        f" {count_noun(idle_count, 'schedule')} without a run",
         severity=MessageSeverity.WARNING if has_problems else MessageSeverity.INFO,
         sentences=(*alerts.titles, *_more_alerts(alerts)),
         facts=(
@@ -227,7 +228,7 @@ def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
 def _more_alerts(alerts: DayAlerts) -> Iterator[str]:
     omitted = alerts.total - len(alerts.titles)
     if omitted:
-        yield f"and {_count(omitted, 'alert')} more"
+        yield f"and {count_noun(omitted, 'alert')} more"
 
 
 def _read_day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
@@ -258,7 +259,3 @@ def _read_day_fires(session: Session, day: SummaryDay) -> DayFires:
         view = IdleScheduleView(id=row.schedule_id, name=row.name, reasons={})
         idle.setdefault(row.schedule_id, view).reasons[row.reason or ""] = row.number
     return DayFires(counts, list(idle.values()))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -98,10 +98,10 @@ def format_duration(duration: timedelta) -> str:
     if seconds < MINUTE_S:
         return f"{seconds:.0f} s"
     if seconds < HOUR_S:
-        return f"{seconds / MINUTE_S:.0f} min"
+        return f"{seconds // MINUTE_S:.0f} min"
     if seconds < DAY_S:
-        return f"{seconds / HOUR_S:.0f} h"
-    return f"{seconds / DAY_S:.0f} d"
+        return f"{seconds // HOUR_S:.0f} h"
+    return f"{seconds // DAY_S:.0f} d"
 
 
 def time_element(at: datetime | None, zone: ZoneInfo, now: datetime) -> str | Markup:

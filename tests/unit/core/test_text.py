@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.text import (
+    count_noun,
     html_text,
     join_words,
     replace_unstorable,
@@ -78,3 +79,10 @@ def test_shorten__keeps_the_first_characters() -> None:
 )
 def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> None:
     assert join_words(words, "or") == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs"), (1200, "1,200 runs")]
+)
+def test_count_noun__one_is_singular(count: int, text: str) -> None:
+    assert count_noun(count, "run") == text

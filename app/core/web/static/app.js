@@ -27,8 +27,8 @@ if (own && !zoneCookie.test(document.cookie)) {
 // Ages grow while a page is open.
 setInterval(() => {
   for (const time of all("time[data-kind=age]")) {
-    const minutes = Math.round((Date.now() - new Date(time.dateTime)) / 60000), distance = Math.abs(minutes);
-    const age = distance < 60 ? `${distance} min` : `${Math.round(distance / 60)} h`;
+    const minutes = Math.trunc((Date.now() - new Date(time.dateTime)) / 60000), distance = Math.abs(minutes);
+    const age = distance < 60 ? `${distance} min` : `${Math.trunc(distance / 60)} h`;
     if (distance) time.textContent = minutes < 0 ? `in ${age}` : `${age} ago`;
   }
 }, 60000);

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from app.core.text import count_noun
 from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 from app.llm.conversation import Tool
 
@@ -97,10 +98,6 @@ def system_message(system_prompt: str | None, servers: Sequence[ServerFacts]) ->
     if servers:
         tools = sum(len(server.tools) for server in servers)
         parts.append(
-            f"You have {_format_count(tools, 'tool')} of {_format_count(len(servers), 'server')}."
+            f"You have {count_noun(tools, 'tool')} of {count_noun(len(servers), 'server')}."
         )
     return "\n\n".join(parts)
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
