@@ -1,7 +1,7 @@
 """Postgres through SQLAlchemy: connection pool, transactions, errors."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cache
@@ -282,7 +282,7 @@ def _build_insert(
 
 def stream_rows(
     session: Session, statement: TextClause, parameters: Mapping[str, object]
-) -> Iterator[tuple[Any, ...]]:
+) -> Generator[tuple[Any, ...], None, None]:
     """The rows of a query with one statement and memory for `STREAMED_ROWS` of them.
 
     A cursor of the server would take a statement for every some rows. Read all rows, or close the

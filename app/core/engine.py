@@ -21,6 +21,8 @@ LIMITS_MS = {
     "statement_timeout": STATEMENT_TIMEOUT_MS,
     "lock_timeout": LOCK_TIMEOUT_MS,
     "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT_MS,
+    # Not for a slow reader: only for one that takes no row at all for so long, frozen or unreachable.
+    "tcp_user_timeout": IDLE_IN_TRANSACTION_TIMEOUT_MS,
 }
 # An exhausted pool answers 503 after this time instead of letting all requests wait.
 POOL_TIMEOUT_S = 2.0

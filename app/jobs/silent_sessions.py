@@ -1,7 +1,7 @@
 """Ends the database sessions of suspended processes, whose row locks would otherwise stay for ever.
 
 Postgres has a timeout of its own for idle transactions, but not in the middle of a COPY or of a
-pipeline.
+pipeline. A reader that takes none of its rows any more is ended by `tcp_user_timeout`, see `app.core.engine`.
 """
 
 import time
@@ -23,6 +23,9 @@ _SELECT_WAITING = text(
     WHERE activity.datname = current_database() AND activity.usename = current_user
       AND activity.pid <> pg_backend_pid() AND activity.application_name LIKE 'mosaico%'
       AND activity.wait_event_type = 'Client' AND activity.xact_start IS NOT NULL
+      -- A query that sends its rows changes no state either, however many its reader takes. Unless it has
+      -- written, it has no row locks.
+      AND (activity.wait_event = 'ClientRead' OR copy.pid IS NOT NULL OR activity.backend_xid IS NOT NULL)
       -- A time in the future is older: the clock of the database was set back since.
       AND abs(extract(epoch FROM now() - activity.state_change)) > :silent
     """
@@ -36,6 +39,7 @@ CopyPosition: TypeAlias = tuple[int, str, int]
 class SilentSessions:
     """Ends our sessions that have an open transaction and whose client has sent nothing for a while.
 
+    A transaction that only reads is left alone while its rows are sent.
     A COPY is silent when it has not progressed between two calls that are `silent_s` apart, so it
     takes two calls of one instance to end it.
     """

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
+from app.core import engine
+from app.core.db import STREAMED_ROWS, Database, stream_rows
 from app.core.engine import libpq_url
 from app.core.resources import Resources
 from app.jobs import silent_sessions
@@ -17,6 +20,8 @@ Session = psycopg.Connection[tuple[object, ...]]
 
 # Postgres reads COPY in blocks of 64 KiB, and the driver sends blocks of its own size.
 COPIED_BLOCK = b"1\n" * 100_000
+# Many times what the buffers of the sockets hold.
+LONG_QUERY = text("SELECT repeat('x', 1000) FROM generate_series(1, 50000)")
 
 
 @pytest.fixture
@@ -48,6 +53,13 @@ def run_pipeline(resources: Resources, session: Session) -> None:
 def start_copy(resources: Resources, session: Session) -> None:
     # The driver's `copy` would finish the COPY; here the client stops after the first command.
     session.pgconn.exec_(b"COPY numbers FROM STDIN")
+    until(lambda: is_waiting(resources, session.info.backend_pid))
+
+
+def start_reading(resources: Resources, session: Session) -> None:
+    """Start a query whose rows nobody takes."""
+    session.pgconn.send_query(str(LONG_QUERY).encode())
+    session.pgconn.flush()
     until(lambda: is_waiting(resources, session.info.backend_pid))
 
 
@@ -98,6 +110,54 @@ def test_silent_sessions__copy_with_progress_is_left_alone(
             assert terminate_silent(service_resources, silent_sessions) == 0
 
     assert silent_session.execute("SELECT count(*) FROM numbers").fetchone() == (500_000,)
+
+
+def test_silent_sessions__stream_that_is_read_slowly_is_left_alone(
+    service_resources: Resources,
+) -> None:
+    """It began long ago at each look, and never seems to change."""
+    silent_sessions = SilentSessions(silent_s=0)
+    count = 0
+    with service_resources.db.read() as session:
+        pid = session.connection().connection.driver_connection.info.backend_pid  # type: ignore[union-attr]
+        with closing(stream_rows(session, LONG_QUERY, {})) as rows:
+            for _ in range(5):
+                count += len(list(islice(rows, STREAMED_ROWS)))
+                until(lambda: is_waiting(service_resources, pid))
+                assert terminate_silent(service_resources, silent_sessions) == 0
+            count += len(list(rows))
+
+    assert count == 50_000
+
+
+def test_silent_sessions__reader_that_stopped_with_row_locks_is_terminated(
+    service_resources: Resources, silent_session: Session
+) -> None:
+    silent_session.execute("INSERT INTO numbers VALUES (1)")
+    start_reading(service_resources, silent_session)
+
+    assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 1
+
+    until(lambda: has_ended(service_resources, silent_session.info.backend_pid))
+
+
+def test_database__reader_that_takes_no_rows_is_ended(
+    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the kernel of the server, without a rescue."""
+    statement_limit = {"statement_timeout": engine.STATEMENT_TIMEOUT_MS}
+    short_limits = dict.fromkeys(engine.LIMITS_MS, 500) | statement_limit
+    monkeypatch.setattr(engine, "LIMITS_MS", short_limits)
+    db = Database(service_resources.db.url, pool_size=1)
+    connection = db.engine.raw_connection()
+    try:
+        frozen: Session = connection.driver_connection  # type: ignore[assignment]
+        start_reading(service_resources, frozen)
+
+        until(lambda: has_ended(service_resources, frozen.info.backend_pid))
+    finally:
+        connection.invalidate()
+        db.dispose()
 
 
 def test_silent_sessions__recent_session_is_left_alone(
