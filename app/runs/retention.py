@@ -28,7 +28,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
-from app.core.batch_delete import delete_all
+from app.core.batch_delete import delete_all, trusted_now
+from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.core.row_windows import RowWindow, iter_windows
@@ -150,7 +151,11 @@ def _purge(session: Session, run_id: str, now: datetime) -> None:
         return
     run.purged_at = now
     session.flush()
-    enqueue(session, DropPurgedRun(run_id=run_id, purged_at=now), start_at=now + UNDO_PERIOD)
+    _enqueue_drop(session, DropPurgedRun(run_id=run_id, purged_at=now))
+
+
+def _enqueue_drop(session: Session, purge: DropPurgedRun) -> None:
+    enqueue(session, purge, start_at=purge.purged_at + UNDO_PERIOD)
 
 
 def restore_purged_runs(db: Database) -> int:
@@ -175,8 +180,15 @@ def restore_purged_batch(session: Session, window: RowWindow) -> int:
 
 
 def drop_purged(job: JobContext, purge: DropPurgedRun) -> None:
-    """Delete the traces and values of a run that was purged at this time, unless that was undone."""
+    """Delete the traces and values of a run that was purged at this time, unless that was undone.
+
+    Raises: `ClocksDiffer`, before anything is deleted: the job then waits until they agree.
+    """
     with job.resources.db.begin() as session:
+        # The clock of the database started this job, and may be ahead or have been set back since.
+        if trusted_now(session, utc_now()) < purge.purged_at + UNDO_PERIOD:
+            _enqueue_drop(session, purge)
+            return
         run = _lock_ended(session, purge.run_id)
         # A run that was restored and purged again has a later job.
         if run.purged_at is None or run.purged_at != purge.purged_at:

@@ -94,7 +94,8 @@ def measure_purge(
 
 def _purge_small(job: JobContext, runs: int) -> None:
     """Mark the oldest runs, then delete what they have, by the jobs that the purge enqueues."""
-    db, now = job.resources.db, utc_now()
+    # Marked a day ago: the jobs delete nothing before.
+    db, now = job.resources.db, utc_now() - retention.UNDO_PERIOD
     with db.read() as session:
         query = "SELECT id, seq, collection_id, completed_at FROM benchmark_runs WHERE id LIKE 'run-%%' ORDER BY seq LIMIT %s"
         marked = session.connection().exec_driver_sql(query, (runs,)).all()

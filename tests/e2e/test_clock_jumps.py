@@ -17,6 +17,7 @@ from tests.support.clocks import (
     HOUR_S,
     KEPT,
     MACHINE,
+    MARKED_TRACES,
     PURGED,
     RESCUED,
     SHARED_RUNS,
@@ -26,7 +27,7 @@ from tests.support.clocks import (
     prepare_runs,
     require_complete,
 )
-from tests.support.deployment import Deployment
+from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import until
 
 # Beyond the seven days of a run, the day of an idempotency key and the hour of the rule below; an
@@ -108,6 +109,7 @@ def jump(
     # No clock is trusted alone: only where both were wrong, something old may be marked.
     if groups != (MACHINE,):
         assert deployment.database.all(PURGED) == []
+        assert deployment.database.value(MARKED_TRACES) == TRACES
     assert deployment.database.all(KEPT) == kept_rows
 
 

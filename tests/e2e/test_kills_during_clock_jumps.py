@@ -13,6 +13,7 @@ from tests.support.clocks import (
     HOUR_S,
     KEPT,
     MACHINE,
+    MARKED_TRACES,
     PURGED,
     SHARED_RUNS,
     MovedClocks,
@@ -20,6 +21,7 @@ from tests.support.clocks import (
     prepare_runs,
     require_complete,
 )
+from tests.support.deployment import TRACES
 from tests.support.processes import until
 from tests.support.serve import (
     ServiceProcesses,
@@ -66,6 +68,7 @@ def jump_and_kill(
     assert deployment.database.all(SHARED_RUNS) == []
     if commands != MACHINE:
         assert deployment.database.all(PURGED) == []
+        assert deployment.database.value(MARKED_TRACES) == TRACES
 
 
 def test_kills_during_a_jump_of_the_database__lose_and_purge_nothing(

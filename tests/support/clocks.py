@@ -10,8 +10,10 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 
+from app.core.clock import utc_now
 from app.jobs.process_pool import ProcessPool
 from app.jobs.worker_presence import PRESENCE_LOCK
+from app.runs.retention import purge_runs_before
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import ROOT, until
 from tests.support.serve import ServiceProcesses, running_processes
@@ -42,7 +44,15 @@ KEPT = """
     ORDER BY 1, 2
 """
 # A purge marks first, and deletes a day later: `mosaico purge --undo` takes the marks back.
-PURGED = "SELECT id FROM benchmark_runs WHERE purged_at IS NOT NULL"
+PURGED = """
+    SELECT id FROM benchmark_runs WHERE purged_at IS NOT NULL AND run_name IS DISTINCT FROM 'marked'
+"""
+# The traces of a run that was marked a moment before the clocks moved.
+MARKED_TRACES = """
+    SELECT count(*) FROM collected_traces AS trace
+    JOIN benchmark_runs AS run ON run.collection_id = trace.collection_id
+    WHERE run.run_name = 'marked'
+"""
 SHARED_RUNS = """
     SELECT run_id FROM schedule_fires WHERE run_id IS NOT NULL GROUP BY run_id HAVING count(*) > 1
 """
@@ -166,7 +176,11 @@ def moved_clocks(
 
 
 def prepare_runs(deployment: Deployment) -> None:
-    """A run that retention may purge, and a schedule of every 5 seconds."""
+    """A run that is purged already, one that retention may purge, and a schedule of every 5 seconds."""
+    deployment.upload("marked")
+    deployment.completed_run(deployment.start("marked"))
+    with deployment.service.resources.db.begin() as session:
+        assert purge_runs_before(session, utc_now(), utc_now()) == 1
     # Short enough that every jump of a month makes the run of the test old.
     deployment.database.execute("UPDATE benchmarks SET keep_days = 7")
     deployment.upload("before")

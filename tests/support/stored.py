@@ -174,6 +174,21 @@ def age_purge_marks(db: Database) -> None:
         session.execute(text("UPDATE purge_marks SET marked_at = marked_at - interval '1 day'"))
 
 
+def age_purged_runs(db: Database) -> None:
+    """Let two weeks pass for the runs that are purged, and for the jobs that delete their traces."""
+    aged = """
+        UPDATE procrastinate_jobs
+        SET scheduled_at = scheduled_at - interval '14 days', args = args || jsonb_build_object(
+            'purged_at', (args ->> 'purged_at')::timestamptz - interval '14 days')
+        WHERE task_name = 'runs.drop_purged'
+    """
+    with db.begin() as session:
+        session.execute(
+            text("UPDATE benchmark_runs SET purged_at = purged_at - interval '14 days'")
+        )
+        session.execute(text(aged))
+
+
 def varied_pairs(count: int, *, tags: list[str] | None = None, tagged: int = -1) -> list[JSON]:
     """Pairs of different short texts; the pair at index `tagged` has the tags."""
     # A fixed seed: runs that a test compares with each other must read the same texts.

@@ -23,7 +23,7 @@ from app.traces.models import Collection
 from app.worker import PURGES, _purge
 from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import DatabaseReader, age_purge_marks
+from tests.support.stored import DatabaseReader, age_purge_marks, age_purged_runs
 
 
 @pytest.fixture
@@ -43,6 +43,12 @@ def purge_after(service: Service, days: float) -> int:
 
 
 def work_a_day_later(service: Service) -> None:
+    age_purged_runs(service.resources.db)
+    service.work()
+
+
+def start_drop(service: Service) -> None:
+    """Start the jobs that delete purged runs, as a clock of the database that is ahead does."""
     with service.resources.db.begin() as session:
         session.execute(text("UPDATE procrastinate_jobs SET scheduled_at = now()"))
     service.work()
@@ -200,6 +206,33 @@ def test_purge__can_be_undone_within_a_day(service: Service, runs: tuple[JSON, J
 
     assert service.get(f"{path}/results") == results
     assert restore_purged_runs(service.resources.db) == 0
+
+
+def test_purge__job_that_starts_within_the_day_deletes_nothing_and_waits_again(
+    service: Service, runs: tuple[JSON, JSON]
+) -> None:
+    """The clock of the database jumped forward, and was set back before the job looked at it."""
+    purge_after(service, 8)
+
+    start_drop(service)
+
+    assert count(service, "trace_results") == len(runs)
+    work_a_day_later(service)
+    assert count(service, "trace_results") == 1
+
+
+def test_purge__clock_of_the_database_that_is_ahead_deletes_nothing(
+    service: Service, runs: tuple[JSON, JSON], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purge_after(service, 8)
+    age_purged_runs(service.resources.db)
+    with monkeypatch.context() as machine:
+        machine.setattr(retention, "utc_now", lambda: utc_now() - timedelta(days=60))
+        start_drop(service)
+
+    assert count(service, "trace_results") == len(runs)
+    start_drop(service)
+    assert count(service, "trace_results") == 1
 
 
 @pytest.mark.parametrize("days", [60, -60])
