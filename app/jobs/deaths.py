@@ -24,7 +24,7 @@ SUSPECT_AFTER = 2
 SUSPECT_AFTER_UNPROVED = MAX_ATTEMPTS
 # A harmless job that ran beside a poison one has the shared deaths, but none of its own.
 MIN_OWN_DEATHS = 3
-# Where each crash takes the machine along, as in a virtual machine per task, no death is ever proved, and
+# Where each crash takes the machine or the database along, as in a virtual machine per task, no death is ever proved, and
 # each may as well be a power loss. So from here on such deaths only make the job wait, longer each time ...
 DELAY_AFTER_UNPROVED = 50
 FIRST_DELAY = timedelta(minutes=1)
@@ -69,7 +69,8 @@ class WorkerDeath:
 
     `root` and `instance` are those of the `ProcessOrigin` of the worker. `rescued_at` is the time of the database at which the
     job was taken from it. `is_own`: no other job can have ended the worker, as far as is known.
-    `is_proved`: the root was seen afterwards, so the worker alone died.
+    `is_proved`: the root was seen afterwards, so the worker alone died. `with_database`: the database restarted
+    during the job, which may be the reason whatever is seen afterwards: never proved.
     """
 
     instance: str
@@ -77,6 +78,7 @@ class WorkerDeath:
     rescued_at: AwareDatetime
     is_own: bool
     is_proved: bool = False
+    with_database: bool = False
 
 
 _ENTRY: Final = TypeAdapter(WorkerDeath)
@@ -145,7 +147,8 @@ def review_deaths(
         # A suspended process, one that lost its connection, or one that rescues its own job.
         if any(sighting.instance == death.instance for sighting in later):
             continue
-        is_proved = death.is_proved or any(sighting.root == death.root for sighting in later)
+        is_seen = any(sighting.root == death.root for sighting in later)
+        is_proved = death.is_proved or (is_seen and not death.with_database)
         reviewed.append(replace(death, is_proved=is_proved))
     return reviewed
 

@@ -200,10 +200,9 @@ def _read_sightings(session: Session, rescuer: ProcessOrigin) -> list[Sighting]:
 def _find_death(job: Row[Any]) -> WorkerDeath | None:
     """The death of the worker of a job; None where the job cannot be its cause.
 
-    A job that ends its worker restarts no database, and leaves the row of that worker, the last one of
-    its process.
+    A job that ends its worker leaves the row of that worker, the last one of its process.
     """
-    if job.machine is None or job.database_restarted or job.is_registered_again:
+    if job.machine is None or job.is_registered_again:
         return None
     return WorkerDeath(
         instance=job.instance,
@@ -211,6 +210,7 @@ def _find_death(job: Row[Any]) -> WorkerDeath | None:
         rescued_at=job.rescued_at,
         # One suspect at a time: the others are harmless until they have as many deaths.
         is_own=job.job_count == 1 or job.lock == SUSPECTS_LOCK,
+        with_database=job.database_restarted,
     )
 
 

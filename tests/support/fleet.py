@@ -117,11 +117,22 @@ class Fleet:
                 reconnect_s=0,
             )
 
-    def run_and_die(self, origin: ProcessOrigin, rescuer: ProcessOrigin) -> list[str]:
+    def restart_database(self) -> None:
+        """Every job started before the database did."""
+        # Instead of a restart: other tests use the server.
+        self.rows.execute(
+            "UPDATE procrastinate_events SET at = pg_postmaster_start_time() - interval '1 s'"
+        )
+
+    def run_and_die(
+        self, origin: ProcessOrigin, rescuer: ProcessOrigin, *, with_database: bool = False
+    ) -> list[str]:
         """A new worker fetches every job that it may, and dies; returns the toys of its jobs."""
         worker_id = self.register(origin)
         toys = self.fetch(worker_id)
         self.lose(worker_id)
+        if with_database:
+            self.restart_database()
         assert self.rescue(rescuer) == len(toys)
         return toys
 

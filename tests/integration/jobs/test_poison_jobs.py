@@ -3,6 +3,8 @@
 from datetime import timedelta
 from unittest.mock import ANY
 
+import pytest
+
 from app.jobs.deaths import (
     DELAY_AFTER_UNPROVED,
     GIVE_UP_AFTER,
@@ -178,22 +180,32 @@ def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
     assert fleet.status("bomb") == "failed"
 
 
-def test_machine_that_ends_with_each_crash__fails_its_job_after_twelve_hours(fleet: Fleet) -> None:
-    """A virtual machine per task: nothing that was above the worker is ever seen again."""
+@pytest.mark.parametrize("with_database", [False, True], ids=["machine", "machine and database"])
+def test_machine_that_ends_with_each_crash__fails_its_job_after_twelve_hours(
+    fleet: Fleet, *, with_database: bool
+) -> None:
+    """A virtual machine per task, or one with its database: nothing that was above the worker is ever seen
+    again.
+    """
+
+    def crash(boot: int) -> list[str]:
+        origin = machine("task", boot=boot)
+        return fleet.run_and_die(origin, rescuer=HERON, with_database=with_database)
+
     fleet.enqueue("bomb")
     for boot in range(DELAY_AFTER_UNPROVED):
-        fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
+        crash(boot)
     # The first death is too recent for INTERRUPTED; a busy machine takes seconds for all of them.
     rest = timedelta(minutes=15)
     fleet.let_time_pass("bomb", GIVE_UP_AFTER - rest)
-    fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON)
+    crash(DELAY_AFTER_UNPROVED)
     assert fleet.status("bomb") == "todo"
+    # It waits for a minute.
+    assert crash(DELAY_AFTER_UNPROVED + 1) == []
 
     fleet.let_time_pass("bomb", rest)
     fleet.wait_until_due()
-    assert fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED + 1), rescuer=HERON) == [
-        "bomb"
-    ]
+    assert crash(DELAY_AFTER_UNPROVED + 1) == ["bomb"]
 
     assert fleet.status("bomb") == "failed"
     query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"

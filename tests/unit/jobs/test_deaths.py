@@ -115,6 +115,12 @@ def test_review_deaths__proof_stays_when_the_worker_that_gave_it_is_forgotten() 
     assert review_deaths([death(is_proved=True)], []) == [death(is_proved=True)]
 
 
+def test_review_deaths__death_with_the_database_is_never_proved() -> None:
+    with_database = replace(death(), with_database=True)
+
+    assert review_deaths([with_database], [Sighting("8", "boot-1", at(1))]) == [with_database]
+
+
 def test_review_deaths__worker_that_was_only_suspended_did_not_die() -> None:
     assert review_deaths([death()], [Sighting("0", "boot-1", at(1))]) == []
 
