@@ -6,7 +6,6 @@ all of them use together limits what a second worker can add on a machine with f
 
 import os
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import median
@@ -133,10 +132,11 @@ def _upload(deployment: Deployment, name: str, count: int) -> None:
 def _run(deployment: Deployment, workers: Sequence[Program], name: str) -> RunTiming:
     postmaster = postmaster_of(deployment.service.resources.data_dir / "postgres")
     roots = (postmaster, *(worker.pid for worker in workers))
-    cpu_s, started_at = cpu_seconds_of(*roots), time.perf_counter()
+    before_s = cpu_seconds_of(*roots)
     started = deployment.service.start_run(benchmarkId="scale", runName=name)
     run = deployment.completed_run(started["id"])
-    cores = (cpu_seconds_of(*roots) - cpu_s) / (time.perf_counter() - started_at)
+    cpu_s = cpu_seconds_of(*roots) - before_s
     began, ended = (datetime.fromisoformat(run[key]) for key in ("startedAt", "completedAt"))
     scoring_s = float(deployment.database.value(SCORING_S, run["id"]))
-    return RunTiming(run, (ended - began).total_seconds(), scoring_s, cores)
+    whole_s = (ended - began).total_seconds()
+    return RunTiming(run, whole_s, scoring_s, cpu_s / whole_s)

@@ -11,6 +11,7 @@ from app.comparison.items.label_counts import TraceSummaries, summarize_traces, 
 from app.comparison.items.matrix import ItemMatrix, pair_items
 from app.comparison.items.queries import read_items
 from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE
+from app.core.interruption import interrupted_by
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.kpis.evaluate import KpiValue
@@ -115,7 +116,8 @@ def _load_items(
             return failure_of_lost_call(error)
 
     job.checkpoint()
-    with job.resources.db.read() as session:
+    # One statement, which takes seconds for a million traces.
+    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
         matrix = read_items(
             session,
             runs,

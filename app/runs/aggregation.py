@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from app.comparison.baseline_comparison import compare_with_baseline
+from app.core.interruption import interrupted_by
 from app.jobs.handlers import JobContext
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate
@@ -101,7 +102,7 @@ def _has_trials(job: JobContext, lease: RunLease, first_batch: Sequence[ScoredTr
     """Return whether items were repeated: of a run with one batch, its rows show it."""
     if len(first_batch) < TRACES_PER_READ:
         return len({row.item_id for row in first_batch}) < len(first_batch)
-    with job.resources.db.read() as session:
+    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
         return queries.has_trials(session, lease.collection_id)
 
 

@@ -46,6 +46,7 @@ def collect_traces(job: JobContext, step: CollectTraces) -> None:
     lease = leases.acquire_run_lease(job.resources.db, step.run_id, job.token)
     if lease is None:
         return
+    job = leases.watch_lease(job, lease)
     run = collect_run(job, lease)
     split_run(job, lease, run)
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.comparison.fingerprint import find_fingerprint
 from app.core.batches import batched
 from app.core.bulk_copy import copy_encoded_rows
+from app.core.interruption import interrupted_by
 from app.core.postgres_notify import waking_streams
 from app.jobs.declarations import FinishRun, ScoreShard
 from app.jobs.handlers import JobContext, StartNext
@@ -91,7 +92,7 @@ def _no_traces(plan: RunPlan) -> str:
 def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
     """Divide the collected traces of a run into shards, and start to measure them."""
     db = job.resources.db
-    with db.read() as session:
+    with db.read() as session, interrupted_by(job.checkpoint, session):
         ranges = queries.list_shard_ranges(
             session, lease.run_id, traces=SHARD_TRACES, size_bytes=SHARD_BYTES
         )

@@ -63,6 +63,8 @@ MAY_BE_ASYNC = {
 # The places where a stranger's failure is survived on purpose.
 MAY_CATCH_EVERYTHING = {
     "app/core/http/network_policy.py",
+    # Raises in one thread what a check raised in another.
+    "app/core/interruption.py",
     "app/core/problem_documents.py",
     "app/core/registry.py",
     # Streams of revoked keys must end after any error of a check.

@@ -3,7 +3,10 @@
 import time
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 
+from app.comparison import baseline_comparison
 from app.results import queries
 from app.results.queries import ScoredTrace
 from app.runs import aggregation
@@ -14,6 +17,7 @@ from tests.support.stored import DatabaseReader
 RUN = "/benchmark-runs"
 TRACES = 60
 READ_S = 0.05
+LONG_READ_S = 60
 STORED = """
     SELECT (SELECT count(*) FROM run_metrics), (SELECT count(*) FROM kpi_history),
            (SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))
@@ -41,5 +45,30 @@ def test_finish__a_cancelled_run_ends_between_two_reads(
     monkeypatch.setattr(queries, "read_scored_traces", cancel_and_read_slowly)
     service.work()
     assert 1 <= len(positions) <= LEASE_CHECK_INTERVAL_S / READ_S + 1 < TRACES / 2
+    assert service.get(f"{RUN}/{run_id}")["status"] == "CANCELLED"
+    assert rows.all(STORED) == [(0, 0, 0)]
+
+
+def test_finish__a_cancelled_run_does_not_wait_for_a_long_read(
+    service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The items of a million traces are read in one statement."""
+    service.create_agent()
+    service.create_benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
+    service.upload([pair(1)])
+    run_id = service.start_run()["id"]
+    reads = list[float]()
+
+    def cancel_and_read_for_long(session: Session, *_: object, **__: object) -> None:
+        service.post(f"{RUN}/{run_id}/cancel")
+        reads.append(time.monotonic())
+        session.execute(text("SET LOCAL statement_timeout = 0"))
+        session.execute(text(f"SELECT pg_sleep({LONG_READ_S})"))
+
+    monkeypatch.setattr(baseline_comparison, "read_items", cancel_and_read_for_long)
+    service.work()
+    # Once, and not to its end: a job that failed would have read again.
+    [began] = reads
+    assert time.monotonic() - began < LONG_READ_S / 2
     assert service.get(f"{RUN}/{run_id}")["status"] == "CANCELLED"
     assert rows.all(STORED) == [(0, 0, 0)]
