@@ -83,7 +83,11 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopping.set())
     master_key(settings)
-    with closing(_bind_port(settings)) as listener, database_url(settings) as url:
+    with (
+        closing(_bind_port(settings)) as listener,
+        # Only the children use the database all the time: they end, and are started again.
+        database_url(settings, on_move=lambda: None) as url,
+    ):
         # Once, before the children start, which refuse an old schema.
         upgrade(direct_database_url(settings) or url)
         first_key = _first_key(settings)

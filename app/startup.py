@@ -1,7 +1,9 @@
 """Opens the database, the secrets and the resources of a process."""
 
+import logging
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import text
@@ -17,7 +19,7 @@ from app.core.encryption import (
     load_secret_box,
     require_random_key,
 )
-from app.core.errors import Misconfigured
+from app.core.errors import Misconfigured, Unavailable
 from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.llm_server import configured_llm_server
@@ -31,23 +33,41 @@ from app.notifications.chat_hosts import allow_chat_hosts
 from app.postgres.server import EmbeddedPostgres
 from app.tables import METADATA
 
+log = logging.getLogger(__name__)
+
 
 def set_up_logs(settings: Settings) -> None:
     log_format: LogFormat = "json" if settings.log_format == "json" else "console"
     configure_logging(log_format)
 
 
+def _end_process() -> None:
+    """End this process, so that it is started again and finds the database."""
+    log.error("the database has another port now: ending, to be started again with it")
+    # Not in order: what is returned to the database at the end would go to the old port.
+    os._exit(Unavailable.exit_code)
+
+
 @contextmanager
-def database_url(settings: Settings) -> Iterator[str]:
+def database_url(
+    settings: Settings, *, on_move: Callable[[], None] = _end_process
+) -> Iterator[str]:
     """The database of the settings: an external one, or the embedded one, kept running until the
     block ends and started again when it dies.
+
+    `on_move` is called when the embedded one has another URL, because another program took its port meanwhile.
     """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
         return
     leaving = threading.Event()
     with EmbeddedPostgres(settings.data_dir).acquire() as running:
-        keeper = threading.Thread(target=running.keep_alive, args=(leaving,), name="keep database")
+        keeper = threading.Thread(
+            target=running.keep_alive,
+            args=(leaving,),
+            kwargs={"on_move": on_move},
+            name="keep database",
+        )
         keeper.start()
         try:
             yield running.url

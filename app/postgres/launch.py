@@ -19,7 +19,6 @@ from app.postgres.postmaster import (
     drop_stale_lock_file,
     end_orphaned_sessions,
     find_postmaster,
-    lock_file,
 )
 from app.postgres.programs import PostgresBinaries, ServerAccount, can_enter, run_as
 
@@ -115,10 +114,11 @@ class Launcher:
         """
         self._make_folder(self.folder.log)
         # The same port as before: clients that have the URL in their configuration reconnect.
-        port = self.folder.last_port() or free_port()
+        last_port = self.folder.last_port()
+        port = last_port or free_port()
         begin = time.monotonic()
-        # The port of a killed server is released shortly after its process is gone.
-        port_patience = PORT_RELEASE_TIMEOUT_S if lock_file(self.folder.cluster).exists() else 0.0
+        # It may be taken for a moment: by what is left of a killed server, or by a connection of this machine.
+        port_patience = PORT_RELEASE_TIMEOUT_S if last_port else 0.0
         while True:
             # A killed starter may have left a server that is still starting.
             if postmaster := find_postmaster(self.folder.cluster):

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +162,11 @@ class EmbeddedPostgres:
             log.warning("the database ended: restarting it")
             return self._url_of(self._ensure_running())
 
+    def _find_url(self) -> str | None:
+        """The URL of the server, which may still be starting; None if there is none."""
+        postmaster = find_postmaster(self._folder.cluster)
+        return self._url_of(postmaster) if postmaster else None
+
     def _has_ended(self) -> bool:
         """Return whether the server ended without a call of `stop`. The lock file of Postgres is
         not sufficient: a postmaster that received SIGTERM removes it, too.
@@ -319,13 +324,28 @@ class RunningPostgres:
         self._url = url or self._url
         return url is not None
 
-    def keep_alive(self, until: threading.Event, *, every_seconds: float = 1.0) -> None:
-        """Restart the server whenever it ends, until the event is set; runs in a thread."""
+    def keep_alive(
+        self,
+        until: threading.Event,
+        *,
+        on_move: Callable[[], None] = lambda: None,
+        every_seconds: float = 1.0,
+    ) -> None:
+        """Restart the server whenever it ends, until the event is set; runs in a thread.
+
+        `on_move` is called each time the server has another URL, whichever process restarted it.
+        """
+        known_url = self._url
         while not until.wait(every_seconds):
             try:
                 self.revive()
+                url = self._server._find_url() or known_url  # noqa: SLF001 - one module
             except Exception:  # a disk that is full now must not end the supervision for good
                 log.warning("the database could not be restarted", exc_info=True)
+            else:
+                if url != known_url:
+                    known_url = url
+                    on_move()
 
     def release(self) -> None:
         """Stop using the server; its last owner stops it. Does nothing in a forked child."""

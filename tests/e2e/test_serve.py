@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,6 +12,8 @@ import httpx
 import pytest
 
 from app.jobs.process_pool import ProcessPool
+from app.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
+from app.postgres.launch import HOST, is_free
 from app.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import LIVENESS_S, children_of, lives, until
@@ -84,6 +88,40 @@ def test_killed_database__the_run_completes_after_a_restart(
     killed, *other_runs = (deployment.database.stored_run(run_id) for run_id in runs)
     assert other_runs == [killed, killed]
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
+
+
+def test_serve__database_that_returns_on_another_port_is_found(
+    tmp_path: Path, metric_pool: ProcessPool
+) -> None:
+    """Another program takes its port while it is down."""
+    with running_processes(tmp_path, metric_pool) as service_processes:
+        deployment = service_processes.deployment
+        until(service_processes.is_ready, what=service_processes.serve.log)
+        port = EmbeddedPostgres(service_processes.data_dir).status().port
+        assert port is not None
+        with socket.socket() as other_program:
+            # Connections of the database may still be in TIME_WAIT.
+            other_program.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with restarts_held(service_processes):
+                ended = postmaster_pid(service_processes)
+                os.kill(ended, signal.SIGINT)
+                until(lambda: not lives(ended) and is_free(port))
+                other_program.bind((HOST, port))
+                other_program.listen()
+                until(lambda: not service_processes.is_ready())
+
+            until(service_processes.is_ready, what=service_processes.serve.log)
+            deployment.upload("moved")
+            # By a worker and an API with the new port.
+            deployment.completed_run(deployment.start("moved"))
+
+
+@contextmanager
+def restarts_held(service_processes: ServiceProcesses) -> Iterator[None]:
+    """No process starts the database until the block ends."""
+    folder = DatabaseFolder(path=embedded_postgres_dir(service_processes.data_dir))
+    with FileLock(folder.decision_lock, timeout=LIVENESS_S, complaint="the lock is not released"):
+        yield
 
 
 def test_serve__killed_worker_is_restarted_and_its_run_completes(

@@ -7,16 +7,19 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from app.postgres import launch
 from app.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from app.postgres.postmaster import find_postmaster, lock_file
 from app.postgres.programs import server_account
-from app.postgres.server import EmbeddedPostgres
+from app.postgres.server import EmbeddedPostgres, RunningPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
 StartOwner = Callable[..., OwnerProcess]
@@ -240,14 +243,69 @@ def require_start_after_kill(
 def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
     postgres.start()
     port = postgres.status().port
+    assert port is not None
     postgres.stop()
+    with taken_port(port), postgres.acquire() as running, psycopg.connect(running.url):
+        assert postgres.status().port != port
+
+
+def test_acquire__port_that_is_taken_for_a_moment_is_kept(postgres: EmbeddedPostgres) -> None:
+    """Such as by a connection of this machine to any server."""
+    postgres.start()
+    port = postgres.status().port
+    assert port is not None
+    postgres.stop()
+    with ExitStack() as taken:
+        taken.enter_context(taken_port(port))
+        release = threading.Timer(0.2, taken.close)
+        release.start()
+        with postgres.acquire():
+            assert postgres.status().port == port
+        release.join()
+
+
+def test_keep_alive__every_owner_learns_that_the_server_has_another_port(
+    postgres: EmbeddedPostgres,
+) -> None:
+    with postgres.acquire() as first, postgres.acquire() as second:
+        port = postgres.status().port
+        assert port is not None
+        kill_server(postgres, signal.SIGINT)
+        until(lambda: launch.is_free(port))
+        moves: list[RunningPostgres] = []
+        enough = threading.Event()
+        with taken_port(port):
+            keepers = [
+                threading.Thread(
+                    target=owner.keep_alive,
+                    args=(enough,),
+                    kwargs={"on_move": partial(moves.append, owner), "every_seconds": 0.05},
+                )
+                for owner in (first, second)
+            ]
+            for keeper in keepers:
+                keeper.start()
+            try:
+                # One of them restarts it.
+                until(lambda: len(moves) == len(keepers))
+            finally:
+                enough.set()
+                for keeper in keepers:
+                    keeper.join()
+
+        assert set(moves) == {first, second}
+        assert postgres.status().port != port
+
+
+@contextmanager
+def taken_port(port: int) -> Iterator[None]:
+    """Another program listens on the port."""
     with socket.socket() as squatter:
         # Connections of the stopped server may still be in TIME_WAIT.
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        squatter.bind(("127.0.0.1", port))
+        squatter.bind((launch.HOST, port))
         squatter.listen()
-        with postgres.acquire() as running, psycopg.connect(running.url):
-            assert postgres.status().port != port
+        yield
 
 
 class UnrelatedProcess:
