@@ -156,8 +156,8 @@ def test_false_incident__ends_soon(show: Show) -> None:
         f"\nIncidents of an unchanged agent ({len(lengths)} of 12 cells) that have ended after"
         f" 3/5/10/30/60 runs: {'/'.join(f'{share:.0f}' for share in shares.values())} %"
     )
-    # The standard errors are 1.5, 0.9 and 0.6.
-    assert shares[10] >= 77
+    # The standard errors are 1.6, 0.9 and 0.6.
+    assert shares[10] >= 73
     assert shares[30] >= 92
     assert shares[60] >= 95
 
