@@ -130,7 +130,11 @@ def _form_page(
     values = (
         view.model_dump(mode="json")
         if view
-        else {"benchmarkId": benchmark_id, "condition": "REGRESSED"}
+        else {
+            "benchmarkId": benchmark_id,
+            "kpi": next((id_ for id_, _ in choices["kpi"] if id_), ""),
+            "condition": "REGRESSED",
+        }
     )
     return FormPage(
         form=FORM,
