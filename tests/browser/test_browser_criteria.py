@@ -256,12 +256,13 @@ def test_swagger__is_accessible_and_executes_under_the_policy(month: Site, site:
     """Criteria 31 and 38: axe finds nothing, Execute returns 200, and the key is not stored. Its other
     address, /docs, gives the same page.
     """
-    page = site.open("/swagger-ui.html", context=site.context(login=False))
-    operation = page.locator("#operations-agents-listAgents")
-    operation.wait_for()
+    context = site.context(login=False)
     # Swagger UI draws each operation again at each click, and axe judges each: with all of them, each step
     # took seconds.
-    page.get_by_placeholder("Filter by tag").fill("agents")
+    context.route("**/openapi.json", describe_agents_only)
+    page = site.open("/swagger-ui.html", context=context)
+    operation = page.locator("#operations-agents-listAgents")
+    operation.wait_for()
     expect(page.locator(".opblock-tag-section")).to_have_count(1)
     assert find_violations(page) == []
     page.get_by_role("button", name="Authorize").first.click()
@@ -280,6 +281,18 @@ def test_swagger__is_accessible_and_executes_under_the_policy(month: Site, site:
     # Opened: a form with a response, and an operation of another color.
     open_operations(page, "agents-createAgent", "agents-deleteAgent")
     assert find_violations(page) == []
+
+
+def describe_agents_only(route: Route) -> None:
+    response = route.fetch()
+    document = response.json()
+    document["tags"] = [tag for tag in document["tags"] if tag["name"] == "agents"]
+    document["paths"] = {
+        path: operations
+        for path, operations in document["paths"].items()
+        if path.startswith("/api/v1/agents")
+    }
+    route.fulfill(response=response, json=document)
 
 
 @pytest.mark.prove

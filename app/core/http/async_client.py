@@ -4,6 +4,7 @@ It enforces the same network policy and limits as `app.core.http.client`, for cl
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -140,6 +141,34 @@ class BoundedAsyncStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+class _ClosingStream(httpcore2.AsyncNetworkStream):
+    """A TCP connection that is closed when its TLS handshake is cancelled.
+
+    The HTTP library closes it after an error only, and the address of a model server is https.
+    """
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+        self._inner = inner
+        self.read, self.write = inner.read, inner.write  # type: ignore[method-assign] # as they are
+        self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign] # the same
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the base class
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self._inner.aclose()
+            raise
+
+
 class GuardedAsyncNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to allowed addresses only."""
 
@@ -164,11 +193,13 @@ class GuardedAsyncNetwork(httpcore2.AsyncNetworkBackend):
         failure: Exception | None = None
         for address in addresses:
             try:
-                return await self._network.connect_tcp(
+                stream = await self._network.connect_tcp(
                     str(address), port, timeout, local_address, socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
+            else:
+                return _ClosingStream(stream)
         raise failure or httpcore2.ConnectError(f"no address for {host!r}")
 
     async def connect_unix_socket(
