@@ -267,7 +267,7 @@ function showRows(runs) {
     if (changed[0]) refresh(`/runs?${new URLSearchParams(changed.map((row) => ["id", row.run]))}`, { parts: "tr[data-run]" });
   }, 500);
 }
-addEventListener("visibilitychange", follow);
+document.addEventListener("visibilitychange", follow);
 follow();
 
 // Names that are inserted into a text
