@@ -5,11 +5,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.core.http.url_syntax import is_path_segment
 from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.traces.files.imported_values import short_id
 from app.traces.files.ndjson import MAX_ID_CHARS, MAX_TRIAL
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
-from app.traces.types import ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 MAX_TEXT_CHARS = 1_000_000
 MAX_ATTRIBUTES = 64
@@ -44,8 +45,11 @@ def make_storable(trace: Trace) -> Trace:
 
     NUL and lone surrogates become U+FFFD, and a truncated text ends with a note. A number that is
     not finite or out of the range of its column becomes None, the number of a trial 0. A trace ID that is too long for the
-    index ends with a digest. An unchanged trace is the same object.
+    index ends with a digest. An infrastructure error takes the place of a trace whose ID no address
+    can contain. An unchanged trace is the same object.
     """
+    if not is_path_segment(trace.trace_id):
+        return make_storable(_malformed(trace))
     changed: dict[str, Any] = {
         name: cleaned
         for name in TEXT_FIELDS
@@ -70,6 +74,17 @@ def make_storable(trace: Trace) -> Trace:
             if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def _malformed(trace: Trace) -> Trace:
+    return Trace(
+        trace_id=f"malformed-{trace.trace_id}",
+        item_id=trace.item_id,
+        trial=trace.trial,
+        outcome=TraceOutcome.INFRA_ERROR,
+        error=f"The source returned this trace with the ID {trace.trace_id!r}, which no address can"
+        " contain",
+    )
 
 
 def _find_unstorable_numbers(trace: Trace) -> Iterator[str]:

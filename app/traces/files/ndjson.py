@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from app.core.errors import AppError
+from app.core.http.url_syntax import is_path_segment
 from app.core.strict_json import parse_json
 from app.core.text import unstorable_reason
 from app.harness.transcript import Transcript, document_of, parse_transcript
@@ -167,6 +168,14 @@ def _identifier(value: Any, key: str) -> str:
     return text
 
 
+def _trace_id(value: Any, key: str) -> str:
+    """An ID that its page and the API can have in a path."""
+    text = _identifier(value, key)
+    if not is_path_segment(text):
+        raise InvalidTrace(f"{key} is {text!r}, which no address can contain; use another ID.")
+    return text
+
+
 def _text(value: Any, key: str) -> str:
     if not isinstance(value, str):
         _reject(key, "a text (put other values into JSON text)", value)
@@ -279,7 +288,7 @@ class _TraceField(NamedTuple):
 
 
 _PARSERS: Final[Mapping[str, Callable[[Any, str], object]]] = {
-    "trace_id": _identifier,
+    "trace_id": _trace_id,
     "item_id": _identifier,
     "trial": partial(_count, most=MAX_TRIAL),
     "outcome": _outcome,

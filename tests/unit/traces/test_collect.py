@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery
 from app.traces.storable_traces import MAX_TEXT_CHARS, collect, make_storable
-from app.traces.types import ToolCall, Trace
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 QUERY = TraceQuery(dataset_ref="support", run_name=None)
 # With lone surrogates, which `st.text()` leaves out.
@@ -58,6 +58,20 @@ def test_collect__too_long_trace_ids_end_with_a_digest() -> None:
     assert len(set(trace_ids)) == 3
     assert all(len(trace_id) <= 256 for trace_id in trace_ids)
     assert make_storable(Trace(trace_id=too_long[0], item_id="i")).trace_id == trace_ids[1]
+
+
+@pytest.mark.parametrize("trace_id", [".", ".."])
+def test_make_storable__trace_id_that_no_address_can_contain_is_an_infrastructure_error(
+    trace_id: str,
+) -> None:
+    """A browser opens another page than `/traces/..`."""
+    trace = make_storable(Trace(trace_id=trace_id, item_id="case\x001", output="yes", trial=2))
+    assert (trace.trace_id, trace.outcome) == (f"malformed-{trace_id}", TraceOutcome.INFRA_ERROR)
+    assert (trace.item_id, trace.trial, trace.output) == ("case\ufffd1", 2, None)
+    assert trace.error is not None
+    assert repr(trace_id) in trace.error
+    kept = Trace(trace_id="...", item_id="case", output="yes")
+    assert make_storable(kept) is kept
 
 
 @pytest.mark.parametrize(

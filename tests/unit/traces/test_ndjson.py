@@ -111,6 +111,8 @@ def test_parse_trace__only_the_trace_id_is_required() -> None:
     [
         ({"traceId": None}, "traceId is missing"),
         ({"traceId": 7}, "traceId must be a text"),
+        ({"traceId": "."}, "traceId is '.', which no address can contain"),
+        ({"traceId": ".."}, "traceId is '..', which no address can contain"),
         ({"traceId": " "}, "traceId has 1 characters or is blank"),
         ({"traceId": "x" * 257}, "use 1 to 256 characters"),
         ({"itemId": ""}, "itemId has 0 characters"),

@@ -11,6 +11,7 @@ from typing import Final
 
 from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
+from app.core.http.url_syntax import is_path_segment
 from app.core.resources import Resources
 from app.traces.execution.items import DatasetItem, item_of_document
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
@@ -20,7 +21,6 @@ from app.traces.sources.langfuse.client import (
     fetch_page,
     fetch_page_in_parts,
     get_rows,
-    is_path_segment,
     iter_pages,
     open_client,
     quote_segment,

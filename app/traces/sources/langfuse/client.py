@@ -24,6 +24,7 @@ from app.core.http.client import outbound_client
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import Pause, Throttle, get_throttle
 from app.core.http.transport import OversizedResponse
+from app.core.http.url_syntax import is_path_segment
 from app.core.resources import Resources
 from app.traces.circuit_breaker import CircuitBreaker
 from app.traces.sources.langfuse.failures import (
@@ -223,15 +224,6 @@ def open_client(
 def throttle_name(host: str, public_key: str) -> str:
     """The name under which all clients of one key share their limits."""
     return f"langfuse:{host}:{public_key}"
-
-
-def is_path_segment(name: str) -> bool:
-    """Return whether a name can be a segment of a path.
-
-    `.` and `..` cannot, not even percent-encoded: URL parsers resolve them (WHATWG URL, dot
-    segments).
-    """
-    return name not in (".", "..")
 
 
 def quote_segment(name: str) -> str:

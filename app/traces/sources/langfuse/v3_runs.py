@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import MAX_IN_FLIGHT
+from app.core.http.url_syntax import is_path_segment
 from app.traces.repetition_names import is_repetition
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -18,7 +19,6 @@ from app.traces.sources.langfuse.client import (
     fetch_page,
     fetch_page_in_parts,
     get_rows,
-    is_path_segment,
     iter_pages,
     quote_segment,
 )
