@@ -18,7 +18,6 @@ from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
 from app.core.web.page_paths import path_of
 from app.core.web.pages import (
     build_url,
-    list_in_api,
     newest_time,
     reader_zone,
     render_page,
@@ -42,12 +41,6 @@ from app.traces.production import TraceWindow
 
 router = Router()
 
-# What the parameters of the list are called in the API.
-IN_API = {
-    "benchmark": "benchmarkId", "agent": "agentId", "status": "status", "verdict": "verdict",
-    "text": "text", "sort": "sort",
-}  # fmt: skip
-
 # A list that starts elsewhere offers new runs if the newest one is found in this time.
 NEWEST_TIME_S = 0.1
 
@@ -67,6 +60,7 @@ def show_runs(
     status: Filter = "",
     verdict: Filter = "",
     text: Filter = "",
+    schedule: Filter = "",
     first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
     last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
     sort: Filter = DEFAULT_SORT,
@@ -79,18 +73,17 @@ def show_runs(
     if sort.removeprefix("-") not in SORT_KEYS:
         raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
     since, until = period_of_days(first_day, last_day, reader_zone(request))
-    period: dict[str, Any] = {
-        name: at.isoformat() if at else None for name, at in (("from", since), ("to", until))
-    }
     run_filter = RunListFilter.unchecked(
         benchmark_ids=[benchmark] if benchmark else [],
         agent_ids=[agent] if agent else [],
         statuses=[status] if status else [],
         verdicts=[verdict] if verdict else [],
         text=text.strip() or None,
+        schedule_ids=[schedule] if schedule else [],
         since=since,
         until=until,
     )
+    selection = _in_api(run_filter)
     is_newest_first = sort == DEFAULT_SORT and not query.cursor and not only_ids
     with res.db.read() as session:
         page = (
@@ -120,8 +113,12 @@ def show_runs(
         "runs.html",
         title="Runs",
         nav="/runs",
-        api=None if only_ids else list_in_api(request, "/benchmark-runs", IN_API, **period),
-        csv=f"/api/v1{_csv_path(run_filter, sort, period)}",
+        api=None
+        if only_ids
+        else build_url(
+            "/benchmark-runs", selection, sort=sort, cursor=query.cursor, limit=DEFAULT_LIMIT
+        ),
+        csv=build_url("/api/v1/benchmark-runs.csv", selection, sort=sort),
         runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
         chosen=[_row(run, benchmarks, agents) for run in map(run_columns_view, selected_rows)],
         count=_count_text(count, len(chosen_ids)),
@@ -129,7 +126,7 @@ def show_runs(
         # Without the newest run, a list that goes on would call every run new.
         newest_url=""
         if only_ids or (newest.next_cursor and not newest.rows)
-        else _newest_url(run_filter, period),
+        else build_url("/api/v1/benchmark-runs", selection, limit=DEFAULT_LIMIT),
         is_newest_first=is_newest_first,
         next_cursor=page.next_cursor,
         params=parameters,
@@ -277,30 +274,18 @@ def _to_run(run_id: str) -> Response:
     return see_other(path_of("runs", run_id))
 
 
-def _csv_path(run_filter: RunListFilter, sort: str, period: Mapping[str, str | None]) -> str:
-    """All runs of the filter as CSV in the API."""
-    return build_url(
-        "/benchmark-runs.csv",
-        {**_in_api(run_filter), **period},
-        sort=None if sort == DEFAULT_SORT else sort,
-    )
-
-
 def _in_api(run_filter: RunListFilter) -> dict[str, Any]:
-    """The parameters of the API for a filter, without its period."""
+    """The parameters of the API for a filter."""
+    period = (("from", run_filter.since), ("to", run_filter.until))
     return {
         "benchmarkId": list(run_filter.benchmark_ids),
         "agentId": list(run_filter.agent_ids),
         "status": list(run_filter.statuses),
         "verdict": list(run_filter.verdicts),
         "text": run_filter.text,
+        "scheduleId": list(run_filter.schedule_ids),
+        **{name: at and at.isoformat() for name, at in period},
     }
-
-
-def _newest_url(run_filter: RunListFilter, period: Mapping[str, str | None]) -> str:
-    """The newest runs of a filter in the API, in which the page looks for new ones."""
-    path = build_url("/benchmark-runs", {**_in_api(run_filter), **period}, limit=DEFAULT_LIMIT)
-    return f"/api/v1{path}"
 
 
 def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mapping[str, Any]]:
