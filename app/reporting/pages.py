@@ -104,7 +104,8 @@ def show_trend(
         "trend.html",
         title=f"{kpi.name}, {name}",
         nav="/benchmarks",
-        api=build_url("/kpi-history/trend", period),
+        # The trend is one of agents; without any there are no values.
+        api=build_url("/kpi-history/trend" if agent_ids else "/kpi-history", period),
         api_parts={
             "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
             "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
