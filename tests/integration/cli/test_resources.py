@@ -75,7 +75,6 @@ def test_commands__print_the_page_of_each_resource(mosaico: Shell, service: Serv
         (("keys", "list"), "/keys"),
         (("audit",), "/audit"),
         (("incidents", "list"), "/incidents"),
-        (("alerts", "list"), "/inbox?tab=all"),
         (("alerts", "rules", "list"), "/alerts"),
         (("alerts", "silences", "list"), "/inbox?tab=silenced"),
         (("notify", "endpoints", "list"), "/endpoints"),
