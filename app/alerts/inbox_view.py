@@ -110,11 +110,6 @@ def list_entries(
     return PageRows(entries, page.next_cursor)
 
 
-def list_current_silences(session: Session, now: datetime) -> Sequence[AlertSilence]:
-    """The silences that are active now."""
-    return queries.list_active_silences(session, now)
-
-
 def acknowledge_message(
     session: Session,
     notification_id: str,

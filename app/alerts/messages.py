@@ -147,7 +147,7 @@ def _same_change(alerts: Sequence[AlertFields]) -> tuple[object, ...] | None:
 
 
 def render_rule_test(
-    name: str, benchmark_name: str, sentences: Sequence[str]
+    rule_id: str, name: str, benchmark_name: str, sentences: Sequence[str]
 ) -> NotificationMessage:
     """The test message that the recipients of a rule get."""
     return NotificationMessage(
@@ -155,6 +155,7 @@ def render_rule_test(
         title=f"Test of the alert rule {name} ({benchmark_name})",
         sentences=("This is a test of the alert rule; nothing has happened.", *sentences),
         facts=(MessageFact("benchmark", benchmark_name),),
+        link=rule_page_path(rule_id),
     )
 
 

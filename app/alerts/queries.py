@@ -415,6 +415,12 @@ def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:
     return list(session.scalars(statement.order_by(AlertSilence.id)))
 
 
+def list_lasting_silences(session: Session, now: datetime) -> list[AlertSilence]:
+    """The silences that have not ended, those that start later last."""
+    statement = select(AlertSilence).where(AlertSilence.ends_at > now)
+    return list(session.scalars(statement.order_by(AlertSilence.starts_at, AlertSilence.id)))
+
+
 def _judges(*agent_ids: str) -> ColumnElement[bool]:
     return or_(AlertRule.agent_id.is_(None), AlertRule.agent_id.in_(agent_ids))
 

@@ -195,7 +195,7 @@ def _send_test(
         for assessment in assessments
     ]
     name = benchmark_name(session, rule.benchmark_id)
-    message = render_rule_test(rule.name, name, sentences)
+    message = render_rule_test(rule.id, rule.name, name, sentences)
     notification_id = publish(session, message, rule.endpoints)
     return RuleTestView(assessments=assessments, notification_id=notification_id)
 

@@ -133,6 +133,7 @@ def publish_test(session: Session, endpoint: Endpoint) -> str:
             "This test message was requested in MOSAICO. This endpoint receives notifications.",
         ),
         facts=(MessageFact("channel", endpoint.channel),),
+        link=endpoint_page_path(endpoint.id),
     )
     return publish(session, message, [endpoint.id])
 

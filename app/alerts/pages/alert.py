@@ -14,12 +14,11 @@ from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
 from app.alerts.natural_scale import ChangeText
-from app.alerts.pages.inbox import silence_row
+from app.alerts.pages.inbox import read_acknowledgement, silence_row
 from app.alerts.pages.value_chart import draw_alert, find_watched, values_in_api
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.rule_records import read_promises
 from app.alerts.rules import AlertEventState
-from app.core.errors import Invalid
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import (
@@ -28,6 +27,7 @@ from app.core.web.page_paths import (
     path_of,
     rule_page_path,
     schedule_page_path,
+    trace_page_path,
 )
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page, see_other
 from app.core.web.routes import Router
@@ -72,12 +72,10 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
 
 @router.post("/alerts/events/{alertId}/ack", dependencies=RUN)
 def acknowledge_alert(alert_id: AlertId, request: Request, form: SentForm, res: Res) -> Response:
-    """Say whether an alert was true or noise."""
-    verdict, by = form.text("verdict"), get_caller(request).key_id
-    if verdict not in {"true", "noise"}:
-        raise Invalid("an alert is acknowledged as `true` or as `noise`")
+    """Say whether an alert was true or noise, with a note."""
+    answer, by = read_acknowledgement(form), get_caller(request).key_id
     with res.db.begin() as session:
-        service.acknowledge(session, alert_id, verdict, by, res.clock())
+        service.acknowledge(session, alert_id, answer.verdict, by, res.clock(), answer.note)
     return see_other(alert_page_path(alert_id))
 
 
@@ -103,7 +101,10 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
         "headline": headline_of(event),
         "benchmark": names.benchmark,
         "run": run,
-        "run_url": path_of("runs", run.id) if run else None,
+        "traces": [
+            (trace, trace_page_path(run.id, trace.trace_id) if run else None)
+            for trace in details.traces
+        ],
         "rule_url": rule_page_path(event.rule_id) if event.rule_id else None,
         "schedule_url": details.schedule_id and schedule_page_path(details.schedule_id),
         "incident_url": incident_page_path(event.incident_id) if event.incident_id else None,

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
 from app.agents.queries import list_agent_names
-from app.alerts import inbox_view
+from app.alerts import inbox_view, queries
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
@@ -57,7 +57,7 @@ def show_inbox(
     benchmark: Filter = "",
     severity: Filter = "",
 ) -> Response:
-    """The open, acknowledged or all messages, or the silences that are active now."""
+    """The open, acknowledged or all messages, or the silences that have not ended."""
     inbox_filter = inbox_view.InboxFilter(
         unread=True if tab == "open" else None,
         severity=severity,
@@ -73,9 +73,9 @@ def show_inbox(
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
         )
-        active = [
+        silences = [
             silence_row(session, silence)
-            for silence in inbox_view.list_current_silences(session, res.clock())
+            for silence in queries.list_lasting_silences(session, res.clock())
         ]
         agents = list(list_agent_names(session).items())
         benchmarks = list(list_benchmark_names(session).items())
@@ -84,7 +84,7 @@ def show_inbox(
         "inbox.html",
         title="Inbox",
         nav="/inbox",
-        api=build_url("/silences", active="true", limit=MAX_LIMIT)
+        api=build_url("/silences", limit=MAX_LIMIT)
         if tab == "silenced"
         else list_in_api(
             request,
@@ -95,7 +95,7 @@ def show_inbox(
         ),
         tab=tab,
         entries=entries,
-        silences=active,
+        silences=silences,
         hours=SILENCE_HOURS,
         params={
             "tab": tab, "agent": agent, "benchmark": benchmark, "severity": severity,
@@ -176,21 +176,27 @@ def silence_hours(form: FormFields) -> int:
     return int(hours[:6])
 
 
+def read_acknowledgement(form: FormFields) -> Acknowledgement:
+    """The sent verdict and note. Raises: `Invalid`."""
+    sent = {"verdict": form.text("verdict"), "note": form.text("note") or None}
+    checked = check_form(Acknowledgement, sent)
+    if checked.body is None:
+        raise Invalid("an alert is acknowledged as `true` or as `noise`, with a note of one line")
+    return checked.body
+
+
 def _acknowledge(
     request: Request, form: FormFields, res: Resources, notification_ids: Sequence[str]
 ) -> None:
     """Acknowledge the alerts of messages with the verdict of the form. Raises: `Invalid`."""
-    verdict, by = form.text("verdict", "true"), get_caller(request).key_id
-    checked = check_form(Acknowledgement, {"verdict": verdict, "note": form.text("note") or None})
-    if checked.body is None:
-        raise Invalid("an alert is acknowledged as `true` or as `noise`, with a note of one line")
+    answer, by = read_acknowledgement(form), get_caller(request).key_id
     if not notification_ids:
         raise Invalid("no message is selected; select the messages to acknowledge")
     with res.db.begin() as session:
         # In one order, so that two readers who acknowledge the same messages wait and do not block.
         for notification_id in sorted(set(notification_ids)):
             inbox_view.acknowledge_message(
-                session, notification_id, verdict, by, res.clock(), checked.body.note
+                session, notification_id, answer.verdict, by, res.clock(), answer.note
             )
 
 
@@ -246,5 +252,6 @@ def silence_row(session: Session, silence: AlertSilence) -> dict[str, Any]:
         "matchers": ", ".join(filter(None, parts)),
         "rule_url": rule_page_path(rule.id) if rule else None,
         "comment": silence.comment,
+        "starts_at": silence.starts_at,
         "ends_at": silence.ends_at,
     }

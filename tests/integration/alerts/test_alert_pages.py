@@ -6,18 +6,22 @@ from html import unescape
 
 import pytest
 
+from app.alerts.details import AlertDetails, ContributingTrace
+from app.alerts.models import AlertEvent
 from app.alerts.publishing import EventNotice, publish_notice
 from app.alerts.rules import AlertEventState
 from app.notifications.service import publish
 from app.notifications.types import NotificationMessage
 from tests.integration.alerts.conftest import RuleMaker
+from tests.support.page_data import write_month
 from tests.support.service import Service
 
+HTML = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 
 
 def read_page(service: Service, path: str) -> str:
-    response = service.client.get(path, headers={"Accept": "text/html"})
+    response = service.client.get(path, headers=HTML)
     assert response.status_code == 200, response.text
     return response.text
 
@@ -98,3 +102,84 @@ def test_missed_schedule__its_message_and_its_alert_link_to_the_schedule(
     assert 'data-key="o" href="/schedules/nightly%2F1"' in read_page(benchmark_service, "/inbox")
     page = read_page(benchmark_service, f"/alerts/events/{alert['id']}")
     assert link_of(page, "every night") == "/schedules/nightly%2F1"
+
+
+@pytest.fixture
+def month(service: Service) -> Service:
+    """A month of runs with a firing alert, `alert-0`."""
+    with service.resources.db.begin() as session:
+        write_month(session)
+    return service
+
+
+def test_alert_page__links_to_traces_whatever_their_ids_are(month: Service) -> None:
+    trace_ids = {"case one": "run/1", "case two": "a?b#c d"}
+    with month.resources.db.begin() as session:
+        event = session.get_one(AlertEvent, "alert-0")
+        event.details = AlertDetails(
+            traces=tuple(
+                ContributingTrace(metric="EXACT_MATCH", trace_id=trace_id, item_id=item, value=0.0)
+                for item, trace_id in trace_ids.items()
+            )
+        )
+    page = read_page(month, "/alerts/events/alert-0")
+    run = "/runs/run-billing-support-0/traces"
+    assert link_of(page, "case one") == f"{run}/run%2F1"
+    assert link_of(page, "case two") == f"{run}/a%3Fb%23c%20d"
+
+
+def test_alert_page__is_acknowledged_with_a_note(month: Service) -> None:
+    address = "/alerts/events/alert-0/ack"
+    assert f'action="{address}"' in (page := read_page(month, "/alerts/events/alert-0"))
+    assert '<input name="note"' in page
+    note = "The refund tool was down."
+    sent = {"verdict": "true", "note": note}
+    response = month.client.post(address, data=sent, headers=HTML, follow_redirects=False)
+    assert response.headers["location"] == "/alerts/events/alert-0"
+    alert = month.get("/alerts/alert-0")
+    assert (alert["verdict"], alert["note"]) == ("true", note)
+    page = read_page(month, "/alerts/events/alert-0")
+    assert note in page
+    assert "It was real</button>" not in page
+    assert "False alarm</button>" in page
+    wrong = {"verdict": "", "note": note}
+    assert month.client.post(address, data=wrong, headers=HTML).status_code == 422
+
+
+def test_inbox__shows_silences_that_start_later(benchmark_service: Service) -> None:
+    for name, starts, ends in (
+        ("current", "2020-01-01", "2099-01-01"),
+        ("later", "2098-01-01", "2099-01-01"),
+    ):
+        benchmark_service.post(
+            "/silences",
+            {
+                "id": name,
+                "matchers": {"name": f"{name}-*"},
+                "startsAt": f"{starts}T00:00:00Z",
+                "endsAt": f"{ends}T00:00:00Z",
+            },
+        )
+    page = read_page(benchmark_service, "/inbox?tab=silenced")
+    first, second = re.findall(r"<article.*?</article>", page, re.DOTALL)
+    for article, name in ((first, "current"), (second, "later")):
+        assert f"rules named {name}-*" in article
+        assert f'href="/silences/{name}/edit"' in article
+        assert f'action="/silences/{name}/end"' in article
+    assert ("from <time" in first, "from <time" in second) == (False, True)
+    assert "2098-01-01" in second
+    [address] = re.findall(r'<a type="application/json" href="([^"]+)"', page)
+    listed = benchmark_service.client.get(unescape(address)).json()["items"]
+    assert {silence["id"] for silence in listed} == {"current", "later"}
+
+
+def test_test_messages__link_to_their_endpoint_and_to_their_rule(
+    benchmark_service: Service, create_rule: RuleMaker
+) -> None:
+    create_rule()
+    recipient = {"channel": "WEBHOOK", "recipient": "https://hooks.example.com/alerts"}
+    endpoint_id = benchmark_service.post("/notifications/test", recipient)["endpointId"]
+    benchmark_service.post("/alert-configs/rule-1/test")
+    page = read_page(benchmark_service, "/inbox")
+    assert link_of(page, "Test message") == f"/endpoints/{endpoint_id}"
+    assert 'data-key="o" href="/alerts/rule-1">Test of the alert rule' in page
