@@ -116,7 +116,7 @@ def show_runs(
         api=None
         if only_ids
         else build_url(
-            "/benchmark-runs", selection, sort=sort, cursor=query.cursor, limit=DEFAULT_LIMIT
+            "/benchmark-runs", selection, sort=sort, cursor=query.cursor, limit=query.limit
         ),
         csv=build_url("/api/v1/benchmark-runs.csv", selection, sort=sort),
         runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
@@ -126,7 +126,7 @@ def show_runs(
         # Without the newest run, a list that goes on would call every run new.
         newest_url=""
         if only_ids or (newest.next_cursor and not newest.rows)
-        else build_url("/api/v1/benchmark-runs", selection, limit=DEFAULT_LIMIT),
+        else build_url("/api/v1/benchmark-runs", selection, limit=query.limit),
         is_newest_first=is_newest_first,
         next_cursor=page.next_cursor,
         params=parameters,
@@ -134,8 +134,10 @@ def show_runs(
         is_filtered=run_filter != RunListFilter(),
         benchmarks=list(benchmarks.items()),
         agents=list(agents.items()),
-        statuses=[status.value for status in RunStatus],
-        verdicts=[verdict.value for verdict in Verdict],
+        selects=(
+            ("status", "Status", [(name, name) for name in RunStatus]),
+            ("verdict", "Verdict", [(name, name.replace("_", " ").lower()) for name in Verdict]),
+        ),
     )
 
 
