@@ -51,7 +51,7 @@ from app.core.web.static_files import asset_url, read_asset
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 # In an installed wheel, all templates by name (`hatch_build.py`).
-BUNDLE: Final = TEMPLATES.with_suffix(".json")
+BUNDLE: Final = TEMPLATES.with_suffix(".txt")
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
@@ -95,9 +95,7 @@ InboxCount = Callable[[Resources], int]
 def environment() -> Environment:
     """The environment of all pages."""
     env = Environment(
-        loader=DictLoader(json.loads(BUNDLE.read_bytes()))
-        if BUNDLE.exists()
-        else FileSystemLoader(TEMPLATES),
+        loader=DictLoader(_read_bundle()) if BUNDLE.exists() else FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=show_text,
@@ -126,6 +124,12 @@ def environment() -> Environment:
         "words": lambda name: words_of(re.sub(r"[._:]", " ", name)),
     }
     return env
+
+
+def _read_bundle() -> dict[str, str]:
+    """The templates of `BUNDLE`, in which each one follows its name."""
+    parts = iter(BUNDLE.read_text("utf-8").split("\0"))
+    return dict(zip(parts, parts, strict=True))
 
 
 def compile_templates() -> None:
