@@ -41,8 +41,9 @@ silences_cli = CommandGroup("silences", help="Manage silences.")
 cli.add_group(rules_cli)
 cli.add_group(silences_cli)
 
-# The inbox has messages, and the page of incidents has incidents: no page has the alerts of these filters.
-alerts = Resource(group=cli, noun="alert", path="/alerts", page="/alerts/events", list_page="")
+alerts = Resource(
+    group=cli, noun="alert", path="/alerts", page="/alerts/events", list_page="/alert-history"
+)
 rules = Resource(group=rules_cli, noun="alert rule", path=RULES, page="/alerts")
 silences = Resource(
     group=silences_cli, noun="silence", path="/silences", page="/silences", page_suffix="/edit",

@@ -41,7 +41,8 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "/runs": ("agent=billing", "verdict=NO_EVIDENCE", "sort=agent", "sort=created", "agent=sql&text=support-2&sort=-agent"),
         "/runs/{runId}/traces": ("state=failed", "metric=LATENCY_MS&below=900", "below=0.5", "text=order"),
         "/audit": ("outcome=done", "action=create_agent"), "/inbox": ("tab=all",), "/alerts": ("benchmark=support",),
-        "/incidents": ("state=OPEN", "rule=rule-1"), "/agents": ("archived=true",), "/benchmarks": ("archived=true",),
+        "/incidents": ("state=OPEN", "rule=rule-1"), "/alert-history": ("acknowledged=false", "from=2020-01-01"),
+        "/agents": ("archived=true",), "/benchmarks": ("archived=true",),
     }
 )  # fmt: skip
 # A list that only a query makes.

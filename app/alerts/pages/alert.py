@@ -1,9 +1,9 @@
-"""The page of one alert: its value, what was expected, the rule, and every delivery."""
+"""Pages of alerts: the history, and one alert with its value, what was expected, the rule, and every delivery."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -17,8 +17,10 @@ from app.alerts.natural_scale import ChangeText
 from app.alerts.pages.inbox import read_acknowledgement, silence_row
 from app.alerts.pages.value_chart import draw_alert, find_watched, values_in_api
 from app.alerts.publishing import DisplayNameReader
+from app.alerts.queries import AlertFilter
 from app.alerts.rule_records import read_promises
 from app.alerts.rules import AlertEventState
+from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import (
@@ -29,7 +31,8 @@ from app.core.web.page_paths import (
     schedule_page_path,
     trace_page_path,
 )
-from app.core.web.pages import Crumb, build_url, reader_zone, render_page, see_other
+from app.core.web.pages import Crumb, build_url, list_in_api, reader_zone, render_page, see_other
+from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.number_text import FigureFormat
 from app.notifications.delivery_rows import list_delivery_rows
@@ -37,7 +40,54 @@ from app.results.models import BenchmarkRun
 
 router = Router()
 
+# What the parameters of the history are called in the API.
+IN_API = {
+    "rule": "alertConfigId", "text": "text", "severity": "severity", "acknowledged": "acknowledged",
+}  # fmt: skip
+
+Filter = Annotated[str, Query(max_length=200)]
 AlertId = Annotated[str, Path(alias="alertId")]
+
+
+@router.get("/alert-history", dependencies=READ)
+def show_alerts(
+    request: Request,
+    res: Res,
+    query: ListQuery,
+    text: Filter = "",
+    severity: Filter = "",
+    acknowledged: Literal["", "true", "false"] = "",
+    rule: Filter = "",
+    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
+    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
+) -> Response:
+    """Alerts, newest first."""
+    since, until = period_of_days(first_day, last_day, reader_zone(request))
+    period: dict[str, Any] = {
+        "from": since and since.isoformat(),
+        "to": until and until.isoformat(),
+    }
+    alert_filter = AlertFilter.unchecked(
+        rule_ids=[rule] if rule else [],
+        severities=[severity] if severity else [],
+        text=text.strip() or None,
+        is_acknowledged=acknowledged == "true" if acknowledged else None,
+        since=since,
+        until=until,
+    )
+    with res.db.read() as session:
+        page = queries.list_events(session, query, alert_filter)
+        names = DisplayNameReader(session)
+        rows = [(event, names(event), alert_page_path(event.id)) for event in page.rows]
+    return render_page(
+        request,
+        "alerts.html",
+        title="Alert history",
+        nav="/alerts",
+        api=list_in_api(request, "/alerts", IN_API, **period),
+        rows=rows,
+        next_cursor=page.next_cursor,
+    )
 
 
 @router.get("/alerts/events/{alertId}", dependencies=READ)

@@ -23,7 +23,6 @@ from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, loc
 from app.core.web.page_paths import alert_page_path, rule_page_path, run_page_path
 from app.core.web.pages import (
     build_url,
-    list_in_api,
     newest_time,
     public_url,
     render_page,
@@ -65,6 +64,9 @@ def show_inbox(
         benchmark_id=benchmark,
         is_acknowledged=tab == "acknowledged",
     )
+    selection = {
+        "agentId": agent, "benchmarkId": benchmark, "severity": severity, "state": tab, "limit": PAGE_SIZE,
+    }  # fmt: skip
     with res.db.read() as session:
         page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
         rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
@@ -86,13 +88,7 @@ def show_inbox(
         nav="/inbox",
         api=build_url("/silences", limit=MAX_LIMIT)
         if tab == "silenced"
-        else list_in_api(
-            request,
-            "/inbox",
-            {"agent": "agentId", "benchmark": "benchmarkId", "severity": "severity"},
-            limit=PAGE_SIZE,
-            state=tab,
-        ),
+        else build_url("/inbox", selection, cursor=query.cursor),
         tab=tab,
         entries=entries,
         silences=silences,
@@ -110,9 +106,7 @@ def show_inbox(
         newest_at=newest_time(newest.rows[0].notification.created_at if newest.rows else None),
         newest_url=""
         if tab == "silenced" or (newest.next_cursor and not newest.rows)
-        else "/api/v1" + build_url(
-            "/inbox", agentId=agent, benchmarkId=benchmark, severity=severity, state=tab, limit=PAGE_SIZE
-        ),
+        else build_url("/api/v1/inbox", selection),
         next_cursor=page.next_cursor,
     )  # fmt: skip
 

@@ -144,9 +144,7 @@ def show_rule(
         incidents=incident_rows,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts.rows],
         all_incidents=build_url("/incidents", rule=rule_id) if incidents.next_cursor else None,
-        all_alerts=f"/api/v1{build_url('/alerts', alertConfigId=rule_id)}"
-        if alerts.next_cursor
-        else None,
+        all_alerts=build_url("/alert-history", rule=rule_id) if alerts.next_cursor else None,
         silences=silences,
         hours=SILENCE_HOURS,
         days=days or BACKTEST_DAYS,

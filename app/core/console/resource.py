@@ -111,7 +111,7 @@ class FieldOption(NamedTuple):
 class Resource:
     """A REST resource: its commands go into `group`, its pages for people are below `page`, with
     `page_suffix` after the ID; `list_page` is the page of its list where that is another one than
-    `page` (empty: none), and the page of each resource without `page`.
+    `page`, and the page of each resource without `page`.
     """
 
     group: CommandGroup
@@ -147,9 +147,7 @@ class Resource:
                 check_filters(api, page["items"], parameters, self.noun)
                 pages_url = api.pages_url
             print_page(page, columns, values["output"], values["fields"])
-            list_page = self.page if self.list_page is None else self.list_page
-            if list_page:
-                print_link(f"{pages_url}{list_page}", values["output"])
+            print_link(f"{pages_url}{self.list_page or self.page}", values["output"])
 
         self._add(
             name,

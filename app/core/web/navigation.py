@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 SECTIONS: Final = {
     "/compare": "/runs",
     "/incidents": "/alerts",
+    "/alert-history": "/alerts",
     "/deliveries": "/endpoints",
     "/silences": "/inbox",
 }

@@ -183,3 +183,43 @@ def test_test_messages__link_to_their_endpoint_and_to_their_rule(
     page = read_page(benchmark_service, "/inbox")
     assert link_of(page, "Test message") == f"/endpoints/{endpoint_id}"
     assert 'data-key="o" href="/alerts/rule-1">Test of the alert rule' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "alert_ids"),
+    [
+        ("", ["alert-0", "alert-1"]),
+        ("text=&severity=&acknowledged=&from=&to=", ["alert-0", "alert-1"]),
+        ("severity=WARNING", ["alert-1"]),
+        ("text=run+invalid", ["alert-1"]),
+        ("acknowledged=true", ["alert-0"]),
+        ("acknowledged=false", ["alert-1"]),
+        ("rule=rule-1", ["alert-0"]),
+        ("from=2000-01-01&to=2099-01-01", ["alert-0", "alert-1"]),
+        ("to=2000-01-01", []),
+        ("severity=LOUD", []),
+    ],
+)
+def test_alert_history__has_the_alerts_of_its_filters_and_of_the_api(
+    month: Service, query: str, alert_ids: list[str]
+) -> None:
+    month.post("/alerts/alert-0/ack", {"verdict": "true"})
+    page = read_page(month, f"/alert-history?{query}")
+    shown = re.findall(r'href="/alerts/events/([^"]+)"', page)
+    assert shown == alert_ids
+    assert ("No alerts" in page) is (not alert_ids)
+    [address] = re.findall(r'<a type="application/json" href="([^"]+)"', page)
+    if "LOUD" not in query:
+        listed = month.client.get(unescape(address)).json()["items"]
+        assert [alert["id"] for alert in listed] == alert_ids
+
+
+def test_rule_page__leads_to_all_its_alerts(month: Service) -> None:
+    with month.resources.db.begin() as session:
+        alert = session.get_one(AlertEvent, "alert-0")
+        columns = {column.name: getattr(alert, column.name) for column in AlertEvent.__table__.c}
+        for number in range(10):
+            copy = {"id": f"copy-{number}", "dedup_key": f"copy-{number}"}
+            session.add(AlertEvent(**{**columns, **copy}))
+    [address] = re.findall(r'href="(/alert-history[^"]+)"', read_page(month, "/alerts/rule-1"))
+    assert read_page(month, unescape(address)).count("<tr data-row") == 11

@@ -75,6 +75,7 @@ def test_commands__print_the_page_of_each_resource(mosaico: Shell, service: Serv
         (("keys", "list"), "/keys"),
         (("audit",), "/audit"),
         (("incidents", "list"), "/incidents"),
+        (("alerts", "list"), "/alert-history"),
         (("alerts", "rules", "list"), "/alerts"),
         (("alerts", "silences", "list"), "/inbox?tab=silenced"),
         (("notify", "endpoints", "list"), "/endpoints"),

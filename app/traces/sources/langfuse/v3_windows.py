@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from app.core.http.url_syntax import is_path_segment
 from app.traces.production import ProductionTraces, ScoreFilter, TraceFilters, item_id_of
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -19,7 +20,6 @@ from app.traces.sources.langfuse.client import (
     fetch_page,
     fetch_page_in_parts,
     get_meta,
-    is_path_segment,
     iter_pages,
     quote_segment,
 )
