@@ -123,11 +123,9 @@ class Site:
         self.shared.add_cookies(self.cookies)
 
     def _note(self, message: ConsoleMessage) -> None:
-        # A browser reports each page of an error as an error of its own; a file that is missing is one.
-        is_page = (
-            "Failed to load resource" in message.text and "/static/" not in message.location["url"]
-        )
-        if message.type == "error" and not is_page:
+        # A browser reports each page of an error as an error of its own; a file that the service does not have is one.
+        is_file = "/static/" in message.location["url"] and "status of" in message.text
+        if message.type == "error" and (is_file or "Failed to load resource" not in message.text):
             self.problems.append(f"{message.text} {message.location['url']}")
 
     def _check_host(self, url: str) -> None:
