@@ -24,7 +24,7 @@ DARK, LIGHT = "rgb(15, 18, 22)", "rgb(251, 251, 250)"
 HIDE_PAGE = "Object.defineProperty(document, 'hidden', {get: () => window.isHidden ?? true})"
 SHOW_PAGE = """isHidden => {
   window.isHidden = isHidden;
-  document.dispatchEvent(new Event("visibilitychange"));
+  document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
 }"""
 TREND = "/benchmarks/support/kpis/support-pass"
 MOVING = """() => [...document.querySelectorAll("*")].flatMap(part => [part, part, part].map(
