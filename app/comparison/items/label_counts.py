@@ -148,6 +148,8 @@ def _measured_traces(session: Session, run_seq: int, shard: ShardRange) -> list[
         .where(
             BenchmarkRun.seq == run_seq,
             CollectedTrace.position.between(shard.first, shard.last),
+            # Of both tables: where statistics are older than the run, Postgres would read all its results.
+            TraceResult.position.between(shard.first, shard.last),
         )
         .order_by(CollectedTrace.position)
     )
