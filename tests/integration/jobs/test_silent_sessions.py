@@ -118,7 +118,9 @@ def test_silent_sessions__stream_that_is_read_slowly_is_left_alone(
     """It began long ago at each look, and never seems to change."""
     silent_sessions = SilentSessions(silent_s=0)
     count = 0
-    with service_resources.db.read() as session:
+    # As a process of the service has it: the sessions of the tests have another name.
+    db = Database(service_resources.db.url, pool_size=1)
+    with db.read() as session:
         pid = session.connection().connection.driver_connection.info.backend_pid  # type: ignore[union-attr]
         with closing(stream_rows(session, LONG_QUERY, {})) as rows:
             for _ in range(5):
@@ -126,6 +128,7 @@ def test_silent_sessions__stream_that_is_read_slowly_is_left_alone(
                 until(lambda: is_waiting(service_resources, pid))
                 assert terminate_silent(service_resources, silent_sessions) == 0
             count += len(list(rows))
+    db.dispose()
 
     assert count == 50_000
 
