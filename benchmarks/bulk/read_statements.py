@@ -160,6 +160,7 @@ SERVER_STATE: Final[Mapping[str, str]] = {
 # A constant limits the rows that can exist.
 LIMITED: Final[Mapping[str, str]] = {
     "app.alerts.queries.list_active_silences": "app.alerts.silences.MAX_SILENCES",
+    "app.alerts.queries.list_lasting_silences": "app.alerts.silences.MAX_SILENCES",
     "app.benchmarks.queries.get_agent_ids_by_benchmark": "app.benchmarks.schemas.MAX_AGENTS",
     "app.triggers.queries.list_evaluated_agents": "app.benchmarks.schemas.MAX_AGENTS",
 }

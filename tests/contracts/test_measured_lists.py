@@ -7,8 +7,11 @@ from tests.support.described_api import api_document
 
 # They page the list, whatever its filters.
 OF_EVERY_LIST = {"limit", "cursor"}
-# It lists no table: it compares two runs, whose cost is that of their items.
-COMPUTED = {"/api/v1/benchmark-runs/compare/items"}
+# They list no table: they are computed from the items of two runs or of one.
+COMPUTED = {
+    "/api/v1/benchmark-runs/compare/items",
+    "/api/v1/benchmark-runs/{runId}/categories",
+}
 
 
 def test_lists__each_filter_is_measured() -> None:

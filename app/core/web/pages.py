@@ -25,7 +25,7 @@ from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, p
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from app.core.errors import AppError, default_detail, without_request
+from app.core.errors import AppError, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
@@ -231,8 +231,8 @@ def render_error(request: Request, error: AppError) -> Response:
 
 
 def _detail_of(error: AppError) -> str:
-    # This detail of the API names its field `errors`; the page lists them.
-    if error.errors and error.detail == default_detail(type(error)):
+    # The usual detail of the API names its field `errors`; the page lists them.
+    if error.errors and "`errors`" in error.detail:
         return "Correct these values:"
     return PAGE_DETAILS.get(error.error_code) or without_request(error.detail)
 

@@ -98,6 +98,10 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+# Their examples ask, which they cannot do without a terminal.
+ASKING = {"alerts ack", "incidents accept", "incidents noise", "runs accept"}
+
+
 def all_problems() -> list[AppError]:
     """Each error of the product as a service reports it, and errors of many fields."""
 
@@ -155,6 +159,7 @@ def check_error_messages(name: str, stub: tuple[Shell, Answer], problems: list[A
     # The example with files last: the others need none.
     line = EXAMPLES[name][-1]
     words = [word for word in shlex.split(line)[1:] if word not in ("--wait", "--json")]
+    words += ["--yes"] if name in ASKING else []
     for problem in problems:
         answer.problem[0] = problem
         answer.requests.clear()

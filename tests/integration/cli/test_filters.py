@@ -75,7 +75,7 @@ def test_empty_list__says_that_nothing_matches_or_that_nothing_exists(
         f"no run matches the filters\npage: {url}/runs\n",
     )
     assert mosaico.ok("alerts", "list", "--state", "firing").stderr == (
-        "no alert matches the filters\npage: {url}/alert-history\n"
+        f"no alert matches the filters\npage: {url}/alert-history\n"
     )
     refused = mosaico("history", "export", "rows.csv", "--benchmark", "nope")
     assert refused.exit_code == 66

@@ -36,7 +36,8 @@ def test_trend__shows_the_days_that_a_reader_chooses(month: Service) -> None:
     assert page.count('<a data-key="o"') == 10
     assert f'name="from" value="{first}"' in page
     assert f"10 from {first} to {last}" in re.sub(r"<[^>]+>", "", page)
-    [address] = re.findall(r'type="application/json" href="([^"]+)"', page)
+    # The first is the trend, another one its incidents.
+    address, *_ = re.findall(r'type="application/json" href="([^"]+)"', page)
     assert len(month.client.get(address).json()["items"]) == 10
     [csv] = re.findall(r'href="([^"]+kpi-history.csv[^"]+)"', page)
     assert len(month.client.get(csv).text.splitlines()) == 1 + 10

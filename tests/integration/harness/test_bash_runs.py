@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from sqlalchemy import text
 
 from app.core.clock import utc_now
 from app.core.resources import Resources
@@ -24,7 +23,7 @@ from tests.support.bash_runs import (
     write_lines,
 )
 from tests.support.service import JSON, Service, pointers, run_mosaico
-from tests.support.stored import DatabaseReader
+from tests.support.stored import DatabaseReader, age_purged_runs
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
@@ -162,10 +161,10 @@ def test_bash_run__transcripts_are_deleted_after_keep_days(service: Service) -> 
     for days, purged_runs in ((6, 0), (8, 1)):
         with service.resources.db.begin() as session:
             assert purge_expired_runs(session, utc_now() + timedelta(days=days)) == purged_runs
-    with service.resources.db.begin() as session:
-        # The deletion is a job of the next day, because a purge can be undone until then.
-        session.execute(text("UPDATE procrastinate_jobs SET scheduled_at = now()"))
+    service.work()
     assert rows.value("SELECT count(*) FROM trace_transcripts") == 2
+    # The deletion is a job of the next day, because a purge can be undone until then.
+    age_purged_runs(service.resources.db)
     service.work()
     assert rows.value("SELECT count(*) FROM trace_transcripts") == 0
 
