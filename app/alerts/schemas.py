@@ -227,7 +227,7 @@ class AlertConfigView(WireModel):
     promised_false_pages: Annotated[
         float | None,
         Field(
-            description="Maximum number of false pages in 30 runs of one series: `falsePagesPerMonth`, or its"
+            description="Maximum number of false alarms in 30 runs of one series: `falsePagesPerMonth`, or its"
             " default. Null for conditions other than REGRESSED, which promise none."
         ),
     ]

@@ -28,7 +28,7 @@ from app.overview.schemas import (
 )
 from app.results.expected_end import expect_ends
 from app.results.models import BenchmarkRun
-from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
+from app.results.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from app.results.run_names import Names, read_names
 from app.schedules.models import MISSED, ScheduleConfig, ScheduleFire
 
@@ -43,7 +43,7 @@ MAX_PAIRS = 10_000
 _PAIRS_PER_STATEMENT = 250
 _CELLS_PER_STATEMENT = 50
 
-_UNFINISHED = BenchmarkRun.status.in_([RunStatus.PENDING, RunStatus.RUNNING])
+_IS_IN_PROGRESS = BenchmarkRun.status.in_(IN_PROGRESS)
 
 # The last ended run of each agent on each benchmark; repetitions and rescored runs repeat another one.
 # From pair to pair of the index (benchmark_id, agent_id, seq): a GROUP BY reads every run of the history.
@@ -138,9 +138,9 @@ def read_overview(
 def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | None) -> LastRuns:
     """The last run of each pair, of the first `MAX_PAIRS` by ID."""
     seqs: list[int] = []
-    place, read_count, is_end = ("", ""), 0, False
+    last_pair, read_count, is_end = ("", ""), 0, False
     while read_count < MAX_PAIRS and not is_end:
-        begin = {"benchmark_id": place[0], "agent_id": place[1]}
+        begin = {"benchmark_id": last_pair[0], "agent_id": last_pair[1]}
         rows = session.execute(LAST_RUNS, {**begin, "pair_count": _PAIRS_PER_STATEMENT}).all()
         seqs += [
             row.seq
@@ -151,7 +151,7 @@ def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | 
         ]
         read_count += len(rows)
         is_end = len(rows) < _PAIRS_PER_STATEMENT
-        place = (rows[-1].benchmark_id, rows[-1].agent_id) if rows else place
+        last_pair = (rows[-1].benchmark_id, rows[-1].agent_id) if rows else last_pair
     return LastRuns(sorted(seqs, reverse=True)[:MAX_CELLS], is_end and len(seqs) <= MAX_CELLS)
 
 
@@ -248,11 +248,11 @@ def _read_histories(session: Session, kpi_of: Mapping[int, str]) -> dict[int, li
 
 
 def _select_active() -> Any:
-    return select(BenchmarkRun).where(_UNFINISHED).order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
+    return select(BenchmarkRun).where(_IS_IN_PROGRESS).order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
 
 
 def _count_active(session: Session) -> int:
-    unfinished = select(BenchmarkRun.seq).where(_UNFINISHED).limit(MAX_COUNTED).subquery()
+    unfinished = select(BenchmarkRun.seq).where(_IS_IN_PROGRESS).limit(MAX_COUNTED).subquery()
     return session.scalar(select(func.count()).select_from(unfinished)) or 0
 
 

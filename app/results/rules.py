@@ -47,6 +47,7 @@ class BaselineHold(StrEnum):
 
 
 FINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+IN_PROGRESS = tuple(status for status in RunStatus if status not in FINAL)
 NEXT_STATUSES = {
     RunStatus.PENDING: {RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED},
     RunStatus.RUNNING: {RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED},

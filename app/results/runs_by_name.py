@@ -148,14 +148,14 @@ class RunsByName:
             )
         if cursor is not None:
             key = _decode_key(cursor)
-            place = tuple_(name, owner_id)
+            owner = tuple_(name, owner_id)
             begin = tuple_(literal(key.name, Text), literal(key.owner_id, Text))
             # Nothing follows the end of an owner.
             is_over = key.seq == self._end
             if self._descending:
-                statement = statement.where(place < begin if is_over else place <= begin)
+                statement = statement.where(owner < begin if is_over else owner <= begin)
             else:
-                statement = statement.where(place > begin if is_over else place >= begin)
+                statement = statement.where(owner > begin if is_over else owner >= begin)
         return statement.order_by(*self._in_order(name, owner_id))
 
     def _in_order(self, *columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:

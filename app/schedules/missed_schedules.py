@@ -15,7 +15,7 @@ from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
 from app.core.batches import STATEMENT_ROWS
 from app.notifications.types import MessageSeverity
-from app.results.rules import RunStatus
+from app.results.rules import IN_PROGRESS
 from app.schedules.models import UNREPORTED_MISS
 from app.schedules.rules import SKIP_DETAILS, ConcurrencyPolicy, FireSkipReason
 
@@ -229,16 +229,15 @@ def _iter_blocked(session: Session, now: datetime) -> Iterator[Row[Any]]:
 
 def iter_unfinished(session: Session) -> Iterator[Sequence[Row[Any]]]:
     """The runs in progress, in batches."""
-    for status in RunStatus:
-        last_seq = 0
-        while not status.is_final:
+    for status in IN_PROGRESS:
+        last_seq, is_end = 0, False
+        while not is_end:
             page = {"status": status, "last_seq": last_seq, "row_count": STATEMENT_ROWS}
             runs = session.execute(SELECT_UNFINISHED, page).all()
+            is_end = len(runs) < STATEMENT_ROWS
             if runs:
                 yield runs
                 last_seq = runs[-1].seq
-            if len(runs) < STATEMENT_ROWS:
-                break
 
 
 def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:

@@ -13,11 +13,9 @@ from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_disabled
 from app.results.models import BenchmarkRun
-from app.results.rules import FINAL, RunStatus, TriggerType
+from app.results.rules import FINAL, IN_PROGRESS, TriggerType
 from app.schedules.models import UNSETTLED, ScheduleConfig, ScheduleFire
 from app.schedules.rules import FirePlan, FireStatus
-
-_UNFINISHED = [status for status in RunStatus if status not in FINAL]
 
 
 class ScheduleNotFound(NotFound):
@@ -185,7 +183,7 @@ def list_active_runs(session: Session, schedule_id: str) -> list[str]:
         select(BenchmarkRun.id)
         .join(ScheduleFire, ScheduleFire.run_id == BenchmarkRun.id)
         # Not "none of the final ones": few runs of a schedule are in progress, and an index has them.
-        .where(ScheduleFire.schedule_id == schedule_id, BenchmarkRun.status.in_(_UNFINISHED))
+        .where(ScheduleFire.schedule_id == schedule_id, BenchmarkRun.status.in_(IN_PROGRESS))
         .order_by(BenchmarkRun.seq)
     )
     return list(session.scalars(statement))

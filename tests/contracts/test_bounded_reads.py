@@ -22,6 +22,7 @@ from benchmarks.bulk.reads import READS
 from benchmarks.bulk.statements import BATCHED, MEASURED, ONE_ROW
 from benchmarks.bulk.statements import LIMITED as LIMITED_WRITES
 from tests.support.processes import ROOT
+from tests.support.syntax import iter_nodes, names_of
 
 SELECT: Final = re.compile(r"\bSELECT\b|\bRETURNING\b")
 # Functions of SQLAlchemy that begin a statement.
@@ -49,31 +50,12 @@ class Read(NamedTuple):
 
 def iter_reads(source: str) -> Iterator[Read]:
     """The places of a module that read rows."""
-    for prefix, node in _iter_nodes(ast.parse(source)):
-        names = _names_of(node)
+    for prefix, node in iter_nodes(ast.parse(source)):
+        names = names_of(node)
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         if names and any(map(_is_read, ast.walk(node))):
             yield from (Read(prefix + name, ast.unparse(node)) for name in names)
-
-
-def _iter_nodes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            yield from ((f"{node.name}.", part) for part in node.body)
-        else:
-            yield "", node
-
-
-def _names_of(node: ast.stmt) -> list[str]:
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            return [ast.unparse(target) for target in targets]
-        case ast.AnnAssign(target=target):
-            return [ast.unparse(target)]
-    return []
 
 
 def _is_read(node: ast.AST) -> bool:

@@ -16,6 +16,7 @@ from benchmarks.bulk.inputs import INPUTS
 from benchmarks.bulk.requests import REQUESTS
 from benchmarks.bulk.statements import BATCHED, LIMITED, MEASURED, ONE_ROW, PURGE
 from tests.support.processes import ROOT
+from tests.support.syntax import iter_nodes, names_of
 
 # FOR UPDATE and NO KEY UPDATE are locks, and DO UPDATE is part of an INSERT.
 STATEMENT: Final = re.compile(
@@ -69,7 +70,7 @@ def iter_statements(source: str) -> Iterator[Place]:
     imported = dict(_iter_imports(tree))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     docstrings = set(_iter_docstrings(tree))
-    for owner, node in _iter_nodes(tree):
+    for owner, node in iter_nodes(tree):
         parts = (part for part in ast.walk(node) if id(part) not in docstrings)
         if any(_is_statement(part, imported) for part in parts):
             called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
@@ -77,7 +78,7 @@ def iter_statements(source: str) -> Iterator[Place]:
             source_of_node = "\n".join(map(ast.unparse, [node, *helpers]))
             yield from (
                 Place(owner + name, source_of_node, _is_batched(name, node, functions, imported))
-                for name in _names_of(node)
+                for name in names_of(node) or [ast.unparse(node)]
             )
 
 
@@ -121,26 +122,6 @@ def _iter_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield from (
                     (name.asname or name.name.partition(".")[0], name.name) for name in names
                 )
-
-
-def _iter_nodes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """The nodes of a module and of its classes, with the prefix of their names."""
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            yield from ((f"{node.name}.", part) for part in node.body)
-        else:
-            yield "", node
-
-
-def _names_of(node: ast.stmt) -> list[str]:
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            return [ast.unparse(target) for target in targets]
-        case ast.AnnAssign(target=target):
-            return [ast.unparse(target)]
-    return [ast.unparse(node)]
 
 
 def _is_statement(node: ast.AST, imported: dict[str, str]) -> bool:

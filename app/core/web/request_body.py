@@ -27,7 +27,7 @@ from app.core.web.body_memory import BodyMemory
 MAX_BODY_BYTES = 1024 * 1024
 MAX_SIGNED_BYTES = 64 * 1024
 # Bodies that a process holds at once. Those of requests without a key, such as a login, have their own
-# memory: whoever sends many of them keeps out no request with a key.
+# memory: many of them do not keep out requests with a key.
 HELD_BYTES = 64 * 1024 * 1024
 HELD_BYTES_WITHOUT_KEY = 16 * 1024 * 1024
 # A client that sends byte by byte would otherwise hold a connection for hours.

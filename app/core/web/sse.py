@@ -224,8 +224,8 @@ def stream_events(request: Request, hub: EventHub, feed: EventFeed, key: str) ->
     resource that was deleted ends the stream. A client that reconnects with `Last-Event-ID` does not
     get the same event again; one that has received the final event gets 204, which stops the
     reconnects of a browser. An error of the first read becomes the response, and so do the error of a
-    resource that does not exist and `TooManyStreams`. The stream ends within two seconds after its API key or its browser session has
-    ended.
+    resource that does not exist and `TooManyStreams`. The stream ends within two seconds after its API
+    key or its browser session has ended.
     """
     owner = hub.owners.owner_of(request)
     return _FollowedResource(hub, feed, key, owner, request.headers.get("last-event-id"))

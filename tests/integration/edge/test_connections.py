@@ -15,8 +15,10 @@ from structlog.testing import capture_logs
 
 from app.core.web import http_protocol, request_body
 from app.core.web.http_protocol import HttpProtocol, RefusalLog
+from app.main import create_app
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, toy_app
 from tests.support.http import serving
+from tests.support.service import Service
 
 
 @pytest.fixture
@@ -287,3 +289,16 @@ def test_refusal_log__one_record_per_reason_and_interval() -> None:
         ("malformed request", 1),
         ("too many connections", 1),
     ]
+
+
+def test_held_bodies__requests_with_a_key_have_memory_of_their_own(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_body, "HELD_BYTES_WITHOUT_KEY", 10)
+    key = {"Authorization": service.client.headers["Authorization"]}
+    with serving(create_app(service.resources)) as client:
+        refused = client.post(
+            "/login", data={"key": "x" * 20}, headers={"Origin": str(client.base_url)}
+        )
+        accepted = client.post("/api/v1/agents", json={"id": "a", "name": "Pelican"}, headers=key)
+    assert (refused.status_code, accepted.status_code) == (503, 201)
