@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, InterfaceError, InvalidatePoolError, OperationalError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from app.core.errors import Misconfigured
 
@@ -48,6 +48,25 @@ class BadDatabaseUrl(Misconfigured):
     """DATABASE_URL is not the address of a Postgres server; write
     postgresql://user:password@host/name.
     """
+
+
+class ClosingPool(QueuePool):
+    """A pool that also closes the connections that come back after its end.
+
+    SQLAlchemy would keep a connection that a thread still used when the engine was disposed of, open
+    until the pool itself is collected as garbage.
+    """
+
+    _is_disposed = False
+
+    def dispose(self) -> None:
+        self._is_disposed = True
+        super().dispose()
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        super()._do_return_conn(record)
+        if self._is_disposed:
+            super().dispose()
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -107,6 +126,7 @@ def create_pooled_engine(url: str, *, pool_size: int, name: str, patience: int =
 def _build_engine(url: str, *, pool_size: int, patience: int, **connect_args: object) -> Engine:
     engine = create_engine(
         sqlalchemy_url(url),
+        poolclass=ClosingPool,
         pool_size=pool_size,
         # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,

@@ -105,17 +105,15 @@ def read_content_type(request: Request) -> str:
 
 async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> UploadedBody:
     """Receive a body into a file; raises `TooLarge` and `SlowRequest`."""
-    digest, size = hashlib.sha256(), 0
-    parts = request.stream().__aiter__()
-    while True:
-        try:
-            # Per part, not in total: an upload of gigabytes may take hours.
-            with anyio.fail_after(IDLE_TIMEOUT_S):
-                part = await anext(parts, None)
-        except TimeoutError:
-            raise SlowRequest(headers={"Connection": "close"}) from None
-        if part is None:
-            break
+    digest, size, block = hashlib.sha256(), 0, bytearray()
+
+    def store_block() -> None:
+        digest.update(block)
+        file.write(block)
+        block.clear()
+
+    parts = _iter_parts(request)
+    async for part in parts:
         size += len(part)
         if size > max_bytes:
             # A client that still sends would not read the response.
@@ -125,7 +123,25 @@ async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> Upl
             raise TooLarge(
                 f"the upload is larger than {max_bytes} bytes; send several smaller runs"
             )
-        digest.update(part)
-        file.write(part)
+        block += part
+        if len(block) >= BLOCK_BYTES:
+            # In a thread: other requests would wait for a slow disk, too.
+            await anyio.to_thread.run_sync(store_block)
+    await anyio.to_thread.run_sync(store_block)
     file.seek(0)
     return UploadedBody(file=file, size_bytes=size, sha256=digest.hexdigest())
+
+
+async def _iter_parts(request: Request) -> AsyncIterator[bytes]:
+    """The parts of a body as they arrive; raises `SlowRequest`."""
+    parts = request.stream().__aiter__()
+    while True:
+        try:
+            # Per part, not in total: an upload of gigabytes may take hours.
+            with anyio.fail_after(IDLE_TIMEOUT_S):
+                part = await anext(parts, None)
+        except TimeoutError:
+            raise SlowRequest(headers={"Connection": "close"}) from None
+        if part is None:
+            return
+        yield part

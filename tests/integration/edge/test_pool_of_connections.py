@@ -135,3 +135,20 @@ def test_begin__read_only_server_is_unavailable(db: Database) -> None:
     read_only_write = text("SET TRANSACTION READ ONLY; CREATE TABLE toys ()")
     with pytest.raises(DatabaseUnavailable), db.begin() as session:
         session.execute(read_only_write)
+
+
+def is_closed(connection: psycopg.Connection) -> bool:
+    return connection.closed
+
+
+def test_dispose__closes_a_connection_in_use_when_it_comes_back(db: Database) -> None:
+    with db.read_statement() as session:
+        connection = session.connection().connection.driver_connection
+        assert isinstance(connection, psycopg.Connection)
+        db.dispose()
+        assert not is_closed(connection)
+    assert is_closed(connection)
+    with db.read_statement() as session:
+        first = backend(session)
+    with db.read_statement() as session:
+        assert backend(session) == first
