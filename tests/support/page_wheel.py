@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 ALSO: Final = frozenset({"app.core.web.page_text", "app.core.web.static_files"})
 # Files that commands write.
 OTHER: Final = frozenset({"app.reporting.comparison_page", "app.reporting.trace_page"})
-FILES: Final = ("app/core/web/templates.txt", "app/core/web/static/")
+FILES: Final = ("app/core/web/templates.bz2", "app/core/web/static/")
 
 
 def measure_pages_in_wheel() -> dict[str, int]:

@@ -4,6 +4,7 @@ A page gets values that are ready to show. The environment escapes every text, r
 and shows characters that change the reading direction.
 """
 
+import bz2
 import hashlib
 import json
 import re
@@ -51,7 +52,7 @@ from app.core.web.static_files import asset_url, read_asset
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 # In an installed wheel, all templates by name (`hatch_build.py`).
-BUNDLE: Final = TEMPLATES.with_suffix(".txt")
+BUNDLE: Final = TEMPLATES.with_suffix(".bz2")
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
@@ -128,7 +129,7 @@ def environment() -> Environment:
 
 def _read_bundle() -> dict[str, str]:
     """The templates of `BUNDLE`, in which each one follows its name."""
-    parts = iter(BUNDLE.read_text("utf-8").split("\0"))
+    parts = iter(bz2.decompress(BUNDLE.read_bytes()).decode().split("\0"))
     return dict(zip(parts, parts, strict=True))
 
 

@@ -24,7 +24,7 @@ URL = "/static"
 HASH_CHARS = 12
 FOREVER = "public, max-age=31536000, immutable"
 # Only a wheel has this file (`hatch_build.py`).
-WHEEL_TEMPLATES: Final = FOLDER.with_name("templates.txt")
+WHEEL_TEMPLATES: Final = FOLDER.with_name("templates.bz2")
 # Of the files of others, such as those of Swagger UI.
 COMPRESSIBLE: Final = frozenset({".css", ".js", ".map", ".svg"})
 MINIFIER: Final = Path(__file__).with_name("minified_assets.py")
