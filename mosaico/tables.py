@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import AppError
-from app.core.text import html_table, html_text
+from app.core.reports.html import html_table
+from app.core.text import aligned_lines, html_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,11 +30,7 @@ def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]])
     """A heading and a table in aligned columns, of the first ten rows."""
     table = [[*row] for row in rows]
     printed_rows = [[*titles], *table[:MAX_ROWS]]
-    widths = [max(map(len, column)) for column in zip(*printed_rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in printed_rows
-    ]
+    lines = aligned_lines(printed_rows)
     more = [f"… {len(table) - MAX_ROWS} more"] if len(table) > MAX_ROWS else []
     return "\n".join([headline, *(lines if table else []), *more])
 

@@ -1,8 +1,9 @@
-"""The numbers of a change as text: one format in the terminal, reports and plots; pure."""
+"""The numbers of a change as text and as a bar: one format in the terminal, reports and plots; pure."""
 
 from dataclasses import dataclass
 
 from app.core.text import format_decimal, format_number
+from app.core.web.change_charts import ChangeBar
 from app.kpis import number_text
 from app.kpis.verdict_types import ValueVerdict
 from app.statistics.verdict_rules import ChangeVerdict, Scale
@@ -68,6 +69,15 @@ def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
     """
     text = describe_change(verdict, verdict.scale, unit)
     return "" if text is None else f"{text.values}, {text.change}"
+
+
+def change_bar(name: str, verdict: ValueVerdict, text: str | None = None) -> ChangeBar | None:
+    """The bar of a change, described by `text` or by `format_change`; None without an interval."""
+    effect, low, high = verdict.effect, verdict.low, verdict.high
+    if effect is None or low is None or high is None:
+        return None
+    text = format_change(verdict) if text is None else text
+    return ChangeBar(name, text, effect, low, high, verdict.margin or 0.0, str(verdict.verdict))
 
 
 def format_headline(verdict: ValueVerdict) -> str:

@@ -2,24 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-
-STYLE: Final = """
-:root { color-scheme: light dark; --line: #8885; --good: #1a7f37; --bad: #cf222e; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: .5rem 0 1.5rem; display: block; overflow-x: auto }
-th, td { text-align: left; padding: .25rem .75rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: break-word }
-details { border: 1px solid var(--line); border-radius: .4rem; margin: .4rem 0; padding: .4rem .8rem }
-summary { cursor: pointer }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; margin: .3rem 0 }
-.who { font-weight: 600; margin: .8rem 0 0 }
-.PASS { color: var(--good) } .FAIL, .ERROR { color: var(--bad) }
-"""
 
 # Characters outside of XML 1.0: an escape does not make them legal either.
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -140,9 +127,9 @@ def join_words(words: Sequence[str], conjunction: str) -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
-def count_noun(count: int, noun: str) -> str:
-    """A number with its noun, such as "1 run" or "1,200 runs"; for nouns whose plural only adds "s"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def count_noun(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, such as "1 run" or "1,200 runs"; the plural adds "s" unless it is given."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def cut_middle(text: str, limit: int) -> str:
@@ -154,38 +141,12 @@ def cut_middle(text: str, limit: int) -> str:
     return f"{text[:half]}\n[{omitted} characters omitted]\n{text[len(text) - half :]}"
 
 
-def html_page(title: str, body: Iterable[str], *, style: str = "") -> str:
-    """A self-contained HTML page: it loads no other resource and runs no script.
-
-    `style` holds further style rules; it is not escaped.
-    """
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width">',
-            (
-                '<meta http-equiv="Content-Security-Policy"'
-                " content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-            ),
-            f"<title>{html_text(title)}</title>",
-            f"<style>{STYLE}{style}</style></head><body>",
-            f"<h1>{html_text(title)}</h1>",
-            *body,
-            "</body></html>\n",
-        ]
-    )
-
-
-def html_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """An HTML table of plain texts; without titles it has no header row."""
-    head = "".join(f"<th>{html_text(title)}</th>" for title in titles)
-    body = "\n".join(
-        f"<tr>{''.join(f'<td>{html_text(value)}</td>' for value in row)}</tr>" for row in rows
-    )
-    return (
-        f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
-    )
+def aligned_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows of a table of plain text, its columns of equal width; nothing for no rows."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def html_text(text: str) -> str:

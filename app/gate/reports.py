@@ -1,11 +1,11 @@
 """Gate results as text, JSON, JUnit XML for CI servers and Markdown for pull requests; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from app.comparison.change_text import ChangeText, describe_change
-from app.core.text import show_direction_controls, xml_text
+from app.core.reports.junit import JUnitCase, JUnitProblem, junit_xml
+from app.core.reports.markdown import folded_lines, markdown_table, markdown_text
 from app.gate.rules import GateCheck, GateOutcome, GateResult
 from app.kpis.verdict_types import ValueVerdict
 
@@ -94,34 +94,29 @@ def gate_junit(result: GateResult) -> str:
     """
     checks = result.checks or [_run_check(result)]
     cases = [_test_case(result, check) for check in checks]
-    suite = ET.Element(
-        "testsuite",
-        name=xml_text(f"mosaico gate {result.candidate}"),
-        tests=str(len(cases)),
-        failures=_count(cases, "failure"),
-        errors=_count(cases, "error"),
-        skipped=_count(cases, "skipped"),
-    )
-    suite.extend(cases)
-    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return junit_xml(f"mosaico gate {result.candidate}", cases)
 
 
 def gate_markdown(result: GateResult) -> str:
     """A summary for a pull request: the outcome and one table row for each check, worst first. What
     the numbers mean, and what was not judged, is folded.
     """
-    lines = [f"### {_MARKS[result.outcome]} {_escape(headline(result))}"]
+    lines = [f"### {_MARKS[result.outcome]} {markdown_text(headline(result))}"]
     if result.reason:
-        lines += ["", _escape(_sentence(result.reason))]
+        lines += ["", markdown_text(_sentence(result.reason))]
     if result.checks:
-        lines += ["", *_markdown_table(_SUMMARY_TITLES, _summary_rows(result))]
+        lines += ["", *markdown_table(_SUMMARY_TITLES, _summary_rows(result))]
     if result.passes_inconclusive:
-        lines += ["", _escape(PASSES_INCONCLUSIVE)]
-    lines += _folded("Explanation", [f"- {_escape(text)}" for text in _explanations(result)])
-    rows = ([_escape(figure.name), *_summary_cells(figure.verdict)] for figure in result.figures)
+        lines += ["", markdown_text(PASSES_INCONCLUSIVE)]
+    lines += folded_lines(
+        "Explanation", [f"- {markdown_text(text)}" for text in _explanations(result)]
+    )
+    rows = (
+        [markdown_text(figure.name), *_summary_cells(figure.verdict)] for figure in result.figures
+    )
     if result.figures:
-        table = _markdown_table(_FIGURE_SUMMARY_TITLES, rows)
-        lines += _folded("For information, not judged", table)
+        table = markdown_table(_FIGURE_SUMMARY_TITLES, rows)
+        lines += folded_lines("For information, not judged", table)
     return "\n".join(lines) + "\n"
 
 
@@ -134,9 +129,9 @@ def _summary_rows(result: GateResult) -> Iterator[list[str]]:
         change = f"**{delta}**" if delta and check.outcome is not GateOutcome.PASS else delta
         yield [
             f"{_MARKS[check.outcome]} {check.outcome}",
-            _escape(check.name),
+            markdown_text(check.name),
             *(before, after, change, bounds),
-            _escape(check.requirement),
+            markdown_text(check.requirement),
         ]
 
 
@@ -146,7 +141,7 @@ def _summary_cells(verdict: ValueVerdict | None, *, is_adjusted: bool = True) ->
     if text is None:
         return [""] * 4
     bounds = text.adjusted_bounds if is_adjusted else text.bounds
-    return [*map(_escape, (text.before, text.after, text.delta, bounds))]
+    return [*map(markdown_text, (text.before, text.after, text.delta, bounds))]
 
 
 def _explanations(result: GateResult) -> Iterator[str]:
@@ -158,24 +153,6 @@ def _explanations(result: GateResult) -> Iterator[str]:
         yield _sentence(result.choice)
     if result.differences:
         yield f"Differences from the baseline: {'; '.join(result.differences)}."
-
-
-def _folded(summary: str, lines: list[str]) -> list[str]:
-    """Lines that a reader unfolds; nothing without any."""
-    return (
-        ["", f"<details><summary>{summary}</summary>", "", *lines, "", "</details>"]
-        if lines
-        else []
-    )
-
-
-def _markdown_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    head = list(titles)
-    return [
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
 
 
 def _change_cells(verdict: ValueVerdict | None) -> list[str]:
@@ -201,34 +178,21 @@ def _run_check(result: GateResult) -> GateCheck:
     )
 
 
-def _test_case(result: GateResult, check: GateCheck) -> ET.Element:
-    case = ET.Element(
-        "testcase",
-        classname=xml_text(f"mosaico.{result.candidate}"),
-        name=xml_text(f"{check.name}: {check.requirement}"),
-    )
-    tags = {
+def _test_case(result: GateResult, check: GateCheck) -> JUnitCase:
+    problems: dict[GateOutcome, JUnitProblem] = {
         GateOutcome.REGRESSION: "failure",
         GateOutcome.INVALID: "error",
         GateOutcome.INCONCLUSIVE: "skipped" if result.inconclusive_passes else "failure",
     }
-    if check.outcome in tags:
-        text = _change_text(check.verdict)
-        numbers = f"{text.values}, {text.change}: " if text else ""
-        message = xml_text(f"{numbers}{check.reason}")
-        ET.SubElement(case, tags[check.outcome], message=message)
-    return case
-
-
-def _count(cases: Iterable[ET.Element], tag: str) -> str:
-    return str(sum(case.find(tag) is not None for case in cases))
+    text = _change_text(check.verdict)
+    numbers = f"{text.values}, {text.change}: " if text else ""
+    return JUnitCase(
+        classname=f"mosaico.{result.candidate}",
+        name=f"{check.name}: {check.requirement}",
+        problem=problems.get(check.outcome),
+        message=f"{numbers}{check.reason}",
+    )
 
 
 def _sentence(clause: str) -> str:
     return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
-
-
-def _escape(text: str | None) -> str:
-    """A text as one line without Markdown markup: KPI names come from users."""
-    words = " ".join(show_direction_controls(text or "").split())
-    return "".join(f"\\{char}" if char in "\\`*_[]<>|#~@" else char for char in words)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from app.core.console.terminal import escape_line, is_interactive, print_status
-from app.harness.reports.formatting import format_number
+from app.core.text import count_noun
 from app.harness.reports.terminal import attempt_line, failure_lines
 from app.harness.reports.view import AttemptStatus, AttemptView
 from app.harness.running_attempts import (
@@ -90,12 +90,12 @@ def show_progress(total: int, *, done: int = 0, no_color: bool = False) -> Itera
 
         yield show
     if skipped := progress.counts[AttemptStatus.SKIPPED]:
-        print_status(f"{format_number(skipped, 'attempt was', 'attempts were')} not reached")
+        print_status(f"{count_noun(skipped, 'attempt was', 'attempts were')} not reached")
 
 
 @contextmanager
 def _log(progress: RunProgress) -> Iterator[ShowAttempt]:
-    print_status(format_number(progress.total - progress.done, "attempt", "attempts"))
+    print_status(count_noun(progress.total - progress.done, "attempt"))
     yield lambda attempt: print_status(f"{progress.done}/{progress.total} {attempt_line(attempt)}")
 
 

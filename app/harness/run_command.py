@@ -13,7 +13,7 @@ import typer
 
 from app.core.console import terminal
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
-from app.harness.reports.formatting import format_number
+from app.core.text import count_noun
 from app.harness.results import GateFigures, HarnessExit, decide_exit
 from app.llm.conversation import ReasoningEffort, TurnSettings
 
@@ -250,8 +250,8 @@ def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:
     code = decide_exit(figures, min_pass_rate)
     if code is HarnessExit.ERRORS:
         print_status(
-            f"{format_number(figures.errored, 'attempt errored and is', 'attempts errored and are')}"
-            f" not scored, {format_number(figures.missing, 'was', 'were')} not reached"
+            f"{count_noun(figures.errored, 'attempt errored and is', 'attempts errored and are')}"
+            f" not scored, {count_noun(figures.missing, 'was', 'were')} not reached"
         )
     elif code is HarnessExit.BELOW:
         print_status(

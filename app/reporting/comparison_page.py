@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from app.comparison.change_text import describe_change, format_change, format_headline, format_value
+from app.comparison.change_text import change_bar, describe_change, format_headline, format_value
 from app.comparison.schemas import Comparison, FlippedItem, MetricComparison
-from app.core.text import html_page, html_table, html_text, shorten
-from app.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
-from app.kpis.verdict_types import ValueVerdict
+from app.core.reports.html import html_page, html_table
+from app.core.text import html_text, shorten
+from app.core.web.change_charts import ItemChange, changes_chart, items_chart
 from app.statistics.verdict_rules import Scale, Verdict
 
 MAX_TEXT_CHARS: Final = 600
@@ -128,21 +128,13 @@ def flip_values(item: FlippedItem) -> tuple[str, str]:
 
 def _charts(files: ComparedFiles, deciding: MetricComparison | None) -> Iterator[str]:
     rates = [row for row in files.comparison.metrics if row.verdict.scale is Scale.RATE]
-    bars = [bar for row in rates if (bar := _change_bar(row.metric, row.verdict))]
+    bars = [bar for row in rates if (bar := change_bar(row.metric, row.verdict))]
     if bars:
         yield changes_chart("Changes with 95 % CI", bars)
     if files.item_changes and deciding is not None:
         yield items_chart(
             f"{deciding.metric} by item", files.item_changes, less_is_better=files.less_is_better
         )
-
-
-def _change_bar(name: str, verdict: ValueVerdict) -> ChangeBar | None:
-    effect, low, high = verdict.effect, verdict.low, verdict.high
-    if effect is None or low is None or high is None:
-        return None
-    margin = verdict.margin or 0.0
-    return ChangeBar(name, format_change(verdict), effect, low, high, margin, str(verdict.verdict))
 
 
 def _flipped_items(files: ComparedFiles) -> Iterable[str]:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.keyset import MAX_LIMIT, PageQuery
-from app.core.spreadsheet import csv_lines
+from app.core.reports.csv_text import csv_lines
 from app.kpis.models import KpiHistory
 from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
 from app.results.models import BenchmarkRun

@@ -5,17 +5,16 @@ import math
 from sqlalchemy.orm import Session
 
 from app.comparison import stored_run_comparison
-from app.comparison.change_text import format_change
+from app.comparison.change_text import change_bar
 from app.comparison.items.flipped import item_means
 from app.comparison.items.matrix import pair_items
 from app.comparison.items.queries import read_items
 from app.comparison.stored_run_comparison import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
-from app.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
+from app.core.web.change_charts import ItemChange, changes_chart, items_chart
 from app.core.web.trend_chart import trend_chart
 from app.kpis.queries import get_kpis_of_run
-from app.kpis.verdict_types import ValueVerdict
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.kpi_trend import kpi_figures, list_kpi_points, trend_points
@@ -60,7 +59,7 @@ def draw_changes(res: Resources, run_id: str, baseline_id: str) -> str:
     verdicts = [(kpi.name, kpi.verdict) for kpi in comparison.kpis] or [
         (metric.metric, metric.verdict) for metric in comparison.metrics
     ]
-    changes = [change for name, verdict in verdicts if (change := _change_bar(name, verdict))]
+    changes = [change for name, verdict in verdicts if (change := change_bar(name, verdict))]
     with res.db.read() as session:
         title = _compare_title(session, get_run(session, baseline_id), get_run(session, run_id))
     return changes_chart(f"{title}: changes with 95 % CI", changes)
@@ -106,12 +105,3 @@ def _compare_title(session: Session, baseline: BenchmarkRun, run: BenchmarkRun) 
     if before == after:
         before, after = (f"{some_run.created_at:%Y-%m-%d %H:%M}" for some_run in (baseline, run))
     return f"{' and '.join(names)}, {before} to {after}"
-
-
-def _change_bar(name: str, verdict: ValueVerdict) -> ChangeBar | None:
-    """The bar of a change; None without an interval."""
-    effect, margin = verdict.effect, verdict.margin
-    if effect is None or margin is None or verdict.low is None or verdict.high is None:
-        return None
-    text = format_change(verdict)
-    return ChangeBar(name, text, effect, verdict.low, verdict.high, margin, str(verdict.verdict))

@@ -1,6 +1,5 @@
 """Writes rows as CSV, JSONL or Parquet, in bounded memory."""
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,7 @@ import typer
 from app.core.console.files import replaced_file
 from app.core.console.terminal import WrongUsage
 from app.core.errors import BadUsage
-from app.core.spreadsheet import escape_cell
+from app.core.reports.csv_text import write_csv
 
 JSON = dict[str, Any]
 # The type of each column: str, int, float or bool.
@@ -89,9 +88,8 @@ def _write_stream(file: Path, write: Callable[[IO[str]], None]) -> None:
 
 
 def _write_csv(rows: Iterable[JSON], columns: Columns, stream: IO[str]) -> None:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(map(escape_cell, columns))
-    writer.writerows([escape_cell(_flatten(row.get(name))) for name in columns] for row in rows)
+    write_csv(stream, [columns])
+    write_csv(stream, ([_flatten(row.get(name)) for name in columns] for row in rows))
 
 
 def _write_lines(rows: Iterable[JSON], columns: Columns, stream: IO[str]) -> None:

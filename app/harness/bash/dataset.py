@@ -12,11 +12,11 @@ from app.core.console.files import InvalidInput, open_input
 from app.core.errors import AppError, BadUsage, ErrorItem, UnusableInput
 from app.core.registry import suggest_names
 from app.core.strict_json import MalformedJson, parse_json
+from app.core.text import count_noun
 from app.harness.bash.check_registry import CHECKS, split_check
 from app.harness.bash.sandbox import FILE_LIMITS, Sandbox
 from app.harness.bash.types import EvalTask, Expectation
 from app.harness.lint import LintSeverity, LocatedFinding
-from app.harness.reports.formatting import format_number
 from app.llm.scripted import Script, ScriptedLlm
 
 TASK_KEYS: Final = (
@@ -103,7 +103,7 @@ def require_valid(dataset: Dataset, name: str) -> Dataset:
     errors = [finding for finding in lint(dataset) if finding.severity is LintSeverity.ERROR]
     if errors:
         raise InvalidDataset(
-            f"{name} has {format_number(len(errors), 'error', 'errors')}",
+            f"{name} has {count_noun(len(errors), 'error')}",
             errors=[
                 ErrorItem(
                     pointer=f"line {finding.line}" if finding.line else "file",

@@ -170,12 +170,12 @@ def run(
     import os
     from datetime import UTC, datetime
 
+    from app.core.text import count_noun
     from app.harness.budget import BudgetLimits
     from app.harness.mcp.command import McpRunOptions, make_plan, prepare, run_files
     from app.harness.mcp.file_picker import resolve_files
     from app.harness.mcp.plan_builder import PlanOverrides
     from app.harness.mcp.summary import gate_figures
-    from app.harness.reports.formatting import format_number
     from app.harness.result_file import result_of
 
     _load_evaluators()
@@ -217,7 +217,7 @@ def run(
         plan = make_plan(options, environment=os.environ, now=now)
         for refused in plan.refused_tasks():
             terminal.print_warning(f"{refused.name} cannot run: {refused.refusal}")
-        attempts = format_number(len(plan.missing_attempts()), "attempt", "attempts")
+        attempts = count_noun(len(plan.missing_attempts()), "attempt")
         print_status(f"{attempts} would be made; no server was started")
         return
     export = None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from app.core.console.files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
+from app.core.text import count_noun
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.lint import LintSeverity
 from app.harness.mcp.file_picker import resolve_files
@@ -35,7 +36,6 @@ from app.harness.mcp.types import (
     Traced,
 )
 from app.harness.progress import show_progress
-from app.harness.reports.formatting import format_number
 from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
 from app.harness.run_command import RunInterrupted, run_interruptible
@@ -274,7 +274,7 @@ def _require_no_lost_attempts(plan: McpRunPlan, earlier: McpReport, path: Path) 
     lost_keys = [result.key for result in earlier.results if result.key not in planned]
     if lost_keys:
         key = lost_keys[0]
-        attempts = format_number(len(lost_keys), "attempt that is", "attempts that are")
+        attempts = count_noun(len(lost_keys), "attempt that is", "attempts that are")
         raise WrongUsage(
             f"{path} has {attempts} not selected now, such as {key.scenario} /"
             f" {key.task} of {key.file}; these would be lost",

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.core.spreadsheet import csv_text
+from app.core.reports.csv_text import csv_text
+from app.core.text import count_noun
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.context_cost import LEGEND, context_costs, context_plots, tool_usages
 from app.harness.mcp.summary import McpSummary, summarize
@@ -13,7 +14,6 @@ from app.harness.reports.formatting import (
     UNKNOWN,
     format_count,
     format_dollars,
-    format_number,
     format_percent,
     format_seconds,
     format_waiting,
@@ -183,7 +183,7 @@ def _pass_rate(summary: McpSummary) -> str:
     """The pass rate of the scored attempts, and the errors beside it: 100 % of few is not success."""
     counts = f"{summary.passed} passed, {summary.failed} failed"
     if summary.errors:
-        attempts = format_number(summary.planned, "attempt", "attempts")
+        attempts = count_noun(summary.planned, "attempt")
         verb = "is" if summary.errors == 1 else "are"
         counts += f"; {summary.errors} of {attempts} errored and {verb} not scored"
     return f"{format_percent(summary.pass_rate)} ({counts})"

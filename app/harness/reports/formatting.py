@@ -34,11 +34,6 @@ def format_dollars(amount: float | None) -> str:
     return "unknown" if amount is None else f"${amount:.4f}"
 
 
-def format_number(count: int, singular: str, plural: str) -> str:
-    """`1 attempt was`, `2 attempts were`: a count before the words that agree with it."""
-    return f"{count} {singular if count == 1 else plural}"
-
-
 def format_count(count: float | None) -> str:
     return UNKNOWN if count is None else f"{count:.0f}"
 

@@ -1,9 +1,8 @@
 """A run as Markdown; foreign text is escaped."""
 
-import re
 from collections.abc import Iterable
 
-from app.core.text import show_direction_controls
+from app.core.reports.markdown import markdown_table, markdown_text
 from app.harness.reports.view import AttemptView, ReportTable, RunReportView
 
 
@@ -25,13 +24,6 @@ def markdown_report(view: RunReportView) -> str:
     return "\n".join(lines)
 
 
-def markdown_text(text: str) -> str:
-    """Text that is safe anywhere in Markdown, also in a table cell."""
-    flat = re.sub(r"\s+", " ", show_direction_controls(text)).strip()
-    safe = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", safe)
-
-
 def titled_table(table: ReportTable) -> Iterable[str]:
     """A table below a heading of the second level."""
     yield from (f"## {markdown_text(table.title)}", "")
@@ -41,14 +33,8 @@ def titled_table(table: ReportTable) -> Iterable[str]:
 def _table(table: ReportTable) -> Iterable[str]:
     if not table.rows:
         return
-    yield _row(table.columns)
-    yield "|" + "---|" * len(table.columns)
-    yield from map(_row, table.rows)
-    yield ""
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(map(markdown_text, cells))} |"
+    rows = (map(markdown_text, row) for row in table.rows)
+    yield from (*markdown_table([*map(markdown_text, table.columns)], rows), "")
 
 
 def _attempt(attempt: AttemptView) -> Iterable[str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from app.core.console.terminal import escape_line
-from app.harness.reports.formatting import format_number
+from app.core.text import aligned_lines, count_noun
 from app.harness.reports.view import AttemptStatus, AttemptView, ReportTable, RunReportView
 
 
@@ -60,7 +60,7 @@ def _not_reached(view: RunReportView) -> Iterable[str]:
     """One line per reason; a run that ended early leaves many attempts."""
     skipped = [attempt for attempt in view.attempts if attempt.status is AttemptStatus.SKIPPED]
     for reason, count in Counter(attempt.reason for attempt in skipped).items():
-        attempts = format_number(count, "attempt was", "attempts were")
+        attempts = count_noun(count, "attempt was", "attempts were")
         yield escape_line(f"[SKIP] {attempts} not reached: {reason}")
 
 
@@ -75,7 +75,4 @@ def table_lines(table: ReportTable) -> Iterable[str]:
     if not table.rows:
         return
     rows = [[escape_line(cell) for cell in row] for row in (table.columns, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
+    yield from (f"  {line}" for line in aligned_lines(rows))

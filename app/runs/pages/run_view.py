@@ -16,12 +16,11 @@ from app.alerts.queries import AlertFilter, list_events
 from app.alerts.rule_records import RulePromise, read_promises
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import is_pinned
-from app.comparison.change_text import describe_change, format_amount
+from app.comparison.change_text import change_bar, describe_change, format_amount
 from app.comparison.verdict_text import describe_runs_evidence
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.text import format_number
-from app.core.web.change_charts import ChangeBar
 from app.core.web.page_paths import alert_page_path, path_of
 from app.core.web.page_text import format_duration
 from app.core.web.pages import Crumb, build_url, reader_zone
@@ -195,19 +194,11 @@ def _bar_limits(kpis: Sequence[KpiHistory]) -> dict[Scale | None, float]:
 
 
 def _bar(name: str, verdict: ValueVerdict | None, limits: Mapping[Scale | None, float]) -> Markup:
-    if (
-        verdict is None
-        or verdict.effect is None
-        or verdict.low is None
-        or verdict.high is None
-        or verdict.scale is Scale.NUMBER
-    ):
+    if verdict is None or verdict.scale is Scale.NUMBER:
         return Markup()
     text = _ends(verdict.low, verdict.high, verdict.scale) or ""
-    change = ChangeBar(
-        name, text, verdict.effect, verdict.low, verdict.high, verdict.margin or 0.0,
-        str(verdict.verdict),
-    )  # fmt: skip
+    if (change := change_bar(name, verdict, text)) is None:
+        return Markup()
     return Markup(interval_bar(change, limits[verdict.scale]))  # noqa: S704 - our own SVG
 
 

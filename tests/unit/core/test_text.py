@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.reports.markdown import markdown_text
 from app.core.text import (
     count_noun,
     html_text,
@@ -16,7 +17,6 @@ from app.core.text import (
     unstorable_reason,
     xml_text,
 )
-from app.harness.reports.markdown import markdown_text
 
 # With surrogates, which `st.text()` leaves out.
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))

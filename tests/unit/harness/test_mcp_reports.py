@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.console.files import UnreadableInput
-from app.core.spreadsheet import escape_cell
+from app.core.reports.csv_text import escape_cell
 from app.harness.mcp.context_cost import context_costs, context_plots, tool_usages
 from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from app.harness.mcp.result_file import (

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable
+from typing import IO
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -15,9 +16,14 @@ def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def csv_lines(rows: Iterable[Iterable[object]]) -> str:
     """Rows without a header."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([escape_cell(cell) for cell in row] for row in rows)
+    write_csv(text, rows)
     return text.getvalue()
+
+
+def write_csv(file: IO[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write rows as they come."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows(map(escape_cell, row) for row in rows)
 
 
 def escape_cell(cell: object) -> object:
