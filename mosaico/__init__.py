@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.metrics.offline_models import LlmOptions
-    from app.traces.execution.items import DatasetItem
-    from app.traces.types import ToolCall, Trace, TraceOutcome
+    from app.traces.types import DatasetItem, ToolCall, Trace, TraceOutcome
     from mosaico.async_client import AsyncClient
     from mosaico.client import Client
     from mosaico.errors import MosaicoError
@@ -35,7 +34,7 @@ __all__ = (
 _MODULES = {
     "AsyncClient": "mosaico.async_client",
     "Client": "mosaico.client",
-    "DatasetItem": "app.traces.execution.items",
+    "DatasetItem": "app.traces.types",
     "LlmOptions": "app.metrics.offline_models",
     "MosaicoError": "mosaico.errors",
     "ToolCall": "app.traces.types",

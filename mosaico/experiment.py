@@ -20,10 +20,10 @@ from app.harness.budget import BudgetLimits
 from app.traces.execution.answers import AgentAnswer, checked_fields
 from app.traces.execution.datasets import load_items
 from app.traces.execution.experiment import ExecutionPlan, execute_plan
-from app.traces.execution.items import DatasetItem, ItemAttempt, items_of
+from app.traces.execution.items import ItemAttempt, items_of
 from app.traces.execution.runner import ExecutionLimits
 from app.traces.files.imported_values import outcome_of_error, text_of
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 from mosaico._inputs import Results, open_reader, source_of, warn_ignored
 from mosaico.tables import html_of
 

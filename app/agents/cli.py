@@ -1,7 +1,8 @@
 """`mosaico agents`: manage the agents under test."""
 
 from app.core.console.filter_options import flag_filter
-from app.core.console.resource import FieldOption, Resource
+from app.core.console.generated_command import FieldOption
+from app.core.console.resource import Resource
 from app.core.console.table import JSON, Column, field, format_cell, time_field
 from app.core.console.terminal import CommandGroup
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from app.alerts.evaluation.conditions import assess_evidence, evaluate_condition
 from app.alerts.evaluation.series_decision import decide_step, scale_of
-from app.alerts.evaluation.watched_values import Measurement, RunSpan, observe
+from app.alerts.evaluation.watched_values import Measurement, observe
 from app.alerts.rules import (
     AlertEventState,
     AlertOutcome,
@@ -18,6 +18,7 @@ from app.alerts.rules import (
     Observation,
     RuleSpec,
     RuleState,
+    RunSpan,
     StateChange,
     ValueSpec,
     advance,

@@ -15,10 +15,10 @@ from app.alerts import queries
 from app.alerts.details import Confirmation
 from app.alerts.evaluation.incident_rules import SeriesStep
 from app.alerts.evaluation.run_evaluation import AlertDecision, RunFields
-from app.alerts.evaluation.state_changes import advance_state
 from app.alerts.models import CONFIRMED_RUN, AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import store_and_publish
 from app.alerts.rules import AlertOutcome, AlertStatus, Assessment
+from app.alerts.state_changes import advance_state
 from app.alerts.stored_series import store_step
 from app.core.batches import STATEMENT_ROWS
 from app.kpis.series_types import SeriesStatus

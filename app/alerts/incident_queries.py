@@ -7,10 +7,9 @@ from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.alerts.evaluation.watched_values import RunSpan
 from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.queries import SeriesFilter
-from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState
+from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState, RunSpan
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_sorted_page
 from app.core.list_filters import filter_any, match_any

@@ -195,6 +195,16 @@ class RuleState:
     fired_at: datetime | None = None
 
 
+class RunSpan(NamedTuple):
+    """Consecutive runs, by sequence number: `end` is not included; None: without end."""
+
+    first: int
+    end: int | None
+
+    def contains(self, seq: int) -> bool:
+        return self.first <= seq and (self.end is None or seq < self.end)
+
+
 class StateChange(NamedTuple):
     """The state after a run, and the alert to publish."""
 

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from app.alerts import confirmations, incident_queries, incidents, queries
 from app.alerts.evaluation.incident_rules import SeriesStep
 from app.alerts.evaluation.run_evaluation import AlertDecision
-from app.alerts.evaluation.state_changes import advance_state
 from app.alerts.models import AlertEvent, AlertRule, AlertState
 from app.alerts.publishing import (
     EventNotice,
@@ -25,6 +24,7 @@ from app.alerts.rules import (
     AlertStatus,
     IncidentResolution,
 )
+from app.alerts.state_changes import advance_state
 from app.alerts.stored_series import leading_decisions
 from app.core.batch_delete import delete_all
 from app.core.batches import batched

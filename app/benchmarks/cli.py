@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from app.core.console.filter_options import flag_filter
-from app.core.console.resource import FieldOption, Resource, id_argument, print_link
+from app.core.console.generated_command import FieldOption
+from app.core.console.resource import Resource, id_argument, print_link
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import LATEST
 from app.core.console.table import (

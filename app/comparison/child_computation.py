@@ -19,7 +19,6 @@ from app.comparison.comparison_spec import (
     KpiInterval,
     MetricComparisonSpec,
     ObservedValues,
-    ValueRange,
 )
 from app.comparison.formulas.linearization import (
     FloatArray,
@@ -29,7 +28,7 @@ from app.comparison.formulas.linearization import (
     sums_of,
     value_at,
 )
-from app.comparison.formulas.properties import Line, is_tied, jumps
+from app.comparison.formulas.properties import Line, ValueRange, is_tied, jumps
 from app.comparison.formulas.run_statistics import (
     EXTREMES,
     ORDER_STATISTICS,

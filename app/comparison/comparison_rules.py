@@ -12,9 +12,15 @@ from app.comparison.comparison_spec import (
     KpiComparisonSpec,
     KpiInterval,
     MetricComparisonSpec,
-    ValueRange,
 )
-from app.comparison.formulas.properties import EVERYTHING, Bounds, Line, bounds_of, line_of
+from app.comparison.formulas.properties import (
+    EVERYTHING,
+    Bounds,
+    Line,
+    ValueRange,
+    bounds_of,
+    line_of,
+)
 from app.comparison.items.matrix import ItemMatrix, ItemPairing
 from app.comparison.verdict_text import (
     NOT_COMPARABLE,

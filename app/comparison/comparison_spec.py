@@ -4,34 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.comparison.formulas.properties import Line
+from app.comparison.formulas.properties import Line, ValueRange
 from app.comparison.items.matrix import ItemMatrix
 from app.kpis.verdict_types import RepeatedTrials
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.statistics.intervals import Interval
 from app.statistics.verdict_rules import ChangeVerdict, Note, VerdictRule
-
-
-class ValueRange(NamedTuple):
-    """The smallest and the largest possible value; None is unlimited."""
-
-    minimum: float | None
-    maximum: float | None
-
-    @property
-    def width(self) -> float | None:
-        """The largest possible change."""
-        if self.minimum is None or self.maximum is None:
-            return None
-        return self.maximum - self.minimum
-
-    @property
-    def is_multiplicative(self) -> bool:
-        """Return whether changes are ratios: a value from 0 without an upper limit, such as
-        a cost.
-        """
-        return self.minimum is not None and self.minimum >= 0 and self.maximum is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

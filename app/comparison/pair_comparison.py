@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from app.comparison.baselines import Baseline, BaselineRun
 from app.comparison.comparison_rules import RunComparison, default_judged, metric_rule
-from app.comparison.comparison_spec import (
-    ComparisonResult,
-    ComparisonSpec,
-    MetricComparisonSpec,
-    ValueRange,
-)
+from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, MetricComparisonSpec
+from app.comparison.formulas.properties import ValueRange
 from app.comparison.items.attributes import USAGE, ItemAttributes
 from app.comparison.items.flipped import (
     Flip,

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.comparison.comparison_spec import ValueRange
 from app.comparison.formulas.pair import ComparedRuns, FormulaPair
-from app.comparison.formulas.properties import Line, jumps
+from app.comparison.formulas.properties import Line, ValueRange, jumps
 from app.comparison.formulas.run_statistics import (
     EXTREMES,
     ORDER_STATISTICS,

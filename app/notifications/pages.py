@@ -12,7 +12,7 @@ from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.forms.form_page import FormPage, show_form, submit_form
+from app.core.web.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, check_form, local_path
 from app.core.web.page_paths import path_of

@@ -25,10 +25,10 @@ from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
 from app.traces import queries, service
-from app.traces.files.harness_results import read_results
 from app.traces.files.ndjson import parse_trace
 from app.traces.files.table_columns import InvalidMapping, parse_mapping
 from app.traces.files.trace_file import read_upload_lines
+from app.traces.producers.harness_results import read_results
 from app.traces.schemas import UploadForm
 
 router = Router()

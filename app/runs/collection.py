@@ -19,9 +19,8 @@ from app.runs.plan_builder import record_credentials_result, trace_query
 from app.runs.source_runs import assign_source_run
 from app.traces.models import Collection
 from app.traces.queries import count_items, lock_completed
-from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, TraceQuery
+from app.traces.registry import TRACE_SOURCES, CredentialsRefused, TracePage, TraceQuery, collect
 from app.traces.service import create_collection, store_page
-from app.traces.storable_traces import collect
 
 
 def collect_run(job: JobContext, lease: RunLease) -> BenchmarkRun:

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
 from app.comparison import stored_run_comparison
-from app.comparison.items.compared import ItemOrder, compare_items
+from app.comparison.compared_items import ItemOrder, compare_items
 from app.comparison.schemas import CategoryPage, ComparedItemView, Comparison
 from app.core.problem_documents import CONFLICT
 from app.core.schemas import Page, explain_pattern

@@ -12,7 +12,7 @@ from app.benchmarks.queries import get_benchmark, list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.forms.form_page import (
+from app.core.web.form_page import (
     FormPage,
     require_revision,
     show_form,

@@ -1,7 +1,7 @@
 """The registry of trace sources, and the contract of a source."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
@@ -10,9 +10,9 @@ from app.core.errors import AppError, NotFound
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
-from app.traces.execution.items import DatasetItem
+from app.traces.files.storable_traces import make_storable
 from app.traces.production import Duration, ProductionTraces
-from app.traces.types import ExpectedItems, Trace
+from app.traces.types import DatasetItem, ExpectedItems, Trace
 
 
 class CollectionFailed(AppError):
@@ -211,3 +211,21 @@ TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
 def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:
     """Load the built-in sources and those of other distributions, once per process."""
     TRACE_SOURCES.load("app.traces.sources", warn)
+
+
+def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+    """Yield the pages of a source after `cursor`, with storable traces.
+
+    Raises: the errors of the source, and `CollectionFailed` for a repeated cursor.
+    """
+    # Hashes, because a run can have ten thousand cursors, each with a list of windows.
+    seen_cursors = {hash(cursor)}
+    for page in source.pages(query, cursor):
+        if page.traces and page.cursor is not None and hash(page.cursor) in seen_cursors:
+            raise CollectionFailed(
+                "the source returned the same page twice, so the traces cannot be read "
+                "completely; try again later",
+                code="BAD_RESPONSE",
+            )
+        seen_cursors.add(hash(page.cursor))
+        yield replace(page, traces=tuple(map(make_storable, page.traces)))

@@ -90,3 +90,14 @@ class Trace:
         metrics use.
         """
         return (*self.tags, *(f"{name}:{value}" for name, value in self.attributes.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetItem:
+    """One item of a dataset: the input of the agent, and the expected answer if there is one."""
+
+    id: str
+    input: str
+    expected_output: str | None = None
+    tags: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)

@@ -9,8 +9,8 @@ from app.access.one_time_secrets import find_secret, forget_secret, redirect_wit
 from app.benchmarks.queries import get_benchmark
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
+from app.core.web.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.fields import InputKind
-from app.core.web.forms.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of

@@ -13,15 +13,14 @@ from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
 from app.traces import queries
 from app.traces.execution.answers import AgentAnswer, trace_of_answer
-from app.traces.execution.items import DatasetItem, ItemAttempt
+from app.traces.execution.items import ItemAttempt
 from app.traces.models import Collection
 from app.traces.producers import bash_traces, mcp_traces
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
+from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery, collect
 from app.traces.service import create_collection, store_page
 from app.traces.sources import local
-from app.traces.storable_traces import collect
 from app.traces.stored_traces import read_traces
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 from tests.contracts.source_cases import (
     CASES,
     FULL,

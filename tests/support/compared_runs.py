@@ -9,9 +9,8 @@ from app.comparison.comparison_spec import (
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
-    ValueRange,
 )
-from app.comparison.formulas.properties import Bounds, bounds_of, line_of
+from app.comparison.formulas.properties import Bounds, ValueRange, bounds_of, line_of
 from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.formula import compile_formula
 from app.statistics.verdict_rules import (

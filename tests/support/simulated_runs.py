@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.comparison.child_computation import assess_changes
-from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, ValueRange
-from app.comparison.formulas.properties import line_of
+from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
+from app.comparison.formulas.properties import ValueRange, line_of
 from app.comparison.formulas.run_statistics import RunStatistics
 from app.comparison.items.matrix import ItemMatrix
 from app.comparison.run_changes import RunChanges, TestedChange

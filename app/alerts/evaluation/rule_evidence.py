@@ -8,12 +8,13 @@ from sqlalchemy.orm import Session
 
 from app.alerts import incident_queries, queries
 from app.alerts.evaluation.value_history import MeasurementHistory
-from app.alerts.evaluation.watched_values import RuleTarget, RunSpan, measure, observe
+from app.alerts.evaluation.watched_values import RuleTarget, measure, observe
 from app.alerts.incident_queries import ValueSeries
 from app.alerts.models import AlertRule, AlertState, Incident
 from app.alerts.rules import (
     Condition,
     Observation,
+    RunSpan,
     ValueSpec,
 )
 from app.core.errors import AppError, Unavailable

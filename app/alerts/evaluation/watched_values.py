@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from app.alerts.rules import Observation, ValueSpec
+from app.alerts.rules import Observation, RunSpan, ValueSpec
 from app.comparison.comparison_rules import HARM_SIDES, RATIO_UNITS
 from app.core.errors import AppError
 from app.formula import Reference, compile_formula, read_reference
@@ -33,16 +33,6 @@ class RuleTarget(NamedTuple):
     @classmethod
     def of(cls, kpi_id: str | None, metric: str | None) -> "RuleTarget":
         return cls(kpi_id, read_reference(metric) if metric else None)
-
-
-class RunSpan(NamedTuple):
-    """Consecutive runs, by sequence number: `end` is not included; None: without end."""
-
-    first: int
-    end: int | None
-
-    def contains(self, seq: int) -> bool:
-        return self.first <= seq and (self.end is None or seq < self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

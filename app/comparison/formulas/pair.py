@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.comparison.comparison_spec import ValueRange
 from app.comparison.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
@@ -23,6 +22,7 @@ from app.comparison.formulas.linearization import (
     sums_of,
     value_at,
 )
+from app.comparison.formulas.properties import ValueRange
 from app.comparison.formulas.run_statistics import (
     OVER_ALL_ITEMS,
     Mask,
@@ -30,7 +30,12 @@ from app.comparison.formulas.run_statistics import (
     pool_items,
     shared_labels,
 )
-from app.comparison.items.spread import TrialNoise, design_effect, estimate_trial_noise, fit_items
+from app.comparison.formulas.spread import (
+    TrialNoise,
+    design_effect,
+    estimate_trial_noise,
+    fit_items,
+)
 from app.formula import CompiledFormula, Reference
 from app.formula.rows import FormulaRows, evaluate_rows
 from app.metrics.registry import column_of

@@ -37,6 +37,27 @@ class Bounds(NamedTuple):
     high: float
 
 
+class ValueRange(NamedTuple):
+    """The smallest and the largest possible value; None is unlimited."""
+
+    minimum: float | None
+    maximum: float | None
+
+    @property
+    def width(self) -> float | None:
+        """The largest possible change."""
+        if self.minimum is None or self.maximum is None:
+            return None
+        return self.maximum - self.minimum
+
+    @property
+    def is_multiplicative(self) -> bool:
+        """Return whether changes are ratios: a value from 0 without an upper limit, such as
+        a cost.
+        """
+        return self.minimum is not None and self.minimum >= 0 and self.maximum is None
+
+
 EVERYTHING = Bounds(-math.inf, math.inf)
 
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from app.core.console.error_messages import find_remedy
 from app.core.console.event_stream import ServerSentEvent, read_events
-from app.core.console.service import RESPONSE_TIMEOUT_S
 from app.core.console.service_address import find_pages_url, find_service
 from app.core.console.short_ids import (
     FULL_LENGTH,
@@ -49,6 +48,7 @@ ID_PARAMETERS = {"runId": "/benchmark-runs", "alertConfigId": "/alert-configs"}
 SEARCHED_IDS = 1000
 # The shell waits for a completion: no IDs are better than a delay.
 COMPLETION_TIMEOUT_S = 0.3
+RESPONSE_TIMEOUT_S = 60.0
 # The service sends an event or a comment at least every 15 s.
 # Four keep-alives may be late before the connection counts as broken.
 STREAM_TIMEOUT_S = 60.0

@@ -10,6 +10,8 @@ import typer
 from app.core.console.terminal import Command, Format, OutputFormat
 
 Values = Mapping[str, Any]
+# The names that lead from the body to a field.
+FieldPath = tuple[str, ...]
 
 
 class CommandParameter(NamedTuple):
@@ -18,6 +20,41 @@ class CommandParameter(NamedTuple):
     name: str
     annotation: Any
     default: Any = None
+
+
+class FieldOption(NamedTuple):
+    """The overrides of an option that is generated from a schema field.
+
+    `name` is the option (`--dataset`) or, for an argument, its metavar (`NAME`). `type` is the type
+    of one value on the command line; `parse` turns it into the JSON value of the field, for a list
+    into one element of it. `ids_of` is the list of the API whose IDs the shell completes. The
+    fields of an object that `is_flattened` are options of their own.
+    """
+
+    name: str | None = None
+    help: str | None = None
+    metavar: str | None = None
+    type: Any = None
+    parse: Callable[[Any], Any] | None = None
+    ids_of: str | None = None
+    is_argument: bool = False
+    is_flattened: bool = False
+
+
+class SchemaOption(NamedTuple):
+    """A field of a request schema, and the parameter of the command that gives it.
+
+    `path` has more than one name for a field of a nested object; `label` names the field in --clear, `option` on the
+    command line; `empty_value` is what --clear sets it to.
+    """
+
+    path: FieldPath
+    label: str
+    option: str
+    parameter: CommandParameter
+    parse: Callable[[Any], Any]
+    is_clearable: bool
+    empty_value: Any
 
 
 class GeneratedFunction:

@@ -1,21 +1,18 @@
 """The request bodies of create and update commands, from their options and --file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.core.console.files import read_object
+from app.core.console.generated_command import SchemaOption, Values
 from app.core.console.terminal import WrongUsage
 from app.core.errors import AppError
 
-if TYPE_CHECKING:
-    from app.core.console.schema_options import SchemaOption
-
 JSON = dict[str, Any]
-Values = Mapping[str, Any]
 
 
-def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
+def read_body(values: Values, fields: Sequence[SchemaOption]) -> JSON:
     """The request body: the fields of --file, overridden by the options that are given."""
     body = read_object(Path(values["file"])) if values["file"] else {}
     for field in fields:
@@ -25,7 +22,7 @@ def read_body(values: Values, fields: "Sequence[SchemaOption]") -> JSON:
     return body
 
 
-def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -> None:
+def clear_fields(body: JSON, values: Values, fields: Sequence[SchemaOption]) -> None:
     """Set the fields that --clear names to null, or to an empty list. Raises: `WrongUsage`."""
     clearable = {field.label: field for field in fields if field.is_clearable}
     for name in values.get("clear") or ():
@@ -37,7 +34,7 @@ def clear_fields(body: JSON, values: Values, fields: "Sequence[SchemaOption]") -
         _set_field(body, clearable[name].path, clearable[name].empty_value)
 
 
-def _parse(field: "SchemaOption", value: Any) -> Any:
+def _parse(field: SchemaOption, value: Any) -> Any:
     """The JSON value of an option. Raises: `AppError` that names the option."""
     try:
         return field.parse(value)

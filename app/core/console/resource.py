@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from keyword import iskeyword
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,9 @@ from app.core.console.filter_options import check_filters
 from app.core.console.generated_command import (
     OUTPUT,
     CommandParameter,
+    FieldOption,
     GeneratedFunction,
+    SchemaOption,
     Values,
     build_command,
     import_object,
@@ -50,7 +52,6 @@ from app.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
     from app.core.console.api_client import QueryValue
-    from app.core.console.schema_options import SchemaOption
 
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -86,25 +87,6 @@ def note_option(noun: str) -> Any:
 def _filter_name(key: str) -> str:
     """The name of the option of a query parameter: no word of Python, such as `from`."""
     return f"{key}_" if iskeyword(key) else key
-
-
-class FieldOption(NamedTuple):
-    """The overrides of an option that is generated from a schema field.
-
-    `name` is the option (`--dataset`) or, for an argument, its metavar (`NAME`). `type` is the type
-    of one value on the command line; `parse` turns it into the JSON value of the field, for a list
-    into one element of it. `ids_of` is the list of the API whose IDs the shell completes. The
-    fields of an object that `is_flattened` are options of their own.
-    """
-
-    name: str | None = None
-    help: str | None = None
-    metavar: str | None = None
-    type: Any = None
-    parse: Callable[[Any], Any] | None = None
-    ids_of: str | None = None
-    is_argument: bool = False
-    is_flattened: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +166,7 @@ class Resource:
     ) -> None:
         """Add `create`; `describe` gives the status lines, `result_field` the printed result."""
 
-        def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
+        def run(values: Values, fields: Sequence[SchemaOption]) -> None:
             with open_api() as api:
                 created = api.post(self.path, read_body(values, fields))
                 pages_url = api.pages_url
@@ -213,7 +195,7 @@ class Resource:
     ) -> None:
         """Add `update`, which changes the fields whose options are given."""
 
-        def run(values: Values, fields: "Sequence[SchemaOption]") -> None:
+        def run(values: Values, fields: Sequence[SchemaOption]) -> None:
             body = read_body(values, fields)
             clear_fields(body, values, fields)
             if not body:

@@ -16,8 +16,12 @@ from pydantic.fields import FieldInfo
 
 from app.core.console.error_messages import FIELD_PREFIX
 from app.core.console.files import read_secret
-from app.core.console.generated_command import CommandParameter
-from app.core.console.resource import FieldOption
+from app.core.console.generated_command import (
+    CommandParameter,
+    FieldOption,
+    FieldPath,
+    SchemaOption,
+)
 from app.core.console.service import complete_ids
 from app.core.console.terminal import WrongUsage
 from app.core.strict_json import parse_finite_json
@@ -37,9 +41,6 @@ ID_LISTS: Mapping[str, str] = {
     "alertConfigId": "/alert-configs",
 }
 
-# The names that lead from the body to a field.
-FieldPath = tuple[str, ...]
-
 SCALARS = (str, int, float, bool)
 
 
@@ -51,22 +52,6 @@ class OptionType(NamedTuple):
     metavar: str | None = None
     is_list: bool = False
     is_file: bool = False
-
-
-class SchemaOption(NamedTuple):
-    """A field of a request schema, and the parameter of the command that gives it.
-
-    `path` has more than one name for a field of a nested object; `label` names the field in --clear, `option` on the
-    command line; `empty_value` is what --clear sets it to.
-    """
-
-    path: FieldPath
-    label: str
-    option: str
-    parameter: CommandParameter
-    parse: Callable[[Any], Any]
-    is_clearable: bool
-    empty_value: Any
 
 
 def create_options(

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from app.core.console.api_client import ApiClient
 
-RESPONSE_TIMEOUT_S = 60.0
 
-
-def open_api(timeout_s: float = RESPONSE_TIMEOUT_S) -> "AbstractContextManager[ApiClient]":
-    """A client of the service at `MOSAICO_URL`, by default on this machine."""
+def open_api(timeout_s: float | None = None) -> "AbstractContextManager[ApiClient]":
+    """A client of the service at `MOSAICO_URL`, by default on this machine and with its usual timeout."""
     # The HTTP client takes long to import, and `--help` needs none.
     from app.core.console import api_client
 
-    return api_client.open_client(timeout_s)
+    return api_client.open_client(timeout_s or api_client.RESPONSE_TIMEOUT_S)
 
 
 def complete_ids(path: str) -> Callable[[str], list[str]]:

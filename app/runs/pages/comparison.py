@@ -10,7 +10,7 @@ from app.agents.queries import get_agent
 from app.benchmarks.queries import get_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change, format_amount
-from app.comparison.items.compared import (
+from app.comparison.compared_items import (
     ItemOrder,
     common_metrics,
     compare_items,

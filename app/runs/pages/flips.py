@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.comparison.compared_items import describe_items
 from app.comparison.comparison_rules import metric_rule
-from app.comparison.items.compared import describe_items
 from app.comparison.items.flipped import find_flips, item_means
 from app.comparison.items.matrix import pair_items
 from app.comparison.items.queries import read_items

@@ -6,14 +6,9 @@ from pathlib import Path
 
 from app.core.console.api_client import JSON, ApiClient
 from app.core.console.service import open_api
-from app.traces.execution.items import (
-    LANGFUSE_PREFIX,
-    DatasetItem,
-    item_of_document,
-    items_of,
-    unique_items,
-)
+from app.traces.execution.items import LANGFUSE_PREFIX, item_of_document, items_of, unique_items
 from app.traces.files.trace_file import TraceReader, is_file_name
+from app.traces.types import DatasetItem
 from app.traces.upload_errors import UploadNotFound
 
 UPLOADS_PATH = "/local-datasets"

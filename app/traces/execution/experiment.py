@@ -17,10 +17,10 @@ from app.harness.reports.formatting import format_seconds
 from app.harness.reports.view import AttemptStatus, AttemptView
 from app.harness.result_file import claim_result_file, result_of
 from app.harness.results import sum_of_known
-from app.traces.execution.items import DatasetItem, ItemAttempt, plan_attempts
+from app.traces.execution.items import ItemAttempt, plan_attempts
 from app.traces.execution.record import ExecutionRecord, ExecutionRecorder, resume_record
 from app.traces.execution.runner import ExecutionLimits, ItemAgent, run_agent
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 
 _STATUSES = {
     TraceOutcome.SCORED: AttemptStatus.NEUTRAL,

@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import Invalid
 from app.core.parameter_names import mapped_column
 from app.core.text import replace_unstorable_in_json
 from app.traces.files.imported_values import short_id
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 
 LANGFUSE_PREFIX: Final = "langfuse:"
 # After these a repetition would be another attempt; after any other outcome the attempt is repeated.
@@ -23,17 +23,6 @@ class UnusableDataset(Invalid):
     """The dataset has no items to run; name a dataset whose items have an ID and an input."""
 
     exit_code = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetItem:
-    """One item of a dataset: the input of the agent, and the expected answer if there is one."""
-
-    id: str
-    input: str
-    expected_output: str | None = None
-    tags: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class ItemAttempt(NamedTuple):

@@ -24,7 +24,6 @@ from app.traces.execution.command import AgentCommand, parse_command
 from app.traces.execution.items import (
     FINISHED_OUTCOMES,
     LANGFUSE_PREFIX,
-    DatasetItem,
     ItemAttempt,
     fingerprint_of,
     items_of,
@@ -41,7 +40,7 @@ from app.traces.producers.trace_producer import (
     service_secrets,
 )
 from app.traces.registry import TRACE_SOURCES, TraceQuery
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 
 # What every program needs; the variables of the service, with its keys, stay out.
 INHERITED_VARIABLES: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")

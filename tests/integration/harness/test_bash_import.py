@@ -12,9 +12,9 @@ from app.harness.bash.result_file import json_report
 from app.harness.bash.types import Judgement
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.traces import router
-from app.traces.files import harness_results
-from app.traces.files.harness_results import read_results
 from app.traces.files.ndjson import iter_traces
+from app.traces.producers import harness_results
+from app.traces.producers.harness_results import read_results
 from app.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.bash_eval import (
     HAIKU,

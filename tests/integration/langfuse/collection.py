@@ -10,11 +10,10 @@ from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
 from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
-from app.traces.registry import TracePage, TraceQuery
+from app.traces.registry import TracePage, TraceQuery, collect
 from app.traces.sources.langfuse.catalog import SERVER_CACHE
 from app.traces.sources.langfuse.failures import LangfusePolicy
 from app.traces.sources.langfuse.source import LangfuseSource
-from app.traces.storable_traces import collect
 from app.traces.types import Trace
 from tests.support.langfuse import FakeLangfuse
 

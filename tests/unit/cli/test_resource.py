@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from app.core.console import api_client
 from app.core.console.filter_options import flag_filter, id_filter
-from app.core.console.resource import FieldOption, Resource
+from app.core.console.generated_command import FieldOption
+from app.core.console.resource import Resource
 from app.core.console.schema_options import create_options, option_type
 from app.core.console.table import field
 from app.core.console.terminal import CommandGroup

@@ -8,12 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from app.comparison.child_computation import compute, trial_statistics
-from app.comparison.comparison_spec import (
-    ComparisonSpec,
-    KpiComparisonSpec,
-    MetricComparisonSpec,
-    ValueRange,
-)
+from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, MetricComparisonSpec
+from app.comparison.formulas.properties import ValueRange
 from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
 from app.kpis.verdict_types import RepeatedTrials
 from app.statistics.trials import reduce_trials

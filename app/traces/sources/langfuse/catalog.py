@@ -13,7 +13,7 @@ from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
 from app.core.http.url_syntax import is_path_segment
 from app.core.resources import Resources
-from app.traces.execution.items import DatasetItem, item_of_document
+from app.traces.execution.items import item_of_document
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import (
     LangfuseClient,
@@ -51,6 +51,7 @@ from app.traces.sources.langfuse.reader import (
 from app.traces.sources.langfuse.settling import settle_for_ms
 from app.traces.sources.langfuse.v3_runs import V3Reader
 from app.traces.sources.langfuse.v4_runs import V4Reader
+from app.traces.types import DatasetItem
 
 # An upgrade within this time is noticed by a 404, which removes the entry.
 TTL_S: Final = 3600.0

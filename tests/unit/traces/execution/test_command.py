@@ -11,9 +11,9 @@ import pytest
 from app.traces.execution import command as command_module
 from app.traces.execution.answers import AgentAnswer, AnswerFormat
 from app.traces.execution.command import InvalidAgentCommand, parse_command
-from app.traces.execution.items import DatasetItem, ItemAttempt
+from app.traces.execution.items import ItemAttempt
 from app.traces.execution.runner import _make_attempt
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 from tests.support.processes import lives, until
 
 PYTHON = f"{shlex.quote(sys.executable)} -I -S"

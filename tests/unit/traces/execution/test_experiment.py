@@ -20,7 +20,6 @@ from app.traces.execution.experiment import (
     summarize_execution,
 )
 from app.traces.execution.items import (
-    DatasetItem,
     ItemAttempt,
     UnusableDataset,
     fingerprint_of,
@@ -31,7 +30,7 @@ from app.traces.execution.items import (
 from app.traces.execution.record import ExecutionRecorder
 from app.traces.execution.runner import ExecutionLimits
 from app.traces.files.ndjson import iter_traces
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import DatasetItem, Trace, TraceOutcome
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 ITEMS = [

@@ -1,4 +1,4 @@
-"""Reads a trace source to its end, and makes every trace storable."""
+"""Makes traces storable: texts, numbers and IDs that the columns of Postgres can hold."""
 
 import dataclasses
 import math
@@ -9,7 +9,6 @@ from app.core.http.url_syntax import is_path_segment
 from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.traces.files.imported_values import short_id
 from app.traces.files.ndjson import MAX_ID_CHARS, MAX_TRIAL
-from app.traces.registry import CollectionFailed, TracePage, TraceQuery, TraceSource
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 MAX_TEXT_CHARS = 1_000_000
@@ -20,24 +19,6 @@ MAX_ATTRIBUTE_CHARS = 256
 COUNT_LIMITS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
 AMOUNT_FIELDS = ("cost_usd", "latency_ms")
 TEXT_FIELDS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
-
-
-def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-    """Yield the pages of a source after `cursor`, with storable traces.
-
-    Raises: the errors of the source, and `CollectionFailed` for a repeated cursor.
-    """
-    # Hashes, because a run can have ten thousand cursors, each with a list of windows.
-    seen_cursors = {hash(cursor)}
-    for page in source.pages(query, cursor):
-        if page.traces and page.cursor is not None and hash(page.cursor) in seen_cursors:
-            raise CollectionFailed(
-                "the source returned the same page twice, so the traces cannot be read "
-                "completely; try again later",
-                code="BAD_RESPONSE",
-            )
-        seen_cursors.add(hash(page.cursor))
-        yield dataclasses.replace(page, traces=tuple(map(make_storable, page.traces)))
 
 
 def make_storable(trace: Trace) -> Trace:
