@@ -7,12 +7,12 @@ items, and what to do. Alerts with one cause are told once, with the names of al
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
 from app.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from app.alerts.rules import AlertEventState
-from app.core.text import format_number
+from app.core.text import describe_duration, format_number
 from app.core.web.page_paths import (
     rule_page_path,
     run_page_path,
@@ -159,16 +159,6 @@ def render_rule_test(
     )
 
 
-def format_duration(duration: timedelta) -> str:
-    """A duration in its largest unit, such as "3 days"."""
-    seconds = max(0, int(duration.total_seconds()))
-    for name, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if seconds >= size:
-            count = seconds // size
-            return f"{count} {name}{'' if count == 1 else 's'}"
-    return "less than a minute"
-
-
 def format_time(at: datetime) -> str:
     """A time in UTC, to the minute."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
@@ -222,7 +212,7 @@ def _after(alert: AlertFields, preposition: str = "after") -> str:
     since = alert.details.since
     if since is None:
         return ""
-    return f" {preposition} {format_duration(alert.created_at - since)}"
+    return f" {preposition} {describe_duration(alert.created_at - since)}"
 
 
 def headline_of(alert: AlertFields) -> str:
@@ -269,7 +259,7 @@ def _sentences(cause: AlertCause) -> Iterator[str]:
         yield _changes(alert.details.changes)
     if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:
         yield (
-            f"The incident lasted {format_duration(alert.created_at - alert.details.since)}, from"
+            f"The incident lasted {describe_duration(alert.created_at - alert.details.since)}, from"
             f" {format_time(alert.details.since)} to {format_time(alert.created_at)}."
         )
     if alert.rule_id is not None:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from html import escape
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ _DIRECTION_CONTROL: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 MINUS: Final = "\N{MINUS SIGN}"
 # Without decimals from here on; with an exponent below; nobody counts so many digits.
 _LARGE_NUMBER, _SMALL_NUMBER, _UNREADABLE_NUMBER = 1000, 1e-9, 1e15
+_TIME_UNITS = ((86_400, "d", "day"), (3600, "h", "hour"), (60, "min", "minute"))
+_FEW_SECONDS = 10  # a tenth still matters
 
 
 def format_decimal(value: float, spec: str) -> str:
@@ -42,6 +45,24 @@ def format_number(value: float) -> str:
         if "e" in text and abs(value) >= _SMALL_NUMBER
         else text
     )
+
+
+def format_duration(duration: timedelta, *, has_tenths: bool = True) -> str:
+    """A duration in its largest unit: "0.4 s", "41 s", "12 min", "3 h", "2 d"; without tenths "5 s"."""
+    seconds = duration.total_seconds()
+    for size, abbreviation, _ in _TIME_UNITS:
+        if seconds >= size:
+            return f"{seconds // size:.0f} {abbreviation}"
+    return f"{seconds:.1f} s" if has_tenths and seconds < _FEW_SECONDS else f"{int(seconds)} s"
+
+
+def describe_duration(duration: timedelta) -> str:
+    """A duration in its largest unit, for sentences: "3 days"."""
+    seconds = int(duration.total_seconds())
+    for size, _, noun in _TIME_UNITS:
+        if seconds >= size:
+            return count_noun(seconds // size, noun)
+    return "less than a minute"
 
 
 def use_hyphens(text: str) -> str:

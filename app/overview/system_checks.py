@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session
 from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from app.core.migrations import HEAD_REVISION
 from app.core.schemas import WireModel
-from app.core.text import count_noun
+from app.core.text import count_noun, format_duration
 from app.core.web.page_paths import path_of
-from app.core.web.page_text import format_duration
 from app.core.web.prometheus import QueueState
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.rules import DeliveryStatus

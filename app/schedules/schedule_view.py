@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from app.core.errors import Invalid
+from app.core.text import format_duration
 from app.core.web.forms.form_words import translate_phrases, with_label
 from app.core.web.forms.sent_fields import check_form
 from app.core.web.page_paths import path_of
-from app.core.web.page_text import TextPart, format_duration, mark_spans
+from app.core.web.page_text import TextPart, mark_spans
 from app.schedules.cron import CronExpression
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.preview import clock_notes, preview

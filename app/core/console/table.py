@@ -16,11 +16,10 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.core.text import use_hyphens
+from app.core.text import format_duration, use_hyphens
 
 JSON = dict[str, Any]
 
-TIME_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 BYTES_PER_UNIT = 1024
 # Between two columns of a framed table.
 COLUMN_GAP = 3
@@ -142,10 +141,10 @@ def format_age(age: timedelta) -> str:
 
     Times up to a minute ahead are `now`: the clocks of two machines may differ that much.
     """
-    seconds = age.total_seconds()
-    if seconds < -60:  # noqa: PLR2004 - a minute
-        return f"in {_format_duration(-seconds)}"
-    return f"{_format_duration(seconds)} ago" if seconds >= 1 else "now"
+    distance = format_duration(abs(age), has_tenths=False)
+    if age < timedelta(minutes=-1):
+        return f"in {distance}"
+    return f"{distance} ago" if age >= timedelta(seconds=1) else "now"
 
 
 def format_bytes(count: int) -> str:
@@ -156,11 +155,6 @@ def format_bytes(count: int) -> str:
             return f"{size:.3g} {unit}" if unit != "B" else f"{count} B"
         size /= BYTES_PER_UNIT
     return f"{size:.3g} GiB"
-
-
-def _format_duration(seconds: float) -> str:
-    unit, length = next(entry for entry in TIME_UNITS if seconds >= entry[1])
-    return f"{int(seconds // length)} {unit}"
 
 
 def _print_tab_separated(lines: Sequence[Sequence[str]]) -> None:

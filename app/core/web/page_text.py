@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from app.core.text import replace_unstorable, show_direction_controls
+from app.core.text import format_duration, replace_unstorable, show_direction_controls
 from app.core.zone_names import zone_names
 
 MISSING = "–"
 MAX_TITLE_CHARS = 80
-MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+MINUTE_S, DAY_S = 60, 86_400
 
 
 def show_text(value: Any) -> Any:
@@ -88,20 +88,6 @@ def format_age(at: datetime, now: datetime) -> str | None:
         return "just now"
     distance = format_duration(timedelta(seconds=abs(seconds)))
     return f"{distance} ago" if seconds >= 0 else f"in {distance}"
-
-
-def format_duration(duration: timedelta) -> str:
-    """A duration in its largest unit: "0.4 s", "41 s", "12 min", "3 h", "2 d"."""
-    seconds = duration.total_seconds()
-    if seconds < 10:  # noqa: PLR2004 - a tenth still matters
-        return f"{seconds:.1f} s"
-    if seconds < MINUTE_S:
-        return f"{seconds:.0f} s"
-    if seconds < HOUR_S:
-        return f"{seconds // MINUTE_S:.0f} min"
-    if seconds < DAY_S:
-        return f"{seconds // HOUR_S:.0f} h"
-    return f"{seconds // DAY_S:.0f} d"
 
 
 def time_element(at: datetime | None, zone: ZoneInfo, now: datetime) -> str | Markup:

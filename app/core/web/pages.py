@@ -30,7 +30,7 @@ from app.core.errors import AppError, without_request
 from app.core.keyset import DEFAULT_LIMIT
 from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
-from app.core.text import format_number, replace_unstorable, shorten
+from app.core.text import format_duration, format_number, replace_unstorable, shorten
 from app.core.web.compression import ENCODED, accepts_gzip, compress_page
 from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
@@ -42,7 +42,6 @@ from app.core.web.page_text import (
     date_element,
     exact_element,
     find_zone,
-    format_duration,
     format_instant,
     show_text,
     shrink_long_title,

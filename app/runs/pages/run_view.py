@@ -20,9 +20,8 @@ from app.comparison.change_text import change_bar, describe_change, format_amoun
 from app.comparison.verdict_text import describe_runs_evidence
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
-from app.core.text import format_number
+from app.core.text import format_duration, format_number
 from app.core.web.page_paths import alert_page_path, path_of
-from app.core.web.page_text import format_duration
 from app.core.web.pages import Crumb, build_url, reader_zone
 from app.core.web.sparklines import interval_bar
 from app.core.web.trend_chart import PageChart, TrendLimit, trend_chart

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.alerts.details import AlertDetails
-from app.alerts.messages import format_duration, render_alerts
+from app.alerts.messages import render_alerts
 from app.kpis.series_types import SeriesEvent
 from app.notifications.message_layout import message_title
 from app.notifications.types import MessageSeverity
@@ -250,20 +250,6 @@ def test_render_alerts__firing_alerts_come_first_and_give_the_severity() -> None
     assert [item.sentences[-1] for item in message.items] == [
         "Alert rule: b.", "Alert rule: c.", "Alert rule: a.",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "less than a minute"),
-        (60, "1 minute"),
-        (7199, "1 hour"),
-        (86_400, "1 day"),
-        (250_000, "2 days"),
-    ],
-)
-def test_format_duration__in_the_largest_unit(seconds: float, text: str) -> None:
-    assert format_duration(timedelta(seconds=seconds)) == text
 
 
 def test_render_alerts__of_the_runs_of_two_benchmarks_names_both() -> None:

@@ -1,6 +1,7 @@
 """Texts that Postgres, HTML and XML can hold."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from app.core.reports.markdown import markdown_text
 from app.core.text import (
     count_noun,
+    describe_duration,
+    format_duration,
     html_text,
     join_words,
     replace_unstorable,
@@ -86,3 +89,34 @@ def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> Non
 )
 def test_count_noun__one_is_singular(count: int, text: str) -> None:
     assert count_noun(count, "run") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.44, "0.4 s"),
+        (41, "41 s"),
+        (60, "1 min"),
+        # Never "60 min" or "24 h": a unit that is full is the next one.
+        (3599, "59 min"),
+        (3600, "1 h"),
+        (86_399, "23 h"),
+        (2 * 86_400, "2 d"),
+    ],
+)
+def test_format_duration__largest_unit_that_is_full(seconds: float, text: str) -> None:
+    assert format_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "less than a minute"),
+        (60, "1 minute"),
+        (7199, "1 hour"),
+        (86_400, "1 day"),
+        (250_000, "2 days"),
+    ],
+)
+def test_describe_duration__in_the_largest_unit(seconds: float, text: str) -> None:
+    assert describe_duration(timedelta(seconds=seconds)) == text
