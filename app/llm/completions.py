@@ -34,8 +34,8 @@ from app.llm.errors import (
     LlmQuotaExceeded,
     LlmRedirected,
 )
-from app.llm.openai_chat import ERRORS, open_openai
-from app.llm.response_reader import JSON, read_response, read_token_count, unreadable
+from app.llm.openai_chat import ERRORS, open_openai, read_choice
+from app.llm.response_reader import JSON, read_response, read_text, read_token_count, unreadable
 from app.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from app.llm.sdk import ProviderAccess, call_sdk
 from app.llm.types import (
@@ -234,31 +234,15 @@ def _chat_body(request: ChatRequest) -> JSON:
 
 
 def _chat_answer(document: JSON) -> ChatAnswer:
-    choices = document.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise unreadable("it has no choice with a message")
+    choice, message = read_choice(document)
     refusal = message.get("refusal")
     # A filtered answer may contain the beginning of a text, which must not be scored as an answer.
     if not refusal and choice.get("finish_reason") == "content_filter":
         refusal = "the content filter of the server withheld the answer"
     return ChatAnswer(
-        content=replace_unstorable(_joined_text(message.get("content"))) or None,
+        content=replace_unstorable(read_text(message.get("content") or "")) or None,
         refusal=replace_unstorable(str(refusal)) if refusal else None,
     )
-
-
-def _joined_text(content: object) -> str:
-    """The text of a message, which some servers send in parts; empty when it has none."""
-    match content:
-        case str():
-            return content
-        case list():
-            parts = (part.get("text") for part in content if isinstance(part, dict))
-            return "".join(map(_joined_text, parts))
-        case _:
-            return ""
 
 
 def _embeddings(document: JSON, count: int) -> tuple[ModelAnswer, ...]:

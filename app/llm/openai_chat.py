@@ -5,7 +5,7 @@ Source: POST /v1/chat/completions.
 
 import json
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import openai
 
@@ -113,13 +113,25 @@ def arguments_text(use: ToolUseBlock) -> str:
     return json.dumps(use.input, ensure_ascii=False)
 
 
-def read_completion(response: JSON) -> Turn:
-    """The turn in a response. Raises: LlmError."""
+class Choice(NamedTuple):
+    """The first answer of a response, and its message."""
+
+    choice: JSON
+    message: JSON
+
+
+def read_choice(response: JSON) -> Choice:
+    """The answer in a response. Raises: LlmError, and an error that `read_response` translates."""
     choice = response["choices"][0]
     failure = reported_error(choice.get("error"))  # of OpenRouter, with finish_reason "error"
     if failure is not None:
         raise failure
-    message = choice["message"]
+    return Choice(choice, choice["message"])
+
+
+def read_completion(response: JSON) -> Turn:
+    """The turn in a response. Raises: LlmError."""
+    choice, message = read_choice(response)
     content: list[Block] = []
     if message.get("content"):
         content.append(TextBlock(text=read_text(message["content"])))

@@ -120,7 +120,9 @@ def _is_deeper(document: Any, max_depth: int) -> bool:
 def read_text(content: Any) -> str:
     """A required text, which some servers send in parts. Raises TypeError."""
     if isinstance(content, list):
-        return "".join(read_text(part["text"]) for part in content if part.get("type") == "text")
+        return "".join(
+            read_text(part["text"]) for part in content if part.get("type", "text") == "text"
+        )
     if not isinstance(content, str):
         raise TypeError("the content is not text")
     return content
