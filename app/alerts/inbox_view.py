@@ -16,7 +16,7 @@ from app.alerts.schemas import AlertConfigView
 from app.alerts.service import acknowledge
 from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
-from app.core.batches import STATEMENT_ROWS, batched
+from app.core.batches import batched, keyset_batches
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.list_filters import match_columns
@@ -158,20 +158,19 @@ def _list_parts(
 
 def iter_events(session: Session, notification_id: str) -> Iterator[Sequence[AlertEvent]]:
     """All alerts of a message, in batches."""
-    last_id = ""
-    while True:
-        key = tuple_(AlertEvent.notification_id, AlertEvent.id)
+    key = tuple_(AlertEvent.notification_id, AlertEvent.id)
+
+    def read(last_id: str, row_count: int) -> Sequence[AlertEvent]:
         statement = (
             select(AlertEvent)
             .where(key > tuple_(literal(notification_id), literal(last_id)))
             .order_by(AlertEvent.notification_id, AlertEvent.id)
-            .limit(STATEMENT_ROWS)
+            .limit(row_count)
         )
-        rows = session.scalars(statement).all()
-        yield (events := [event for event in rows if event.notification_id == notification_id])
-        if len(events) < STATEMENT_ROWS:
-            return
-        last_id = events[-1].id
+        events = session.scalars(statement)
+        return [event for event in events if event.notification_id == notification_id]
+
+    return keyset_batches(read, lambda event: event.id, "")
 
 
 class _RuleAlert(NamedTuple):

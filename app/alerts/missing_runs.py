@@ -6,7 +6,7 @@ field `max_hours_without_run` of a rule limits the gap between two runs.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, TextClause, text
@@ -16,7 +16,7 @@ from app.alerts.messages import format_time
 from app.alerts.models import EXPECTS_RUNS
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
-from app.core.batches import STATEMENT_ROWS
+from app.core.batches import STATEMENT_ROWS, keyset_batches
 from app.notifications.types import MessageSeverity
 from app.results.models import COMPLETED_NEWS
 
@@ -109,27 +109,25 @@ def iter_expected(session: Session) -> Iterator[ExpectedAgent]:
     """The agents of which rules expect runs: that of the rule, or each that has completed one. Repetitions and
     rescored runs are not news about an agent.
     """
-    for rule in _iter_pages(session, SELECT_RULES, {}):
+    for rule in _iter_rows(session, SELECT_RULES, {}):
         if rule.agent_id is not None:
             yield ExpectedAgent(rule.id, rule.agent_id)
             continue
         benchmark = {"benchmark_id": rule.benchmark_id}
-        for agent in _iter_pages(session, SELECT_AGENTS, benchmark):
+        for agent in _iter_rows(session, SELECT_AGENTS, benchmark):
             yield ExpectedAgent(rule.id, agent.id)
 
 
-def _iter_pages(
+def _iter_rows(
     session: Session, statement: TextClause, parameters: Mapping[str, str]
 ) -> Iterator[Row[Any]]:
     """The rows of a statement that returns `row_count` of them after the one with `last_id`."""
-    last_id = ""
-    while True:
-        page = {**parameters, "last_id": last_id, "row_count": STATEMENT_ROWS}
-        rows = session.execute(statement, page).all()
-        yield from rows
-        if len(rows) < STATEMENT_ROWS:
-            return
-        last_id = rows[-1].id
+
+    def read(last_id: str, row_count: int) -> Sequence[Row[Any]]:
+        page = {**parameters, "last_id": last_id, "row_count": row_count}
+        return session.execute(statement, page).all()
+
+    return chain.from_iterable(keyset_batches(read, lambda row: str(row.id), ""))
 
 
 def find_gaps(

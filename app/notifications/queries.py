@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
+from app.core.batches import keyset_batches
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_value, match_any, match_columns
@@ -154,15 +156,12 @@ def has_summary_endpoints(session: Session) -> bool:
 
 def list_summary_endpoints(session: Session) -> list[str]:
     """The IDs of the endpoints that receive the daily summary, in order; read in batches."""
-    endpoint_ids: list[str] = []
-    while True:
-        statement = select(Endpoint.id).where(
-            Endpoint.daily_summary, Endpoint.id > (endpoint_ids[-1] if endpoint_ids else "")
-        )
-        batch = session.scalars(statement.order_by(Endpoint.id).limit(SUMMARY_BATCH)).all()
-        endpoint_ids += batch
-        if len(batch) < SUMMARY_BATCH:
-            return endpoint_ids
+
+    def read(last_id: str, row_count: int) -> Sequence[str]:
+        statement = select(Endpoint.id).where(Endpoint.daily_summary, Endpoint.id > last_id)
+        return session.scalars(statement.order_by(Endpoint.id).limit(row_count)).all()
+
+    return list(chain.from_iterable(keyset_batches(read, str, "", SUMMARY_BATCH)))
 
 
 def get_delivery(session: Session, delivery_id: str, *, for_update: bool = False) -> LoadedDelivery:

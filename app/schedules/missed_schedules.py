@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
-from app.core.batches import STATEMENT_ROWS
+from app.core.batches import keyset_batches
 from app.notifications.types import MessageSeverity
 from app.results.rules import IN_PROGRESS
 from app.schedules.models import UNREPORTED_MISS
@@ -230,14 +230,12 @@ def _iter_blocked(session: Session, now: datetime) -> Iterator[Row[Any]]:
 def iter_unfinished(session: Session) -> Iterator[Sequence[Row[Any]]]:
     """The runs in progress, in batches."""
     for status in IN_PROGRESS:
-        last_seq, is_end = 0, False
-        while not is_end:
-            page = {"status": status, "last_seq": last_seq, "row_count": STATEMENT_ROWS}
-            runs = session.execute(SELECT_UNFINISHED, page).all()
-            is_end = len(runs) < STATEMENT_ROWS
-            if runs:
-                yield runs
-                last_seq = runs[-1].seq
+
+        def read(last_seq: int, row_count: int, status: str = status) -> Sequence[Row[Any]]:
+            page = {"status": status, "last_seq": last_seq, "row_count": row_count}
+            return session.execute(SELECT_UNFINISHED, page).all()
+
+        yield from keyset_batches(read, lambda run: int(run.seq), 0)
 
 
 def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:

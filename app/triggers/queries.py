@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.agents.models import Agent
 from app.agents.service import LOCAL
 from app.benchmarks.models import HAS_LANGFUSE_RULES, Benchmark, BenchmarkAgent, WebhookSecret
-from app.core.batches import STATEMENT_ROWS, batched
+from app.core.batches import batched, keyset_batches
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any
@@ -136,13 +136,11 @@ def iter_benchmarks_with_rules(
     statement = select(Benchmark).where(text(HAS_LANGFUSE_RULES)).order_by(Benchmark.id)
     if benchmark_id is not None:
         statement = statement.where(Benchmark.id == benchmark_id)
-    last_id = ""
-    while True:
-        batch = session.scalars(statement.where(Benchmark.id > last_id).limit(STATEMENT_ROWS)).all()
-        yield batch
-        if len(batch) < STATEMENT_ROWS:
-            return
-        last_id = batch[-1].id
+
+    def read(last_id: str, row_count: int) -> Sequence[Benchmark]:
+        return session.scalars(statement.where(Benchmark.id > last_id).limit(row_count)).all()
+
+    return keyset_batches(read, lambda benchmark: benchmark.id, "")
 
 
 def _select_subscriptions() -> Select[str, str]:

@@ -113,7 +113,7 @@ def test_inbox__shows_some_alerts_of_a_message_and_reads_all_in_batches(
 ) -> None:
     add_alerts(filled, 6)
     monkeypatch.setattr(inbox_view, "MAX_LISTED", 3)
-    monkeypatch.setattr(inbox_view, "STATEMENT_ROWS", 2)
+    monkeypatch.setattr("app.core.batches.STATEMENT_ROWS", 2)
     entry = next(item for item in filled.get("/inbox")["items"] if item["id"] == MESSAGE)
     assert len(entry["alerts"]) == 3
     with filled.resources.db.read() as session:
@@ -161,8 +161,8 @@ def test_silences__no_more_than_the_limit_are_open(
 
 @pytest.fixture(params=[1, 2, 200])
 def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (missing_runs, missed_schedules):
-        monkeypatch.setattr(module, "STATEMENT_ROWS", request.param)
+    monkeypatch.setattr(missing_runs, "STATEMENT_ROWS", request.param)
+    monkeypatch.setattr("app.core.batches.STATEMENT_ROWS", request.param)
     return int(request.param)
 
 
@@ -202,7 +202,7 @@ def test_unfinished_runs__are_listed_in_batches(filled: Service, batch_rows: int
 def test_langfuse_rules__are_found_in_batches(
     filled: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.triggers.queries.STATEMENT_ROWS", 1)
+    monkeypatch.setattr("app.core.batches.STATEMENT_ROWS", 1)
     rule = '{"langfuse": [{"event": "remote-experiment"}]}'
     with filled.resources.db.begin() as session:
         session.execute(
