@@ -153,6 +153,22 @@ def complete_shard(
         raise RunEnded
 
 
+def lease_run(job: JobContext, run_id: str) -> tuple[JobContext, RunLease]:
+    """The lease of the current step of a run, and the job that watches it. Raises: `RunEnded` without a lease."""
+    lease = acquire_run_lease(job.resources.db, run_id, job.token)
+    if lease is None:
+        raise RunEnded
+    return watch_lease(job, lease), lease
+
+
+def lease_shard(job: JobContext, run_id: str, shard: int) -> tuple[JobContext, ShardLease]:
+    """The lease of a shard, and the job that watches it. Raises: `RunEnded` without a lease."""
+    lease = acquire_shard_lease(job.resources.db, run_id, shard, job.token)
+    if lease is None:
+        raise RunEnded
+    return watch_lease(job, lease), lease
+
+
 def watch_lease(job: JobContext, lease: RunLease | ShardLease) -> JobContext:
     """The job, whose checkpoints also raise `RunEnded` when the run has ended or another worker took the
     step over.

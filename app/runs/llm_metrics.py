@@ -1,4 +1,4 @@
-"""Measures the traces of a shard by metrics that need a model, in the processes of a worker.
+"""Measures the traces of a shard, also by metrics that need a model, in the processes of a worker.
 
 No transaction waits for the model server.
 """
@@ -6,6 +6,7 @@ No transaction waits for the model server.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from app.core.harness_packages import require_harness_packages
@@ -20,14 +21,30 @@ from app.metrics.engine import CHUNK_SIZE, failure_of_lost_call
 from app.metrics.model_metrics import is_remote
 from app.metrics.remote_measurement import RemoteMeasurement, merge_rows
 from app.metrics.types import MetricFailed, MetricFailureKind, MetricRef, TraceMeasurements
+from app.runs.leases import ShardLease
 from app.runs.llm_cache import CachedAnswers
-from app.runs.scoring import MAX_LOST_CALLS, score_traces
+from app.runs.metric_cache import read_cached_shard
+from app.runs.scoring import MAX_LOST_CALLS, score_traces, summarize
+from app.runs.shards import MeasuredShard
+from app.traces.stored_traces import read_traces
 from app.traces.types import Trace
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 RETRIES: LlmRetryPolicy = COMPLETION_RETRIES
+
+
+def measure_shard(job: JobContext, lease: ShardLease) -> MeasuredShard:
+    """Every metric of the run on the traces of a shard, of which earlier runs have measured some."""
+    with job.resources.db.read() as session:
+        cached = read_cached_shard(session, lease)
+        traces: Sequence[Trace] = ()
+        if cached.needs_traces:
+            traces = read_traces(session, lease.collection_id, lease.first, lease.last)
+    rows = cached.fill(traces, partial(measure_traces, job=job, run_seq=lease.run_seq))
+    summaries = summarize(traces, rows, lease.plan.refs, job, cached=cached.summaries)
+    return MeasuredShard(rows, summaries, cached.value_count)
 
 
 def measure_traces(

@@ -5,7 +5,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
@@ -65,6 +65,16 @@ _ARRAY_HEAD = struct.Struct(">iiiii")
 _LENGTH = struct.Struct(">i")
 _VALUE = struct.Struct(">id")
 _NULL_VALUE = _NO_NOTES = _LENGTH.pack(NULL)
+
+
+class MeasuredShard(NamedTuple):
+    """The rows of a shard, the summaries of its columns that have a value of the whole run, and the number of
+    values that earlier runs had measured.
+    """
+
+    rows: Sequence[TraceMeasurements]
+    summaries: Mapping[str, StoredSummary]
+    reused: int
 
 
 def require_clusters(session: Session, lease: RunLease) -> None:
@@ -159,22 +169,19 @@ def create_shards(
 def store_shard(
     session: Session,
     lease: ShardLease,
-    measured: Sequence[TraceMeasurements],
+    shard: MeasuredShard,
     now: datetime,
     *,
-    summaries: Mapping[str, StoredSummary] | None = None,
-    reused: int = 0,
     start_next: StartNext = enqueue,
 ) -> None:
-    """Write the values of a shard; the last shard starts the finish of the run. `reused` values
-    were taken from earlier runs.
+    """Write the values of a shard; the last shard starts the finish of the run.
 
     Raises: `RunEnded` when the run has ended or the lease is void.
     """
     # The shard is locked before the run, here and in `retention._lock_ended`; the other order could
     # deadlock.
-    complete_shard(session, lease, now, summaries)
-    copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, measured))
+    complete_shard(session, lease, now, shard.summaries)
+    copy_encoded_rows(session, "trace_results", RESULT_COLUMNS, _result_rows(lease, shard.rows))
     # The run is updated in the same transaction without having been locked before: shards that are
     # stored at the same time only wait here, and exactly one of them sees the last count.
     progress = session.execute(
@@ -182,9 +189,11 @@ def store_shard(
         .where(BenchmarkRun.seq == lease.run_seq, BenchmarkRun.status == RunStatus.RUNNING)
         .values(
             shards_done=BenchmarkRun.shards_done + 1,
-            traces_processed=BenchmarkRun.traces_processed + len(measured),
-            metrics_computed=BenchmarkRun.metrics_computed + _count_values(measured) - reused,
-            metrics_reused=BenchmarkRun.metrics_reused + reused,
+            traces_processed=BenchmarkRun.traces_processed + len(shard.rows),
+            metrics_computed=BenchmarkRun.metrics_computed
+            + _count_values(shard.rows)
+            - shard.reused,
+            metrics_reused=BenchmarkRun.metrics_reused + shard.reused,
         )
         .returning(
             BenchmarkRun.shards_done, BenchmarkRun.shards_total, waking_streams(lease.run_id)

@@ -121,7 +121,7 @@ class StepByStep:
     # A function of each step that the other calls under its lease.
     [
         ("runs.collect", shards, "find_fingerprint"),
-        ("score.shard", pipeline, "measure_traces"),
+        ("score.shard", pipeline, "measure_shard"),
         ("runs.collect", pipeline, "compute_result"),
     ],
 )
