@@ -13,7 +13,8 @@ from app.harness.bash.check_registry import (
     SandboxFiles,
     UnreadableFile,
 )
-from app.harness.bash.types import Judgement, ToolCallResult
+from app.harness.bash.types import ToolCallResult
+from app.harness.judge import JudgeScore
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import (
     EVALUATORS,
@@ -37,7 +38,7 @@ __all__ = (
     "EvaluatorEvidence",
     "EvaluatorResult",
     "FileKind",
-    "Judgement",
+    "JudgeScore",
     "McpToolCall",
     "SandboxFiles",
     "ToolCallResult",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from app.harness.results import ConversationEnding
 from app.llm.conversation import Usage
 from app.llm.prices import Price
 
@@ -13,6 +14,13 @@ class BudgetKind(StrEnum):
 
     TOKENS = "tokens"
     COST = "cost"
+
+    @property
+    def ending(self) -> ConversationEnding:
+        """The ending of a conversation that reached the limit."""
+        if self is BudgetKind.TOKENS:
+            return ConversationEnding.TOKEN_LIMIT
+        return ConversationEnding.COST_LIMIT
 
 
 class RunBudgetExhausted(Exception):

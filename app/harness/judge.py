@@ -2,9 +2,11 @@
 
 import math
 import re
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from app.harness.json_in_text import objects_in
+from app.harness.results import JudgeUsage
 
 LONGEST_REASON: Final = 500  # characters
 
@@ -24,8 +26,9 @@ class JudgeError(Exception):
         self.is_final = is_final
 
 
-class JudgeScore(NamedTuple):
-    """A score from 0 to the scale, and its reason."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeScore(JudgeUsage):
+    """The answer of a judge to one question: a score from 0 to the scale, its reason, and its usage."""
 
     score: float
     reason: str
@@ -56,4 +59,4 @@ def _checked_score(score: Any, scale: int, reason: str) -> JudgeScore:
         raise JudgeError("the score of the judge is not a number")
     if not 0 <= score <= scale:
         raise JudgeError(f"the score of the judge is {score:g}, not from 0 to {scale}")
-    return JudgeScore(float(score), reason)
+    return JudgeScore(score=float(score), reason=reason)

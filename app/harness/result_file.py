@@ -5,7 +5,7 @@ further line is one result or one other fact. A crash costs at most the line bei
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import count, islice
 from os.path import lexists
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
-from app.core.console.files import open_input, require_folder
+from app.core.console.files import open_input, require_folder, write_text
+from app.core.console.terminal import print_status
 from app.core.errors import AppError, ErrorItem, UnusableInput
 from app.harness.validation_messages import describe_errors
 
@@ -77,6 +78,17 @@ def read_validated(read: Callable[[], Report], *, name: str, program: str, hint:
         raise InvalidResultFile(
             f"{name} is not a result of {program}: {error}", hint=hint
         ) from None
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """The JSON document of a report as the text of a result file."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def write_result(path: Path, text: str) -> None:
+    """Write a result file atomically, in a folder that is created if necessary."""
+    require_folder(path.parent)
+    write_text(path, text)
 
 
 def journal_of(path: Path) -> Path:
@@ -148,11 +160,13 @@ class Journal:
         """Delete the journal; the result file is complete."""
         self._file.close()
         self._path.unlink(missing_ok=True)
+        print_status(f"the result is in {result_of(self._path)}")
 
-    def close(self) -> bool:
-        """Stop writing; true when the journal still exists, so that the run can be resumed."""
+    def close(self) -> None:
+        """Stop writing; the journal of a run that failed is kept, so that it can be resumed."""
         self._file.close()
-        return self._path.exists()
+        if self._path.exists():
+            print_status(f"the run failed; continue it with --resume {result_of(self._path)}")
 
 
 class JournalContent(NamedTuple):

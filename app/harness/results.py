@@ -1,10 +1,12 @@
 """Result types and figures that both harnesses share, and the exit code that a run deserves."""
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.llm.conversation import ChatMessage, MessageRole
 
@@ -78,6 +80,17 @@ class JudgeUsage:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+
+
+def hash_content(content: Mapping[str, Any]) -> str:
+    """A short hash of what the model sees and what is checked: equal hashes mean comparable tasks."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def attempt_name(task: str, trial: int) -> str:
+    """The task, with the number of its trial from the second trial on: `sum #2`."""
+    return f"{task} #{trial + 1}" if trial else task
 
 
 def sum_if_known(numbers: Iterable[int | None]) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from app.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from app.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
-from app.harness.budget import Budget, BudgetKind, RunBudgetExhausted
+from app.harness.budget import Budget, RunBudgetExhausted
 from app.harness.results import ConversationEnding
 from app.harness.running_attempts import announce_model
 from app.harness.watched_llm import WatchedLlm
@@ -50,12 +50,6 @@ LONGEST_TIMEOUT_MS: Final = 2**31
 # The exit code of bash for a wrong use of a command: a call that could not be run is an error of
 # the model.
 NOT_RUN_EXIT_CODE: Final = 2
-
-_ENDINGS: Final = {
-    BudgetKind.TOKENS: ConversationEnding.TOKEN_LIMIT,
-    BudgetKind.COST: ConversationEnding.COST_LIMIT,
-}
-
 
 _ENDING_REASONS: Final = {
     ConversationEnding.TRUNCATED: "the response was truncated, so the call may be incomplete",
@@ -142,7 +136,7 @@ class _AgentLoop:
             # Before each turn, because the cost of a turn is known only after it.
             exhausted = self._budget.own_exhausted()
             if exhausted is not None:
-                return _ENDINGS[exhausted]
+                return exhausted.ending
             try:
                 self._budget.require_run_budget()
             except RunBudgetExhausted as error:

@@ -9,13 +9,12 @@ from typing import NamedTuple
 from app.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
 from app.harness.bash.check_registry import CheckEvidence, score_attempt
 from app.harness.bash.judge import BashJudge
-from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import BashAttemptKey, EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits, RunBudgetExhausted, UsedBudget
+from app.harness.harness_config import BashHarnessSettings, ModelPrice
 from app.harness.judge import JudgeError
-from app.harness.results import AttemptOutcome
+from app.harness.results import AttemptOutcome, attempt_name
 from app.harness.running_attempts import running_attempt
-from app.harness.schemas import ModelPrice
 from app.llm.conversation import Llm, TurnSettings
 from app.llm.errors import LlmError
 from app.llm.prices import Price
@@ -52,7 +51,7 @@ class Trial(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"{self.task.id} #{self.number + 1}" if self.number else self.task.id
+        return attempt_name(self.task.id, self.number)
 
     def skipped(self, reason: str) -> EvalResult:
         """The result of an attempt that was not made."""
@@ -146,7 +145,7 @@ class Runner:
 
     async def _scored(self, trial: Trial, attempt: AgentAttempt) -> EvalResult:
         try:
-            judgements = (
+            judge_scores = (
                 await self._judge.judge(
                     trial.task, attempt.trace, self._budget, timeout_s=self._limits.task.time_s
                 )
@@ -158,7 +157,7 @@ class Runner:
                 self._give_up("judge", trial, str(error))
             return _unscored(trial, attempt, AttemptOutcome.JUDGE_ERROR, str(error))
         evidence = CheckEvidence(
-            calls=attempt.trace.tool_calls, files=attempt.sandbox, judgements=judgements
+            calls=attempt.trace.tool_calls, files=attempt.sandbox, judge_scores=judge_scores
         )
         unscored = EvalResult(task=trial.task, trial=trial.number, trace=attempt.trace)
         return score_attempt(unscored, evidence)

@@ -11,14 +11,8 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 from app.core.errors import NotFound
 from app.core.registry import LoadedPlugin, Registry
-from app.harness.bash.types import (
-    EvalResult,
-    EvalTask,
-    Judgement,
-    ScoreResult,
-    TaskScore,
-    ToolCallResult,
-)
+from app.harness.bash.types import EvalResult, EvalTask, ScoreResult, TaskScore, ToolCallResult
+from app.harness.judge import JudgeScore
 from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 300  # characters of the exception of a check
@@ -49,14 +43,14 @@ class SandboxFiles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvidence:
-    """Everything a check can read: the calls in order, the files, and the judgements.
+    """Everything a check can read: the calls in order, the files, and the scores of the judge.
 
-    `judgements` are keyed by the text after `llm_judge:`; without a judge there are none.
+    `judge_scores` are keyed by the text after `llm_judge:`; without a judge there are none.
     """
 
     calls: Sequence[ToolCallResult]
     files: SandboxFiles
-    judgements: Mapping[str, Judgement] = field(default_factory=dict)
+    judge_scores: Mapping[str, JudgeScore] = field(default_factory=dict)
 
 
 class CheckResult(NamedTuple):
@@ -65,7 +59,7 @@ class CheckResult(NamedTuple):
     passed: bool
     detail: str
     weight: float | None = None
-    judgement: Judgement | None = None
+    judge_score: JudgeScore | None = None
 
 
 class CheckWarning(NamedTuple):
@@ -170,7 +164,7 @@ def run_check(text: str, weight: float, evidence: CheckEvidence) -> ScoreResult:
         passed=result.passed,
         detail=result.detail,
         weight=weight if result.weight is None else result.weight,
-        judgement=result.judgement,
+        judge_score=result.judge_score,
     )
 
 

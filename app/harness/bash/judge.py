@@ -1,12 +1,13 @@
 """The judge of the `llm_judge` checks: it reads the task and the transcript of an attempt."""
 
+from dataclasses import replace
 from typing import Final
 
 from app.core.text import cut_middle
 from app.harness.bash.check_registry import split_check
-from app.harness.bash.types import AgentTrace, EvalTask, Judgement
+from app.harness.bash.types import AgentTrace, EvalTask
 from app.harness.budget import Budget
-from app.harness.judge import JudgeError, judge_system_prompt, read_score
+from app.harness.judge import JudgeError, JudgeScore, judge_system_prompt, read_score
 from app.harness.watched_llm import turn_within
 from app.llm.conversation import Llm, ToolResultBlock, Turn
 from app.llm.errors import LlmError
@@ -25,18 +26,18 @@ class BashJudge:
 
     async def judge(
         self, task: EvalTask, trace: AgentTrace, run_budget: Budget, *, timeout_s: float
-    ) -> dict[str, Judgement]:
-        """The judgement of each question, each within `timeout_s` seconds; the cost counts against
+    ) -> dict[str, JudgeScore]:
+        """The score of each question, each within `timeout_s` seconds; the cost counts against
         `run_budget`.
 
-        Raises: JudgeError when an answer is missing or not a valid judgement.
+        Raises: JudgeError when an answer is missing or not a valid score.
         """
         budget = Budget(price=self._price, parent=run_budget)
         checks = [split_check(expectation.check) for expectation in task.expectations]
         # A question that a task repeats is asked once.
         questions = dict.fromkeys(check.value for check in checks if check.name == "llm_judge")
         return {
-            question: read_judgement(
+            question: read_judge_score(
                 await self._answer(judge_prompt(question, task, trace), budget, timeout_s),
                 self._price,
             )
@@ -77,13 +78,11 @@ def transcript(trace: AgentTrace) -> str:
     return "\n".join(lines)
 
 
-def read_judgement(turn: Turn, price: Price | None) -> Judgement:
-    """The judgement in the answer of a judge, with its usage. Raises JudgeError."""
-    score, reason = read_score(turn.message.text(), SCALE)
+def read_judge_score(turn: Turn, price: Price | None) -> JudgeScore:
+    """The score in the answer of a judge, with its usage. Raises JudgeError."""
     usage = turn.usage
-    return Judgement(
-        score=score,
-        reason=reason,
+    return replace(
+        read_score(turn.message.text(), SCALE),
         input_tokens=usage.input_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,
         cost_usd=price.of(usage.input_tokens, usage.output_tokens) if price and usage else None,

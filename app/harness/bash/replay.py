@@ -8,14 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.harness.bash.check_registry import CHECKS, CheckEvidence, score_attempt, split_check
 from app.harness.bash.sandbox import BASHKIT_VERSION, DEFAULT_LIMITS, Sandbox, SandboxLimits
-from app.harness.bash.types import (
-    AgentTrace,
-    EvalReport,
-    EvalResult,
-    Judgement,
-    ScoreResult,
-    ToolCallResult,
-)
+from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, ScoreResult, ToolCallResult
+from app.harness.judge import JudgeScore
 from app.harness.result_file import InvalidResultFile
 
 _LIMITS: Final = TypeAdapter(SandboxLimits)
@@ -145,7 +139,7 @@ def _replay_attempt(result: EvalResult, limits: SandboxLimits) -> EvalResult:
         return result
     sandbox = Sandbox(result.task.files, limits)
     calls = execute(result, sandbox)
-    evidence = CheckEvidence(calls=calls, files=sandbox, judgements=_judgements(result))
+    evidence = CheckEvidence(calls=calls, files=sandbox, judge_scores=_judge_scores(result))
     return score_attempt(replace(result, trace=_with_calls(result.trace, calls)), evidence)
 
 
@@ -156,7 +150,7 @@ def _rescore_attempt(result: EvalResult, limits: SandboxLimits) -> EvalResult:
     # Only for the files that it leaves behind, which a report does not hold.
     execute(result, sandbox)
     evidence = CheckEvidence(
-        calls=result.trace.tool_calls, files=sandbox, judgements=_judgements(result)
+        calls=result.trace.tool_calls, files=sandbox, judge_scores=_judge_scores(result)
     )
     return score_attempt(result, evidence)
 
@@ -165,13 +159,13 @@ def _with_calls(trace: AgentTrace, calls: Sequence[ToolCallResult]) -> AgentTrac
     return replace(trace, tool_calls=tuple(calls), last_tool_response=calls[-1] if calls else None)
 
 
-def _judgements(result: EvalResult) -> dict[str, Judgement]:
-    """The recorded judgements: asking the judge again would cost, and answer differently."""
+def _judge_scores(result: EvalResult) -> dict[str, JudgeScore]:
+    """The recorded scores of the judge: asking the judge again would cost, and answer differently."""
     checks = result.score.results if result.score else ()
     return {
-        split_check(check.check).value: check.judgement
+        split_check(check.check).value: check.judge_score
         for check in checks
-        if check.judgement is not None
+        if check.judge_score is not None
     }
 
 

@@ -30,7 +30,7 @@ from app.harness.reports.view import (
     RunReportView,
     retry_figures,
 )
-from app.harness.results import AttemptOutcome, ConversationEnding
+from app.harness.results import AttemptOutcome, ConversationEnding, attempt_name
 
 _ENDINGS: Final = {
     ConversationEnding.NATURAL: "stopped by itself",
@@ -71,14 +71,14 @@ def run_view(report: EvalReport) -> RunReportView:
 
 def attempt_view(result: EvalResult) -> AttemptView:
     """The view of one attempt."""
-    name = f"{result.task.id} #{result.trial + 1}" if result.trial else result.task.id
+    name = attempt_name(result.task.id, result.trial)
     status = _status(result)
     trace, score = result.trace, result.score
     error = "" if score is not None else result.reason or "the reason is unknown"
     return AttemptView(
         task=result.task.id,
         title=f"{name} ({result.task.category})",
-        label=_LABELS[status],
+        label=status.label,
         status=status,
         group=result.task.category,
         case=name,
@@ -106,14 +106,6 @@ REPORTS: Final[Mapping[str, Callable[[EvalReport], str]]] = {
 def render(report: EvalReport, format_name: str) -> str:
     """The run in one of the formats of `REPORTS`."""
     return REPORTS[format_name](report)
-
-
-_LABELS: Final = {
-    AttemptStatus.PASSED: "PASS",
-    AttemptStatus.FAILED: "FAIL",
-    AttemptStatus.ERROR: "ERROR",
-    AttemptStatus.SKIPPED: "SKIP",
-}
 
 
 def _status(result: EvalResult) -> AttemptStatus:

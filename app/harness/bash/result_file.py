@@ -1,6 +1,5 @@
 """Result files of bashkit-eval, and those that the original evaluation wrote."""
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -9,18 +8,19 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from app.core.console.files import require_folder, write_text
 from app.harness.bash.run_health import profile
 from app.harness.bash.summary import summarize
 from app.harness.bash.trial_summary import summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.result_file import (
+    document_text,
     is_journal,
     newest_of,
     parse_journal,
     parse_json_document,
     read_result_bytes,
     read_validated,
+    write_result,
 )
 
 PROGRAM: Final = "bashkit-eval"
@@ -59,7 +59,7 @@ def load_report(document: Any, *, name: str) -> EvalReport:
 
 def json_report(report: EvalReport) -> str:
     """The report as the text of a result file."""
-    return json.dumps(report_document(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return document_text(report_document(report))
 
 
 def report_document(report: EvalReport) -> dict[str, Any]:
@@ -80,8 +80,7 @@ def report_document(report: EvalReport) -> dict[str, Any]:
 
 def write_report(report: EvalReport, path: Path) -> None:
     """Write the result file atomically."""
-    require_folder(path.parent)
-    write_text(path, json_report(report))
+    write_result(path, json_report(report))
 
 
 def file_stem(report: EvalReport) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from app.core.console.files import write_text
-from app.core.console.terminal import print_status
 from app.harness.bash.attempt_runner import Trial
 from app.harness.bash.report_view import render
 from app.harness.bash.result_file import merge_results, write_report
@@ -59,13 +58,12 @@ class Recorder:
             write_report(report, self.path)
             write_text(self.path.with_suffix(".md"), render(report, "markdown"))
             self._journal.discard()
-            print_status(f"the result is in {self.path}")
         return report
 
     def close(self) -> None:
         """Keep the journal of a run that failed, so that it can be resumed."""
-        if self._journal is not None and self._journal.close():
-            print_status(f"the run failed; continue it with --resume {self.path}")
+        if self._journal is not None:
+            self._journal.close()
 
 
 def resume_report(report: EvalReport, earlier: EvalReport, trials: Sequence[Trial]) -> EvalReport:

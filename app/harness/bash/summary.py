@@ -4,14 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from app.harness.bash.types import (
-    AgentTrace,
-    CategorySummary,
-    EvalReport,
-    EvalResult,
-    EvalSummary,
-    Judgement,
-)
+from app.harness.bash.types import AgentTrace, CategorySummary, EvalReport, EvalResult, EvalSummary
+from app.harness.judge import JudgeScore
 from app.harness.results import AttemptOutcome, GateFigures, pass_rate, sum_of_known
 
 
@@ -35,7 +29,7 @@ def summarize(report: EvalReport) -> EvalSummary:
     traces = [result.trace for result in attempted if result.trace is not None]
     calls = sum(trace.tool_call_count for trace in traces)
     calls_ok = sum(trace.calls_ok() for trace in traces)
-    judgements = judgements_of(scored)
+    judge_scores = judge_scores_of(scored)
     score, max_score = _score(scored), _max_score(scored)
     passed = sum(result.passed() for result in scored)
     natural_stops = sum(trace.natural_stop for trace in traces)
@@ -65,9 +59,9 @@ def summarize(report: EvalReport) -> EvalSummary:
         tasks_without_usage=sum(trace.total_tokens() is None for trace in traces),
         total_cost_usd=sum_of_known([trace.cost_usd for trace in traces]),
         tasks_without_cost=sum(trace.cost_usd is None for trace in traces),
-        judge_input_tokens=sum(judgement.input_tokens or 0 for judgement in judgements),
-        judge_output_tokens=sum(judgement.output_tokens or 0 for judgement in judgements),
-        judge_cost_usd=sum_of_known([judgement.cost_usd for judgement in judgements]),
+        judge_input_tokens=sum(judge_score.input_tokens or 0 for judge_score in judge_scores),
+        judge_output_tokens=sum(judge_score.output_tokens or 0 for judge_score in judge_scores),
+        judge_cost_usd=sum_of_known([judge_score.cost_usd for judge_score in judge_scores]),
         total_duration_ms=sum(trace.duration_ms for trace in traces),
         avg_turns_per_task=_average([trace.turns for trace in traces]),
         avg_tool_calls_per_task=_average([trace.tool_call_count for trace in traces]),
@@ -92,14 +86,16 @@ def count_repeated(trace: AgentTrace) -> int:
     )
 
 
-def judgements_of(scored: Iterable[EvalResult]) -> list[Judgement]:
-    """The judgements of these attempts; a repeated question of a task was sent only once."""
+def judge_scores_of(scored: Iterable[EvalResult]) -> list[JudgeScore]:
+    """The judge scores of these attempts; a repeated question of a task was sent only once."""
     return [
-        judgement
+        judge_score
         for result in scored
         if result.score is not None
-        for judgement in {check.check: check.judgement for check in result.score.results}.values()
-        if judgement is not None
+        for judge_score in {
+            check.check: check.judge_score for check in result.score.results
+        }.values()
+        if judge_score is not None
     ]
 
 

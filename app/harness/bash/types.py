@@ -4,16 +4,15 @@ Names and fields are those of the original evaluation (spec 013), so that its re
 read; fields that it did not record have defaults.
 """
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from app.harness.judge import JudgeScore
 from app.harness.results import (
     AttemptOutcome,
     ConversationEnding,
-    JudgeUsage,
     ProviderRetries,
+    hash_content,
     sum_if_known,
 )
 from app.harness.transcript import ModelRequest
@@ -44,8 +43,7 @@ class EvalTask:
         """Identifies what the model sees and what is checked: equal hashes mean comparable tasks."""
         content = asdict(self)
         del content["category"], content["description"]  # labels for people
-        text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return hash_content(content)
 
     def max_score(self) -> float:
         return sum(expectation.weight for expectation in self.expectations)
@@ -102,14 +100,6 @@ class AgentTrace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement(JudgeUsage):
-    """The answer of a judge to one question: a score from 0 to 1, its reason, and its usage."""
-
-    score: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreResult:
     """The result of one check."""
 
@@ -117,7 +107,7 @@ class ScoreResult:
     passed: bool
     detail: str
     weight: float
-    judgement: Judgement | None = None
+    judge_score: JudgeScore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,14 +236,12 @@ class McpRecorder:
         self._display.close()
         write_report(report, self._output)
         self._journal.discard()
-        print_status(f"the result is in {self._output}")
         return report
 
     def close(self) -> None:
         """Keep the journal of a run that failed, so that it can be resumed."""
         self._display.close()
-        if self._journal.close():
-            print_status(f"the run failed; continue it with --resume {self._output}")
+        self._journal.close()
 
 
 def _require_distinct_files(options: McpRunOptions) -> None:

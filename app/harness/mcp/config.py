@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from app.harness.schemas import ThinkingTokens
+from app.harness.harness_config import ThinkingTokens
 from app.llm.conversation import ReasoningEffort
 
 UNKNOWN_KEYS: Final = "unknown_keys"

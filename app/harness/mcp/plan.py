@@ -4,8 +4,6 @@
 writes files.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -20,6 +18,7 @@ from app.harness.mcp.config import (
     TaskType,
 )
 from app.harness.mcp.types import AttemptKey, ServerFacts, TaskResult
+from app.harness.results import attempt_name, hash_content
 from app.llm.conversation import Provider, TurnSettings
 from app.llm.prices import Price
 
@@ -112,8 +111,7 @@ class PlannedTask:
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
             "turn_settings": asdict(self.turn_settings),
         }
-        text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return hash_content(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +128,8 @@ class PlannedAttempt:
 
     @property
     def label(self) -> str:
-        trial = f" #{self.trial + 1}" if self.trial else ""
-        return f"{self.task.scenario} / {self.task.name}{trial} {self.task.model}".rstrip()
+        name = attempt_name(self.task.name, self.trial)
+        return f"{self.task.scenario} / {name} {self.task.model}".rstrip()
 
     @property
     def queue_key(self) -> tuple[str | int, ...]:

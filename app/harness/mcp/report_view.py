@@ -26,7 +26,7 @@ from app.harness.reports.view import (
     RunReportView,
     retry_figures,
 )
-from app.harness.results import AttemptOutcome
+from app.harness.results import AttemptOutcome, attempt_name
 
 BAR_WIDTH: Final = 12
 TASK_COLUMNS: Final = (
@@ -38,12 +38,6 @@ CALL_COLUMNS: Final = (
     "cumulative_input", "tool_calls_made",
 )  # fmt: skip
 
-_LABELS: Final = {
-    AttemptStatus.PASSED: "PASS",
-    AttemptStatus.FAILED: "FAIL",
-    AttemptStatus.ERROR: "ERROR",
-    AttemptStatus.SKIPPED: "SKIP",
-}
 _RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
 
 
@@ -65,7 +59,7 @@ def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
 
 def attempt_view(result: TaskResult) -> AttemptView:
     """The view of one attempt."""
-    name = _name(result)
+    name = attempt_name(result.task, result.trial)
     rows = [
         (evaluation.type, evaluation.expected or "", _RESULTS[evaluation.passed], evaluation.reason)
         for evaluation in result.evaluations
@@ -95,10 +89,10 @@ def attempt_view(result: TaskResult) -> AttemptView:
 def result_word(result: TaskResult) -> str:
     """PASS, FAIL, ERROR, SKIP, the score of a judge without a threshold, or `-` for neither."""
     status = _status(result)
-    if status in _LABELS:
-        return _LABELS[status]
+    if status is not AttemptStatus.NEUTRAL:
+        return status.label
     scores = [evaluation.score for evaluation in result.evaluations if evaluation.score is not None]
-    return f"{100 * min(scores):.0f}" if scores else "-"
+    return f"{100 * min(scores):.0f}" if scores else status.label
 
 
 def task_table(report: McpReport, *, verbose: bool = False) -> ReportTable:
@@ -141,7 +135,7 @@ def calls_csv(report: McpReport) -> str:
     """A row per model request, numbered from 1."""
     rows = (
         (
-            result.scenario, _name(result), result.model, _servers(result), number,
+            result.scenario, attempt_name(result.task, result.trial), result.model, _servers(result), number,
             call.input_tokens, call.output_tokens, round(call.latency_ms, 3),
             call.cumulative_input, call.tool_calls_made,
         )
@@ -211,7 +205,7 @@ def _context_table(report: McpReport) -> ReportTable:
 
 def _task_row(result: TaskResult, *, verbose: bool) -> Sequence[str]:
     row = [
-        result.scenario, _name(result), result.model, _servers(result), result_word(result),
+        result.scenario, attempt_name(result.task, result.trial), result.model, _servers(result), result_word(result),
         format_count(result.input_tokens), format_count(result.output_tokens),
         f"{len(result.llm_calls)}/{len(result.tool_calls)}", format_seconds(result.duration_ms),
         format_dollars(result.cost_usd),
@@ -226,16 +220,11 @@ def _task_row(result: TaskResult, *, verbose: bool) -> Sequence[str]:
 
 def _task_cells(result: TaskResult) -> Iterable[object]:
     return (
-        result.scenario, _name(result), result.model, _servers(result), result_word(result),
+        result.scenario, attempt_name(result.task, result.trial), result.model, _servers(result), result_word(result),
         result.input_tokens, result.output_tokens, len(result.llm_calls), len(result.tool_calls),
         round(result.duration_ms / 1000, 3), result.cost_usd, result.base_context,
         result.context_growth_avg,
     )  # fmt: skip
-
-
-def _name(result: TaskResult) -> str:
-    """The task, with its trial number from the second trial on."""
-    return f"{result.task} #{result.trial + 1}" if result.trial else result.task
 
 
 def _servers(result: TaskResult) -> str:

@@ -9,16 +9,17 @@ from typing import Any, Final, NoReturn
 import yaml
 from pydantic import TypeAdapter
 
-from app.core.console.files import require_folder, write_text
 from app.harness.mcp.report_view import result_word
 from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
 from app.harness.result_file import (
     Journal,
+    document_text,
     is_journal,
     newest_of,
     parse_journal,
     read_result_bytes,
     read_validated,
+    write_result,
 )
 from app.llm.conversation import MessageRole
 
@@ -70,7 +71,7 @@ def report_document(report: McpReport) -> dict[str, Any]:
 
 def json_report(report: McpReport) -> str:
     """The report as the text of a JSON result file."""
-    return json.dumps(report_document(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return document_text(report_document(report))
 
 
 def yaml_report(report: McpReport) -> str:
@@ -83,8 +84,7 @@ def yaml_report(report: McpReport) -> str:
 
 def write_report(report: McpReport, path: Path) -> None:
     """Write the result file atomically: JSON when its name ends in .json, else YAML."""
-    require_folder(path.parent)
-    write_text(path, json_report(report) if path.suffix == ".json" else yaml_report(report))
+    write_result(path, json_report(report) if path.suffix == ".json" else yaml_report(report))
 
 
 def read_report(path: Path) -> McpReport:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from app.harness.reports.formatting import format_seconds
 from app.harness.results import ProviderRetries, sum_retries
@@ -18,6 +18,19 @@ class AttemptStatus(Enum):
     NEUTRAL = "neutral"
     ERROR = "error"
     SKIPPED = "skipped"
+
+    @property
+    def label(self) -> str:
+        """The status in one word; `-` for an attempt that is neither passed nor failed."""
+        return _LABELS.get(self, "-")
+
+
+_LABELS: Final = {
+    AttemptStatus.PASSED: "PASS",
+    AttemptStatus.FAILED: "FAIL",
+    AttemptStatus.ERROR: "ERROR",
+    AttemptStatus.SKIPPED: "SKIP",
+}
 
 
 class FigureLine(NamedTuple):

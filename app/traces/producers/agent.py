@@ -17,7 +17,7 @@ from app.core.schemas import WireModel
 from app.core.strict_json import parse_json
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, RunBudgetExhausted, UsedBudget
-from app.harness.schemas import AgentHarnessSettings
+from app.harness.harness_config import AgentHarnessSettings
 from app.traces.collection_errors import CommandsNotAllowed
 from app.traces.execution.answers import AgentAnswer, AnswerFormat, trace_of_answer
 from app.traces.execution.command import AgentCommand, parse_command

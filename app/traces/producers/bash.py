@@ -15,9 +15,9 @@ from app.harness.bash.attempt_runner import (
     plan_trials,
 )
 from app.harness.bash.dataset import parse_dataset, parse_script, require_valid, select_tasks
-from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult, EvalTask
 from app.harness.budget import Budget, UsedBudget
+from app.harness.harness_config import BashHarnessSettings
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS

@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Final
 
 from app.core.text import shorten
-from app.harness.bash.summary import judgements_of
+from app.harness.bash.summary import judge_scores_of
 from app.harness.bash.transcript import attempt_transcript
-from app.harness.bash.types import AgentTrace, EvalReport, EvalResult, Judgement
+from app.harness.bash.types import AgentTrace, EvalReport, EvalResult
+from app.harness.judge import JudgeScore
 from app.harness.results import AttemptOutcome, last_answer
 from app.traces.types import OUTCOMES, ToolCall, Trace, TraceOutcome
 
@@ -76,22 +77,22 @@ def _scores(result: EvalResult) -> dict[str, float]:
         }
     if result.trace is not None and result.score is not None:
         scores["NATURAL_STOP"] = float(result.trace.natural_stop)
-    return scores | _judge_scores(judgements_of([result]))
+    return scores | _judge_scores(judge_scores_of([result]))
 
 
-def _judge_scores(judgements: Sequence[Judgement]) -> dict[str, float]:
+def _judge_scores(judge_scores: Sequence[JudgeScore]) -> dict[str, float]:
     """The mean judge score, and the usage of the judge where all of it is known."""
-    if not judgements:
+    if not judge_scores:
         return {}
-    scores = {"JUDGE_SCORE": fmean(judgement.score for judgement in judgements)}
+    scores = {"JUDGE_SCORE": fmean(judge_score.score for judge_score in judge_scores)}
     tokens = [
         count
-        for judgement in judgements
-        for count in (judgement.input_tokens, judgement.output_tokens)
+        for judge_score in judge_scores
+        for count in (judge_score.input_tokens, judge_score.output_tokens)
     ]
     if None not in tokens:
         scores["JUDGE_TOKENS"] = float(sum(filter(None, tokens)))
-    dollars = [judgement.cost_usd for judgement in judgements]
+    dollars = [judge_score.cost_usd for judge_score in judge_scores]
     if None not in dollars:
         scores["JUDGE_USD"] = fsum(filter(None, dollars))
     return scores

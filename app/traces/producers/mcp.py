@@ -9,6 +9,7 @@ from typing import Any, Final
 from app.core.resources import Resources
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, BudgetLimits, UsedBudget
+from app.harness.harness_config import McpHarnessSettings
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import host_values, load_text, require_valid, secret_values
 from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedAttempt, PlannedTask
@@ -20,7 +21,6 @@ from app.harness.mcp.plan_builder import (
     plan_tasks,
     require_keys,
 )
-from app.harness.mcp.schemas import McpHarnessSettings
 from app.harness.mcp.secrets import find_secrets
 from app.harness.mcp.types import AttemptEnded, ErrorKind, Event, McpReport, TaskResult
 from app.harness.results import AttemptOutcome

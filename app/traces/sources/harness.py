@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 from app.core.harness_packages import require_harness_packages
 from app.core.resources import Resources
-from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import Budget, UsedBudget
-from app.harness.harness_config import validate_harness
-from app.harness.schemas import AgentHarnessSettings
+from app.harness.harness_config import AgentHarnessSettings, BashHarnessSettings, validate_harness
 from app.llm.conversation import Provider
 from app.traces.collection_errors import DatasetChanged, NoModel
 from app.traces.producers.trace_producer import ProducedTrace, TraceProducer

@@ -16,8 +16,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from app.cli import cli
-from app.harness.harness_config import parse_harness
-from app.harness.schemas import AgentHarnessSettings
+from app.harness.harness_config import AgentHarnessSettings, parse_harness
 from app.traces.execution.answers import REPORTED_KEYS, checked_fields
 from app.traces.producers.agent import AllowedCommand
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches

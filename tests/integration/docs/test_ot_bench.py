@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from app.benchmarks.schemas import BenchmarkCreate
 from app.core.registry import Registry
 from app.harness.bash.check_registry import CHECKS, Check, CheckResult
-from app.harness.harness_config import validate_harness
+from app.harness.harness_config import McpHarnessSettings, validate_harness
 from app.harness.mcp.cli import cli
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import (
@@ -23,7 +23,6 @@ from app.harness.mcp.evaluator_registry import (
     validate_evaluator,
 )
 from app.harness.mcp.evaluator_registry import EvaluatorResult as Verdict
-from app.harness.mcp.schemas import McpHarnessSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "ot-bench.md"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.harness.bash.result_file import json_report
-from app.harness.bash.types import Judgement
+from app.harness.judge import JudgeScore
 from app.harness.results import AttemptOutcome, ConversationEnding
 from app.traces import router
 from app.traces.files.ndjson import iter_traces
@@ -89,13 +89,15 @@ def test_import__judge_score_and_usage_are_separate_scores() -> None:
     """Two questions: (0.5 + 1) / 2, and 7 + 3 + 8 + 2 tokens; the cost of one is unknown."""
     scored_result = result(task("llm_judge:kind?", "llm_judge:brief?"), True, True)
     assert scored_result.score is not None
-    judgements = (
-        Judgement(score=0.5, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5),
-        Judgement(score=1.0, reason="r", input_tokens=8, output_tokens=2),
+    judge_scores = (
+        JudgeScore(score=0.5, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5),
+        JudgeScore(score=1.0, reason="r", input_tokens=8, output_tokens=2),
     )
     judged = tuple(
-        replace(attempt_result, judgement=judgement)
-        for attempt_result, judgement in zip(scored_result.score.results, judgements, strict=True)
+        replace(attempt_result, judge_score=judge_score)
+        for attempt_result, judge_score in zip(
+            scored_result.score.results, judge_scores, strict=True
+        )
     )
     scored_result = replace(scored_result, score=replace(scored_result.score, results=judged))
     [read] = traces_in(json_report(report(scored_result)).encode())

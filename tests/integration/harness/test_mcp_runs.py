@@ -12,8 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from app.core.resources import Resources
-from app.harness.mcp.schemas import McpHarnessSettings
-from app.harness.schemas import ModelPrice
+from app.harness.harness_config import McpHarnessSettings, ModelPrice
 from app.llm.conversation import (
     ChatMessage,
     MessageRole,

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from app.harness.bash.check_registry import CHECKS, load_checks, run_check, score_task
-from app.harness.bash.types import Expectation, Judgement
+from app.harness.bash.types import Expectation
+from app.harness.judge import JudgeScore
 from tests.support.bash_eval import call, evidence, task
 
 FILES = {
@@ -186,18 +187,18 @@ def test_llm_judge__without_judge_passes_with_weight_zero() -> None:
 
 
 def test_llm_judge__passes_from_one_half_and_keeps_weight() -> None:
-    judgement = Judgement(score=0.5, reason="kind enough")
+    judge_score = JudgeScore(score=0.5, reason="kind enough")
     check_result = run_check(
-        "llm_judge:is it kind?", 3.0, evidence(judgements={"is it kind?": judgement})
+        "llm_judge:is it kind?", 3.0, evidence(judge_scores={"is it kind?": judge_score})
     )
-    assert (check_result.passed, check_result.weight, check_result.judgement) == (
+    assert (check_result.passed, check_result.weight, check_result.judge_score) == (
         True,
         3.0,
-        judgement,
+        judge_score,
     )
     assert check_result.detail == "judged 0.50: kind enough"
-    stern = Judgement(score=0.49, reason="rude")
-    assert not run_check("llm_judge:q", 1.0, evidence(judgements={"q": stern})).passed
+    stern = JudgeScore(score=0.49, reason="rude")
+    assert not run_check("llm_judge:q", 1.0, evidence(judge_scores={"q": stern})).passed
 
 
 def test_run_check__unknown_check_fails_and_keeps_weight() -> None:

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from app.harness.bash.attempt_runner import evaluate, open_budget, plan_trials
 from app.harness.bash.check_registry import load_checks
-from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget, BudgetKind, UsedBudget
+from app.harness.harness_config import BashHarnessSettings
 from app.llm.conversation import (
     ChatMessage,
     MessageRole,
@@ -72,8 +72,8 @@ def judge_attempt(settings: BashHarnessSettings) -> tuple[float | None, Budget]:
     )
     [attempt_result] = results
     assert attempt_result.score is not None
-    assert attempt_result.score.results[0].judgement is not None
-    return attempt_result.score.results[0].judgement.cost_usd, run
+    assert attempt_result.score.results[0].judge_score is not None
+    return attempt_result.score.results[0].judge_score.cost_usd, run
 
 
 def test_judge_price__is_used_for_judge() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.harness.bash.attempt_runner import Trial, plan_trials
 from app.harness.bash.check_registry import CHECKS, Check, CheckResult
-from app.harness.bash.judge import BashJudge, judge_prompt, read_judgement
+from app.harness.bash.judge import BashJudge, judge_prompt, read_judge_score
 from app.harness.bash.replay import rescore
 from app.harness.bash.types import EvalResult
 from app.harness.budget import Budget, BudgetLimits
@@ -115,8 +115,8 @@ def test_judge__repeated_question_is_asked_once() -> None:
     # The question occurs twice in the task, and the usage below is that of one request.
     first = judged_result.score.results[0]
     assert (first.passed, first.weight, first.detail) == (True, 1.0, "judged 0.75: mostly")
-    assert first.judgement is not None
-    assert (first.judgement.input_tokens, first.judgement.cost_usd) == (8, 10e-6)
+    assert first.judge_score is not None
+    assert (first.judge_score.input_tokens, first.judge_score.cost_usd) == (8, 10e-6)
     assert judged_result.trace is not None
     assert judged_result.trace.total_input_tokens == 16
 
@@ -187,7 +187,7 @@ def test_judge_prompt__long_transcript_loses_its_middle() -> None:
     assert "end\ntranscript>>>" in prompt
 
 
-def test_read_judgement__cost_without_price_is_unknown() -> None:
-    assert read_judgement(turn(text='{"score": 1}'), None).cost_usd is None
+def test_read_judge_score__cost_without_price_is_unknown() -> None:
+    assert read_judge_score(turn(text='{"score": 1}'), None).cost_usd is None
     with pytest.raises(JudgeError):
-        read_judgement(turn(), None)
+        read_judge_score(turn(), None)

@@ -9,7 +9,8 @@ from app.harness.bash.report_view import run_view
 from app.harness.bash.result_file import json_report, parse_report, read_report
 from app.harness.bash.run_health import profile
 from app.harness.bash.summary import count_adapted, count_repeated, summarize
-from app.harness.bash.types import EvalReport, EvalResult, Judgement
+from app.harness.bash.types import EvalReport, EvalResult
+from app.harness.judge import JudgeScore
 from app.harness.result_file import InvalidResultFile
 from app.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
@@ -115,9 +116,9 @@ def test_cost_figure__names_attempts_without_cost() -> None:
 def test_summarize__judge_usage_is_separate() -> None:
     judged = result(ONE, True)
     assert judged.score is not None
-    judgement = Judgement(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
+    judge_score = JudgeScore(score=1.0, reason="r", input_tokens=7, output_tokens=3, cost_usd=0.5)
     judged_check = replace(
-        judged.score.results[0], judgement=judgement
+        judged.score.results[0], judge_score=judge_score
     )  # a task may repeat a question
     summary = summarize(
         report(replace(judged, score=replace(judged.score, results=(judged_check, judged_check))))

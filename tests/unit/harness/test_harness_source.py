@@ -12,8 +12,8 @@ import pytest
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.resources import Resources
-from app.harness.bash.schemas import BashHarnessSettings
 from app.harness.budget import UsedBudget
+from app.harness.harness_config import BashHarnessSettings
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 
 pytestmark = pytest.mark.usefixtures("plugins")

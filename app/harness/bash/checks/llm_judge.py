@@ -1,4 +1,4 @@
-"""The judgement of a model; without a judge the check passes and has no weight."""
+"""The judge_score of a model; without a judge the check passes and has no weight."""
 
 from app.harness.bash.check_registry import CHECKS, Check, CheckEvidence, CheckResult
 
@@ -7,12 +7,12 @@ STUB = "llm_judge not implemented (stub, weight=0)"
 
 
 def llm_judge(question: str, evidence: CheckEvidence) -> CheckResult:
-    judgement = evidence.judgements.get(question)
-    if judgement is None:
+    judge_score = evidence.judge_scores.get(question)
+    if judge_score is None:
         return CheckResult(True, STUB, weight=0.0)
-    passed = judgement.score >= PASS_MARK
-    detail = f"judged {judgement.score:.2f}: {judgement.reason}"
-    return CheckResult(passed, detail, judgement=judgement)
+    passed = judge_score.score >= PASS_MARK
+    detail = f"judged {judge_score.score:.2f}: {judge_score.reason}"
+    return CheckResult(passed, detail, judge_score=judge_score)
 
 
 CHECKS.register(

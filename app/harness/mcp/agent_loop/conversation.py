@@ -4,9 +4,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
-from app.harness.budget import Budget, BudgetKind
+from app.harness.budget import Budget
 from app.harness.mcp.agent_loop.attempt_record import AttemptRecord
 from app.harness.mcp.agent_loop.toolbox import (
     Toolbox,
@@ -28,11 +27,6 @@ from app.llm.conversation import (
     Turn,
     user_message,
 )
-
-_ENDINGS: Final = {
-    BudgetKind.TOKENS: ConversationEnding.TOKEN_LIMIT,
-    BudgetKind.COST: ConversationEnding.COST_LIMIT,
-}
 
 
 class Conversation:
@@ -71,7 +65,7 @@ class Conversation:
         while len(self._record.llm_calls) < self._max_turns:
             limit = self._budget.own_exhausted()
             if limit is not None:
-                return _ENDINGS[limit]
+                return limit.ending
             self._budget.require_run_budget()
             turn = await self._run_turn()
             if turn.stop is StopReason.TRUNCATED:
