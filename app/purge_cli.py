@@ -90,12 +90,12 @@ def _undo() -> None:
 
 
 def _opened_resources() -> "AbstractContextManager[Resources]":
-    from app.core.engine import COMMAND_PATIENCE
+    from app.core.engine import COMMAND_TIMEOUT_FACTOR
     from app.core.settings import load_settings
     from app.startup import opened_resources
 
     return opened_resources(
-        load_settings(), name="mosaico-purge", pool_size=1, patience=COMMAND_PATIENCE
+        load_settings(), name="mosaico-purge", pool_size=1, timeout_factor=COMMAND_TIMEOUT_FACTOR
     )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 cli = CommandGroup("secrets", help="Manage the master keys that encrypt stored secrets.")
 
 
-class Vault(NamedTuple):
+class SecretStore(NamedTuple):
     """The database, the master keys, and every column whose values are encrypted."""
 
     db: "Database"
@@ -43,14 +43,14 @@ def status(output: Format = OutputFormat.TABLE) -> None:
     """
     from app.core.key_rotation import count_key_usage
 
-    with _vault() as vault:
-        uses = count_key_usage(vault.db, vault.columns)
+    with _open_store() as store:
+        uses = count_key_usage(store.db, store.columns)
     items = [
         {
             "column": use.column,
             "key": use.key_id,
             "texts": use.text_count,
-            "state": _describe_key(use.key_id, vault.box),
+            "state": _describe_key(use.key_id, store.box),
         }
         for use in uses
     ]
@@ -68,8 +68,8 @@ def rotate(output: Format = OutputFormat.TABLE) -> None:
     """
     from app.core.key_rotation import rotate_keys
 
-    with _vault() as vault:
-        rotations = rotate_keys(vault.db, vault.columns, vault.box)
+    with _open_store() as store:
+        rotations = rotate_keys(store.db, store.columns, store.box)
     items = [
         {
             "column": rotation.column,
@@ -85,7 +85,7 @@ def rotate(output: Format = OutputFormat.TABLE) -> None:
             "some secrets are still encrypted with a previous key: see `mosaico secrets status`"
         )
         raise typer.Exit(EXIT_UNSUCCESSFUL)
-    print_status(f"all secrets are encrypted with master key {vault.box.encryption_key_id}")
+    print_status(f"all secrets are encrypted with master key {store.box.encryption_key_id}")
     print_status("next: remove MOSAICO_MASTER_KEYS_OLD (and master.key) from every process")
 
 
@@ -98,21 +98,21 @@ def drop_lost(
     """Delete the secrets that a lost master key encrypts. They have to be entered again."""
     from app.core.key_rotation import drop_lost_secrets
 
-    with _vault() as vault:
-        if key in vault.box.key_ids:
+    with _open_store() as store:
+        if key in store.box.key_ids:
             raise Conflict(
                 f"master key {key} is configured, so its secrets can be decrypted;"
                 " `mosaico secrets rotate` encrypts them with the current key"
             )
         confirm(f"Delete every secret that master key {key} encrypts?", yes=yes)
-        deleted_count = drop_lost_secrets(vault.db, vault.columns, key)
+        deleted_count = drop_lost_secrets(store.db, store.columns, key)
     print_status(f"{deleted_count} secrets are deleted")
 
 
 @contextmanager
-def _vault() -> Iterator[Vault]:
+def _open_store() -> Iterator[SecretStore]:
     from app.core.db import Database
-    from app.core.engine import COMMAND_PATIENCE
+    from app.core.engine import COMMAND_TIMEOUT_FACTOR
     from app.core.key_rotation import list_encrypted_columns
     from app.core.migrations import require_current_schema
     from app.core.settings import load_settings
@@ -128,10 +128,10 @@ def _vault() -> Iterator[Vault]:
             direct_url=direct_url,
             pool_size=1,
             name="mosaico-secrets",
-            patience=COMMAND_PATIENCE,
+            timeout_factor=COMMAND_TIMEOUT_FACTOR,
         )
         try:
-            yield Vault(db, secret_box(settings), list_encrypted_columns(METADATA))
+            yield SecretStore(db, secret_box(settings), list_encrypted_columns(METADATA))
         finally:
             db.dispose()
 

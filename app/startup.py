@@ -86,10 +86,10 @@ def direct_database_url(settings: Settings) -> str | None:
 
 @contextmanager
 def opened_resources(
-    settings: Settings, *, name: str, pool_size: int, patience: int = 1
+    settings: Settings, *, name: str, pool_size: int, timeout_factor: int = 1
 ) -> Iterator[Resources]:
     """The resources of a process, opened from its settings and closed when the block ends; see `Database` for
-    `patience`.
+    `timeout_factor`.
 
     Raises: `SchemaMismatch` unless the database is at the schema of this program,
             `BadMasterKey`, `MissingMasterKey`, in production `PrivilegedDatabaseRole`.
@@ -101,7 +101,13 @@ def opened_resources(
         # it wrongly.
         direct_url = direct_database_url(settings)
         require_current_schema(direct_url or url)
-        db = Database(url, direct_url=direct_url, pool_size=pool_size, name=name, patience=patience)
+        db = Database(
+            url,
+            direct_url=direct_url,
+            pool_size=pool_size,
+            name=name,
+            timeout_factor=timeout_factor,
+        )
         try:
             require_columns(db, METADATA, schema_remedy(settings))
             resources = Resources(

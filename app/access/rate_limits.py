@@ -143,14 +143,14 @@ class FailureLimiter:
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
-        self._full_at: OrderedDict[str, float] = OrderedDict()
+        self._empty_at: OrderedDict[str, float] = OrderedDict()
 
     def retry_after_s(self, address: str | None) -> int:
         """Whole seconds until the next invalid key is accepted for checking; 0 when it is now."""
         # The bucket as one number, the time at which it is empty: nothing has to run in between.
-        full_at = self._full_at.get(client_network(address), 0.0)
+        empty_at = self._empty_at.get(client_network(address), 0.0)
         burst_s = (FAILURE_BURST - 1) * MINUTE_S / FAILURES_PER_MINUTE
-        return ceil_seconds(full_at - self._now() - burst_s)
+        return ceil_seconds(empty_at - self._now() - burst_s)
 
     def record_failure(self, address: str | None) -> None:
         """Count an invalid key of a client address."""
@@ -158,10 +158,10 @@ class FailureLimiter:
         with self._lock:
             # Removed and added again: the order of the dictionary is that of use, and the oldest is
             # dropped.
-            full_at = max(self._full_at.pop(network, now), now)
-            self._full_at[network] = full_at + MINUTE_S / FAILURES_PER_MINUTE
-            if len(self._full_at) > MAX_ADDRESSES:
-                self._full_at.popitem(last=False)
+            empty_at = max(self._empty_at.pop(network, now), now)
+            self._empty_at[network] = empty_at + MINUTE_S / FAILURES_PER_MINUTE
+            if len(self._empty_at) > MAX_ADDRESSES:
+                self._empty_at.popitem(last=False)
 
 
 def delete_old_windows(session: Session, now: datetime) -> int:

@@ -1,15 +1,15 @@
 """Compares stored runs: reads them in short transactions and computes in a child process."""
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Text, column, func, select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_baseline_runs
+from app.comparison.child_process import run_in_child
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.items.flipped import PeerMeans, item_means
 from app.comparison.items.label_counts import with_label_counts
@@ -29,12 +29,10 @@ from app.comparison.pair_comparison import (
 )
 from app.comparison.schemas import CategoryPage, ComparedRun, Comparison, PeerRun, TraceLink
 from app.core.db import Database
-from app.core.errors import Conflict, Invalid, Unavailable
+from app.core.errors import Conflict, Invalid
 from app.core.keyset import PageQuery, encode_cursor, read_cursor
-from app.jobs.process_pool import CallLost, ProcessPool
 from app.kpis.evaluate import KpiValue
 from app.kpis.queries import get_kpis_of_run
-from app.metrics.registry import load_metrics
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 from app.results.queries import get_run
@@ -47,30 +45,15 @@ R = TypeVar("R")
 MAX_PEERS = 8
 # Runs of other agents within half a day saw the same environment as the candidate.
 PEER_WINDOW = timedelta(hours=12)
-TIMEOUT_S = 120.0
-MAX_WAIT_S = 60.0
 
 MAX_CATEGORY_CHARS: Final = 4096
 FIRST_PAGE: Final = PageQuery()
 # Categories are not a column of a table.
 CATEGORY_KEYS: Final = (column("category", Text),)
 
-# One child at a time: it takes more memory than the whole service.
-_CHILD_SLOT = threading.BoundedSemaphore(1)
-
 
 class RunNotComparable(Conflict):
     """The run is not completed, so it cannot be compared; wait for it, or name another run."""
-
-
-class ComparisonBusy(Unavailable):
-    """Another comparison is being computed; try again in a minute."""
-
-
-class ComparisonFailed(Unavailable):
-    """The comparison could not be computed; try again, or compare runs of fewer traces."""
-
-    code = "comparison-lost"
 
 
 def compare_in_child(
@@ -93,29 +76,6 @@ def compare_in_child(
         _compare_stored, db.direct_url, list(baseline_ids), candidate_id, metric, list(judged),
         categories_after,
     )  # fmt: skip
-
-
-def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a function in a process that ends afterwards.
-
-    Raises: `ComparisonBusy`, `ComparisonFailed`.
-    """
-    if not _CHILD_SLOT.acquire(timeout=MAX_WAIT_S):
-        raise ComparisonBusy
-    try:
-        # A pool for one call: its process ends with it and gives all memory back.
-        pool = ProcessPool(1, warm_up=load_metrics)
-        try:
-            return pool.run(function, *arguments, timeout_s=TIMEOUT_S)
-        except CallLost as error:
-            raise ComparisonFailed(
-                f"the comparison could not be computed: {error}; try again, or compare runs of"
-                " fewer traces"
-            ) from error
-        finally:
-            pool.close()
-    finally:
-        _CHILD_SLOT.release()
 
 
 def _compare_stored(

@@ -108,7 +108,7 @@ class Database:
     the server is unreachable or too busy, or aborted the transaction because of a deadlock; then
     nothing was written.
 
-    `patience` multiplies the time limits of connections and statements.
+    `timeout_factor` multiplies the time limits of connections and statements.
 
     With a `direct_url`, `url` is a pooler that gives each transaction any connection, such as
     PgBouncer with `pool_mode = transaction`, and `direct_url` is the server behind it.
@@ -121,12 +121,14 @@ class Database:
         direct_url: str | None = None,
         pool_size: int = 10,
         name: str = "mosaico",
-        patience: int = 1,
+        timeout_factor: int = 1,
     ) -> None:
         self.url = url
         self._direct_url = direct_url
         create_engine = create_direct_engine if direct_url is None else create_pooled_engine
-        self.engine = create_engine(url, pool_size=pool_size, name=name, patience=patience)
+        self.engine = create_engine(
+            url, pool_size=pool_size, name=name, timeout_factor=timeout_factor
+        )
         # No expiry: objects are read after the commit, where a reload would need a new transaction.
         # No autoflush: a query must not write, and where one has to see changes, the code says
         # flush().

@@ -28,7 +28,7 @@ LIMITS_MS = {
 POOL_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 5
 # A command of an operator, who waits longer for a busy database than a client of the API. Times the limits.
-COMMAND_PATIENCE = 6
+COMMAND_TIMEOUT_FACTOR = 6
 PING_AFTER_IDLE_S = 1.0
 
 # COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
@@ -92,26 +92,36 @@ def _with_driver(url: str, driver: str) -> str:
     return parsed.set(drivername=driver).render_as_string(hide_password=False)
 
 
-def create_direct_engine(url: str, *, pool_size: int, name: str, patience: int = 1) -> Engine:
-    """The engine of a server; all its limits are multiplied by `patience`."""
-    limits = " ".join(f"-c {setting}={value * patience}" for setting, value in LIMITS_MS.items())
+def create_direct_engine(url: str, *, pool_size: int, name: str, timeout_factor: int = 1) -> Engine:
+    """The engine of a server; all its limits are multiplied by `timeout_factor`."""
+    limits = " ".join(
+        f"-c {setting}={value * timeout_factor}" for setting, value in LIMITS_MS.items()
+    )
     options = f"{limits} -c timezone=UTC"
     return _build_engine(
-        url, pool_size=pool_size, patience=patience, application_name=name, options=options
+        url,
+        pool_size=pool_size,
+        timeout_factor=timeout_factor,
+        application_name=name,
+        options=options,
     )
 
 
-def create_pooled_engine(url: str, *, pool_size: int, name: str, patience: int = 1) -> Engine:
+def create_pooled_engine(url: str, *, pool_size: int, name: str, timeout_factor: int = 1) -> Engine:
     """The engine for a pooler, which refuses `options` and may answer each transaction on another
     connection of the server.
     """
     # The one setting besides the name that every pooler sets per client; libpq has no parameter for it.
     os.environ["PGTZ"] = "UTC"
     engine = _build_engine(
-        url, pool_size=pool_size, patience=patience, application_name=name, prepare_threshold=None
+        url,
+        pool_size=pool_size,
+        timeout_factor=timeout_factor,
+        application_name=name,
+        prepare_threshold=None,
     )
     limits = "; ".join(
-        f"SET LOCAL {setting} = {value * patience}" for setting, value in LIMITS_MS.items()
+        f"SET LOCAL {setting} = {value * timeout_factor}" for setting, value in LIMITS_MS.items()
     )
 
     @event.listens_for(engine, "begin")
@@ -123,18 +133,20 @@ def create_pooled_engine(url: str, *, pool_size: int, name: str, patience: int =
     return engine
 
 
-def _build_engine(url: str, *, pool_size: int, patience: int, **connect_args: object) -> Engine:
+def _build_engine(
+    url: str, *, pool_size: int, timeout_factor: int, **connect_args: object
+) -> Engine:
     engine = create_engine(
         sqlalchemy_url(url),
         poolclass=ClosingPool,
         pool_size=pool_size,
         # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,
-        pool_timeout=POOL_TIMEOUT_S * patience,
+        pool_timeout=POOL_TIMEOUT_S * timeout_factor,
         skip_autocommit_rollback=True,
         # Errors with parameters would write secrets and texts of users into logs.
         hide_parameters=True,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_S * patience, **connect_args},
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_S * timeout_factor, **connect_args},
     )
     # Several rows in one statement, also without RETURNING; the driver would send one for each row.
     engine.dialect.use_insertmanyvalues_wo_returning = True

@@ -221,7 +221,9 @@ def plan_page(
     if rare_filter is not None:
         tested_conditions = [other.condition for other in filters if other is not rare_filter]
         return PagePlan(
-            [rare_filter.condition], [*_hide(tested_conditions), *searched], is_few=True
+            [rare_filter.condition],
+            [*_prevent_index_use(tested_conditions), *searched],
+            is_few=True,
         )
     tested_conditions = [
         other.condition
@@ -230,7 +232,7 @@ def plan_page(
     ]
     return PagePlan(
         selecting=[ordered.partial for ordered in ordered_filters if ordered.partial is not None],
-        tested=[*_hide(tested_conditions), *searched],
+        tested=[*_prevent_index_use(tested_conditions), *searched],
         prefix=[
             pair
             for ordered in ordered_filters
@@ -277,7 +279,7 @@ def _count_rows(counted: IndexedFilter) -> ColumnElement[int]:
     return total
 
 
-def _hide(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+def _prevent_index_use(conditions: Sequence[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
     """The same conditions, hidden from the planner, which would else read their index: none serves IS TRUE."""
     return [condition.is_(True) for condition in conditions]
 

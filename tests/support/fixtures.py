@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.comparison import stored_run_comparison
+from app.comparison import child_process
 from app.core.db import Database
 from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
@@ -113,9 +113,7 @@ def metric_pool() -> Iterator[ProcessPool]:
     """
     pool = ProcessPool(1, warm_up=load_metrics)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            stored_run_comparison, "ProcessPool", lambda *_, **__: SharedProcessPool(pool)
-        )
+        patch.setattr(child_process, "ProcessPool", lambda *_, **__: SharedProcessPool(pool))
         yield pool
     pool.close()
 

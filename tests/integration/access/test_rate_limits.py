@@ -193,4 +193,4 @@ def test_failure_limiter__number_of_addresses_is_limited(monkeypatch: pytest.Mon
     failures = FailureLimiter(now=Seconds())
     for number in range(10):
         failures.record_failure(f"192.0.2.{number}")
-    assert len(failures._full_at) == 3
+    assert len(failures._empty_at) == 3

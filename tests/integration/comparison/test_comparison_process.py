@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from app.comparison import stored_run_comparison
-from app.comparison.stored_run_comparison import ComparisonFailed, run_in_child
+from app.comparison import child_process
+from app.comparison.child_process import ComparisonFailed, run_in_child
 from app.jobs.process_pool import ProcessPool
 from tests.support.processes import lives, until
 
@@ -13,7 +13,7 @@ from tests.support.processes import lives, until
 @pytest.fixture(autouse=True)
 def _processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests share a process."""
-    monkeypatch.setattr(stored_run_comparison, "ProcessPool", ProcessPool)
+    monkeypatch.setattr(child_process, "ProcessPool", ProcessPool)
 
 
 def test_run_in_child__each_call_has_a_process_that_ends() -> None:

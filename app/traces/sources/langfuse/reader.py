@@ -103,7 +103,7 @@ class RunReader(Protocol):
     """Reads runs through one API version.
 
     `find_run` looks a run up by name, then by ID; without a name it returns the newest run.
-    `look_again` returns a run as it is now, in one request; None when the server does not return it.
+    `refresh_run` returns a run as it is now, in one request; None when the server does not return it.
     `narrow` returns the newest of the runs that share an ID, given the number of items of a complete run
     if it is known. `iter_rows` yields its rows, newest first.
     `list_runs` returns the newest runs of a dataset, `list_run_names` names for an error message.
@@ -118,7 +118,7 @@ class RunReader(Protocol):
         self, dataset: LangfuseDataset | None, name: str | None
     ) -> ExperimentRun | None: ...
 
-    def look_again(self, run: ExperimentRun) -> ExperimentRun | None: ...
+    def refresh_run(self, run: ExperimentRun) -> ExperimentRun | None: ...
 
     def narrow(self, run: ExperimentRun, expected_items: int | None, /) -> ExperimentRun: ...
 

@@ -225,7 +225,7 @@ class RunSettler:
 
     def find_again(self, run: ExperimentRun) -> ExperimentRun:
         """The run as it is now; unchanged when the server does not return it."""
-        current = self.reader.look_again(run)
+        current = self.reader.refresh_run(run)
         if current is None:
             return run
         items = run.dataset_items if current.since == run.since else None

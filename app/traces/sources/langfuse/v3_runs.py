@@ -119,7 +119,7 @@ class V3Reader:
         document = None if run_name is None else self._fetch_run(dataset.name, run_name)
         return None if document is None else _parse_run(document, dataset.name, self.settle_ms)
 
-    def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
+    def refresh_run(self, run: ExperimentRun) -> ExperimentRun | None:
         document = self._fetch_run(run.dataset_name or "", run.name)
         return (
             None

@@ -46,22 +46,24 @@ from app.traces.sources.langfuse.usage import (
     split_calls,
     sum_usage,
 )
-from app.traces.sources.langfuse.v4_requests import (
-    SPAN_FIELDS,
-    SPANS_PER_PAGE,
-    CallStream,
+from app.traces.sources.langfuse.v4_pages import (
     RowPage,
     TimeWindow,
     WindowRows,
     WindowSizer,
     fetch_with_splitting,
+    iter_newest_first,
+    to_window_rows,
+)
+from app.traces.sources.langfuse.v4_requests import (
+    SPAN_FIELDS,
+    SPANS_PER_PAGE,
+    CallStream,
     filter_parameter,
     iter_all,
-    iter_newest_first,
     iter_scores,
     iter_spans,
     parse_experiment,
-    to_window_rows,
 )
 from app.traces.types import Trace
 
@@ -109,7 +111,7 @@ class V4Reader:
             return self._find_newest([*in_dataset, equals("id", experiment_id)], dataset, since)
         return run
 
-    def look_again(self, run: ExperimentRun) -> ExperimentRun | None:
+    def refresh_run(self, run: ExperimentRun) -> ExperimentRun | None:
         # By ID, because several experiments can share a name.
         current = self._find_newest([equals("id", run.id)], None, run.since)
         if current is None:
@@ -135,7 +137,7 @@ class V4Reader:
             return run
         since = first_time_ms(newest.earlier_end, settle_ms)
         part = replace(run, since=since, start=newest.rows[0].start, dataset_items=None)
-        return self.look_again(part) or replace(part, item_count=len(newest.rows))
+        return self.refresh_run(part) or replace(part, item_count=len(newest.rows))
 
     def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]:
         parameters: Parameters = {

@@ -45,20 +45,22 @@ from app.traces.sources.langfuse.usage import (
     select_agent_spans,
     sum_usage,
 )
-from app.traces.sources.langfuse.v4_requests import (
-    SCORES_PER_PAGE,
-    SPANS_PER_PAGE,
+from app.traces.sources.langfuse.v4_pages import (
     RowPage,
     TimeWindow,
     WindowRows,
     WindowSizer,
     fetch_with_splitting,
+    iter_newest_first,
+    to_window_rows,
+)
+from app.traces.sources.langfuse.v4_requests import (
+    SCORES_PER_PAGE,
+    SPANS_PER_PAGE,
     filter_parameter,
     iter_all,
-    iter_newest_first,
     iter_scores,
     iter_spans,
-    to_window_rows,
 )
 from app.traces.types import Trace
 

@@ -179,7 +179,7 @@ class GrowingRun:
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
-    def look_again(self, run: ExperimentRun) -> ExperimentRun:
+    def refresh_run(self, run: ExperimentRun) -> ExperimentRun:
         done = [end for end in self.ends if end <= self.now]
         return replace(run, item_count=len(done), end=round(done[-1] * 1000))
 
@@ -206,7 +206,7 @@ def wait(run: GrowingRun, **fields: Any) -> tuple[int, float]:
         clock=run.clock,
         now_ms=run.now_ms,
     )
-    return settler.wait(run.look_again(RUN)).item_count, run.now
+    return settler.wait(run.refresh_run(RUN)).item_count, run.now
 
 
 @pytest.mark.parametrize(
