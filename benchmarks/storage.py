@@ -17,7 +17,7 @@ from app.core.migrations import upgrade
 from app.jobs.handlers import NO_JOB
 from app.metrics.types import TraceMeasurements
 from app.runs.leases import acquire_shard_lease
-from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_row, store_shard
+from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, MeasuredShard, encode_row, store_shard
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
@@ -129,7 +129,7 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
         lease = acquire_shard_lease(db, run_id, shard, NO_JOB)
         assert lease is not None
         with db.begin() as session:
-            store_shard(session, lease, measured, NOW)
+            store_shard(session, lease, MeasuredShard(measured, {}, 0), NOW)
 
 
 def _copy_plain(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:

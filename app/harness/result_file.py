@@ -160,13 +160,25 @@ class Journal:
         """Delete the journal; the result file is complete."""
         self._file.close()
         self._path.unlink(missing_ok=True)
+
+    def close(self) -> bool:
+        """Stop writing; true when the journal still exists, so that the run can be resumed."""
+        self._file.close()
+        return self._path.exists()
+
+
+class RunJournal(Journal):
+    """The journal of a run of a harness; it says where the result or the journal is."""
+
+    def discard(self) -> None:
+        super().discard()
         print_status(f"the result is in {result_of(self._path)}")
 
-    def close(self) -> None:
-        """Stop writing; the journal of a run that failed is kept, so that it can be resumed."""
-        self._file.close()
-        if self._path.exists():
+    def close(self) -> bool:
+        is_unfinished = super().close()
+        if is_unfinished:
             print_status(f"the run failed; continue it with --resume {result_of(self._path)}")
+        return is_unfinished
 
 
 class JournalContent(NamedTuple):

@@ -10,7 +10,7 @@ from app.harness.bash.attempt_runner import Trial
 from app.harness.bash.report_view import render
 from app.harness.bash.result_file import merge_results, write_report
 from app.harness.bash.types import EvalReport, EvalResult
-from app.harness.result_file import IncompatibleRun, Journal
+from app.harness.result_file import IncompatibleRun, RunJournal
 from app.harness.results import AttemptOutcome
 
 SHOWN: Final = 5
@@ -28,7 +28,7 @@ class Recorder:
         self._trials = trials
         self.path = path
         self._results = list(report.results)
-        self._journal = Journal(path, self.report(NOT_REACHED)) if path is not None else None
+        self._journal = RunJournal(path, self.report(NOT_REACHED)) if path is not None else None
 
     @property
     def planned(self) -> int:

@@ -36,7 +36,7 @@ from app.harness.mcp.types import (
     Traced,
 )
 from app.harness.progress import show_progress
-from app.harness.result_file import Journal, claim_result_file, journal_of, result_of
+from app.harness.result_file import RunJournal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
 from app.harness.run_command import RunInterrupted, run_interruptible
 from app.llm.prices import NoPrice, Price, read_price
@@ -194,7 +194,7 @@ class McpRecorder:
         self._results: list[TaskResult] = list(plan.completed_results)
         self._servers = {(server.file, server.name): server for server in plan.known_servers}
         self._planned = sum(1 for _ in plan.attempts())
-        self._journal = Journal(prepared.output, self.partial_report())
+        self._journal = RunJournal(prepared.output, self.partial_report())
         self._display = ExitStack()
         self._show = None
         if not prepared.options.quiet:
