@@ -18,7 +18,7 @@ from app.traces.sources.langfuse.json_fields import (
 )
 from app.traces.sources.langfuse.reader import ExperimentRun, LangfuseDataset
 from app.traces.sources.langfuse.usage import ORDER_SLACK_MS, ObservedSpan, parse_span
-from app.traces.sources.langfuse.v4_pages import RowPage
+from app.traces.sources.langfuse.v4_paging import RowPage
 
 SCORES_PER_PAGE: Final = 100
 SPANS_PER_PAGE: Final = 1000

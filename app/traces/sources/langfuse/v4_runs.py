@@ -46,7 +46,7 @@ from app.traces.sources.langfuse.usage import (
     split_calls,
     sum_usage,
 )
-from app.traces.sources.langfuse.v4_pages import (
+from app.traces.sources.langfuse.v4_paging import (
     RowPage,
     TimeWindow,
     WindowRows,

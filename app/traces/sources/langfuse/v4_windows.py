@@ -45,7 +45,7 @@ from app.traces.sources.langfuse.usage import (
     select_agent_spans,
     sum_usage,
 )
-from app.traces.sources.langfuse.v4_pages import (
+from app.traces.sources.langfuse.v4_paging import (
     RowPage,
     TimeWindow,
     WindowRows,

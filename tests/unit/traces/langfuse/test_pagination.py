@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.traces.sources.langfuse.failures import LangfuseUnavailable, PageTooLarge
-from app.traces.sources.langfuse.v4_pages import (
+from app.traces.sources.langfuse.v4_paging import (
     RowPage,
     TimeWindow,
     WindowRows,
