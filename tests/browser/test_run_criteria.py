@@ -221,7 +221,7 @@ def test_trend__of_few_equal_and_missing_values_is_drawn(
 
 def changes_of(page: Page) -> list[float]:
     """The changes of the metrics of a comparison."""
-    cells = page.locator("table").last.locator("tbody tr td:nth-of-type(3)").all_inner_texts()
+    cells = page.locator("table").last.locator("tbody tr td:nth-of-type(4)").all_inner_texts()
     numbers = (re.match(r"[+−-]?[\d.]+", cell.replace("−", "-")) for cell in cells)
     return [float(number.group()) for number in numbers if number]
 

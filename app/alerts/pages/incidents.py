@@ -33,7 +33,7 @@ from app.core.web.routes import Router
 router = Router()
 
 SHOWN_ALERTS = 50
-TABS = (("", "All"), (IncidentState.OPEN, "Open"), (IncidentState.RESOLVED, "Ended"))
+STATES = (("", "All"), (IncidentState.OPEN, "Open"), (IncidentState.RESOLVED, "Ended"))
 
 IncidentId = Annotated[str, Path(alias="incidentId")]
 
@@ -60,7 +60,7 @@ def show_incidents(
         nav="/alerts",
         api=list_in_api(request, "/incidents", {"state": "state", "rule": "alertConfigId"}),
         rows=rows,
-        tabs=TABS,
+        states=STATES,
         params={"state": state, "rule": rule, "cursor": query.cursor},
         next_cursor=page.next_cursor,
     )

@@ -30,6 +30,8 @@ from app.core.web.svg import (
 )
 
 ROW = 40
+# The width of the names.
+NAMES = 160
 MAX_BARS = 300
 LABEL_CHARS = 21
 
@@ -65,7 +67,7 @@ def changes_chart(title: str, changes: Sequence[ChangeBar]) -> str:
         for change in changes
         for bound in (change.low, change.high, change.margin, -change.margin)
     ]
-    x = build_axis(min(bounds), max(bounds), LEFT + 96, WIDTH - RIGHT - 8)
+    x = build_axis(min(bounds), max(bounds), NAMES, WIDTH - LEFT - 8)
     rows = [
         element
         for index, change in enumerate(changes)

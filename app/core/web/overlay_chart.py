@@ -61,9 +61,17 @@ def overlay_chart(
     bounds = [*values, *(limit.value for limit in limits)]
     y = build_axis(min(bounds), max(bounds), HEIGHT - BOTTOM, TOP)
     x = Axis(min(times), max(*times, min(times) + 1), LEFT + 12, WIDTH - RIGHT - 12)
-    body = [*draw_grid(y), *draw_limits(limits, y), *_day_labels(series, x)]
-    for number, line in enumerate(series):
-        pixels = [x.pixel(at.timestamp()) for at in line.times]
+    columns = [[x.pixel(at.timestamp()) for at in line.times] for line in series]
+    positions = [
+        [
+            (pixel, y.pixel(point.value))
+            for pixel, point in zip(pixels, line.points, strict=True)
+            if point.value is not None
+        ]
+        for pixels, line in zip(columns, series, strict=True)
+    ]
+    body = [*draw_grid(y), *draw_limits(limits, y, positions), *_day_labels(series, x)]
+    for number, (line, pixels) in enumerate(zip(series, columns, strict=True)):
         body += _dashed_lines(pixels, line.points, y, DASHES[number])
         body += draw_points(pixels, line.points, y, is_page=is_page, write=write)
         body += _legend(number, line.name)
@@ -106,7 +114,7 @@ def _legend(number: int, name: str) -> Iterator[str]:
 def _day_labels(series: Sequence[TrendSeries], x: Axis) -> Iterator[str]:
     """The labels of the first and of the last point."""
     points = sorted(
-        (at, point.label)
+        (at, point.label.partition(" to ")[0])
         for line in series
         for at, point in zip(line.times, line.points, strict=True)
     )

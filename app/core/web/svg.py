@@ -16,7 +16,8 @@ LEFT_MARGIN = 8
 TITLE_SIZE = 14
 # Of a character of the system font, as a share of its size: an upper estimate of the mean.
 CHARACTER_WIDTH = 0.6
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 44
+# The values stand on the right, beside the newest point: a narrow screen shows that side first.
+LEFT, RIGHT, TOP, BOTTOM = 16, 64, 40, 44
 MAX_TICKS = 8
 # Other ticks are written with an exponent.
 SMALLEST_TICK, LARGEST_TICK = 1e-9, 1e9
@@ -59,7 +60,7 @@ class Axis(NamedTuple):
 def build_axis(low: float, high: float, start: float, end: float) -> Axis:
     """An axis with some space at both ends; a single value is in the middle."""
     low, high = max(low, -LARGEST), min(high, LARGEST)
-    space = (high - low) * 0.06 or max(abs(high), 1.0) * 0.1
+    space = (high - low) * 0.06 or (abs(high) if abs(high) > SMALLEST_TICK else 10.0) * 0.1
     return Axis(low - space, high + space, start, end)
 
 
@@ -91,7 +92,7 @@ def draw_grid(y: Axis) -> Iterator[str]:
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{GRID}"/>'
         )
-        yield draw_text(LEFT - 8, pixel + 4, label, anchor="end", fill=FAINT)
+        yield draw_text(WIDTH - RIGHT + 8, pixel + 4, label, fill=FAINT)
 
 
 def draw_mark(x: float, y: float, verdict: str | None, label: str = "") -> str:

@@ -137,7 +137,7 @@ def trend_chart(
         *draw_grid(y),
         *_spans(spans, pixels, is_page=is_page),
         *_lines(pixels, points, y, has_ends=not is_page),
-        *draw_limits(limits, y, value_positions),
+        *draw_limits(limits, y, [value_positions]),
         *_events(events, pixels),
         *draw_points(pixels, points, y, is_page=is_page, write=write),
         *_labels(pixels, points),
@@ -249,16 +249,17 @@ def _bands(
 
 
 def draw_limits(
-    limits: Sequence[TrendLimit], y: Axis, value_positions: Sequence[tuple[float, float]] = ()
+    limits: Sequence[TrendLimit], y: Axis, lines: Sequence[Sequence[tuple[float, float]]]
 ) -> Iterator[str]:
-    """A dashed line for each limit, with its text where no point is, if there is such a place."""
+    """A dashed line for each limit, with its text where no point of `lines` is, if there is such a place."""
+    covered = [position for line in lines for position in (*line, *_between(line))]
     for limit in limits:
         pixel = y.pixel(limit.value)
         yield (
             f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{LIMIT}" stroke-dasharray="5 4"/>'
         )
-        x, anchor, offset = _free_place(limit.text, pixel, value_positions)
+        x, anchor, offset = _free_place(limit.text, pixel, covered)
         label = draw_text(x, pixel + offset, limit.text, anchor=anchor, fill=FAINT, size=LIMIT_SIZE)
         # With a border in the color of its ground, so that a line behind it does not strike it through.
         yield label.replace(
@@ -269,7 +270,7 @@ def draw_limits(
 
 
 def _free_place(
-    text: str, pixel: float, value_positions: Sequence[tuple[float, float]]
+    text: str, pixel: float, covered: Sequence[tuple[float, float]]
 ) -> tuple[float, str, int]:
     """Where the text of a limit stands: x, the anchor, and the distance of its baseline from the line.
 
@@ -284,7 +285,6 @@ def _free_place(
         for x, anchor in ((starts[0], "start"), (last, "end"), *((x, "start") for x in starts[1:]))
         if x + width <= last or anchor == "end"
     ]
-    covered = [*value_positions, *_between(value_positions)]
     for position in positions:
         x, anchor, offset = position
         left = x if anchor == "start" else x - width
