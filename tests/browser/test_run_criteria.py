@@ -260,7 +260,7 @@ def test_compare__pair_that_is_not_comparable_says_why_first(month: Site, site: 
     expect(page.locator("p, td.wide", has_text="31.0 % of the values are missing")).to_have_count(1)
     before = page.evaluate(NUMBERS_BEFORE, ".card.invalid")
     assert [data for data in before if not data.startswith("night of ")] == []
-    assert page.locator("h2").first.inner_text().lower() == "not comparable"
+    assert page.locator("h3").first.inner_text() == "Not comparable"
 
 
 def test_run__is_pinned_as_baseline_and_deleted(month: Site, site: Site) -> None:
