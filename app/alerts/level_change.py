@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from app.alerts.details import AlertDetails
-from app.alerts.natural_scale import ChangeText, value_of_level
+from app.alerts.natural_scale import EvidenceText, value_of_level
 from app.alerts.rules import AlertEventState
 from app.alerts.silence_matchers import MatchedAlert
 from app.kpis.number_text import format_value, format_values
@@ -58,7 +58,7 @@ def describe_levels(alert: AlertFields, *, with_baseline: bool) -> str:
 def describe_change(alert: AlertFields) -> str | None:
     """The levels with the confidence interval of their difference; None for an alert without an interval."""
     details, evidence = alert.details, alert.details.runs
-    change = ChangeText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
+    change = EvidenceText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
     if (
         AlertEventState(alert.state) not in CHANGED_STATES
         or evidence is None

@@ -27,7 +27,7 @@ def amount_of_change(change: float, *, is_relative: bool) -> float:
     return math.expm1(change) if is_relative else change
 
 
-class ChangeText(NamedTuple):
+class EvidenceText(NamedTuple):
     """A change with its 95 % confidence interval, each with its sign, such as "+12.5 %"."""
 
     change: str
@@ -37,7 +37,7 @@ class ChangeText(NamedTuple):
     @classmethod
     def of(
         cls, evidence: RunsEvidence | None, *, is_share: bool, is_relative: bool
-    ) -> "ChangeText | None":
+    ) -> "EvidenceText | None":
         """None where the evidence has no change."""
         if (
             evidence is None

@@ -13,7 +13,7 @@ from app.alerts.details import AlertDetails
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
-from app.alerts.natural_scale import ChangeText
+from app.alerts.natural_scale import EvidenceText
 from app.alerts.pages.inbox import read_acknowledgement, silence_row
 from app.alerts.pages.value_chart import draw_alert, find_watched, values_in_api
 from app.alerts.publishing import DisplayNameReader
@@ -179,7 +179,7 @@ def _expected(baseline: float | None, details: AlertDetails, figures: FigureForm
 def _change(details: AlertDetails) -> str | None:
     """The change with its interval; None where the rule computes none."""
     evidence = details.runs
-    text = ChangeText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
+    text = EvidenceText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
     if evidence is None or text is None:
         return None
     return f"{text.change} (95 % CI {text.low} to {text.high}) over {evidence.width or 1} runs"
