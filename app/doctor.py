@@ -3,7 +3,7 @@
 import platform
 import shutil
 import smtplib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,8 +13,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import httpx
 from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
 
-from app.access.models import ApiKey
+from app.access import queries as key_queries
+from app.access.rules import ROLES
 from app.agents.models import Agent
 from app.agents.service import check_langfuse, langfuse_query
 from app.core.clock import utc_now
@@ -24,6 +26,7 @@ from app.core.http.client import own_service_client
 from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from app.core.migrations import SchemaMismatch, require_columns, require_current_schema
 from app.core.resources import Resources
+from app.core.row_windows import RowWindow, iter_windows
 from app.core.settings import Settings, base_url
 from app.core.smtp import SmtpServer
 from app.jobs.worker_presence import PRESENCE_LOCK
@@ -197,17 +200,18 @@ def check_migrations(settings: Settings) -> str:
 def check_keys(res: Resources) -> str:
     """The valid API keys; the master key has decrypted every stored secret before."""
     with res.db.read() as session:
-        keys = session.execute(
-            select(ApiKey.role, ApiKey.expires_at).where(ApiKey.revoked_at.is_(None))
-        )
-        now = utc_now()
-        roles = [role for role, expires_at in keys if expires_at is None or expires_at > now]
-    if "admin" not in roles:
+        counts = {role: key_queries.count_usable_keys(session, role, utc_now()) for role in ROLES}
+    if not counts["admin"]:
         raise CheckFailed(
             "no valid API key has the role admin",
             "set MOSAICO_ADMIN_KEY to a new key of at least 24 characters and start the service",
         )
-    return f"valid API keys: {len(roles)}, of them admin: {roles.count('admin')}; secrets decrypt"
+    total = "at least " if max(counts.values()) == key_queries.MAX_COUNTED else ""
+    admins = "at least " if counts["admin"] == key_queries.MAX_COUNTED else ""
+    return (
+        f"valid API keys: {total}{sum(counts.values())}, of them admin: {admins}{counts['admin']};"
+        " secrets decrypt"
+    )
 
 
 def check_clock(res: Resources, max_difference: timedelta = MAX_CLOCK_DIFFERENCE) -> str:
@@ -236,23 +240,32 @@ def check_worker(res: Resources) -> str:
 def check_langfuse_servers(res: Resources) -> str:
     """Check that Langfuse accepts the keys of every agent with keys."""
     load_plugins()
-    with res.db.read() as session:
-        rows = session.scalars(
-            select(Agent).where(Agent.langfuse_secret_key.is_not(None), ~Agent.archived)
-        )
-        default_url = res.options["langfuse_default_url"]
-        queries = {agent.id: langfuse_query(agent, res.secrets, default_url) for agent in rows}
-    if not queries:
+    agent_count, servers = 0, set[str]()
+    for window in iter_windows(res.db, Agent.id):
+        # Before the servers are called, which must not happen in a transaction.
+        with res.db.read() as session:
+            agents = list_langfuse_agents(session, window)
+        for agent in agents:
+            query = langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])
+            check = check_langfuse(query, res)
+            if not check.ok:
+                raise CheckFailed(
+                    f"agent {agent.id} at {check.langfuse_url}: {check.detail}",
+                    f"correct its address or keys: `mosaico agents update {agent.id}`",
+                )
+            servers.add(f"{check.langfuse_url} (API {check.api})")
+        agent_count += len(agents)
+    if not servers:
         return "no agent has Langfuse keys"
-    checks = {agent_id: check_langfuse(query, res) for agent_id, query in queries.items()}
-    for agent_id, check in checks.items():
-        if not check.ok:
-            raise CheckFailed(
-                f"agent {agent_id} at {check.langfuse_url}: {check.detail}",
-                f"correct its address or keys: `mosaico agents update {agent_id}`",
-            )
-    servers = sorted({f"{check.langfuse_url} (API {check.api})" for check in checks.values()})
-    return f"{len(checks)} agents: {', '.join(servers)}"
+    return f"{agent_count} agents: {', '.join(sorted(servers))}"
+
+
+def list_langfuse_agents(session: Session, window: RowWindow) -> Sequence[Agent]:
+    """The agents of a range that have keys of Langfuse, by ID."""
+    statement = select(Agent).where(
+        window.contains(Agent.id), Agent.langfuse_secret_key.is_not(None), ~Agent.archived
+    )
+    return session.scalars(statement.order_by(Agent.id)).all()
 
 
 def _check(name: str, check: Callable[[], str]) -> Diagnosis:

@@ -167,8 +167,11 @@ def _settle_overdue_confirmations(resources: Resources) -> None:
 
 
 def _publish_gathered(resources: Resources) -> None:
-    with resources.db.begin() as session:
-        publishing.publish_gathered(session, resources.clock())
+    """Publish the alerts that need not wait any longer, those of one agent at a time."""
+    agent_id: str | None = ""
+    while agent_id is not None:
+        with resources.db.begin() as session:
+            agent_id = publishing.publish_gathered(session, agent_id, resources.clock())
 
 
 def _report_missed_schedules(resources: Resources) -> None:

@@ -1,7 +1,8 @@
 """`make bench`: measures every performance goal of the project on this machine.
 
 `python -m benchmarks storage formula` measures only these groups. `collection`, `takeover-busy` and
-`large` take long and run only if they are named; `python -m benchmarks large start` measures one part of `large`.
+`large` take long and run only if they are named; `python -m benchmarks large start` measures one part of `large`,
+and `python -m benchmarks bulk reads` one of `bulk`.
 """
 
 import sys
@@ -55,13 +56,22 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "collection": collection.measure,
     "takeover-busy": takeover.measure_busy,
 }
+PARTS_OF_GROUPS: dict[str, dict[str, Callable[[], Iterator[BenchRow]]]] = {
+    "bulk": bulk.PARTS,
+    "large": large.PARTS,
+}
 
 
 def main(names: list[str]) -> None:
-    if names[:1] == ["large"]:
-        print_rows(large.PARTS, names[1:] or list(large.PARTS))
-    else:
-        print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
+    match names:
+        case ["large"]:
+            print_rows(large.PARTS, list(large.PARTS))
+        case [group, *parts] if group in PARTS_OF_GROUPS and PARTS_OF_GROUPS[group].keys() & {
+            *parts
+        }:
+            print_rows(PARTS_OF_GROUPS[group], parts)
+        case _:
+            print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
 
 
 def print_rows(groups: dict[str, Callable[[], Iterator[BenchRow]]], names: list[str]) -> None:

@@ -17,6 +17,13 @@ class ApiKey(Base):
     __table_args__ = (
         CheckConstraint("role IN ('read', 'run', 'admin')", name="role"),
         Index("ix_api_keys_created_at_id", "created_at", "id"),
+        # The last one to expire, which decides whether another one may be revoked.
+        Index(
+            "ix_api_keys_active_role_expires_at",
+            "role",
+            "expires_at",
+            postgresql_where=text("revoked_at IS NULL"),
+        ),
         # Read at each start; few keys are of administrators.
         Index(
             "ix_api_keys_active_admins",

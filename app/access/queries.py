@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey, AuditEntry
-from app.access.rules import KeyFormat, classify_key, hash_token, parse_token
+from app.access.rules import KeyFormat, RoleName, classify_key, hash_token, parse_token
 from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, select_page
@@ -18,6 +18,9 @@ from app.core.list_filters import IndexedFilter, filter_period, filter_value
 from app.core.schemas import Page, PeriodFilter
 
 CONFIGURED_KEY_ID = "admin-env"
+# Any constant that is the same in all processes and used for nothing else.
+KEYS_LOCK = 0x6D6F73616963_6B
+MAX_COUNTED = 1_000
 
 
 class UnknownApiKey(NotFound):
@@ -32,6 +35,24 @@ class KeyIdentity:
     role: str
     expires_at: datetime | None
     revoked_at: datetime | None
+
+
+def is_usable(expires_at: datetime | None, at: datetime) -> bool:
+    """Return whether a key with this expiry, which is not revoked, is usable at a time."""
+    return expires_at is None or expires_at > at
+
+
+def select_expiries(role: RoleName) -> Select[datetime | None]:
+    """The expiry of each key of a role that is not revoked: those that never expire first, then the latest."""
+    expiries = select(ApiKey.expires_at).where(ApiKey.role == role, ApiKey.revoked_at.is_(None))
+    # NULL comes first in a descending order.
+    return expiries.order_by(ApiKey.expires_at.desc())
+
+
+def count_usable_keys(session: Session, role: RoleName, at: datetime) -> int:
+    """The number of keys of a role that are usable at a time, `MAX_COUNTED` at most."""
+    expiries = session.scalars(select_expiries(role).limit(MAX_COUNTED))
+    return sum(is_usable(expires_at, at) for expires_at in expiries)
 
 
 def find_key(session: Session, token: str) -> KeyIdentity | None:
@@ -57,19 +78,25 @@ def list_key_identities(session: Session, key_ids: AbstractSet[str]) -> list[Key
     ]
 
 
-def get_key_row(session: Session, key_id: str) -> ApiKey:
-    """The row of a key, for services of this domain. Raises `UnknownApiKey`."""
-    return UnknownApiKey.unless(session.get(ApiKey, key_id))
+def lock_all_keys(session: Session) -> None:
+    """Wait for the transactions that change keys, and let others wait until this one ends."""
+    session.execute(select(func.pg_advisory_xact_lock(KEYS_LOCK)))
 
 
-def lock_key(session: Session, key_id: str) -> None:
-    """Lock a key until the transaction ends, so that it can be compared with what a form showed."""
-    session.get(ApiKey, key_id, with_for_update=True, populate_existing=True)
+def lock_key(session: Session, key_id: str) -> ApiKey:
+    """The row of a key, which nobody changes until the transaction ends. Raises: `UnknownApiKey`.
+
+    Locks: all keys first, so that two concurrent requests cannot revoke the last two keys of
+    administrators; then the row, whose use is recorded meanwhile.
+    """
+    lock_all_keys(session)
+    row = session.get(ApiKey, key_id, with_for_update=True, populate_existing=True)
+    return UnknownApiKey.unless(row)
 
 
 def get_key(session: Session, key_id: str) -> ApiKeyView:
     """One key, without its text. Raises `UnknownApiKey`."""
-    return ApiKeyView.model_validate(get_key_row(session, key_id))
+    return ApiKeyView.model_validate(UnknownApiKey.unless(session.get(ApiKey, key_id)))
 
 
 def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:

@@ -4,12 +4,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, delete, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey, IdempotencyKey
-from app.access.queries import CONFIGURED_KEY_ID, get_key_row
+from app.access.queries import (
+    CONFIGURED_KEY_ID,
+    is_usable,
+    lock_all_keys,
+    lock_key,
+    select_expiries,
+)
 from app.access.rules import (
     ApiToken,
     FirstKeyAction,
@@ -35,9 +41,6 @@ from app.core.secret_files import read_secret_file, replace_secret_file
 ADMIN_KEY_FILE = "admin.key"
 FIRST_KEY_NAME = "first admin key"
 USE_INTERVAL = timedelta(minutes=1)
-
-# Any constant that is the same in all processes and used for nothing else.
-FIRST_KEY_LOCK = 0x6D6F73616963_6B
 
 
 class BadAdminKey(Misconfigured):
@@ -88,9 +91,9 @@ def update_key(session: Session, key_id: str, body: ApiKeyPatch, *, now: datetim
     """Change the sent fields of a key; a later expiry makes an expired key usable again.
 
     Raises: `UnknownApiKey`, `ApiKeyRevoked`, `Invalid`, `LastAdminKey`.
-    Locks:  the admin keys that outlive a new expiry, as `revoke_key` does.
+    Locks:  as `lock_key`.
     """
-    row = get_key_row(session, key_id)
+    row = lock_key(session, key_id)
     if row.revoked_at is not None:
         raise ApiKeyRevoked
     fields = changed_fields(body)
@@ -99,8 +102,7 @@ def update_key(session: Session, key_id: str, body: ApiKeyPatch, *, now: datetim
         row.name = fields["name"]
     if "expires_at" in fields:
         _check_expiry(fields["expires_at"], now=now)
-        if row.role == "admin":
-            _require_later_admin(session, key_id, fields["expires_at"])
+        _require_later_admin(session, row, fields["expires_at"])
         row.expires_at = fields["expires_at"]
     session.flush()
 
@@ -109,13 +111,13 @@ def revoke_key(session: Session, key_id: str, *, now: datetime) -> None:
     """Revoke a key; revoking it twice changes nothing.
 
     Raises: `UnknownApiKey`, `LastAdminKey`.
-    Locks:  every usable admin key, so that two concurrent requests cannot revoke the last two.
+    Locks:  as `lock_key`.
     """
-    row = get_key_row(session, key_id)
+    row = lock_key(session, key_id)
     if row.revoked_at is not None:
         return
     # Nobody could create a key any more.
-    if row.role == "admin" and _lock_usable_admins(session, now=now) == {key_id}:
+    if _is_last_admin(session, row, at=now):
         raise LastAdminKey
     row.revoked_at = now
     session.flush()
@@ -146,7 +148,7 @@ def ensure_first_admin_key(
     with db.begin() as session:
         # Starts wait for each other longer than the lock timeout of requests allows.
         session.execute(text("SET LOCAL lock_timeout = 0"))
-        session.execute(select(func.pg_advisory_xact_lock(FIRST_KEY_LOCK)))
+        lock_all_keys(session)
         if configured is not None and configured.reveal().strip():
             _register_configured_key(session, configured.reveal().strip(), now=clock())
             return FirstKey(path=None, created=False)
@@ -196,24 +198,25 @@ def _check_expiry(expires_at: datetime | None, *, now: datetime) -> None:
         )
 
 
-def _require_later_admin(session: Session, key_id: str, expires_at: datetime | None) -> None:
+def _require_later_admin(session: Session, row: ApiKey, expires_at: datetime | None) -> None:
     """Raises `LastAdminKey` if a key gets an earlier expiry, and no other admin key outlives it."""
-    # A key that is not among those usable at its new expiry is extended, which is always allowed.
-    if expires_at is not None and _lock_usable_admins(session, now=expires_at) == {key_id}:
+    if expires_at is not None and _is_last_admin(session, row, at=expires_at):
         raise LastAdminKey(
             "no other admin key is usable after this expiry; create another admin key first, or"
             " send a later time"
         )
 
 
-def _lock_usable_admins(session: Session, *, now: datetime) -> set[str]:
-    usable = select(ApiKey.id).where(
-        ApiKey.role == "admin",
-        ApiKey.revoked_at.is_(None),
-        or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
-    )
-    # In one order, so that two revocations cannot deadlock.
-    return set(session.scalars(usable.order_by(ApiKey.id).with_for_update()))
+def _is_last_admin(session: Session, row: ApiKey, *, at: datetime) -> bool:
+    """Return whether a key, which is not revoked, is the only admin key that is usable at a time."""
+    is_admin = row.role == "admin" and is_usable(row.expires_at, at)
+    return is_admin and not _has_admin(session, ApiKey.id != row.id, at=at)
+
+
+def _has_admin(session: Session, condition: ColumnElement[bool], *, at: datetime) -> bool:
+    """Return whether an admin key that matches a condition is usable at a time."""
+    last = session.execute(select_expiries("admin").where(condition).limit(1)).first()
+    return last is not None and is_usable(last.expires_at, at)
 
 
 def _register_configured_key(session: Session, key: str, *, now: datetime) -> None:
@@ -280,17 +283,10 @@ def _read_key_file(path: Path) -> ApiToken | None:
 
 def _first_key_state(session: Session, token: ApiToken | None, *, now: datetime) -> FirstKeyState:
     row = session.get(ApiKey, token.key_id) if token else None
-    active_admins = session.scalars(
-        select(ApiKey).where(
-            ApiKey.role == "admin",
-            ApiKey.revoked_at.is_(None),
-            or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
-        )
-    ).all()
     return FirstKeyState(
         key_file=_classify_key_file(token, row),
-        file_lost=any(key.name == FIRST_KEY_NAME for key in active_admins),
-        has_other_admin=any(key.name != FIRST_KEY_NAME for key in active_admins),
+        file_lost=_has_admin(session, ApiKey.name == FIRST_KEY_NAME, at=now),
+        has_other_admin=_has_admin(session, ApiKey.name != FIRST_KEY_NAME, at=now),
     )
 
 

@@ -4,18 +4,27 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.alerts.models import AlertRule, AlertState, Incident
+from app.alerts.models import EXCLUDES_RUNS, WATCHED_VALUE, AlertRule, AlertState, Incident
 from app.alerts.queries import SeriesFilter
-from app.alerts.rules import AlertStatus, Condition, IncidentResolution, IncidentState, RunSpan
+from app.alerts.rules import (
+    AlertStatus,
+    Condition,
+    IncidentResolution,
+    IncidentState,
+    RunSpan,
+    merge_spans,
+)
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_sorted_page
 from app.core.list_filters import filter_any, match_any
 from app.core.schemas import FilterValues
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
+# Far more than the runs that are compared, of which at least one is between two incidents of a rule.
+MAX_SPANS: Final = 200
 
 SORT_KEYS: Final = {
     "opened": (Incident.opened_at, Incident.id),
@@ -100,25 +109,37 @@ def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:
             AlertState.breach_seq.is_not(None),
         )
     )
-    return spans + [RunSpan(first, None) for first in session.scalars(pending) if first is not None]
+    spans += [RunSpan(first, None) for first in session.scalars(pending) if first is not None]
+    return merge_spans(spans)
 
 
 def _incident_spans(session: Session, series: ValueSeries) -> list[RunSpan]:
-    statement = select(Incident).where(
-        Incident.benchmark_id == series.benchmark_id,
-        Incident.agent_id == series.agent_id,
-        Incident.kpi.is_not_distinct_from(series.kpi),
-        Incident.metric.is_not_distinct_from(series.metric),
-        Incident.condition.in_(HISTORY_CONDITIONS),
-        Incident.verdict.is_distinct_from("noise"),
+    """The spans of the last `MAX_SPANS` incidents; with more of them, the history begins after all others."""
+    statement = (
+        select(Incident.started_seq, Incident.end_seq, Incident.resolution)
+        .where(
+            Incident.benchmark_id == series.benchmark_id,
+            Incident.agent_id == series.agent_id,
+            text(f"{WATCHED_VALUE} = :watched"),
+            Incident.kpi.is_not_distinct_from(series.kpi),
+            Incident.metric.is_not_distinct_from(series.metric),
+            text(EXCLUDES_RUNS),
+        )
+        # Open ones first. Those that are left out have all ended before these.
+        .order_by(Incident.end_seq.desc())
+        .limit(MAX_SPANS)
     )
-    return [
+    rows = session.execute(statement, {"watched": series.kpi or series.metric}).all()
+    spans = [
         # An accepted level is the new normal: what was before it is not.
-        RunSpan(0, incident.started_seq)
-        if incident.resolution == IncidentResolution.ACCEPTED
-        else RunSpan(incident.started_seq, incident.end_seq)
-        for incident in session.scalars(statement.order_by(Incident.started_seq))
+        RunSpan(0, row.started_seq)
+        if row.resolution == IncidentResolution.ACCEPTED
+        else RunSpan(row.started_seq, row.end_seq)
+        for row in rows
     ]
+    if len(rows) == MAX_SPANS:
+        spans.append(RunSpan(0, rows[-1].end_seq))
+    return spans
 
 
 def get_incident(session: Session, incident_id: str, *, for_update: bool = False) -> Incident:

@@ -64,10 +64,15 @@ def open_incident(
     series = decision.step.state.incident if decision.step else None
     started_seq = series.started if series else row.breach_seq or run.run_seq
     started = find_runs(session, [started_seq]).get(started_seq)
-    run_seqs = [
-        *list_valid_seqs(session, run.benchmark_id, run.agent_id, started_seq, run.run_seq),
+    earlier = list_valid_seqs(
+        session,
+        run.benchmark_id,
+        run.agent_id,
+        started_seq,
         run.run_seq,
-    ]
+        limit=Incident.MAX_RUNS - 1,
+    )
+    run_seqs = [*earlier, run.run_seq]
     details = event.details
     session.add(
         Incident(
@@ -117,7 +122,7 @@ def advance_incident(
     """Add a run to the open incident of a state; close it when the event ends it."""
     assert row.incident_id is not None, "the state has an incident"
     incident = incident_queries.get_incident(session, row.incident_id, for_update=True)
-    incident.run_seqs = [*incident.run_seqs, run.run_seq]
+    incident.run_seqs = [*incident.run_seqs, run.run_seq][-Incident.MAX_RUNS :]
     incident.value = decision.assessment.value
     incident.explanation = decision.assessment.explanation
     _hold(session, Condition(incident.condition), [run.run_seq])

@@ -1,13 +1,14 @@
 """Tables of alert rules, their states, alerts, incidents and silences."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import BigInteger, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.alerts.details import AlertDetails, Confirmation
+from app.alerts.rules import Condition
 from app.alerts.silence_matchers import SilenceMatchers
 from app.core.db import Base, ModelJson
 from app.kpis.series_types import SeriesState
@@ -15,7 +16,12 @@ from app.kpis.series_types import SeriesState
 # Without parameters, so that the planner finds the indexes of these conditions.
 EXPECTS_RUNS = "enabled AND max_hours_without_run IS NOT NULL"
 OPEN = "state = 'FIRING' AND verdict IS NULL"
+FIRED = "state = 'FIRING'"
 CONFIRMED_RUN = "(confirmation ->> 'runId'::text)"
+_HISTORY_CONDITIONS = ", ".join(f"'{name}'" for name in Condition if name.excludes_incidents)
+# Of incidents whose runs are not part of a history.
+EXCLUDES_RUNS = f"condition IN ({_HISTORY_CONDITIONS}) AND verdict IS DISTINCT FROM 'noise'"
+WATCHED_VALUE = "COALESCE(kpi, metric)"
 
 
 class AlertRule(Base):
@@ -36,6 +42,9 @@ class AlertRule(Base):
             "id",
             postgresql_where=text("enabled IS false"),
         ),
+        # The rules that judge the runs of an agent, and those that watch a KPI, which is then not retired.
+        Index("ix_alert_rules_benchmark_id_agent_id", "benchmark_id", "agent_id"),
+        Index("ix_alert_rules_benchmark_id_kpi_condition", "benchmark_id", "kpi", "condition"),
         # The rules that notify an endpoint, which is then not deleted.
         Index(
             "ix_alert_rules_endpoints",
@@ -141,6 +150,7 @@ class AlertEvent(Base):
         Index("ix_alert_events_name_created_at_id", "name", "created_at", "id"),
         Index("ix_alert_events_run_id", "run_id"),
         Index("ix_alert_events_open", "run_id", "id", postgresql_where=text(OPEN)),
+        Index("ix_alert_events_fired", "rule_id", "created_at", postgresql_where=text(FIRED)),
         Index("ix_alert_events_notification_id_id", "notification_id", "id"),
         Index(
             "ix_alert_events_gathered",
@@ -184,13 +194,24 @@ class Incident(Base):
 
     `id` is that of the alert that opened it. `started_seq` is the estimated first bad run,
     `opened_seq` the run that fired, `end_seq` the first recovered run (NULL while it is open).
-    `run_seqs` are its latest runs. It keeps its texts, and `rule_id`, when the rule or a run is deleted.
+    `run_seqs` are its latest `MAX_RUNS` runs. It keeps its texts, and `rule_id`, when the rule or a run is deleted.
     """
+
+    MAX_RUNS: ClassVar = 1_000
 
     __tablename__ = "incidents"
     __table_args__ = (
         Index("ix_incidents_opened_at_id", "opened_at", "id"),
         Index("ix_incidents_benchmark_id_agent_id", "benchmark_id", "agent_id"),
+        # The runs that are not part of the history of a value, the last ones first.
+        Index(
+            "ix_incidents_excluded",
+            "benchmark_id",
+            "agent_id",
+            text(WATCHED_VALUE),
+            "end_seq",
+            postgresql_where=text(EXCLUDES_RUNS),
+        ),
         Index("ix_incidents_rule_id_opened_at_id", "rule_id", "opened_at", "id"),
         Index("ix_incidents_benchmark_id_opened_at_id", "benchmark_id", "opened_at", "id"),
         Index("ix_incidents_agent_id_opened_at_id", "agent_id", "opened_at", "id"),

@@ -159,15 +159,18 @@ def store_and_publish(
         session.flush()
 
 
-def publish_gathered(session: Session, now: datetime) -> None:
-    """Publish the events that wait for other runs of their agent and need not wait any longer."""
-    by_agent: dict[str, list[AlertEvent]] = defaultdict(list)
-    for event in queries.lock_gathered_events(session):
-        by_agent[event.agent_id].append(event)
-    for agent_id, events in by_agent.items():
+def publish_gathered(session: Session, after: str, now: datetime) -> str | None:
+    """Publish the events of one agent that wait for its other runs and need not wait any longer.
+
+    Returns the agent, the first one by ID after another one; None if none is left.
+    """
+    agent_id = queries.find_gathering_agent(session, after)
+    if agent_id is not None:
+        events = queries.lock_gathered_events(session, agent_id)
         if _is_due(events, now) or not has_unfinished_runs(session, agent_id):
             _publish(session, events)
-    session.flush()
+        session.flush()
+    return agent_id
 
 
 def _gather(
@@ -185,8 +188,11 @@ def _gather(
     return [*waiting, *events]
 
 
-def _is_due(events: Iterable[AlertEvent], now: datetime) -> bool:
-    return any(event.publish_by is not None and event.publish_by <= now for event in events)
+def _is_due(events: Sequence[AlertEvent], now: datetime) -> bool:
+    """Return whether events have waited long enough, or are as many as a message may have."""
+    return len(events) >= queries.MAX_GATHERED or any(
+        event.publish_by is not None and event.publish_by <= now for event in events
+    )
 
 
 def _unpublished_incidents(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:

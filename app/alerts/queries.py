@@ -31,10 +31,13 @@ from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.notifications.types import MessageSeverity
 from app.results.models import BenchmarkRun
 
-# Of the states of a rule, of the open alerts of a run, and of the rules that an error names.
+# Of the states of a rule, of the open alerts of a run, and of the rules that an error names: of an endpoint,
+# or of a KPI.
 MAX_STATES: Final = 100
 MAX_OPEN: Final = 20
 MAX_USERS: Final = 20
+# Alerts that wait for one message.
+MAX_GATHERED: Final = 1_000
 # A share of the false alarms of a service is next to nothing for more.
 MAX_SERIES: Final = 50_000
 _RULES_PER_STATEMENT: Final = 20
@@ -186,7 +189,7 @@ def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> P
 
 
 def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> list[AlertRule]:
-    """The rules that judge the runs of an agent, by ID."""
+    """The rules that judge the runs of an agent, by ID; `rule_service.MAX_RULES` limits their number."""
     statement = select(AlertRule).where(
         AlertRule.benchmark_id == benchmark_id, _judges(agent_id), AlertRule.enabled
     )
@@ -194,24 +197,21 @@ def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> li
 
 
 def find_kpi_watchers(
-    session: Session, benchmark_id: str, kpi_ids: Collection[str]
+    session: Session, benchmark_id: str, kpi_ids: Collection[str], *, need_direction: bool
 ) -> list[KpiWatcher]:
-    """The alert rules, enabled or not, that watch KPIs of a benchmark, by name."""
-    statement = (
-        select(AlertRule)
-        .where(AlertRule.benchmark_id == benchmark_id, AlertRule.kpi.in_(kpi_ids))
-        .order_by(AlertRule.name, AlertRule.id)
+    """The first `MAX_USERS` alert rules, enabled or not, that watch KPIs of a benchmark, by name; with
+    `need_direction`, those that need the direction of the KPI.
+    """
+    statement = select(AlertRule.kpi, AlertRule.id, AlertRule.name).where(
+        AlertRule.benchmark_id == benchmark_id, AlertRule.kpi.in_(kpi_ids)
     )
-    return [
-        KpiWatcher(
-            str(rule.kpi),
-            "alert rule",
-            rule.id,
-            rule.name,
-            needs_direction=rule.condition == Condition.REGRESSED,
-        )
-        for rule in session.scalars(statement)
+    if need_direction:
+        statement = statement.where(AlertRule.condition == Condition.REGRESSED)
+    watchers = [
+        KpiWatcher(str(rule.kpi), "alert rule", rule.id, rule.name)
+        for rule in session.execute(statement.limit(MAX_USERS))
     ]
+    return sorted(watchers, key=lambda watcher: (watcher.name, watcher.id))
 
 
 # A KPI that a rule watches is not retired.
@@ -365,15 +365,23 @@ def list_open_events(session: Session, run_ids: Sequence[str]) -> Sequence[Row[A
     return session.execute(_OPEN_EVENTS, {"run_ids": list(run_ids), "limit": MAX_OPEN}).all()
 
 
-def lock_gathered_events(session: Session, agent_id: str | None = None) -> list[AlertEvent]:
-    """The alerts that wait for other runs of their agent, oldest first, without those that another process
-    publishes at present; locked until the transaction ends.
+def find_gathering_agent(session: Session, after: str) -> str | None:
+    """The first agent, by ID and after another one, whose alerts wait for its other runs; None after the last."""
+    statement = select(AlertEvent.agent_id).where(
+        AlertEvent.publish_by.is_not(None), AlertEvent.agent_id > after
+    )
+    return session.scalar(statement.order_by(AlertEvent.agent_id).limit(1))
+
+
+def lock_gathered_events(session: Session, agent_id: str) -> list[AlertEvent]:
+    """The `MAX_GATHERED` oldest alerts that wait for other runs of their agent, without those that another
+    process publishes at present; locked until the transaction ends.
     """
-    statement = select(AlertEvent).where(AlertEvent.publish_by.is_not(None))
-    if agent_id is not None:
-        statement = statement.where(AlertEvent.agent_id == agent_id)
-    statement = statement.order_by(AlertEvent.id).with_for_update(skip_locked=True)
-    return list(session.scalars(statement))
+    statement = select(AlertEvent).where(
+        AlertEvent.publish_by.is_not(None), AlertEvent.agent_id == agent_id
+    )
+    oldest = statement.order_by(AlertEvent.id).limit(MAX_GATHERED)
+    return list(session.scalars(oldest.with_for_update(skip_locked=True)))
 
 
 def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:

@@ -89,7 +89,7 @@ def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertCon
         return tagged(_view(session, queries.get_rule(session, rule_id), res))
 
 
-@alert_configs.patch("/{alertConfigId}", dependencies=ADMIN)
+@alert_configs.patch("/{alertConfigId}", dependencies=ADMIN, responses=CONFLICT)
 def change_alert_config(
     rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
 ) -> AlertConfigView:
@@ -97,7 +97,7 @@ def change_alert_config(
     return _update(rule_id, body, res, match)
 
 
-@alert_configs.put("/{alertConfigId}", dependencies=ADMIN)
+@alert_configs.put("/{alertConfigId}", dependencies=ADMIN, responses=CONFLICT)
 def replace_alert_config(
     rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
 ) -> AlertConfigView:

@@ -1,23 +1,36 @@
 """How often an alert rule fired and was right, beside the false alarms that it promises."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from app.alerts.evaluation.run_evaluation import default_promise
-from app.alerts.models import AlertEvent, AlertRule
-from app.alerts.rules import AlertStatus, Condition
+from app.alerts.models import FIRED, AlertRule
+from app.alerts.rules import Condition
+from app.core.batches import batched
 from app.core.text import format_number
 
 RECORD_DAYS: Final = 90
+# A rule that fired so often is wrong, however often it fired.
+MAX_FIRED: Final = 1_000
+_RULES_PER_STATEMENT: Final = 20
+_RECORDS: Final = text(
+    f"""
+    SELECT rule.id, count(*), count(*) FILTER (WHERE verdict = 'true'), count(*) FILTER (WHERE verdict = 'noise')
+    FROM unnest(CAST(:rule_ids AS text[])) AS rule (id) CROSS JOIN LATERAL (
+        SELECT verdict FROM alert_events WHERE rule_id = rule.id AND {FIRED} AND created_at >= :since
+        ORDER BY created_at DESC LIMIT :limit
+    ) AS event GROUP BY rule.id
+    """  # noqa: S608 - a constant
+)
 
 
 class RuleRecord(NamedTuple):
-    """The number of times that a rule fired in `RECORD_DAYS`, and how many of these alerts were
-    acknowledged as true and as noise.
+    """The number of times that a rule fired in `RECORD_DAYS`, `MAX_FIRED` at most, and how many of these
+    alerts were acknowledged as true and as noise.
     """
 
     fired: int = 0
@@ -29,7 +42,8 @@ class RuleRecord(NamedTuple):
         """The record in words: "fired 3× in 90 days: 2 real, 1 false alarm"."""
         alarms = "false alarm" if self.noise == 1 else "false alarms"
         judged = f": {self.true} real, {self.noise} {alarms}" if self.true + self.noise else ""
-        return f"fired {self.fired}× in {RECORD_DAYS} days{judged}"
+        number = f"at least {MAX_FIRED:,}" if self.fired >= MAX_FIRED else str(self.fired)
+        return f"fired {number}× in {RECORD_DAYS} days{judged}"
 
 
 class RulePromise(NamedTuple):
@@ -40,23 +54,15 @@ class RulePromise(NamedTuple):
     record: RuleRecord
 
 
-def read_records(session: Session, rule_ids: Iterable[str], now: datetime) -> dict[str, RuleRecord]:
-    """The record of each rule that fired in the last `RECORD_DAYS`."""
-    statement = (
-        select(
-            AlertEvent.rule_id,
-            func.count(),
-            func.count().filter(AlertEvent.verdict == "true"),
-            func.count().filter(AlertEvent.verdict == "noise"),
-        )
-        .where(
-            AlertEvent.rule_id.in_(list(rule_ids)),
-            AlertEvent.created_at >= now - timedelta(days=RECORD_DAYS),
-            AlertEvent.state == AlertStatus.FIRING,
-        )
-        .group_by(AlertEvent.rule_id)
-    )
-    return {str(rule_id): RuleRecord(*counts) for rule_id, *counts in session.execute(statement)}
+def read_records(session: Session, rule_ids: Sequence[str], now: datetime) -> dict[str, RuleRecord]:
+    """The record of each rule that fired in the last `RECORD_DAYS`, with its newest `MAX_FIRED` alerts."""
+    records: dict[str, RuleRecord] = {}
+    for batch in batched(rule_ids, _RULES_PER_STATEMENT):
+        since = now - timedelta(days=RECORD_DAYS)
+        parameters = {"rule_ids": list(batch), "since": since, "limit": MAX_FIRED}
+        for rule_id, *counts in session.execute(_RECORDS, parameters):
+            records[rule_id] = RuleRecord(*counts)
+    return records
 
 
 def read_promises(

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -40,17 +41,26 @@ VALIDATED_FIELDS = frozenset(
     {"benchmark_id", "agent_id", "metric", "kpi", "condition", "threshold", "channels", "for_runs",
      "false_pages_per_month"}
 )  # fmt: skip
+# Of the advisory locks of those who count rules and add one.
+_COUNT_SEED: Final = 4
+# Of one agent of a benchmark, or of all of its agents. A run is judged by both.
+MAX_RULES: Final = 500
+
+
+class TooManyAlertRules(Conflict):
+    """The benchmark has 500 alert rules for this agent, or 500 for every agent; delete some of them."""
 
 
 def create_rule(session: Session, body: AlertConfigCreate, box: SecretBox) -> AlertRule:
     """Raises: `NotFound` for an unknown benchmark or agent, `Invalid` with all errors of the rule,
-    `Conflict` when its ID is taken.
+    `Conflict` when its ID is taken, `TooManyAlertRules`.
     """
     values = all_fields(body)
     recipients = values.pop("recipients")
     rule = AlertRule(**{**with_defaults(values, values["condition"]), "id": body.id or new_id()})
     # Whoever retires a KPI locks the benchmark and then looks for the rules that watch the KPI.
     lock_against_edits(session, rule.benchmark_id)
+    _require_room(session, rule.benchmark_id, rule.agent_id)
     validate_rule(session, rule, recipients)
     rule.endpoints = _endpoint_ids(session, rule, recipients, box)
     session.add(rule)
@@ -85,6 +95,8 @@ def update_rule(
     changed = {
         name for name in values if name in new_values and getattr(rule, name) != new_values[name]
     }
+    if changed & {"benchmark_id", "agent_id"}:
+        _require_room(session, benchmark_id, values.get("agent_id", rule.agent_id))
     if changed & STATE_FIELDS:
         verb = "disabled" if values.get("enabled") is False else "changed"
         reset_states(session, rule, f"The alert rule was {verb}.", now)
@@ -138,6 +150,19 @@ def validate_rule(session: Session, rule: AlertRule, recipients: Sequence[str]) 
         errors += error.errors
     if errors:
         raise Invalid("the alert rule is not valid; see `errors`", errors=errors)
+
+
+def _require_room(session: Session, benchmark_id: str, agent_id: str | None) -> None:
+    """Raise `TooManyAlertRules` if no other rule fits; the count is locked until the transaction ends."""
+    # The lock of the benchmark does not exclude others who create rules.
+    key = func.hashtextextended(f"{benchmark_id}/{agent_id or ''}", _COUNT_SEED)
+    session.execute(select(func.pg_advisory_xact_lock(key)))
+    stored = select(AlertRule.id).where(
+        AlertRule.benchmark_id == benchmark_id, AlertRule.agent_id == agent_id
+    )
+    rules = stored.limit(MAX_RULES).subquery()
+    if session.scalar(select(func.count()).select_from(rules)) == MAX_RULES:
+        raise TooManyAlertRules
 
 
 def _is_foreign_key(error: IntegrityError) -> bool:

@@ -1,6 +1,6 @@
 """The words of alert rules and their states: when an alert opens and ends, without a database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -203,6 +203,18 @@ class RunSpan(NamedTuple):
 
     def contains(self, seq: int) -> bool:
         return self.first <= seq and (self.end is None or seq < self.end)
+
+
+def merge_spans(spans: Iterable[RunSpan]) -> list[RunSpan]:
+    """The same runs in as few spans as possible, in their order."""
+    merged: list[RunSpan] = []
+    for span in sorted(spans, key=lambda span: span.first):
+        last = merged[-1] if merged else None
+        if last is None or (last.end is not None and span.first > last.end):
+            merged.append(span)
+        elif last.end is not None and (span.end is None or span.end > last.end):
+            merged[-1] = RunSpan(last.first, span.end)
+    return merged
 
 
 class StateChange(NamedTuple):

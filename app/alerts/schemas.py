@@ -193,7 +193,7 @@ class AlertPrecisionView(WireModel):
 
 class AlertRecordView(WireModel):
     """How often a rule fired in the last `days`, and how many of these alerts were acknowledged as
-    true and as noise.
+    true and as noise. Only the newest 1,000 count.
     """
 
     days: int
@@ -303,7 +303,9 @@ class IncidentView(WireModel):
     baseline: float | None
     opened_value: float | None
     value: float | None
-    runs: Annotated[int, Field(description="Number of valid runs of the incident so far.")]
+    runs: Annotated[
+        int, Field(description="Number of valid runs of the incident so far, 1,000 at most.")
+    ]
     started_run_id: str
     started_at: datetime
     opened_run_id: str

@@ -4,8 +4,8 @@ Alert rules refer to KPIs and are a higher layer, so they register themselves he
 cannot guard a KPI, because a retired one keeps its row.
 """
 
-from collections.abc import Callable, Collection
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
 
 from sqlalchemy.orm import Session
 
@@ -13,20 +13,29 @@ from app.core.errors import Conflict, ErrorItem
 
 
 class KpiWatcher(NamedTuple):
-    """Something that stops working without the KPI; `name` is what people call it.
-
-    `needs_direction`: it also stops working when the KPI has no direction.
-    """
+    """Something that stops working without the KPI; `name` is what people call it."""
 
     kpi_id: str
     kind: str
     id: str
     name: str
-    needs_direction: bool = False
 
 
-FindWatchers: TypeAlias = Callable[[Session, str, Collection[str]], list[KpiWatcher]]
-"""The watchers of KPIs of a benchmark, by the IDs of the benchmark and the KPIs."""
+class FindWatchers(Protocol):
+    """Finds the first watchers of KPIs of a benchmark; with `need_direction`, of those that also stop working
+    when the KPI has no direction.
+    """
+
+    def __call__(
+        self,
+        session: Session,
+        benchmark_id: str,
+        kpi_ids: Collection[str],
+        /,
+        *,
+        need_direction: bool,
+    ) -> list[KpiWatcher]: ...
+
 
 KPI_WATCHERS: Final[list[FindWatchers]] = []
 
@@ -38,10 +47,10 @@ class KpiInUse(Conflict):
 def require_unwatched(
     session: Session, benchmark_id: str, names_by_id: dict[str, str], pointer: str
 ) -> None:
-    """Raise `KpiInUse`, with every watcher, if one of these KPIs is watched. The caller has locked
+    """Raise `KpiInUse`, with the first watchers, if one of these KPIs is watched. The caller has locked
     the benchmark; every writer of a watcher locks it, too.
     """
-    watchers = _find_watchers(session, benchmark_id, names_by_id)
+    watchers = _find_watchers(session, benchmark_id, names_by_id, need_direction=False)
     if watchers:
         raise _in_use(
             watchers,
@@ -59,11 +68,7 @@ def require_no_direction_needed(
     """Raise `KpiInUse` if a watcher needs the direction of one of these KPIs, which lose theirs. The
     caller has locked the benchmark.
     """
-    watchers = [
-        watcher
-        for watcher in _find_watchers(session, benchmark_id, names_by_id)
-        if watcher.needs_direction
-    ]
+    watchers = _find_watchers(session, benchmark_id, names_by_id, need_direction=True)
     if watchers:
         raise _in_use(
             watchers,
@@ -76,12 +81,14 @@ def require_no_direction_needed(
 
 
 def _find_watchers(
-    session: Session, benchmark_id: str, kpi_ids: Collection[str]
+    session: Session, benchmark_id: str, kpi_ids: Collection[str], *, need_direction: bool
 ) -> list[KpiWatcher]:
+    if not kpi_ids:
+        return []
     return [
         watcher
         for find_watchers in KPI_WATCHERS
-        for watcher in find_watchers(session, benchmark_id, kpi_ids)
+        for watcher in find_watchers(session, benchmark_id, kpi_ids, need_direction=need_direction)
     ]
 
 

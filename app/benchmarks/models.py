@@ -166,6 +166,8 @@ class WebhookSecret(Base):
     __tablename__ = "webhook_secrets"
     __table_args__ = (
         Index("ix_webhook_secrets_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
+        # The valid ones, read for each call: expired ones stay in the list.
+        Index("ix_webhook_secrets_benchmark_id_expires_at", "benchmark_id", "expires_at"),
         Index(
             "ix_webhook_secrets_langfuse",
             "created_at",

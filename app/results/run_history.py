@@ -141,9 +141,9 @@ def read_plan(session: Session, run_seq: int) -> RunPlan | None:
 
 
 def list_valid_seqs(
-    session: Session, benchmark_id: str, agent_id: str, first: int, before: int
+    session: Session, benchmark_id: str, agent_id: str, first: int, before: int, *, limit: int
 ) -> list[int]:
-    """The sequence numbers of the valid runs of an agent from `first` to before `before`."""
+    """The sequence numbers of the last valid runs of an agent from `first` to before `before`, oldest first."""
     statement = select(BenchmarkRun.seq).where(
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.agent_id == agent_id,
@@ -153,7 +153,8 @@ def list_valid_seqs(
         BenchmarkRun.validity == Validity.VALID,
         BenchmarkRun.confirms.is_(None),
     )
-    return list(session.scalars(statement.order_by(BenchmarkRun.seq)))
+    newest = session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(limit))
+    return list(newest)[::-1]
 
 
 def list_ended_runs(

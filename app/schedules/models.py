@@ -79,7 +79,12 @@ class ScheduleFire(Base):
     __tablename__ = "schedule_fires"
     __table_args__ = (
         UniqueConstraint("schedule_id", "due_at"),
-        Index("ix_schedule_fires_due_at", "due_at"),
+        # The daily summary counts by these columns without reading the wide rows.
+        Index(
+            "ix_schedule_fires_due_at",
+            "due_at",
+            postgresql_include=["schedule_id", "status", "reason"],
+        ),
         Index("ix_schedule_fires_missed", "due_at", "schedule_id", postgresql_where=text(MISSED)),
         Index("ix_schedule_fires_run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),
         # Of the fires of a schedule few have a run whose end is not counted yet.

@@ -41,7 +41,9 @@ class SubscriptionKey(NamedTuple):
 def list_active_secrets(
     session: Session, benchmark_id: str | None, now: datetime
 ) -> list[WebhookSecret]:
-    """The unexpired secrets of a benchmark, or of Langfuse when `benchmark_id` is None."""
+    """The unexpired secrets of a benchmark, or of Langfuse when `benchmark_id` is None; `rules.MAX_SECRETS`
+    limits their number.
+    """
     valid = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > now)
     statement = select(WebhookSecret).where(_belongs_to(benchmark_id), valid)
     return list(session.scalars(statement.order_by(WebhookSecret.created_at, WebhookSecret.id)))

@@ -1,8 +1,9 @@
 """Secrets that sign the calls of triggers: of a benchmark's webhook, and of Langfuse."""
 
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import WebhookSecret
@@ -13,6 +14,9 @@ from app.core.ids import new_id
 from app.triggers import queries
 from app.triggers.rules import MAX_SECRETS, decode_key, generate_secret
 from app.triggers.schemas import LangfuseSecretCreate
+
+# Of the advisory lock of those who count the secrets of Langfuse and add one.
+_LANGFUSE_LOCK: Final = 4_160_017_504
 
 
 class TooManySecrets(Conflict):
@@ -61,7 +65,11 @@ def create_webhook_secret(
 def create_langfuse_secret(
     session: Session, body: LangfuseSecretCreate, box: SecretBox, now: datetime
 ) -> WebhookSecret:
-    """Store a secret that Langfuse generated. Raises `TooManySecrets`."""
+    """Store a secret that Langfuse generated. Raises `TooManySecrets`.
+
+    Locks: the number of these secrets, which belong to no row that could be locked.
+    """
+    _lock_langfuse_secrets(session)
     _require_secret_quota(queries.list_active_secrets(session, None, now))
     return _insert_secret(session, None, body.name, body.secret.get_secret_value(), box, now)
 
@@ -86,6 +94,10 @@ def list_secret_texts(
     """The valid secrets of a benchmark, to sign a request with."""
     rows = queries.list_active_secrets(session, benchmark_id, now)
     return [_decrypt(row, box) for row in rows]
+
+
+def _lock_langfuse_secrets(session: Session) -> None:
+    session.execute(select(func.pg_advisory_xact_lock(_LANGFUSE_LOCK)))
 
 
 def _require_secret_quota(rows: list[WebhookSecret]) -> None:

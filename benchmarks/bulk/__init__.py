@@ -3,11 +3,13 @@
 Each request, each transaction of a batch and each statement within 50 ms. The rows are made with SQL. Requests go to
 the service over HTTP; the batches of jobs and purges are called one after the other in this process, and the median of
 up to 20 counts. Of a statement whose rows grow with its input, the slowest part counts: see `benchmarks.bulk.inputs`.
-Set `MOSAICO_BENCH_BULK_ROWS` for another number of rows.
+Set `MOSAICO_BENCH_BULK_ROWS` for another number of rows. `python -m benchmarks bulk reads` measures B11 alone, which
+has a database of its own.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.core.db import Database
@@ -25,22 +27,36 @@ from tests.support.postgres import cluster, drop_database, make_database
 
 
 def measure() -> Iterator[BenchRow]:
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
-        drop_database(running.url, "bench_bulk")
-        url = make_database(running.url, "bench_bulk")
+    for measure_part in PARTS.values():
+        yield from measure_part()
+
+
+def measure_changes() -> Iterator[BenchRow]:
+    with empty_database("bench_bulk") as url:
         yield from measure_database(url, *fill(url))
-        drop_database(running.url, "bench_bulk")
-        url = make_database(running.url, "bench_reads")
+
+
+def measure_reads() -> Iterator[BenchRow]:
+    with empty_database("bench_reads") as url:
         fill_reads(url)
-        yield measure_reads(url)
+        db = Database(url, pool_size=2, name="bench-reads")
+        try:
+            yield result_row("B11 reads", "each statement", time_reads(db))
+        finally:
+            db.dispose()
 
 
-def measure_reads(url: str) -> BenchRow:
-    db = Database(url, pool_size=2, name="bench-reads")
-    try:
-        return result_row("B11 reads", "each statement", time_reads(db))
-    finally:
-        db.dispose()
+@contextmanager
+def empty_database(name: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as running:
+        drop_database(running.url, name)
+        yield make_database(running.url, name)
+
+
+PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
+    "changes": measure_changes,
+    "reads": measure_reads,
+}
 
 
 def measure_database(url: str, token: str, trend_ms: float) -> Iterator[BenchRow]:

@@ -114,14 +114,18 @@ def _rescue(session: Session) -> int:
 def time_purges(db: Database) -> Iterator[Timing]:
     """Each purge where nothing has expired, then where everything has."""
     for name, delete_some in ALL_PURGES.items():
-        for state, now in (("young", BEFORE), ("old", AFTER)):
-            yield time_batches(f"{name} ({state})", db, partial(_call_purge, delete_some, now))
+        yield time_batches(f"{name} (young)", db, partial(_purge_nothing, delete_some))
+        yield time_batches(f"{name} (old)", db, partial(_purge, delete_some))
 
 
-def _call_purge(
-    delete_some: Callable[[Session, datetime], int], now: datetime, session: Session
-) -> int:
-    return delete_some(session, now)
+def _purge_nothing(delete_some: Callable[[Session, datetime], int], session: Session) -> int:
+    """Called again and again, as by a worker: the first call of a process compiles its statements."""
+    assert delete_some(session, BEFORE) == 0
+    return 1
+
+
+def _purge(delete_some: Callable[[Session, datetime], int], session: Session) -> int:
+    return delete_some(session, AFTER)
 
 
 def time_rotation(db: Database) -> Iterator[Timing]:

@@ -7,10 +7,12 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.alerts.models import Incident
 from app.comparison.baselines import list_baseline_runs, list_last_valid_runs
 from app.core.db import Database
 from app.results.kpi_trend import list_kpi_points
 from app.results.queries import get_run
+from app.results.run_history import list_valid_seqs
 from app.results.run_series import list_series_runs
 from benchmarks.bulk.timings import REPEATS, ROWS, Timing, milliseconds_since
 from tests.support.results import PLAN
@@ -28,6 +30,10 @@ def time_history(db: Database) -> Iterator[Timing]:
         for name, read in (
             ("baseline", lambda: list_baseline_runs(session, run, 5)),
             ("last valid runs", lambda: list_last_valid_runs(session, run, 5)),
+            (
+                "runs of an incident",
+                lambda: list_valid_seqs(session, "b", "a", 1, run.seq, limit=Incident.MAX_RUNS),
+            ),
             ("series", lambda: list_series_runs(session, run.seq)),
         ):
             yield Timing(name, min(_time_read(read) for _ in range(REPEATS)))

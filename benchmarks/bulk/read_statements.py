@@ -103,12 +103,14 @@ COMPUTATIONS: Final[Mapping[str, str]] = {
 
 # Parts of statements, whose callers limit them.
 PARTS: Final[Mapping[str, str]] = {
+    "app.access.queries.select_expiries": "with the limit of its callers; measured",
     "app.alerts.inbox_view.InboxFilter.conditions": "a condition of a page",
     "app.benchmarks.queries.current_kpis": "of one benchmark, or of a page of them",
     "app.comparison.baselines._is_held": "a condition",
     "app.comparison.baselines._valid_runs_before": "with the limit of the baseline; measured as B7",
     "app.comparison.items.queries.ALL_TAGS": "an expression",
     "app.comparison.items.queries.REVISION": "an expression",
+    "app.doctor.list_langfuse_agents": "of a window of rows; measured",
     "app.core.list_filters._find_few": "counts, each up to `FEW_ROWS`",
     "app.results.queries.RUN_COLUMNS": "columns",
     "app.results.run_history._select_ended": "with the limit of the history",
@@ -127,6 +129,8 @@ PARTS: Final[Mapping[str, str]] = {
 
 # Of the server, its processes and locks, and calls of its functions.
 SERVER_STATE: Final[Mapping[str, str]] = {
+    "app.access.queries.lock_all_keys": "a lock",
+    "app.triggers.secrets._lock_langfuse_secrets": "a lock",
     "app.access.audit.delete_old_entries": "a function that deletes a batch; measured as B3",
     "app.core.batch_delete.trusted_now": "the clock",
     "app.core.database_clock.DatabaseClock._read": "the clock",
@@ -162,21 +166,8 @@ LIMITED: Final[Mapping[str, str]] = {
     "app.alerts.queries.list_active_silences": "app.alerts.silences.MAX_SILENCES",
     "app.alerts.queries.list_lasting_silences": "app.alerts.silences.MAX_SILENCES",
     "app.benchmarks.queries.get_agent_ids_by_benchmark": "app.benchmarks.schemas.MAX_AGENTS",
+    # Twice: the rules about the agent of a run, and those about every agent.
+    "app.alerts.queries.list_enabled_rules": "app.alerts.rule_service.MAX_RULES",
+    "app.triggers.queries.list_active_secrets": "app.triggers.rules.MAX_SECRETS",
     "app.triggers.queries.list_evaluated_agents": "app.benchmarks.schemas.MAX_AGENTS",
-}
-
-# Without a bound: what would have to grow before one takes more than 50 ms.
-OPEN: Final[Mapping[str, str]] = {
-    "app.access.service._first_key_state": "admin keys, at the start of the service",
-    "app.access.service._lock_usable_admins": "admin keys, when one is changed",
-    "app.access.service.ensure_first_admin_key": "admin keys, at the start of the service",
-    "app.alerts.incident_queries._incident_spans": "incidents of one value of one agent",
-    "app.alerts.queries.find_kpi_watchers": "rules of one benchmark",
-    "app.alerts.queries.list_enabled_rules": "rules of one benchmark",
-    "app.alerts.queries.lock_gathered_events": "alerts of 15 minutes that wait for other runs",
-    "app.alerts.rule_records.read_records": "alerts of a rule in 90 days",
-    "app.doctor.check_keys": "API keys, for the command of an operator",
-    "app.doctor.check_langfuse_servers": "agents with keys, for the command of an operator: it calls each server",
-    "app.results.run_history.list_valid_seqs": "runs of one agent between two others",
-    "app.triggers.queries.list_active_secrets": "webhook secrets of one benchmark",
 }

@@ -9,12 +9,27 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
+from app.access.models import ApiKey
+from app.access.queries import MAX_COUNTED, count_usable_keys
+from app.access.rules import ROLES
+from app.access.service import _first_key_state, _is_last_admin
+from app.access.sessions import create_login_link
+from app.agents.models import Agent
 from app.alerts import inbox_view, missing_runs
 from app.alerts import queries as alert_queries
 from app.alerts.confirmations import find_waiting, settle_overdue
+from app.alerts.incident_queries import (
+    MAX_SPANS,
+    ValueSeries,
+    excluded_runs,
+    list_incidents_of_kpi,
+    list_open_incidents_of_run,
+)
+from app.alerts.rule_records import MAX_FIRED, read_records
+from app.alerts.rule_service import MAX_RULES
 from app.alerts.silences import MAX_SILENCES
 from app.comparison.baselines import list_pinned_baselines
 from app.core.batches import STATEMENT_ROWS
@@ -22,12 +37,15 @@ from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.migrations import upgrade
+from app.core.row_windows import WINDOW_ROWS, RowWindow
+from app.doctor import list_langfuse_agents
 from app.notifications.queries import list_summary_endpoints
 from app.overview.queries import read_overview
 from app.overview.system_checks import read_stored_state
 from app.results.run_list import RunListFilter, search_runs
 from app.schedules import queries as schedule_queries
 from app.triggers import queries as trigger_queries
+from app.triggers.rules import MAX_SECRETS
 from benchmarks.bulk.timings import ROWS, Timing, time_statements
 from benchmarks.list_rows import NAMES, TABLES
 from benchmarks.table_rows import TIME, insert_rows
@@ -41,7 +59,18 @@ TICK_BATCHES: Final = 20
 
 # Parents first. Each agent has a run and a state of a rule; one message has every alert and every delivery.
 _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {"id": "'agent-' || n", "name": "'agent-' || n"},
+    # Half of the keys of each role are revoked or have expired.
+    "api_keys": {
+        "id": "'key-' || n",
+        "role": "(ARRAY['read', 'run', 'admin'])[n % 3 + 1]",
+        "revoked_at": f"CASE WHEN n % 4 = 0 THEN {TIME} END",
+        "expires_at": f"CASE WHEN n % 4 = 1 THEN {TIME} WHEN n % 4 = 2 THEN timestamptz '2030-01-01' END",
+    },
+    "agents": {
+        "id": "'agent-' || n",
+        "name": "'agent-' || n",
+        "langfuse_secret_key": "repeat('x', 100)",
+    },
     "benchmarks": {
         "id": "'bench-' || n",
         "metrics": "'[]'",
@@ -58,7 +87,9 @@ _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "alert_rules": {
         **TABLES["alert_rules"],
-        "condition": "'REGRESSED'",
+        "metric": "NULL",
+        "kpi": "CASE WHEN n % 2 = 0 THEN 'k' ELSE 'kpi-' || n END",
+        "condition": "CASE WHEN n % 2 = 0 THEN 'LESS_THAN' ELSE 'REGRESSED' END",
         "benchmark_id": "'b'",
         "agent_id": "CASE WHEN n > 1 THEN 'agent-' || n END",
         "enabled": "true",
@@ -77,9 +108,26 @@ _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         **NAMES,
         "state": "'FIRING'",
         "verdict": "NULL",
+        "publish_by": f"CASE WHEN n % 2 = 0 THEN {TIME} END",
         "run_id": "'run-1'",
         "notification_id": "'message-1'",
         "details": "'{\"valueName\": \"ROUGE\"}'",
+    },
+    # Of one value of one agent: each lasted two runs.
+    "incidents": {
+        **TABLES["incidents"],
+        **NAMES,
+        "kpi": "'k'",
+        "metric": "NULL",
+        "condition": "'REGRESSED'",
+        "state": "'RESOLVED'",
+        "started_seq": "3 * n",
+        "end_seq": "3 * n + 2",
+        "resolved_at": TIME,
+    },
+    "webhook_secrets": {
+        **TABLES["webhook_secrets"],
+        "expires_at": f"CASE WHEN n > {2 * MAX_SECRETS} THEN {TIME} END",
     },
     "deliveries": {
         "id": "'delivery-' || n",
@@ -107,6 +155,14 @@ _ROWS_OF_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "ends_at": f"CASE WHEN n <= {MAX_SILENCES} THEN timestamptz '2030-01-01' ELSE {TIME} END",
     },
 }  # fmt: skip
+# As many as may judge the agent of a benchmark.
+_RULES_OF_AGENT: Final = {
+    **TABLES["alert_rules"],
+    "id": "'judge-' || n",
+    "benchmark_id": "'bench-1'",
+    "agent_id": f"CASE WHEN n > {MAX_RULES} THEN 'agent-1' END",
+    "enabled": "true",
+}
 
 
 def fill_reads(url: str) -> None:
@@ -120,6 +176,7 @@ def fill_reads(url: str) -> None:
         insert_rows(session, "notifications", {**TABLES["notifications"], "in_inbox": "true"})
         for name, columns in _ROWS_OF_TABLES.items():
             insert_rows(session, name, columns, ROWS)
+        insert_rows(session, "alert_rules", _RULES_OF_AGENT, 2 * MAX_RULES)
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("SET statement_timeout = 0"))
         connection.execute(text("VACUUM ANALYZE"))
@@ -185,7 +242,7 @@ def _find_langfuse_benchmarks(session: Session) -> None:
 
 
 def _count_series(session: Session) -> None:
-    assert alert_queries.count_series(session) == min(2 * ROWS - RULES, alert_queries.MAX_SERIES)
+    assert alert_queries.count_series(session) == min(ROWS - RULES // 2, alert_queries.MAX_SERIES)
 
 
 def _settle_schedule(session: Session) -> None:
@@ -196,6 +253,72 @@ def _settle_schedule(session: Session) -> None:
 def _find_confirmations(session: Session) -> None:
     settle_overdue(session, utc_now())
     assert not find_waiting(session, "run-7")
+
+
+def _read_keys(session: Session) -> None:
+    assert _first_key_state(session, None, now=NOW).has_other_admin
+    key = session.get(ApiKey, "key-2")
+    assert key is not None
+    assert not _is_last_admin(session, key, at=NOW)
+    for role in ROLES:
+        assert count_usable_keys(session, role, NOW) == min(MAX_COUNTED, ROWS // 6)
+    assert create_login_link(session, NOW) is not None
+
+
+def _list_excluded_runs(session: Session) -> None:
+    series = ValueSeries("b", "a", "k", None)
+    assert len(excluded_runs(session, series)) == MAX_SPANS
+    assert not excluded_runs(session, series._replace(kpi="none"))
+    assert not list_open_incidents_of_run(session, "b", "a", 3 * ROWS)
+
+
+def _list_incidents_of_kpi(session: Session) -> None:
+    """The last days, and days before the first incident."""
+    for since in (NOW - timedelta(days=30), NOW):
+        list_incidents_of_kpi(session, "b", "a", "k", (since, None), limit=20)
+
+
+def _list_rules(session: Session) -> None:
+    rules = alert_queries.list_enabled_rules(session, "bench-1", "agent-1")
+    assert len(rules) == 2 * MAX_RULES
+
+
+def _find_kpi_watchers(session: Session) -> None:
+    for kpi, need_direction, count in (
+        ("k", False, alert_queries.MAX_USERS),
+        ("k", True, 0),
+        ("kpi-7", True, 1),
+        ("none", False, 0),
+    ):
+        watchers = alert_queries.find_kpi_watchers(
+            session, "b", [kpi], need_direction=need_direction
+        )
+        assert len(watchers) == count
+
+
+def _lock_gathered_events(session: Session) -> None:
+    assert alert_queries.find_gathering_agent(session, "") == "a"
+    assert alert_queries.find_gathering_agent(session, "a") is None
+    events = alert_queries.lock_gathered_events(session, "a")
+    assert len(events) == alert_queries.MAX_GATHERED
+
+
+def _read_records(session: Session) -> None:
+    rule_ids = [f"rule-{number}" for number in range(1, RULES + 1)]
+    [record] = read_records(session, rule_ids, NOW).values()
+    assert record.fired == MAX_FIRED
+
+
+def _list_secrets(session: Session) -> None:
+    for owner in ("b", None):
+        secrets = trigger_queries.list_active_secrets(session, owner, NOW)
+        assert 0 < len(secrets) <= MAX_SECRETS
+
+
+def _list_langfuse_agents(session: Session) -> None:
+    keys = select(Agent.id).order_by(Agent.id).limit(WINDOW_ROWS)
+    last = session.scalar(select(func.max(keys.subquery().c.id)))
+    assert len(list_langfuse_agents(session, RowWindow(None, last))) >= min(ROWS, WINDOW_ROWS) - 1
 
 
 READS: Final[Mapping[str, Callable[[Session], object]]] = {
@@ -222,6 +345,15 @@ READS: Final[Mapping[str, Callable[[Session], object]]] = {
     "benchmarks that read an upload": partial(
         trigger_queries.find_benchmarks_for_upload, name="x", run_name=None
     ),
+    "API keys": _read_keys,
+    "runs without those of incidents": _list_excluded_runs,
+    "incidents of a KPI": _list_incidents_of_kpi,
+    f"{2 * MAX_RULES:,} rules of an agent": _list_rules,
+    "rules of a KPI": _find_kpi_watchers,
+    f"{alert_queries.MAX_GATHERED:,} gathered alerts": _lock_gathered_events,
+    f"records of {RULES} rules": _read_records,
+    "webhook secrets": _list_secrets,
+    f"keys of {WINDOW_ROWS:,} agents": _list_langfuse_agents,
     "pinned baselines": partial(list_pinned_baselines, benchmark_id="b"),
 }
 

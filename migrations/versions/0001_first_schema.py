@@ -125,6 +125,12 @@ def upgrade() -> None:
     )
     op.create_index("ix_api_keys_created_at_id", "api_keys", ["created_at", "id"])
     op.create_index(
+        "ix_api_keys_active_role_expires_at",
+        "api_keys",
+        ["role", "expires_at"],
+        postgresql_where=sa.text("revoked_at IS NULL"),
+    )
+    op.create_index(
         "ix_api_keys_active_admins",
         "api_keys",
         ["name"],
@@ -511,6 +517,10 @@ def upgrade() -> None:
         postgresql_where=sa.text("enabled IS false"),
     )
     op.create_index("ix_alert_rules_created_at_id", "alert_rules", ["created_at", "id"])
+    op.create_index("ix_alert_rules_benchmark_id_agent_id", "alert_rules", ["benchmark_id", "agent_id"])
+    op.create_index(
+        "ix_alert_rules_benchmark_id_kpi_condition", "alert_rules", ["benchmark_id", "kpi", "condition"]
+    )
     op.create_index("ix_alert_rules_name_id", "alert_rules", [sa.text("lower(name)"), "id"])
     op.create_index(
         "ix_alert_rules_endpoints",
@@ -927,6 +937,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_webhook_secrets_benchmark_id_created_at_id", "webhook_secrets", ["benchmark_id", "created_at", "id"]
     )
+    op.create_index("ix_webhook_secrets_benchmark_id_expires_at", "webhook_secrets", ["benchmark_id", "expires_at"])
     op.create_index(
         "ix_webhook_secrets_langfuse",
         "webhook_secrets",
@@ -975,6 +986,9 @@ def upgrade() -> None:
         ["run_id", "id"],
         postgresql_where=sa.text("state = 'FIRING' AND verdict IS NULL"),
     )
+    op.create_index(
+        "ix_alert_events_fired", "alert_events", ["rule_id", "created_at"], postgresql_where=sa.text("state = 'FIRING'")
+    )
     op.create_index("ix_alert_events_notification_id_id", "alert_events", ["notification_id", "id"])
     op.create_index(
         "ix_alert_events_gathered", "alert_events", ["agent_id", "id"], postgresql_where=sa.text("publish_by IS NOT NULL")
@@ -1022,6 +1036,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_incidents"),
     )
     op.create_index("ix_incidents_benchmark_id_agent_id", "incidents", ["benchmark_id", "agent_id"])
+    op.create_index(
+        "ix_incidents_excluded",
+        "incidents",
+        ["benchmark_id", "agent_id", sa.text("COALESCE(kpi, metric)"), "end_seq"],
+        postgresql_where=sa.text(
+            "condition IN ('PERCENTAGE_DROP', 'PERCENTAGE_RISE', 'ANOMALY_DETECTED', 'REGRESSED')"
+            " AND verdict IS DISTINCT FROM 'noise'"
+        ),
+    )
     op.create_index("ix_incidents_opened_at_id", "incidents", ["opened_at", "id"])
     op.create_index("ix_incidents_rule_id_opened_at_id", "incidents", ["rule_id", "opened_at", "id"])
     op.create_index("ix_incidents_benchmark_id_opened_at_id", "incidents", ["benchmark_id", "opened_at", "id"])
@@ -1227,7 +1250,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq", name="pk_schedule_fires"),
         sa.UniqueConstraint("schedule_id", "due_at", name="uq_schedule_fires_schedule_id_due_at"),
     )
-    op.create_index("ix_schedule_fires_due_at", "schedule_fires", ["due_at"])
+    op.create_index(
+        "ix_schedule_fires_due_at",
+        "schedule_fires",
+        ["due_at"],
+        postgresql_include=["schedule_id", "status", "reason"],
+    )
     op.create_index(
         "ix_schedule_fires_unsettled",
         "schedule_fires",

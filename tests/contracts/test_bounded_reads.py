@@ -14,7 +14,6 @@ from benchmarks.bulk.read_statements import (
     LIMITED,
     OF_KEYS,
     OF_ONE_OWNER,
-    OPEN,
     PARTS,
     SERVER_STATE,
 )
@@ -32,7 +31,7 @@ BOUND: Final = re.compile(r"\blimit\(|\bLIMIT\b|\bselect_(sorted_)?page\(|\bbatc
 # A key that a parameter gives, and not the key of another table in a join.
 KEY: Final = re.compile(r"\b(?:id|seq|digest) (?:== (?![A-Z_])|= [:%])")
 MAX_ROWS: Final = 10_000
-TABLES: Final = (OF_KEYS, OF_ONE_OWNER, COMPUTATIONS, PARTS, SERVER_STATE, OPEN, LIMITED)
+TABLES: Final = (OF_KEYS, OF_ONE_OWNER, COMPUTATIONS, PARTS, SERVER_STATE, LIMITED)
 
 
 class Read(NamedTuple):

@@ -25,7 +25,7 @@ MAX_QUEUES = 50
 NO_ROUTE = "none"
 
 # Bounds the cost of a scrape; a queue of this length is late whatever its exact length is.
-MAX_JOBS_COUNTED = 50_000
+MAX_JOBS_COUNTED = 20_000
 
 QUEUES = text(
     """

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from app.alerts import queries
 from app.alerts.publishing import GATHER_LIMIT, publish_gathered
 from tests.support.service import JSON, Service, pair
 
@@ -38,8 +39,10 @@ def drop_jobs(service: Service, run: JSON) -> None:
 
 
 def publish_later(service: Service, after: timedelta = timedelta()) -> None:
-    with service.resources.db.begin() as session:
-        publish_gathered(session, service.resources.clock() + after)
+    agent_id: str | None = ""
+    while agent_id is not None:
+        with service.resources.db.begin() as session:
+            agent_id = publish_gathered(session, agent_id, service.resources.clock() + after)
 
 
 def messages(service: Service) -> list[JSON]:
@@ -117,3 +120,35 @@ def test_gathered_alerts__of_different_agents_do_not_wait_for_each_other(
     assert {fact["value"] for fact in message["facts"] if fact["name"] == "agent"} == {
         "Pelican (agent-002)"
     }
+
+
+def test_gathered_alerts__of_several_agents_are_published_one_after_the_other(
+    two_benchmarks: Service,
+) -> None:
+    two_benchmarks.create_agent("agent-002")
+    for agent_id in ("agent-001", "agent-002"):
+        waiting = two_benchmarks.start_run(benchmarkId="billing", agentId=agent_id, runName="none")
+        drop_jobs(two_benchmarks, waiting)
+    start(two_benchmarks, "support", right=6)
+    two_benchmarks.start_run(benchmarkId="support", agentId="agent-002", runName="run-1")
+    two_benchmarks.work()
+    assert messages(two_benchmarks) == []
+    with two_benchmarks.resources.db.begin() as session:
+        later = two_benchmarks.resources.clock() + GATHER_LIMIT
+        assert publish_gathered(session, "", later) == "agent-001"
+    assert len(messages(two_benchmarks)) == 1
+    publish_later(two_benchmarks, GATHER_LIMIT)
+    assert len(messages(two_benchmarks)) == 2
+
+
+def test_gathered_alerts__a_full_message_does_not_wait(
+    two_benchmarks: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop_jobs(two_benchmarks, start(two_benchmarks, "billing", right=10))
+    start(two_benchmarks, "support", right=6)
+    two_benchmarks.work()
+    publish_later(two_benchmarks)
+    assert messages(two_benchmarks) == []
+    monkeypatch.setattr(queries, "MAX_GATHERED", 1)
+    publish_later(two_benchmarks)
+    assert len(messages(two_benchmarks)) == 1

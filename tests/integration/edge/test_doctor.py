@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Sink
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from app import doctor
+from app.access import queries
+from app.agents.schemas import AgentCheck
 from app.cli import cli
+from app.core import row_windows
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -23,6 +27,7 @@ from app.core.smtp import SmtpServer
 from app.doctor import CheckFailed
 from app.jobs.worker_presence import WorkerPresence
 from app.startup import schema_remedy
+from app.traces.registry import TraceQuery
 from tests.support.processes import start_command
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
@@ -142,7 +147,25 @@ def test_check_keys__need_an_admin(service_resources: Resources) -> None:
 
 
 def test_check_keys__are_counted(service: Service) -> None:
-    assert doctor.check_keys(service.resources).startswith("valid API keys: 1, of them admin: 1")
+    assert doctor.check_keys(service.resources).startswith("valid API keys: 1, of them admin: 1;")
+    for role, expires_at in (("read", None), ("run", "2999-01-01T00:00:00Z"), ("run", None)):
+        service.post("/keys", {"name": "team", "role": role, "expiresAt": expires_at})
+    revoked = service.post("/keys", {"name": "former team", "role": "read"})
+    service.delete(f"/keys/{revoked['id']}")
+    with service.resources.db.begin() as session:
+        expired = "UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE role = 'run' AND expires_at IS NULL"
+        session.execute(text(expired))
+    assert doctor.check_keys(service.resources).startswith("valid API keys: 3, of them admin: 1;")
+
+
+def test_check_keys__are_counted_up_to_a_limit(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_COUNTED", 2)
+    for _ in range(3):
+        service.post("/keys", {"name": "team", "role": "read"})
+    finding = doctor.check_keys(service.resources)
+    assert finding.startswith("valid API keys: at least 3, of them admin: 1;")
 
 
 def test_check_clock__compares_with_the_database(service_resources: Resources) -> None:
@@ -176,6 +199,25 @@ def test_check_langfuse__asks_the_server_of_each_agent_with_keys(service: Servic
     )
     check = partial(doctor.check_langfuse_servers, service.resources)
     assert_fails(check, "agent bot at http://127.0.0.1", "mosaico agents update bot")
+
+
+def test_check_langfuse__reads_agents_in_windows(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", 2)
+    access = {"langfusePublicKey": "pk", "langfuseSecretKey": "sk"}
+    for number in range(5):
+        service.create_agent(f"agent-{number}", **(access if number else {}))
+    checked: list[str] = []
+
+    def accept(query: TraceQuery, _res: Resources) -> AgentCheck:
+        checked.append(f"{query.public_key}")
+        return AgentCheck(ok=True, langfuse_url="https://x.example", api="v4")
+
+    monkeypatch.setattr(doctor, "check_langfuse", accept)
+    finding = doctor.check_langfuse_servers(service.resources)
+    assert finding == "4 agents: https://x.example (API v4)"
+    assert checked == ["pk"] * 4
 
 
 @pytest.mark.parametrize("name", ["versions", "time zone"])

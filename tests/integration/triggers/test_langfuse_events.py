@@ -3,12 +3,14 @@
 import hashlib
 import hmac
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import text
 
+from app.triggers import secrets
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup, as_json
 from tests.support.service import JSON, pair
 
@@ -208,6 +210,21 @@ def test_langfuse_secrets__several_are_valid_until_deleted(
         # The whole row as text: the secret must not be in any column.
         stored = session.scalars(text("SELECT to_json(s)::text FROM webhook_secrets s")).all()
     assert not [row for row in stored if LANGFUSE_SECRET in row]
+
+
+def test_langfuse_secrets__of_concurrent_requests_as_many_succeed_as_fit(
+    setup: TriggerSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "MAX_SECRETS", 3)
+    body = {"name": "project", "secret": LANGFUSE_SECRET}
+
+    def create(_number: int) -> int:
+        return setup.service.send("POST", "/langfuse-secrets", body).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(create, range(8))) == [201] * 3 + [409] * 5
+    problem = setup.service.expect_problem(409, "POST", "/langfuse-secrets", body)
+    assert problem["type"] == "/problems/too-many-secrets"
 
 
 def test_langfuse_secrets__invalid_secrets_are_rejected_without_an_echo(

@@ -5,8 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.alerts.backtest import replay
-from app.alerts.evaluation.watched_values import Measurement, measure_kpi, measure_metric, observe
-from app.alerts.rules import AlertEventState, Condition, RuleSpec, ValueSpec
+from app.alerts.evaluation.watched_values import (
+    Measurement,
+    measure_kpi,
+    measure_metric,
+    observe,
+)
+from app.alerts.rules import AlertEventState, Condition, RuleSpec, RunSpan, ValueSpec, merge_spans
 from app.formula import Reference
 from app.kpis.series_types import SeriesState
 from app.metrics.aggregate import Aggregate, aggregate
@@ -148,3 +153,25 @@ def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     # Six days are too short to be multiplied up to a month.
     assert replay(rule, "quality", runs[:7], readings, no_levels).false_alarms_per_month() is None
     assert replay(rule, "quality", [], {}, no_levels).min_detectable_effect(rule) is None
+
+
+@pytest.mark.parametrize(
+    ("spans", "merged"),
+    [
+        ([], []),
+        ([(5, 7), (1, 3)], [(1, 3), (5, 7)]),
+        ([(1, 3), (3, 5), (4, 4)], [(1, 5)]),
+        ([(1, 9), (2, 3), (1, 4)], [(1, 9)]),
+        ([(2, None), (1, 3), (7, 9), (8, None)], [(1, None)]),
+        ([(0, 4), (6, None)], [(0, 4), (6, None)]),
+    ],
+)
+def test_merge_spans__contains_the_same_runs_in_disjoint_spans(
+    spans: list[tuple[int, int | None]], merged: list[tuple[int, int | None]]
+) -> None:
+    given = [RunSpan(*span) for span in spans]
+    assert merge_spans(given) == merged
+    for seq in range(12):
+        assert any(span.contains(seq) for span in given) == any(
+            span.contains(seq) for span in merge_spans(given)
+        )
