@@ -4,13 +4,21 @@ import hmac
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, select
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey, AuditEntry
-from app.access.rules import KeyFormat, RoleName, classify_key, hash_token, parse_token
+from app.access.rules import (
+    KeyFormat,
+    RoleName,
+    classify_key,
+    hash_token,
+    is_usable,
+    parse_token,
+)
 from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, select_page
@@ -37,22 +45,30 @@ class KeyIdentity:
     revoked_at: datetime | None
 
 
-def is_usable(expires_at: datetime | None, at: datetime) -> bool:
-    """Return whether a key with this expiry, which is not revoked, is usable at a time."""
-    return expires_at is None or expires_at > at
+def find_usable_admin(
+    session: Session, now: datetime, *conditions: ColumnElement[bool]
+) -> str | None:
+    """The ID of the admin key that matches conditions and expires last; None if none is usable."""
+    row = session.execute(_select_active("admin").where(*conditions).limit(1)).first()
+    return row.id if row is not None and _is_usable(row, now) else None
 
 
-def select_expiries(role: RoleName) -> Select[datetime | None]:
-    """The expiry of each key of a role that is not revoked: those that never expire first, then the latest."""
-    expiries = select(ApiKey.expires_at).where(ApiKey.role == role, ApiKey.revoked_at.is_(None))
+def count_usable_keys(session: Session, role: RoleName, now: datetime) -> int:
+    """The number of usable keys of a role, `MAX_COUNTED` at most."""
+    rows = session.execute(_select_active(role).limit(MAX_COUNTED))
+    return sum(_is_usable(row, now) for row in rows)
+
+
+def _select_active(role: RoleName) -> Select[*tuple[Any, ...]]:
+    """The keys of a role that are not revoked: those that never expire first, then those that expire last."""
+    columns = (ApiKey.id, ApiKey.expires_at, ApiKey.revoked_at)
+    active = select(*columns).where(ApiKey.role == role, ApiKey.revoked_at.is_(None))
     # NULL comes first in a descending order.
-    return expiries.order_by(ApiKey.expires_at.desc())
+    return active.order_by(ApiKey.expires_at.desc())
 
 
-def count_usable_keys(session: Session, role: RoleName, at: datetime) -> int:
-    """The number of keys of a role that are usable at a time, `MAX_COUNTED` at most."""
-    expiries = session.scalars(select_expiries(role).limit(MAX_COUNTED))
-    return sum(is_usable(expires_at, at) for expires_at in expiries)
+def _is_usable(row: Row[Any], now: datetime) -> bool:
+    return is_usable(expires_at=row.expires_at, revoked_at=row.revoked_at, now=now)
 
 
 def find_key(session: Session, token: str) -> KeyIdentity | None:

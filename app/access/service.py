@@ -4,17 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, delete, or_, select, text, update
+from sqlalchemy import delete, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey, IdempotencyKey
 from app.access.queries import (
     CONFIGURED_KEY_ID,
-    is_usable,
+    find_usable_admin,
     lock_all_keys,
     lock_key,
-    select_expiries,
 )
 from app.access.rules import (
     ApiToken,
@@ -26,6 +25,7 @@ from app.access.rules import (
     decide_first_key_action,
     generate_token,
     hash_token,
+    is_usable,
     parse_token,
 )
 from app.access.schemas import ApiKeyPatch
@@ -208,15 +208,11 @@ def _require_later_admin(session: Session, row: ApiKey, expires_at: datetime | N
 
 
 def _is_last_admin(session: Session, row: ApiKey, *, at: datetime) -> bool:
-    """Return whether a key, which is not revoked, is the only admin key that is usable at a time."""
-    is_admin = row.role == "admin" and is_usable(row.expires_at, at)
-    return is_admin and not _has_admin(session, ApiKey.id != row.id, at=at)
-
-
-def _has_admin(session: Session, condition: ColumnElement[bool], *, at: datetime) -> bool:
-    """Return whether an admin key that matches a condition is usable at a time."""
-    last = session.execute(select_expiries("admin").where(condition).limit(1)).first()
-    return last is not None and is_usable(last.expires_at, at)
+    """Return whether a key is the only admin key that is usable at a time."""
+    is_usable_at = is_usable(expires_at=row.expires_at, revoked_at=row.revoked_at, now=at)
+    if row.role != "admin" or not is_usable_at:
+        return False
+    return find_usable_admin(session, at, ApiKey.id != row.id) is None
 
 
 def _register_configured_key(session: Session, key: str, *, now: datetime) -> None:
@@ -285,8 +281,8 @@ def _first_key_state(session: Session, token: ApiToken | None, *, now: datetime)
     row = session.get(ApiKey, token.key_id) if token else None
     return FirstKeyState(
         key_file=_classify_key_file(token, row),
-        file_lost=_has_admin(session, ApiKey.name == FIRST_KEY_NAME, at=now),
-        has_other_admin=_has_admin(session, ApiKey.name != FIRST_KEY_NAME, at=now),
+        file_lost=find_usable_admin(session, now, ApiKey.name == FIRST_KEY_NAME) is not None,
+        has_other_admin=find_usable_admin(session, now, ApiKey.name != FIRST_KEY_NAME) is not None,
     )
 
 

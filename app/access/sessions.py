@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import case, delete, or_, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session
 
 from app.access.models import ApiKey, BrowserSession, LoginLink
-from app.access.queries import CONFIGURED_KEY_ID, KeyIdentity
+from app.access.queries import CONFIGURED_KEY_ID, KeyIdentity, find_usable_admin
 from app.access.rules import hash_token, is_usable
 from app.access.service import FIRST_KEY_NAME
 from app.core.batch_delete import delete_batch
@@ -65,18 +65,9 @@ class Draft(NamedTuple):
 
 def create_login_link(session: Session, now: datetime) -> str | None:
     """The token of a link that logs in once as the first admin key; None without an admin key."""
-    # The key of this installation first, otherwise the oldest admin key.
+    # The key of this installation, otherwise the admin key that expires last.
     is_first = or_(ApiKey.name == FIRST_KEY_NAME, ApiKey.id == CONFIGURED_KEY_ID)
-    key_id = session.scalar(
-        select(ApiKey.id)
-        .where(
-            ApiKey.role == "admin",
-            ApiKey.revoked_at.is_(None),
-            or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
-        )
-        .order_by(case((is_first, 0), else_=1), ApiKey.created_at)
-        .limit(1)
-    )
+    key_id = find_usable_admin(session, now, is_first) or find_usable_admin(session, now)
     if key_id is None:
         return None
     token = secrets.token_urlsafe(TOKEN_BYTES)

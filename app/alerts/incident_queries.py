@@ -7,7 +7,14 @@ from pydantic import Field
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.alerts.models import EXCLUDES_RUNS, WATCHED_VALUE, AlertRule, AlertState, Incident
+from app.alerts.models import (
+    EXCLUDES_RUNS,
+    UNRESOLVED,
+    WATCHED_VALUE,
+    AlertRule,
+    AlertState,
+    Incident,
+)
 from app.alerts.queries import SeriesFilter
 from app.alerts.rules import (
     AlertStatus,
@@ -25,6 +32,7 @@ from app.core.schemas import FilterValues
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]
 # Far more than the runs that are compared, of which at least one is between two incidents of a rule.
 MAX_SPANS: Final = 200
+MAX_NEWEST: Final = 500
 
 SORT_KEYS: Final = {
     "opened": (Incident.opened_at, Incident.id),
@@ -73,17 +81,21 @@ def list_incidents_of_kpi(
     period: tuple[datetime, datetime | None],
     limit: int,
 ) -> list[Incident]:
-    """The incidents of a KPI of an agent that overlap a period, newest first, without false alarms."""
+    """The incidents of a KPI of an agent that overlap a period, newest first, without false alarms: of the
+    `MAX_NEWEST` last ones that started before its end.
+    """
     since, until = period
+    series = (Incident.benchmark_id == benchmark_id, Incident.agent_id == agent_id)
+    newest = select(Incident.id).where(*series, Incident.kpi == kpi_id)
+    if until is not None:
+        newest = newest.where(Incident.started_at < until)
+    # A rule has one incident of an agent at a time, so that few began long before the period and overlap it.
+    newest = newest.order_by(Incident.started_at.desc()).limit(MAX_NEWEST)
     statement = select(Incident).where(
-        Incident.benchmark_id == benchmark_id,
-        Incident.agent_id == agent_id,
-        Incident.kpi == kpi_id,
+        Incident.id.in_(newest),
         Incident.verdict.is_distinct_from("noise"),
         Incident.resolved_at.is_(None) | (Incident.resolved_at >= since),
     )
-    if until is not None:
-        statement = statement.where(Incident.started_at < until)
     return list(session.scalars(statement.order_by(Incident.started_at.desc()).limit(limit)))
 
 
@@ -175,7 +187,7 @@ def list_open_incidents_of_run(
     statement = select(Incident).where(
         Incident.benchmark_id == benchmark_id,
         Incident.agent_id == agent_id,
-        Incident.state == IncidentState.OPEN,
+        text(UNRESOLVED),
         Incident.started_seq <= run_seq,
     )
     return list(session.scalars(statement.order_by(Incident.id)))

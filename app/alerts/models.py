@@ -21,6 +21,7 @@ CONFIRMED_RUN = "(confirmation ->> 'runId'::text)"
 _HISTORY_CONDITIONS = ", ".join(f"'{name}'" for name in Condition if name.excludes_incidents)
 # Of incidents whose runs are not part of a history.
 EXCLUDES_RUNS = f"condition IN ({_HISTORY_CONDITIONS}) AND verdict IS DISTINCT FROM 'noise'"
+UNRESOLVED = "state = 'OPEN'"
 WATCHED_VALUE = "COALESCE(kpi, metric)"
 
 
@@ -202,7 +203,14 @@ class Incident(Base):
     __tablename__ = "incidents"
     __table_args__ = (
         Index("ix_incidents_opened_at_id", "opened_at", "id"),
-        Index("ix_incidents_benchmark_id_agent_id", "benchmark_id", "agent_id"),
+        Index("ix_incidents_open", "benchmark_id", "agent_id", postgresql_where=text(UNRESOLVED)),
+        Index(
+            "ix_incidents_kpi_started_at",
+            "benchmark_id",
+            "agent_id",
+            "kpi",
+            "started_at",
+        ),
         # The runs that are not part of the history of a value, the last ones first.
         Index(
             "ix_incidents_excluded",

@@ -61,6 +61,20 @@ _OPEN_EVENTS: Final = text(
     ) AS event WHERE event.run_id = run.id ORDER BY event.id
     """  # noqa: S608 - a constant
 )
+# Of each KPI and condition the first rules, as above: the planner may find those of a KPI in the whole table.
+_KPI_RULES: Final = text(
+    """
+    SELECT rule.kpi, rule.id, rule.name
+    FROM unnest(CAST(:kpi_ids AS text[])) AS watched (kpi)
+    CROSS JOIN unnest(CAST(:conditions AS text[])) AS condition (name)
+    CROSS JOIN LATERAL (
+        SELECT benchmark_id, kpi, condition, id, name FROM alert_rules
+        WHERE (benchmark_id, kpi, condition) >= (:benchmark_id, watched.kpi, condition.name)
+        ORDER BY benchmark_id, kpi, condition LIMIT :limit
+    ) AS rule
+    WHERE (rule.benchmark_id, rule.kpi, rule.condition) = (:benchmark_id, watched.kpi, condition.name)
+    """
+)
 # The planner sees the endpoint, not a parameter: of few rules it reads the index, of many the table up to the limit.
 _ENDPOINT_RULES: Final = text(
     "SELECT id, name FROM alert_rules WHERE endpoints @> CAST(:endpoint AS jsonb) LIMIT :limit"
@@ -202,16 +216,15 @@ def find_kpi_watchers(
     """The first `MAX_USERS` alert rules, enabled or not, that watch KPIs of a benchmark, by name; with
     `need_direction`, those that need the direction of the KPI.
     """
-    statement = select(AlertRule.kpi, AlertRule.id, AlertRule.name).where(
-        AlertRule.benchmark_id == benchmark_id, AlertRule.kpi.in_(kpi_ids)
-    )
-    if need_direction:
-        statement = statement.where(AlertRule.condition == Condition.REGRESSED)
-    watchers = [
-        KpiWatcher(str(rule.kpi), "alert rule", rule.id, rule.name)
-        for rule in session.execute(statement.limit(MAX_USERS))
-    ]
-    return sorted(watchers, key=lambda watcher: (watcher.name, watcher.id))
+    parameters = {
+        "benchmark_id": benchmark_id,
+        "kpi_ids": list(kpi_ids),
+        "conditions": [Condition.REGRESSED] if need_direction else list(Condition),
+        "limit": MAX_USERS,
+    }
+    rules = session.execute(_KPI_RULES, parameters)
+    watchers = [KpiWatcher(rule.kpi, "alert rule", rule.id, rule.name) for rule in rules]
+    return sorted(watchers, key=lambda watcher: (watcher.name, watcher.id))[:MAX_USERS]
 
 
 # A KPI that a rule watches is not retired.

@@ -103,7 +103,7 @@ COMPUTATIONS: Final[Mapping[str, str]] = {
 
 # Parts of statements, whose callers limit them.
 PARTS: Final[Mapping[str, str]] = {
-    "app.access.queries.select_expiries": "with the limit of its callers; measured",
+    "app.access.queries._select_active": "with the limit of its callers; measured",
     "app.alerts.inbox_view.InboxFilter.conditions": "a condition of a page",
     "app.benchmarks.queries.current_kpis": "of one benchmark, or of a page of them",
     "app.comparison.baselines._is_held": "a condition",

@@ -1035,7 +1035,10 @@ def upgrade() -> None:
         sa.Column("acknowledged_by", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_incidents"),
     )
-    op.create_index("ix_incidents_benchmark_id_agent_id", "incidents", ["benchmark_id", "agent_id"])
+    op.create_index(
+        "ix_incidents_open", "incidents", ["benchmark_id", "agent_id"], postgresql_where=sa.text("state = 'OPEN'")
+    )
+    op.create_index("ix_incidents_kpi_started_at", "incidents", ["benchmark_id", "agent_id", "kpi", "started_at"])
     op.create_index(
         "ix_incidents_excluded",
         "incidents",
