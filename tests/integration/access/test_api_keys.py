@@ -7,12 +7,15 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from app.access.service import FIRST_KEY_NAME
+from app.access.models import ApiKey
+from app.access.queries import find_usable_admin
+from app.access.service import FIRST_KEY_NAME, create_key
 from app.core.db import Database
 from tests.integration.access.toy_service import START, ApiCall, ManualClock, ToyClient
 
 CreateToken = Callable[..., str]
 
+HOUR = timedelta(hours=1)
 NEW = {"name": "nightly build", "role": "run"}
 
 
@@ -171,6 +174,22 @@ def test_revoke_key__concurrent_requests_cannot_revoke_the_last_two_admin_keys(
             [ApiCall("DELETE", f"/keys/{key}", {}) for key in ids]
         )
         assert sorted(answer.status_code for answer in answers) == [204, 409]
+
+
+def test_find_usable_admin__is_the_one_that_expires_last(db: Database) -> None:
+    with db.begin() as session:
+        never, soon, later, revoked = (
+            create_key(session, "x", "admin", now=START, expires_at=expires_at).id
+            for expires_at in (None, START + HOUR, START + 2 * HOUR, None)
+        )
+        create_key(session, "x", "run", now=START)
+        session.execute(
+            text("UPDATE api_keys SET revoked_at = now() WHERE id = :id"), {"id": revoked}
+        )
+        assert find_usable_admin(session, START) == never
+        assert find_usable_admin(session, START + HOUR, ApiKey.id != never) == later
+        assert find_usable_admin(session, START + 2 * HOUR, ApiKey.id != never) is None
+        assert find_usable_admin(session, START, ApiKey.id == soon) == soon
 
 
 def test_update_key__changes_the_sent_fields_only(

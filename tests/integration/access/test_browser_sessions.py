@@ -15,7 +15,8 @@ from sqlalchemy import text
 
 from app.access.models import ApiKey
 from app.access.pages import SECRET_FIELD
-from app.access.service import create_key
+from app.access.queries import CONFIGURED_KEY_ID
+from app.access.service import FIRST_KEY_NAME, create_key
 from app.access.sessions import create_login_link
 from app.core.resources import Resources
 from app.core.web.forms.fields import FieldSchema, InputKind
@@ -478,3 +479,27 @@ def test_static_files__are_sent_small_by_their_hash_and_as_written_without(
         assert written.text == (FOLDER / name).read_text()
         assert len(small.content) < 0.9 * len(written.content)
         assert hashlib.sha256(small.content).hexdigest().startswith(asset_url(name)[-HASH_CHARS:])
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [({"a": "team"}, "a"), ({"a": "team", "b": FIRST_KEY_NAME}, "b"), ({}, None)],
+)
+def test_login_link__is_of_the_key_of_this_installation(
+    service: Service, names: dict[str, str], expected: str | None
+) -> None:
+    now = service.resources.clock()
+    for has_configured in (False, True):
+        with service.resources.db.begin() as session:
+            session.execute(text("DELETE FROM api_keys"))
+            ids = names | ({CONFIGURED_KEY_ID: "configured"} if has_configured else {})
+            for key_id, name in ids.items():
+                # Only the first one expires.
+                expires_at = now + timedelta(hours=1) if key_id == "b" else None
+                row: dict[str, Any] = {"digest": b"x", "created_at": now, "expires_at": expires_at}
+                session.add(ApiKey(id=key_id, name=name, role="admin", **row))
+            session.flush()
+            is_created = create_login_link(session, now) is not None
+            owners = session.scalars(text("SELECT api_key_id FROM login_links")).all()
+        assert owners == [(CONFIGURED_KEY_ID if has_configured else expected)][: len(ids)]
+        assert is_created is bool(ids)

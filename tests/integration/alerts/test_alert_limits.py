@@ -1,6 +1,7 @@
 """Limits of rules, incidents and alerts: what one agent, value or message may have of them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -41,6 +42,8 @@ INCIDENT: Final = """
         ('other', NULL, 'REGRESSED', 26, 28, 'RECOVERED', NULL)
     ) AS incident (kpi, metric, condition, first, "end", resolution, verdict)
 """
+START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR: Final = timedelta(hours=1)
 WATCHED: Final = ValueSeries("b", "a", "k", None)
 
 
@@ -179,3 +182,29 @@ def test_valid_runs__of_a_range_are_the_last_ones(
     with benchmark_service.resources.db.read() as session:
         seqs = list_valid_seqs(session, "bench-001", "agent-001", 2, 6, limit=limit)
     assert seqs == expected
+
+
+def test_incidents_of_a_kpi__are_the_newest_that_overlap_a_period(
+    benchmark_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.execute(INCIDENT)
+    # Each lasts an hour, and the one of the run 11 until now.
+    rows.execute(
+        "UPDATE incidents SET started_at = timestamptz '2026-01-01' + started_seq * interval '1 hour',"
+        " resolved_at = CASE WHEN started_seq <> 11 THEN timestamptz '2026-01-01' + (started_seq + 1) * interval '1 hour' END"
+    )
+
+    def list_starts(first: int, end: int | None, limit: int = 20) -> list[int]:
+        period = (START + first * HOUR, None if end is None else START + end * HOUR)
+        with benchmark_service.resources.db.read() as session:
+            incidents = incident_queries.list_incidents_of_kpi(
+                session, "b", "a", "k", period, limit
+            )
+        return [incident.started_seq for incident in incidents]
+
+    # Without the noise of the run 30.
+    assert list_starts(0, None) == [40, 36, 20, 11, 10]
+    assert list_starts(0, None, limit=2) == [40, 36]
+    assert list_starts(20, 36) == [20, 11]
+    monkeypatch.setattr(incident_queries, "MAX_NEWEST", 2)
+    assert list_starts(20, 36) == [20]
