@@ -12,6 +12,7 @@ from app.access import sessions
 from app.access.audit import AuditActor, AuditResource, record_action
 from app.access.authentication import identify_token
 from app.access.sessions import COOKIE, ENDED_SESSION_KEPT, SESSION_LIFETIME, Draft, NewSession
+from app.core.clock import zone_names
 from app.core.errors import AppError, Unauthorized
 from app.core.http.url_syntax import is_redacted
 from app.core.resources import Resources
@@ -24,7 +25,6 @@ from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
 from app.core.web.routes import Router
-from app.core.zone_names import zone_names
 
 router = Router()
 

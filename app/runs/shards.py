@@ -33,9 +33,8 @@ from app.runs.leases import (
     complete_shard,
     lock_leased_run,
 )
-from app.traces.collection_errors import ClusterFieldUnknown
 from app.traces.queries import has_attribute
-from app.traces.registry import CollectionFailed
+from app.traces.registry import ClusterFieldUnknown, CollectionFailed
 
 # Small enough that a killed worker repeats seconds of work and the texts of a shard fit in memory
 # several times; large enough that its transaction and COPY do not dominate.

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from app.core.clock import zone_names
 from app.core.errors import ErrorItem, Invalid
-from app.core.zone_names import zone_names
 
 SECOND = timedelta(seconds=1)
 

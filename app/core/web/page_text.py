@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
+from app.core.clock import zone_names
 from app.core.text import format_duration, replace_unstorable, show_direction_controls
-from app.core.zone_names import zone_names
 
 MISSING = "–"
 MAX_TITLE_CHARS = 80

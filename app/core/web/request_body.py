@@ -5,7 +5,8 @@ JSON never reaches a route, so that nothing is left half-written.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
@@ -14,7 +15,7 @@ from fastapi import Depends, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.core.errors import AppError, Invalid, TooLarge
+from app.core.errors import AppError, Invalid, TooLarge, Unavailable
 from app.core.problem_documents import (
     BODY_PROBLEMS,
     SlowRequest,
@@ -22,7 +23,40 @@ from app.core.problem_documents import (
     error_response,
 )
 from app.core.strict_json import parse_json
-from app.core.web.body_memory import BodyMemory
+
+RETRY_AFTER_S = 10
+
+
+class BodyMemory:
+    """Counts the bytes of bodies that are held at the same time, and refuses those beyond `max_bytes`.
+
+    Used on the event loop only, so that nothing has to be locked.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.held_bytes = 0
+        self._max_bytes = max_bytes
+
+    @contextmanager
+    def hold(self) -> Iterator[Callable[[int], None]]:
+        """A function that takes bytes until the block ends; it raises `Unavailable` if too many are held."""
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if self.held_bytes + count > self._max_bytes:
+                raise Unavailable(
+                    "The service holds too many request bodies at once; try again in a few seconds.",
+                    headers={"Retry-After": str(RETRY_AFTER_S), "Connection": "close"},
+                )
+            self.held_bytes += count
+            taken += count
+
+        try:
+            yield take
+        finally:
+            self.held_bytes -= taken
+
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_SIGNED_BYTES = 64 * 1024

@@ -15,8 +15,13 @@ from app.harness.bash.compare import (
 from app.harness.bash.replay import AgreementCount, ChangedCheck, ReplayedRun
 from app.harness.bash.summary import summarize
 from app.harness.reports import markdown, terminal
-from app.harness.reports.formatting import UNKNOWN, format_percent, format_points, format_seconds
-from app.harness.reports.view import ReportTable
+from app.harness.reports.view import (
+    UNKNOWN,
+    ReportTable,
+    format_percent,
+    format_points,
+    format_seconds,
+)
 
 ALPHABET: Final = 26
 

@@ -10,14 +10,6 @@ from app.harness.bash.summary import summarize
 from app.harness.bash.transcript import attempt_transcript
 from app.harness.bash.trial_summary import TrialSummary, summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
-from app.harness.reports.formatting import (
-    format_dollars,
-    format_percent,
-    format_points,
-    format_seconds,
-    format_tokens,
-    format_waiting,
-)
 from app.harness.reports.html import html_report
 from app.harness.reports.junit import junit_report
 from app.harness.reports.markdown import markdown_report
@@ -28,6 +20,12 @@ from app.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
+    format_dollars,
+    format_percent,
+    format_points,
+    format_seconds,
+    format_tokens,
+    format_waiting,
     retry_figures,
 )
 from app.harness.results import AttemptOutcome, ConversationEnding, attempt_name

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from app.core.text import html_text, shorten
 from app.harness.mcp.types import McpReport, ServerFacts, TaskResult
-from app.harness.reports.formatting import format_count
+from app.harness.reports.view import format_count
 from app.harness.results import mean_if_known
 
 

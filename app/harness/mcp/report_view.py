@@ -10,20 +10,18 @@ from app.harness.mcp.context_cost import LEGEND, context_costs, context_plots, t
 from app.harness.mcp.summary import McpSummary, summarize
 from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import McpReport, TaskResult
-from app.harness.reports.formatting import (
-    UNKNOWN,
-    format_count,
-    format_dollars,
-    format_percent,
-    format_seconds,
-    format_waiting,
-)
 from app.harness.reports.view import (
+    UNKNOWN,
     AttemptStatus,
     AttemptView,
     FigureLine,
     ReportTable,
     RunReportView,
+    format_count,
+    format_dollars,
+    format_percent,
+    format_seconds,
+    format_waiting,
     retry_figures,
 )
 from app.harness.results import AttemptOutcome, attempt_name

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from app.core.console.terminal import escape_lines
 from app.core.text import html_text
-from app.harness.reports.formatting import format_seconds
+from app.harness.reports.view import format_seconds
 from app.harness.transcript import (
     ModelRequest,
     Transcript,

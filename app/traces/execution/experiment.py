@@ -13,8 +13,7 @@ from typing import Any
 from app.core.console.files import require_folder
 from app.harness.budget import Budget, BudgetLimits
 from app.harness.progress import show_progress
-from app.harness.reports.formatting import format_seconds
-from app.harness.reports.view import AttemptStatus, AttemptView
+from app.harness.reports.view import AttemptStatus, AttemptView, format_seconds
 from app.harness.result_file import claim_result_file, result_of
 from app.harness.results import sum_of_known
 from app.traces.execution.items import ItemAttempt, plan_attempts

@@ -18,7 +18,6 @@ from app.core.strict_json import parse_json
 from app.harness.background import run_in_background
 from app.harness.budget import Budget, RunBudgetExhausted, UsedBudget
 from app.harness.harness_config import AgentHarnessSettings
-from app.traces.collection_errors import CommandsNotAllowed
 from app.traces.execution.answers import AgentAnswer, AnswerFormat, trace_of_answer
 from app.traces.execution.command import AgentCommand, parse_command
 from app.traces.execution.items import (
@@ -39,7 +38,7 @@ from app.traces.producers.trace_producer import (
     read_file,
     service_secrets,
 )
-from app.traces.registry import TRACE_SOURCES, TraceQuery
+from app.traces.registry import TRACE_SOURCES, CommandsNotAllowed, TraceQuery
 from app.traces.types import DatasetItem, Trace, TraceOutcome
 
 # What every program needs; the variables of the service, with its keys, stay out.

@@ -21,7 +21,6 @@ from app.harness.harness_config import BashHarnessSettings
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import KEYS
-from app.traces.collection_errors import ModelRefused
 from app.traces.producers.bash_traces import trace_of
 from app.traces.producers.trace_producer import (
     HEARTBEAT_S,
@@ -32,7 +31,7 @@ from app.traces.producers.trace_producer import (
     read_file,
     service_secrets,
 )
-from app.traces.registry import CollectionFailed
+from app.traces.registry import CollectionFailed, ModelRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

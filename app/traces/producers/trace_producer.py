@@ -15,8 +15,7 @@ from app.harness.transcript import map_texts
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.providers import open_llm
 from app.llm.retry import ATTEMPT_TIMEOUT_S
-from app.traces.collection_errors import HarnessNotConfigured, NoModelAnswer
-from app.traces.registry import CollectionFailed
+from app.traces.registry import CollectionFailed, HarnessNotConfigured, NoModelAnswer
 from app.traces.types import Trace
 
 HEARTBEAT_S: Final = 1.0

@@ -12,11 +12,12 @@ from app.core.resources import Resources
 from app.harness.budget import Budget, UsedBudget
 from app.harness.harness_config import AgentHarnessSettings, BashHarnessSettings, validate_harness
 from app.llm.conversation import Provider
-from app.traces.collection_errors import DatasetChanged, NoModel
 from app.traces.producers.trace_producer import ProducedTrace, TraceProducer
 from app.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
+    DatasetChanged,
+    NoModel,
     SourceSpec,
     TracePage,
     TraceQuery,

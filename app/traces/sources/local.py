@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from app.core.resources import Resources
 from app.traces import queries
-from app.traces.collection_errors import AmbiguousUpload
 from app.traces.files.ndjson import parse_trace
 from app.traces.models import LocalDataset
 from app.traces.registry import (
     TRACE_SOURCES,
+    AmbiguousUpload,
     CollectionFailed,
     RequestEstimate,
     SourceSpec,

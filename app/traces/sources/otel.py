@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from app.core.resources import Resources
-from app.traces.collection_errors import UnsupportedFilter
 from app.traces.otel import queries
 from app.traces.otel.assembly import assemble_items, assemble_trace
 from app.traces.otel.facts import SERVICE
@@ -21,6 +20,7 @@ from app.traces.registry import (
     SourceSpec,
     TracePage,
     TraceQuery,
+    UnsupportedFilter,
     has_complete_run,
 )
 from app.traces.repetition_names import is_repetition

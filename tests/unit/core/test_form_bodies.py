@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from app.agents.pages import FORM as AGENT_FORM
 from app.benchmarks.pages import FORM as BENCHMARK_FORM
+from app.core.clock import zone_names
 from app.core.web.forms.body import read_form_body
 from app.core.web.forms.sent_fields import FormFields
-from app.core.zone_names import zone_names
 
 ROWS = "triggers.langfuse"
 NUMBERS = st.one_of(st.text("0123456789", max_size=12), st.just("9" * 5000), st.text(max_size=3))
