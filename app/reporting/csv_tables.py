@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
-from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.keyset import PageQuery, PageRows, iter_pages
 from app.core.reports.csv_text import csv_lines
 from app.kpis.models import KpiHistory
 from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
@@ -34,21 +34,14 @@ KPI_COLUMNS: Final = (
 Line = Sequence[object]
 
 
-class _Lines(NamedTuple):
-    """The lines of one page, and the cursor of the next one; None on the last page."""
-
-    lines: Sequence[Line]
-    next_cursor: str | None
-
-
 def iter_runs(db: Database, run_filter: RunListFilter, sort: str) -> Iterator[str]:
     """The header and the runs of a filter, at most `MAX_ROWS`."""
 
-    def read_page(session: Session, query: PageQuery) -> _Lines:
+    def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
         page = search_runs(session, run_filter, sort, query)
         runs = list(map(run_columns_view, page.rows))
         names = read_names(session, [(run.benchmark_id, run.agent_id) for run in runs])
-        return _Lines([_run_line(run, names) for run in runs], page.next_cursor)
+        return PageRows([_run_line(run, names) for run in runs], page.next_cursor)
 
     return _iter_csv(db, RUN_COLUMNS, read_page)
 
@@ -58,32 +51,29 @@ def iter_kpi_values(
 ) -> Iterator[str]:
     """The header and the KPI values of a filter, at most `MAX_ROWS`: one line for each KPI of a run."""
 
-    def read_page(session: Session, query: PageQuery) -> _Lines:
+    def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
         page = list_kpi_history(session, query, history_filter, sort=sort)
         names = read_names(session, [(row.benchmark_id, row.agent_id) for row in page.rows])
         origins = _read_origins(session, {row.run_seq for row in page.rows})
         lines = [_kpi_line(row, names, origins[row.run_seq]) for row in page.rows]
-        return _Lines(lines, page.next_cursor)
+        return PageRows(lines, page.next_cursor)
 
     return _iter_csv(db, KPI_COLUMNS, read_page)
 
 
 def _iter_csv(
-    db: Database, columns: Sequence[str], read_page: Callable[[Session, PageQuery], _Lines]
+    db: Database,
+    columns: Sequence[str],
+    read_page: Callable[[Session, PageQuery], PageRows[Line]],
 ) -> Iterator[str]:
     """Yield CSV rows; each page is a separate read, so a slow client holds no transaction open."""
-    yield csv_lines([columns])
-    cursor: str | None = None
-    row_count = 0
-    # A page may have fewer rows than requested, or none, before the last one.
-    while row_count < MAX_ROWS:
+
+    def read(query: PageQuery) -> PageRows[Line]:
         with db.read() as session:
-            page = read_page(session, PageQuery(min(MAX_LIMIT, MAX_ROWS - row_count), cursor))
-        yield csv_lines(page.lines)
-        row_count += len(page.lines)
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+            return read_page(session, query)
+
+    yield csv_lines([columns])
+    yield from map(csv_lines, iter_pages(read, MAX_ROWS))
 
 
 def _read_origins(

@@ -3,6 +3,7 @@
 The file has no script and loads nothing.
 """
 
+from itertools import chain
 from typing import Any, Final
 
 from fastapi import Request
@@ -11,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.comparison.schemas import CategoryPage
 from app.comparison.stored_run_comparison import categories_in_child
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.keyset import iter_pages
 from app.core.resources import Resources
 from app.core.text import shorten
 from app.core.web.page_paths import path_of
@@ -76,16 +77,13 @@ def _categories(res: Resources, run: BenchmarkRun) -> CategoryPage:
 
 def _results(session: Session, run: BenchmarkRun) -> list[TraceResultView]:
     """The first traces; none of a run whose traces are purged."""
-    results: list[TraceResultView] = []
-    cursor = None
-    while run.purged_at is None and len(results) < MAX_TRACES:
-        query = PageQuery(min(MAX_LIMIT, MAX_TRACES - len(results)), cursor)
-        page = list_trace_results(session, run, query, TraceListFilter())
-        results += [trace_result_view(run.metric_keys or [], row) for row in page.rows]
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return results
+    if run.purged_at is not None:
+        return []
+    pages = iter_pages(
+        lambda query: list_trace_results(session, run, query, TraceListFilter()), MAX_TRACES
+    )
+    columns = run.metric_keys or []
+    return [trace_result_view(columns, row) for row in chain.from_iterable(pages)]
 
 
 def _trace_row(run_id: str, result: TraceResultView, metric: str) -> dict[str, Any]:
