@@ -7,17 +7,19 @@ from app.traces.files.import_file import Container
 from app.traces.files.importer_registry import IMPORTERS, Importer
 from app.traces.files.table_traces import read_table
 
-for name, summary, container in (
-    ("csv", "CSV table", Container.CSV),
-    ("json", "JSON table", Container.JSON),
-    ("jsonl", "JSON Lines table", Container.JSON_LINES),
-):
+
+def _register(name: str, summary: str, container: Container) -> None:
     IMPORTERS.register(
         name,
         Importer(
             summary=summary,
-            recognizes=lambda file, container=container: file.container is container,
+            recognizes=lambda file: file.container is container,
             read=read_table,
             is_table=True,
         ),
     )
+
+
+_register("csv", "CSV table", Container.CSV)
+_register("json", "JSON table", Container.JSON)
+_register("jsonl", "JSON Lines table", Container.JSON_LINES)
