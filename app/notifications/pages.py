@@ -37,6 +37,8 @@ NAV = "/endpoints"
 STEPS = (Crumb("Endpoints", NAV),)
 SHOWN_DELIVERIES = 30
 MAX_BODY_CHARS = 20_000
+# The button of the form that also sends a test message.
+TEST = "test"
 OVERLAPS = ((0, "ends now"), (3600, "signs for 1 h"), (DAY_S, "signs for a day"), (7 * DAY_S, "signs for 7 days"), (30 * DAY_S, "signs for 30 days"))  # fmt: skip
 
 FORM = SchemaForm(
@@ -116,7 +118,7 @@ def show_new_endpoint(request: Request) -> Response:
 
 @router.post("/endpoints", dependencies=ADMIN)
 def save_endpoint(request: Request, form: SentForm, res: Res) -> Response:
-    """Create an endpoint, or change the one of the same recipient, and show it."""
+    """Create an endpoint, or change the one of the same recipient, and show it; if asked, with what it answers to a test."""
 
     def save(body: EndpointBody) -> str:
         target = DeliveryTarget(body.channel, body.recipient)
@@ -125,6 +127,8 @@ def save_endpoint(request: Request, form: SentForm, res: Res) -> Response:
             endpoint = endpoints.save_endpoint(
                 session, target, res.secrets, daily_summary=body.daily_summary
             )
+            if form.text(TEST):
+                service.publish_test(session, endpoint)
             request.state.created = address = path_of("endpoints", endpoint.id)
         return address
 
@@ -233,6 +237,7 @@ def _new_page() -> FormPage:
     values: Mapping[str, Any] = {"channel": "EMAIL"}
     return FormPage(
         form=FORM, title="New endpoint", nav=NAV, steps=STEPS, action=NAV, back=NAV, submit="Create",
+        submit_too=(TEST, "Create and send a test message"),
         values=values, choices={"channel": channels},
     )  # fmt: skip
 

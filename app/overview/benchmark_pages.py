@@ -16,7 +16,7 @@ from app.comparison.baselines import list_pinned_baselines
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.page_paths import path_of
-from app.core.web.pages import list_in_api, render_page
+from app.core.web.pages import build_url, list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.overview.pages import VERDICTS, read_grid_cells
@@ -64,13 +64,18 @@ def show_benchmark(
         pinned = list_pinned_baselines(session, benchmark_id)
         agents = list_agent_names(session, benchmark.evaluates)
         revisions = queries.list_revisions(session, benchmark_id, PageQuery(SHOWN_REVISIONS))
+    address = path_of("benchmarks", benchmark_id)
     return render_page(
         request,
         "benchmark.html",
         title=name_of_benchmark(benchmark.id, benchmark.metadata),
         nav=NAV,
-        api=path_of("benchmarks", benchmark_id),
-        api_parts=VERDICTS,
+        api=address,
+        api_parts={
+            **VERDICTS,
+            "revisions": build_url(f"{address}/revisions", limit=SHOWN_REVISIONS),
+            "baseline": f"{address}/baseline",
+        },
         steps=STEPS,
         benchmark=benchmark,
         cells=cells,

@@ -1,17 +1,19 @@
-"""The page of formulas: what a formula means, and what it gives in a run, while it is typed."""
+"""The page of formulas: what a formula means, and what it gives with the values of a run and typed ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Annotated, NamedTuple
 
 from fastapi import Query, Request, Response
 
 from app.access.deps import READ
 from app.agents.queries import list_agent_names
-from app.benchmarks.formula_check import FormulaCheck, check_formula_text
+from app.benchmarks.formula_check import check_formula_text
 from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.text import format_number
 from app.core.web.deps import Res
+from app.core.web.forms.sent_fields import number_or_text
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Question, render_page
 from app.core.web.routes import Router
@@ -19,9 +21,11 @@ from app.formula import (
     CompiledFormula,
     FormulaPart,
     Reference,
+    by_reference,
     compile_formula,
     explain_parts,
     help_document,
+    read_reference,
 )
 from app.metrics.registry import column_of
 from app.results.models import RunMetricAggregate
@@ -52,23 +56,29 @@ def show_formulas(
     res: Res,
     formula: Annotated[str, Query(max_length=4096)] = "",
     run: Annotated[str, Query(max_length=200)] = "",
+    values: Annotated[str, Query(max_length=4096)] = "",
 ) -> Response:
-    """The check of a formula, its value in a run, and the functions of the language."""
+    """The check of a formula, its value in a run or with typed values, and the functions of the language."""
     check = check_formula_text(formula)
+    typed, mistakes = _read_values(values)
     with res.db.read() as session:
         completed = RunListFilter(statuses=[RunStatus.COMPLETED])
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
+    compiled = compile_formula(check.text) if check and check.text and (run or values) else None
+    inputs = {**_values_of(compiled, metrics), **typed} if compiled else {}
     return render_page(
         request,
         "formulas.html",
         title="Formulas",
         nav="/formulas",
         api="/kpi-formulas/help",
-        api_question=_question(formula, check, metrics if run else None),
+        api_question=_question(formula, inputs if compiled else None),
         formula=formula,
         run=run,
+        values=values,
+        mistakes=mistakes,
         check=check,
         metrics=[metric.metric for metric in metrics],
         runs=[
@@ -79,21 +89,34 @@ def show_formulas(
             )
             for row in map(run_columns_view, rows)
         ],
-        result=_show_part(_explain(formula, metrics)) if run and check and check.text else None,
-        run_url=path_of("runs", run),
+        result=compiled and _show_part(explain_parts(compiled.root, compiled.source, inputs)),
+        run_url=run and path_of("runs", run),
         help=help_document(),
     )  # fmt: skip
 
 
-def _question(
-    text: str, check: FormulaCheck | None, metrics: Sequence[RunMetricAggregate] | None
-) -> Question | None:
-    """By what the API gives the check of a formula, or its value with the values of a run."""
-    if check is None:
+def _read_values(text: str) -> tuple[dict[Reference, float | None], list[str]]:
+    """The values of a text with one `NAME=number` in each line, and the lines that have none. Without a number, the
+    value is missing.
+    """
+    values: dict[Reference, float | None] = {}
+    mistakes = []
+    for line in map(str.strip, filter(str.strip, text.splitlines())):
+        name, _, number = line.rpartition("=")
+        value = number_or_text(number.strip())
+        if isinstance(value, str) or not isfinite(value or 0) or read_reference(name) is None:
+            mistakes.append(line)
+        else:
+            values |= by_reference({name: value})
+    return values, mistakes
+
+
+def _question(text: str, values: Mapping[Reference, float | None] | None) -> Question | None:
+    """By what the API gives the check of a formula, or its value with some values."""
+    if not text.strip():
         return None
-    if metrics is None or not check.text:
+    if values is None:
         return Question("/kpi-formulas/validate", {"formula": text})
-    values = _values_of(compile_formula(check.text), metrics)
     named = {str(reference): value for reference, value in values.items()}
     return Question("/kpi-formulas/evaluate", {"formula": text, "values": named})
 
@@ -109,11 +132,6 @@ def _values_of(
         stat = COLUMNS.get(reference.stat, reference.stat)
         values[reference] = None if row is None else getattr(row, stat)
     return values
-
-
-def _explain(text: str, metrics: Sequence[RunMetricAggregate]) -> FormulaPart:
-    formula = compile_formula(text)
-    return explain_parts(formula.root, formula.source, _values_of(formula, metrics))
 
 
 def _show_part(part: FormulaPart) -> ShownPart:

@@ -186,7 +186,7 @@ def _require_no_active_run(session: Session, schedule_id: str) -> None:
     if active_runs:
         raise ScheduleStillRunning(
             f"the run {active_runs[0]} of the schedule {schedule_id!r} is in progress, and"
-            " concurrencyPolicy is FORBID; wait until it ends, cancel it, or start a parallel run"
+            " its runs do not overlap; wait until it ends, cancel it, or start a parallel run"
             " with POST /api/v1/benchmark-runs"
         )
 

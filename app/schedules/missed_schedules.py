@@ -207,7 +207,7 @@ def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
             explanation=(
                 f"The schedule {row.name!r} started no run since {_format_time(row.fired_at)}:"
                 f" {skipped} skipped, because its run of that time is in progress and"
-                f" concurrencyPolicy is FORBID. To cancel it: mosaico runs cancel {row.run_id}"
+                f" its runs do not overlap. To cancel it: mosaico runs cancel {row.run_id}"
             ),
         )
 
@@ -264,8 +264,7 @@ def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:
 
 
 def _explain_misses(missed: MissedInstants) -> str:
-    skip_details = {str(reason): detail for reason, detail in SKIP_DETAILS.items()}
-    cause = skip_details.get(missed.reason) or f"{missed.reason}: {missed.detail}"
+    cause = SKIP_DETAILS.get(missed.reason) or f"{missed.reason}: {missed.detail}"
     cause = cause if missed.reasons == 1 else f"{missed.reasons} causes, the last one: {cause}"
     return f"The schedule {missed.schedule_name!r} {_format_span(missed)}: {cause}."
 

@@ -1,16 +1,19 @@
 """Pages of schedules: when each fires next, whether it fired, and the form that explains an expression."""
 
 from collections.abc import Mapping
+from datetime import date, timedelta
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import get_agent, list_agent_names
+from app.alerts.publishing import DisplayNameReader
 from app.benchmarks.queries import get_benchmark, list_benchmark_names
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
+from app.core.schemas import IsoDate
 from app.core.web.deps import Res
 from app.core.web.form_page import (
     FormPage,
@@ -32,9 +35,15 @@ from app.core.web.pages import (
 )
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.schedules import firing, queries, service
+from app.schedules import daily_summary, firing, queries, service
 from app.schedules.models import ScheduleConfig
-from app.schedules.schedule_view import LABELS, preview_of_schedule, preview_typed, show_fires
+from app.schedules.schedule_view import (
+    LABELS,
+    iter_problems,
+    preview_of_schedule,
+    preview_typed,
+    show_fires,
+)
 from app.schedules.schemas import ScheduleCreate, SchedulePatch, ScheduleView
 
 router = Router()
@@ -196,6 +205,34 @@ def delete_schedule(schedule_id: ScheduleId, res: Res) -> Response:
     with res.db.begin() as session:
         service.delete_schedule(session, schedule_id)
     return see_other(NAV)
+
+
+@router.get("/daily-summary", dependencies=READ)
+def show_daily_summary(
+    request: Request, res: Res, day: Annotated[IsoDate | None, Query(alias="date")] = None
+) -> Response:
+    """A day in the zone of the reader: its runs, and what went wrong."""
+    zone = reader_zone(request)
+    shown = daily_summary.get_day(day, zone.key, res.clock())
+    with res.db.read() as session:
+        summary = daily_summary.summarize_day(session, shown)
+        problems = list(iter_problems(summary, DisplayNameReader(session)))
+    days = (
+        ("Previous day", max(shown.date, date.min + timedelta(days=1)) - timedelta(days=1)),
+        ("Today", None),
+        ("Next day", shown.date + timedelta(days=1)),
+    )
+    return render_page(
+        request,
+        "daily_summary.html",
+        title=f"{shown.date:%a} {shown.date.day} {shown.date:%b %Y}",
+        nav="/",
+        api=build_url("/daily-summary", date=shown.date, timezone=zone.key),
+        summary=summary,
+        problems=problems,
+        max_listed=daily_summary.MAX_LISTED,
+        periods=[(text, build_url("/daily-summary", date=at), False) for text, at in days],
+    )
 
 
 def _form_page(request: Request, schedule_id: str | None, res: Resources) -> FormPage:

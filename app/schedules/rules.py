@@ -1,11 +1,11 @@
 """Decisions about schedules: which due instants fire, which are skipped, when to disable."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -75,21 +75,22 @@ MISSED_REASONS = (
     FireSkipReason.TOO_MANY_MISSED,
 )
 
-SKIP_DETAILS = {
-    FireSkipReason.MISSED: "no scheduler was running at that time, and misfirePolicy is SKIP",
-    FireSkipReason.COALESCED: "no scheduler was running at that time, and misfirePolicy FIRE_ONCE"
-    " fires only the newest missed instant",
-    FireSkipReason.FIRE_ALL_LIMIT: "no scheduler was running at that time, and misfirePolicy FIRE_ALL"
-    f" fires only the newest {FIRE_ALL_LIMIT} missed instants",
-    FireSkipReason.OUTSIDE_CATCHUP_WINDOW: "no scheduler was running for longer than"
-    " catchupWindowSeconds",
+# A page and a message show them, too: in plain words, without the names of fields.
+SKIP_DETAILS: Final[Mapping[str, str]] = {
+    FireSkipReason.MISSED: "no scheduler was running at that time, and the schedule skips missed times",
+    FireSkipReason.COALESCED: "no scheduler was running at that time, and the schedule fires only the"
+    " newest missed time",
+    FireSkipReason.FIRE_ALL_LIMIT: "no scheduler was running at that time, and the schedule fires only"
+    f" the newest {FIRE_ALL_LIMIT} missed times",
+    FireSkipReason.OUTSIDE_CATCHUP_WINDOW: "no scheduler was running for longer than the catch-up"
+    " window of the schedule",
     FireSkipReason.TOO_MANY_MISSED: "no scheduler was running for too long: only the newest"
-    f" {RECORDED_LIMIT} missed instants are processed",
-    FireSkipReason.OVERLAP: "an earlier run of the schedule was in progress, and concurrencyPolicy is"
-    " FORBID",
-    FireSkipReason.NO_NEW_RUN: "no new complete run matches runNamePattern: there is none, or the"
-    " newest one was evaluated before",
-    FireSkipReason.DISABLED: "failures disabled the schedule after this instant was claimed",
+    f" {RECORDED_LIMIT} missed times are processed",
+    FireSkipReason.OVERLAP: "an earlier run of the schedule was in progress, and its runs do not"
+    " overlap",
+    FireSkipReason.NO_NEW_RUN: "no new complete run matches the run name pattern: there is none, or"
+    " the newest one was evaluated before",
+    FireSkipReason.DISABLED: "failures disabled the schedule before this time was processed",
 }
 
 

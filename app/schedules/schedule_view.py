@@ -1,21 +1,22 @@
 """Builds the view of a schedule on pages: its description, its next instants, and a strip of its fires."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from app.core.errors import Invalid
+from app.alerts.publishing import DisplayNameReader
+from app.core.errors import Invalid, without_request
 from app.core.text import format_duration
 from app.core.web.forms.form_words import translate_phrases, with_label
 from app.core.web.forms.sent_fields import check_form
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, run_page_path, schedule_page_path
 from app.core.web.page_text import TextPart, mark_spans
 from app.schedules.cron import CronExpression
 from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.preview import clock_notes, preview
 from app.schedules.rules import MISSED_REASONS, ON_TIME, SKIP_DETAILS, FireStatus
-from app.schedules.schemas import PreviewRequest
+from app.schedules.schemas import DailySummaryView, PreviewRequest
 from app.schedules.time_zones import get_time_zone
 
 NEXT_FIRES = 5
@@ -48,6 +49,15 @@ class SchedulePreview(NamedTuple):
     has_other_zone: bool
     parts: Sequence[TextPart] = ()
     mistakes: Sequence[str] = ()
+
+
+class DayProblem(NamedTuple):
+    """What went wrong on a day: with what, the page of that, and the cause."""
+
+    kind: str
+    subject: str
+    url: str
+    cause: str | None
 
 
 class ShownFire(NamedTuple):
@@ -96,14 +106,36 @@ def preview_typed(
         return _preview(checked.body, now, reader)
     except Invalid as error:
         spans = [item.span for item in error.errors if item.span]
-        details = [item.detail for item in error.errors] or [error.detail]
-        details = [translate_phrases(detail) for detail in details]
+        details = [
+            detail if item.span else with_label(detail, LABELS[item.pointer.strip("/")])
+            for item in error.errors
+            for detail in [translate_phrases(item.detail)]
+        ] or [translate_phrases(error.detail)]
         return _mistaken(details, mark_spans(text, spans) if spans else ())
 
 
 def show_fires(fires: Sequence[ScheduleFire]) -> list[ShownFire]:
     """Fires as they are shown, oldest first."""
     return [_show_fire(fire) for fire in reversed(fires)]
+
+
+def iter_problems(summary: DailySummaryView, names: DisplayNameReader) -> Iterator[DayProblem]:
+    """The failed runs of a day, then the schedules that were disabled or started no run."""
+    for run in summary.failed_runs:
+        name = names.names(run.benchmark_id, run.agent_id)
+        cause = run.error_message or run.error_code
+        yield DayProblem(
+            "run failed", f"{name.agent} on {name.benchmark}", run_page_path(run.id), cause
+        )
+    for schedule in summary.disabled_schedules:
+        address = schedule_page_path(schedule.id)
+        yield DayProblem("disabled", schedule.name, address, schedule.disabled_reason)
+    for idle in summary.idle_schedules:
+        causes = (
+            f"{count:,} × {SKIP_DETAILS.get(reason, reason)}"
+            for reason, count in idle.reasons.items()
+        )
+        yield DayProblem("no run", idle.name, schedule_page_path(idle.id), "; ".join(causes))
 
 
 def _preview(request: PreviewRequest, now: datetime, reader: ZoneInfo) -> SchedulePreview:
@@ -139,8 +171,7 @@ def _show_fire(fire: ScheduleFire) -> ShownFire:
 def _describe_fire(fire: ScheduleFire) -> tuple[str, str, str]:
     """Symbol, class and words of a fire."""
     late = fire.fired_at - fire.due_at
-    skip = next((text for reason, text in SKIP_DETAILS.items() if reason == fire.reason), None)
-    detail = fire.detail or skip or ""
+    detail = without_request(fire.detail or SKIP_DETAILS.get(fire.reason or "", ""))
     match FireStatus(fire.status):
         case FireStatus.FAILED:
             return "✗", "failed", f"failed: {detail}"

@@ -37,6 +37,9 @@ UNREACHABLE = """() => [...document.querySelectorAll("a, button, input, select, 
   const isShown = part.checkVisibility() && box.width && !part.matches(".skip");
   return isShown && !part.closest(".scroll, .chart-box, nav") && (box.left < 0 || box.right > innerWidth);
 }).map(part => part.outerHTML.slice(0, 100))"""
+# As a browser with blocked cookies does.
+BLOCKED_STORAGE = """Object.defineProperty(window, "localStorage", {
+  get() { throw new DOMException("Access is denied for this document.", "SecurityError"); } })"""
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -76,6 +79,22 @@ def test_theme__changes_with_the_system(month: Site, site: Site) -> None:
     assert background(page) == DARK
     page.emulate_media(color_scheme="light")
     assert background(page) == LIGHT
+
+
+def test_pages__work_where_the_browser_refuses_its_storage(month: Site, site: Site) -> None:
+    """Criterion 30 and the shortcuts: both hold until the page is left. The site fails on any error of a script."""
+    context = site.context(color_scheme="dark")
+    context.add_init_script(BLOCKED_STORAGE)
+    page = site.open("/runs", context=context)
+    page.get_by_role("button", name="Change between light and dark").click()
+    assert background(page) == LIGHT
+    page.keyboard.press("j")
+    expect(page.locator("[data-row][aria-current]")).to_have_count(1)
+    page.keyboard.press("?")
+    page.get_by_label("Use these shortcuts").uncheck()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_journey__by_keyboard_only(month: Site, site: Site) -> None:

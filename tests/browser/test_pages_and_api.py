@@ -3,8 +3,9 @@
 import inspect
 import json
 import re
+import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from html import unescape
@@ -21,10 +22,12 @@ from sqlalchemy.orm import Session
 from app.access.deps import READ, RUN
 from app.api import PAGES
 from app.core.web import pages, query_parameters
+from app.core.web.openapi import iter_operations
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import DeclaredRoute
 from app.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
+from tests.support.described_api import api_document
 from tests.support.every_page import (
     QUERIES,
     fill_path,
@@ -63,6 +66,35 @@ LISTS: Final = [
 ROWS: Final = re.compile(r"<(?:tr|article)[^>]* data-row")
 # With pages of one row there is a page between the first and the last one.
 ROWS_OF_LIST: Final = 3
+# Forms that do more than the operation of the same name.
+FORMS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        # A button of the form also sends a test message.
+        "save_endpoint": ("sendTest",),
+        "acknowledge_incident": ("dismissIncident",),
+        "upload_traces": ("importResults",),
+        "show_estimate": ("estimateRun",),
+    }
+)
+# Operations that no page needs, each with the reason.
+OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("isAlive", "isReady", "metricsPage"), "a monitor asks it"),
+        **dict.fromkeys(("exportSpans", "receiveLangfuseEvent", "startRunsByWebhook"), "a program calls it"),
+        **dict.fromkeys(
+            ("replaceAgent", "replaceAlertConfig", "replaceBenchmark", "replaceKpi", "replaceSchedule"),
+            "a form changes the fields that somebody edits",
+        ),
+        "describeProblem": "the page of an error says what is wrong",
+        "plotRun": "the pages of a run and of a comparison have these charts",
+        "listCategories": "the comparison has the categories",
+        "listRunLlmUsage": "the page of a run that has called a model links to it; none of the month has",
+        **dict.fromkeys(("listKpis", "getKpi"), "the benchmark has its KPIs"),
+        **dict.fromkeys(("listNotifications", "getNotification"), "the inbox has the messages"),
+        "getSilence": "the list of silences has the whole of each",
+        "getTriggerEvent": "the list of events has the whole of each",
+    }
+)  # fmt: skip
 COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints")
 
 
@@ -207,3 +239,63 @@ def page_routes() -> list[tuple[re.Pattern[str], DeclaredRoute]]:
         pattern = re.sub(r"\\{\w+:path\\}", ".+", re.escape(route.path))
         routes.append((re.compile(re.sub(r"\\{\w+\\}", "[^/]+", pattern)), route))
     return routes
+
+
+def test_every_operation__is_on_a_page_or_is_of_programs(rows: Service) -> None:
+    """What a person can do with the API by hand, a page offers: a link to its data, or a form."""
+    offered = set[str]()
+    for path in [*page_paths(), *write_other_states(rows)]:
+        response = rows.client.get(path, headers={"Accept": "text/html"})
+        offered |= set(read_operations(response.text))
+    names = {operation["operationId"] for operation in iter_operations(api_document())}
+    # A new operation needs an action on a page, or a reason above.
+    assert names - offered == OF_PROGRAMS.keys()
+
+
+def write_other_states(service: Service) -> list[str]:
+    """A disabled endpoint, one that signs, a pinned run, a read message, and a secret of each kind; returns the pages
+    that show them.
+    """
+    service.put("/benchmarks/support/baseline", {"runId": "run-billing-support-1"})
+    service.post("/notifications/note-0/read")
+    service.post("/benchmarks/support/webhook-secrets", {})
+    service.post("/langfuse-secrets", {"name": "project", "secret": "lf-whsec_" + "x" * 32})
+    signed = service.post("/endpoints", {"channel": "WEBHOOK", "recipient": "https://a.example/b"})
+    with service.resources.db.begin() as session:
+        session.execute(
+            text(
+                "UPDATE endpoints SET disabled_at = now(), disabled_reason = 'gone' WHERE id = 'copy'"
+            )
+        )
+    runs = [f"/runs/run-billing-support-{number}" for number in (1, 2)]
+    return [*runs, f"/endpoints/{signed['id']}", "/endpoints/copy"]
+
+
+def read_operations(html: str) -> Iterator[str]:
+    """The operations of the API that a page leads to: by its links, its streams, its command and its forms."""
+    for address in re.findall(r'"(/(?:api/v1|openapi|metrics|problems)[^"#?]*)', html):
+        yield from find_operations("GET", unescape(address))
+    for command in re.findall(r'data-copy="(curl [^"]+ --json [^"]+)"', html):
+        yield from find_operations("POST", httpx.URL(shlex.split(unescape(command))[-1]).path)
+    for action in re.findall(
+        r'<form method="post" action="([^"?]+)|<form [^>]*method="post" action="([^"?]+)', html
+    ):
+        path = unquote(unescape("".join(action)))
+        for pattern, route in page_routes():
+            if route.method == "POST" and pattern.fullmatch(path):
+                name = route.endpoint.__name__
+                first, *others = name.split("_")
+                yield first + "".join(map(str.capitalize, others))
+                yield from FORMS_OF.get(name, ())
+                break
+
+
+def find_operations(method: str, path: str) -> Iterator[str]:
+    """The operation of a request; a fixed path comes before one with parameters."""
+    for template, operations in sorted(
+        api_document()["paths"].items(), key=lambda item: item[0].count("{")
+    ):
+        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
+        if method.lower() in operations and re.fullmatch(pattern, path):
+            yield operations[method.lower()]["operationId"]
+            return

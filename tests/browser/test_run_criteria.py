@@ -97,6 +97,14 @@ def test_run__failed_shows_its_cause_and_an_error_to_copy(month: Site, site: Sit
     expect(card.locator("h3")).to_have_text("Langfuse answered 503 for 10 minutes.")
     assert run["errorMessage"] == "Langfuse answered 503 for 10 minutes."
     expect(card).to_contain_text(run["errorCode"])
+    # The last step has the color of what failed, not that of what is in progress.
+    last, error = (
+        page.locator(".steps li").last,
+        "getComputedStyle(document.querySelector('.error, .failed')).color",
+    )
+    expect(last).to_contain_text("Failed")
+    color = last.evaluate("step => getComputedStyle(step).borderTopColor")
+    assert color == page.evaluate(error)
     card.get_by_role("button", name=f"Copy {FAILED_RUN}").click()
     expect(page.locator("#live")).to_have_text("Copied")
     page.locator("#search").focus()

@@ -9,7 +9,7 @@ from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.pages.rule_text import describe_condition
 from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
-from app.core.errors import AppError
+from app.core.errors import AppError, without_request
 from app.core.resources import Resources
 from app.core.web.forms.fields import words_of
 from app.core.web.forms.form_words import FormWords
@@ -50,7 +50,7 @@ def try_backtest(res: Resources, body: BacktestRequest) -> BacktestOutcome:
         return BacktestOutcome(history.backtest(rule_tests.backtest_start(body, now), res.db))
     except AppError as error:
         # The errors of fields say more than the sentence above them.
-        reasons = [item.detail for item in error.errors] or [error.detail]
+        reasons = [item.detail for item in error.errors] or [without_request(error.detail)]
         return BacktestOutcome(problem="; ".join(map(_WORDS.translate, reasons)))
 
 

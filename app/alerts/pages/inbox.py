@@ -175,7 +175,7 @@ def read_acknowledgement(form: FormFields) -> Acknowledgement:
     sent = {"verdict": form.text("verdict"), "note": form.text("note") or None}
     checked = check_form(Acknowledgement, sent)
     if checked.body is None:
-        raise Invalid("an alert is acknowledged as `true` or as `noise`, with a note of one line")
+        raise Invalid("say whether it was real or a false alarm, with a note of one line")
     return checked.body
 
 

@@ -103,7 +103,7 @@ def acknowledge_incident(
     """Say whether an incident was true or noise."""
     verdict, by = form.text("verdict"), get_caller(request).key_id
     if verdict not in {"true", "noise"}:
-        raise Invalid("an incident is acknowledged as `true` or as `noise`")
+        raise Invalid("say whether it was real or a false alarm")
     with res.db.begin() as session:
         incidents.acknowledge(session, incident_id, verdict, by, res.clock())
     return _to_incident(incident_id)

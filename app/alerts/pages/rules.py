@@ -159,7 +159,7 @@ def show_rule(
 
 
 @router.post("/alerts/{ruleId}/test", dependencies=RUN)
-def test_rule(rule_id: RuleId, res: Res) -> Response:
+def test_alert_config(rule_id: RuleId, res: Res) -> Response:
     """Send a test message to the recipients of a rule, and show it in the inbox."""
     rule_tests.try_rule(res.db, rule_id, read_budget(res.options))
     return see_other("/inbox")
@@ -186,7 +186,7 @@ def switch_rule(rule_id: RuleId, form: SentForm, res: Res) -> Response:
 
 
 @router.post("/alerts/{ruleId}/delete", dependencies=ADMIN)
-def delete_alert_rule(rule_id: RuleId, res: Res) -> Response:
+def delete_alert_config(rule_id: RuleId, res: Res) -> Response:
     """Delete a rule; its alerts stay."""
     with res.db.begin() as session:
         delete_rule(session, rule_id, res.clock())

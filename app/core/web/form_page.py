@@ -39,7 +39,8 @@ class FormPage:
 
     `values` are those of the API's view. `revision` is that of the edited resource, None for a new one;
     that of a resource without revisions is `revision_of` its fields. `preview` gives the values of the template that depend on
-    the typed body; they are shown below the input `preview_at`.
+    the typed body; they are shown below the input `preview_at`. `submit_too` are the name and the text of a second button,
+    which does more than save.
     """
 
     form: SchemaForm
@@ -49,6 +50,7 @@ class FormPage:
     action: str
     back: str
     submit: str = "Save"
+    submit_too: tuple[str, str] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     choices: Mapping[str, Choices] = field(default_factory=dict)
     revision: int | str | None = None

@@ -34,7 +34,7 @@ from app.core.text import format_duration, format_number, replace_unstorable, sh
 from app.core.web.compression import ENCODED, accepts_gzip, compress_page
 from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
-from app.core.web.forms.form_words import with_label
+from app.core.web.forms.form_words import FormWords, with_label
 from app.core.web.forms.sent_fields import local_path
 from app.core.web.navigation import NAVIGATION, NavItem, find_section
 from app.core.web.page_text import (
@@ -65,9 +65,16 @@ PAGE_TITLES: Final = {
     "repeated-parameter": "The address repeats a value",
     "alert-config-not-found": "Alert rule not found",
     "method-not-allowed": "This address only receives forms",
+    "illegal-transition": "Its status does not allow that",
+    "bad-cursor": "The list has no such page",
 }
 # Of errors whose detail speaks of the API.
-PAGE_DETAILS: Final = {"method-not-allowed": "Go back to the page that has the form."}
+PAGE_DETAILS: Final = {
+    "method-not-allowed": "Go back to the page that has the form.",
+    "bad-cursor": "Start again from the first page of the list.",
+}
+# The label of a field that errors name on pages without its form.
+WORDS: Final = FormWords({"evaluates": "Agents"}, {})
 NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 # How somebody judged an alert: the words of the API, and those of the pages.
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
@@ -120,8 +127,9 @@ def environment() -> Environment:
         "breakable": break_at_underscores,
         "heading": shrink_long_title,
         "brief": lambda name: shorten(name, MAX_LISTED_CHARS),
+        "plain": WORDS.translate,
         "with_label": with_label,
-        "words": lambda name: words_of(re.sub(r"[._:]", " ", name)),
+        "words": lambda name: words_of(re.sub(r"[._:/]", " ", name).strip()),
     }
     return env
 
@@ -220,6 +228,7 @@ def render_error(request: Request, error: AppError) -> Response:
         title=PAGE_TITLES.get(error.error_code) or problem_title(error.error_code),
         status=error.status,
         error=error,
+        errors=() if error.error_code in PAGE_DETAILS else error.errors,
         detail=_detail_of(error),
         section=find_section(request.url.path),
         request_id=request_id(request.scope) or "",
@@ -234,7 +243,7 @@ def _detail_of(error: AppError) -> str:
     # The usual detail of the API names its field `errors`; the page lists them.
     if error.errors and "`errors`" in error.detail:
         return "Correct these values:"
-    return PAGE_DETAILS.get(error.error_code) or without_request(error.detail)
+    return PAGE_DETAILS.get(error.error_code) or WORDS.translate(without_request(error.detail))
 
 
 def _render_question(request: Request, error: ConfirmationRequired) -> Response:

@@ -188,7 +188,7 @@ def _linked(point: TrendPoint, mark: str, x: float, y: float) -> str:
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12" fill="transparent"/>{mark}'
     )
     if point.url is None:
-        return f"<g data-point>{parts}</g>"
+        return f'<g data-point tabindex="-1">{parts}</g>'
     return f'<a href="{escape(point.url)}" data-point tabindex="-1">{parts}</a>'
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
 
 from app.access.deps import READ
-from app.agents.queries import get_agent
+from app.agents.queries import get_agent, list_agent_names
 from app.benchmarks.queries import get_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change, format_amount
@@ -20,19 +21,27 @@ from app.comparison.compared_items import (
 from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
+from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.pages import build_url, render_page, see_other
+from app.core.web.page_text import format_instant
+from app.core.web.pages import build_url, reader_zone, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.verdict_types import ValueVerdict
+from app.results.models import BenchmarkRun
 from app.results.queries import get_run
+from app.results.rules import RunStatus
+from app.results.run_list import DEFAULT_SORT, RunListFilter, list_runs_by_id, search_runs
 from app.runs.pages.flips import case_row
-from app.runs.pages.run_choice import list_choices
 from app.statistics.verdict_rules import ChangeMethod
 
 router = Router()
 
 PAIR = 2
+RECENT_RUNS = 30
+# Completed runs are the most: those of a benchmark are found at once.
+RECENT_TIME_S = 0.1
+
 
 # What is shown, and whether it is ordered by metric or by item.
 Shown = Literal["all", "flips"]
@@ -227,3 +236,31 @@ def _items_in_api(ids: Sequence[str], metric: str, order: ItemOrder, query: Page
     pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
     path = "/benchmark-runs/compare/items"
     return build_url(path, pair, sort=order, limit=query.limit, cursor=query.cursor)
+
+
+def list_choices(
+    session: Session, request: Request, res: Resources, *page_runs: BenchmarkRun
+) -> list[tuple[str, str]]:
+    """The IDs of the recent completed runs of a benchmark with their time and agent, and of the runs that
+    the page shows.
+    """
+    recent = search_runs(
+        session,
+        RunListFilter.unchecked(
+            benchmark_ids=[page_runs[0].benchmark_id], statuses=[RunStatus.COMPLETED]
+        ),
+        DEFAULT_SORT,
+        PageQuery(RECENT_RUNS),
+        search_time_s=RECENT_TIME_S,
+    ).rows
+    listed = {row["id"] for row in recent}
+    other_runs = list_runs_by_id(session, [run.id for run in page_runs if run.id not in listed])
+    names = list_agent_names(session)
+    zone, now = reader_zone(request), res.clock()
+    return [
+        (
+            row["id"],
+            f"{format_instant(row['created_at'], zone, now)} · {names.get(row['agent_id'])}",
+        )
+        for row in (*recent, *other_runs)
+    ]

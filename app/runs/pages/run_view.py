@@ -44,7 +44,7 @@ MAX_ALERTS = 5
 
 
 class RunStage(NamedTuple):
-    """A step of a run; `state` is done, now, or empty."""
+    """A step of a run; `state` is done, now, bad, or empty."""
 
     name: str
     text: str
@@ -137,7 +137,7 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
                  if run.traces_processed else "",
                  "done" if is_done else "now" if is_running and is_collected else ""),
         RunStage(status.capitalize() if status.is_final else "Completed", took,
-                 "done" if is_done else "now" if status.is_final else "", run.completed_at),
+                 "done" if is_done else "bad" if status is RunStatus.FAILED else "", run.completed_at),
     ]  # fmt: skip
 
 

@@ -32,8 +32,8 @@ from app.results.rules import RunStatus, TriggerType
 from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilter
 from app.runs import retention, service
 from app.runs.pages import run_view
+from app.runs.pages.comparison import list_choices
 from app.runs.pages.estimate import window_of
-from app.runs.pages.run_choice import list_choices
 from app.runs.schemas import RunAcceptance, RunView
 from app.runs.views import run_columns_view
 from app.statistics.verdict_rules import Verdict
@@ -194,6 +194,8 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
         parts["items"] = build_url("/benchmark-runs/compare/items", pair)
     if view["trend"]:
         parts["trend"] = build_url("/kpi-history", view["trend_query"])
+    if view["usage"]:
+        parts["judges"] = f"{address}/llm-usage"
     if view["expected_end_at"]:
         parts["expected end"] = "/overview"
     return parts

@@ -77,7 +77,11 @@ def test_missed_schedule__overdue_for_five_minutes_causes_a_notice(
     ("status", "reason", "explanation"),
     [
         ("FAILED", "CONFLICT", "CONFLICT: the agent is archived"),
-        ("SKIPPED", "MISSED", "no scheduler was running at that time, and misfirePolicy is SKIP"),
+        (
+            "SKIPPED",
+            "MISSED",
+            "no scheduler was running at that time, and the schedule skips missed times",
+        ),
         ("SKIPPED", "COALESCED", None),
         ("SKIPPED", "NO_NEW_RUN", None),
         ("SKIPPED", "OVERLAP", None),
@@ -139,7 +143,7 @@ def test_missed_schedule__many_instants_are_one_notice_with_count_and_span(
     [alert] = report_missed(service_with_schedule)
     assert alert["explanation"] == (
         "The schedule 'every night' started no run at 10 due times from 2026-11-22 07:00:00 UTC to"
-        " 2026-11-22 07:00:27 UTC: no scheduler was running at that time, and misfirePolicy is SKIP."
+        " 2026-11-22 07:00:27 UTC: no scheduler was running at that time, and the schedule skips missed times."
     )
     assert len(service_with_schedule.list_items("/deliveries")) == 1
 
@@ -225,7 +229,7 @@ def test_blocked_schedule__is_reported_once_a_day_from_six_hours_on(
     )  # fmt: skip
     assert alert["explanation"] == (
         "The schedule 'every night' started no run since 2026-11-22 07:00:00 UTC: 2 due times were"
-        " skipped, because its run of that time is in progress and concurrencyPolicy is FORBID."
+        " skipped, because its run of that time is in progress and its runs do not overlap."
         f" To cancel it: mosaico runs cancel {run_id}"
     )
     assert len(service_with_schedule.list_items("/deliveries")) == 3

@@ -69,6 +69,33 @@ def test_formulas__value_in_a_run_has_its_parts(service: Service) -> None:
     assert [part["formula"] for part in product["parts"]][-1] == 'SCORE["tone"]'
 
 
+def test_formulas__typed_values_replace_those_of_a_run(service: Service) -> None:
+    typed = "EXACT_MATCH=0.5\n  ROUGE.p95 = 0,25 \n"
+    page, address, answer = open_formula(service, formula="EXACT_MATCH + ROUGE.p95", values=typed)
+    assert address.endswith("/evaluate")
+    assert answer["value"] == 0.75
+    assert "= <b data-numbers>0.75</b>" in page
+    assert "Open the run" not in page
+    formula = "EXACT_MATCH + EXACT_MATCH.p95"
+    _, _, of_run = open_formula(service, formula=formula, run=RUN)
+    page, _, answer = open_formula(service, formula=formula, run=RUN, values="EXACT_MATCH=100000")
+    assert [part["value"] for part in answer["parts"]] == [100_000, of_run["parts"][1]["value"]]
+    assert "Open the run" in page
+
+
+def test_formulas__without_a_number_a_typed_value_is_missing(service: Service) -> None:
+    page, _, answer = open_formula(service, formula="2 * ROUGE", values="ROUGE=")
+    assert answer["undefinedReason"].startswith("ROUGE has no value")
+    assert "undefined: ROUGE has no value" in page
+
+
+@pytest.mark.parametrize("line", ["ROUGE", "ROUGE=much", "ROUGE=nan", "RUGE OF=1", "=1"])
+def test_formulas__line_without_a_value_is_named(line: str, service: Service) -> None:
+    page, _, answer = open_formula(service, formula="BLEU", values=f"BLEU=0.5\n{line}")
+    assert f"No value: {line}. Write the name" in page
+    assert answer["value"] == 0.5
+
+
 def test_formulas__defined_value_is_that_of_the_page(service: Service) -> None:
     page, _, answer = open_formula(service, formula="2 * EXACT_MATCH", run=RUN)
     assert answer["undefinedReason"] is None

@@ -14,7 +14,7 @@ const on = (type, selector, act) =>
 // Theme
 on("click", "[data-theme-button]", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = localStorage.theme = dark ? "light" : "dark";
+  store.theme = root.dataset.theme = dark ? "light" : "dark";
 });
 
 // Time zone: the browser's, until the reader chooses one. The service writes the times again, if the cookie is kept.
@@ -319,11 +319,10 @@ on("keydown", "[data-chart]", (event, chart) => {
   const step = { ArrowRight: 1, ArrowLeft: -1, Home: -points.length, End: points.length }[event.key];
   if (!step || !points.length) return;
   event.preventDefault();
-  const now = points.findIndex((point) => point.classList.contains("read"));
-  const next = Math.max(0, Math.min(points.length - 1, (now < 0 && step < 0 ? points.length : now) + step));
-  points.forEach((point, index) => point.classList.toggle("read", index === next));
-  read(points[next]);
-  points[next].focus();
+  const now = points.indexOf(document.activeElement);
+  const next = points[Math.max(0, Math.min(points.length - 1, (now < 0 && step < 0 ? points.length : now) + step))];
+  read(next);
+  next.focus();
 });
 on("pointerover", "[data-chart] [data-point]", (event, point) => read(point));
 
@@ -331,11 +330,11 @@ on("pointerover", "[data-chart] [data-point]", (event, point) => read(point));
 const goTo = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedules" };
 let going;
 const dialog = byId("shortcuts");
-all("[data-shortcuts-switch]").forEach((toggle) => (toggle.checked = localStorage.shortcuts !== "off"));
-on("change", "[data-shortcuts-switch]", (event, toggle) => (localStorage.shortcuts = toggle.checked ? "on" : "off"));
+all("[data-shortcuts-switch]").forEach((toggle) => (toggle.checked = store.shortcuts !== "off"));
+on("change", "[data-shortcuts-switch]", (event, toggle) => (store.shortcuts = toggle.checked ? "on" : "off"));
 on("click", "[data-help]", () => dialog.showModal());
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || localStorage.shortcuts === "off") return;
+  if (event.ctrlKey || event.altKey || event.metaKey || store.shortcuts === "off") return;
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
   const { key } = event;
   const rows = all("[data-row]"), row = rows.find((element) => element.ariaCurrent);
