@@ -63,7 +63,7 @@ FOREIGN_NUMBERS: Final = r"""() => {
 # Not numbers that are measured.
 VERSIONS: Final = re.compile(r"Postgres [\d.]+|Python [\d.]+|[\d.]+ on .*")
 # Pages that have content in an empty database.
-NEVER_EMPTY: Final = ("/audit", "/keys", "/providers", "/system", "/formulas")
+NEVER_EMPTY: Final = ("/audit", "/keys", "/providers", "/system", "/formulas", "/daily-summary")
 # Forms whose choices are missing in an empty database. The others are the same with data.
 CHOOSING_FORMS: Final = ("/new/benchmark", "/new/schedule", "/new/silence")
 VISITS: Final = [

@@ -93,6 +93,7 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("listNotifications", "getNotification"), "the inbox has the messages"),
         "getSilence": "the list of silences has the whole of each",
         "getTriggerEvent": "the list of events has the whole of each",
+        "listLangfuseSecrets": "the page of the events has them, for admins",
     }
 )  # fmt: skip
 COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints")
@@ -257,10 +258,11 @@ def write_other_states(service: Service) -> list[str]:
     that show them.
     """
     service.put("/benchmarks/support/baseline", {"runId": "run-billing-support-1"})
-    service.post("/notifications/note-0/read")
+    target = {"channel": "WEBHOOK", "recipient": "https://a.example/b"}
+    test = service.post("/notifications/test", target)
+    service.post(f"/notifications/{test['notificationId']}/read")
     service.post("/benchmarks/support/webhook-secrets", {})
     service.post("/langfuse-secrets", {"name": "project", "secret": "lf-whsec_" + "x" * 32})
-    signed = service.post("/endpoints", {"channel": "WEBHOOK", "recipient": "https://a.example/b"})
     with service.resources.db.begin() as session:
         session.execute(
             text(
@@ -268,7 +270,7 @@ def write_other_states(service: Service) -> list[str]:
             )
         )
     runs = [f"/runs/run-billing-support-{number}" for number in (1, 2)]
-    return [*runs, f"/endpoints/{signed['id']}", "/endpoints/copy"]
+    return [*runs, f"/endpoints/{test['endpointId']}", "/endpoints/copy"]
 
 
 def read_operations(html: str) -> Iterator[str]:
