@@ -18,10 +18,15 @@ PROCESSES = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postmaster:
-    """A server process and the port it listens on."""
+    """A server process and the port it listens on.
+
+    A `stopping` server accepts no connections any more. After SIGTERM it waits for all clients to leave,
+    which those of a service never do.
+    """
 
     pid: int
     port: int
+    stopping: bool = False
 
 
 def lock_file(cluster: Path) -> Path:
@@ -105,9 +110,10 @@ def shut_down(postmaster: Postmaster, cluster: Path) -> None:
 def _read_lock_file(cluster: Path) -> Postmaster | None:
     try:
         lines = lock_file(cluster).read_text(encoding="utf-8", errors="replace").splitlines()
-        # The format of Postgres: line 1 is the process ID, line 4 the port. A server that is just
-        # starting has written only the first lines.
-        return Postmaster(pid=int(lines[0]), port=int(lines[3]))
+        # The format of Postgres: line 1 is the process ID, line 4 the port, line 8 the state. A server that
+        # is just starting has written only the first lines.
+        stopping = [line.strip() for line in lines[7:8]] == ["stopping"]
+        return Postmaster(pid=int(lines[0]), port=int(lines[3]), stopping=stopping)
     except (FileNotFoundError, ValueError, IndexError):
         return None
 

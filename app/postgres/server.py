@@ -151,7 +151,7 @@ class EmbeddedPostgres:
                 self._shut_down()
 
     def _revive(self) -> str | None:
-        """Restart a server that ended; None if it is running or was stopped with `stop`."""
+        """Restart a server that ended or is stopping; None if it is running or was stopped with `stop`."""
         # Without the lock, because this is asked every second and the answer is nearly always no.
         if not self._has_ended():
             return None
@@ -168,14 +168,13 @@ class EmbeddedPostgres:
         return self._url_of(postmaster) if postmaster else None
 
     def _has_ended(self) -> bool:
-        """Return whether the server ended without a call of `stop`. The lock file of Postgres is
-        not sufficient: a postmaster that received SIGTERM removes it, too.
+        """Return whether the server ended, or is about to end, without a call of `stop`. The lock file of
+        Postgres is not sufficient: a postmaster that received SIGTERM removes it, too.
         """
-        return (
-            self._folder.cluster.exists()
-            and not self._folder.stopped_mark.exists()
-            and find_postmaster(self._folder.cluster) is None
-        )
+        if not self._folder.cluster.exists() or self._folder.stopped_mark.exists():
+            return False
+        postmaster = find_postmaster(self._folder.cluster)
+        return postmaster is None or postmaster.stopping
 
     @contextmanager
     def _decision(self, *, claim: bool = False) -> Iterator[None]:
@@ -197,6 +196,10 @@ class EmbeddedPostgres:
     def _ensure_running(self) -> Postmaster:
         self._folder.stopped_mark.unlink(missing_ok=True)
         postmaster = find_postmaster(self._folder.cluster)
+        if postmaster is not None and postmaster.stopping:
+            # It would wait for clients that never leave, and refuse all others meanwhile.
+            shut_down(postmaster, self._folder.cluster)
+            postmaster = None
         # A server that a killed process started may still be recovering.
         if postmaster is not None and self._wait_until_ready(postmaster):
             return postmaster

@@ -49,6 +49,11 @@ def kill_server(postgres: EmbeddedPostgres, number: signal.Signals = signal.SIGK
     return pid
 
 
+def is_stopping(folder: DatabaseFolder) -> bool:
+    postmaster = find_postmaster(folder.cluster)
+    return postmaster is not None and postmaster.stopping
+
+
 def insert(connection: psycopg.Connection, number: int) -> None:
     connection.execute("INSERT INTO numbers VALUES (%s)", [number])
     connection.commit()
@@ -108,12 +113,13 @@ def test_acquire__ends_sessions_that_outlive_the_killed_server(
         connection.close()
 
 
-# After SIGTERM and SIGINT Postgres ends in order and leaves no trace of a crash.
+# After SIGTERM and SIGINT Postgres ends in order and leaves no trace of a crash; after SIGTERM not before
+# its clients leave.
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_keep_alive__restarts_a_server_that_a_signal_ended(
     postgres: EmbeddedPostgres, number: signal.Signals
 ) -> None:
-    with postgres.acquire() as running:
+    with postgres.acquire() as running, psycopg.connect(running.url):
         enough = threading.Event()
         watch = threading.Thread(
             target=running.keep_alive, args=(enough,), kwargs={"every_seconds": 0.05}
@@ -125,6 +131,18 @@ def test_keep_alive__restarts_a_server_that_a_signal_ended(
         finally:
             enough.set()
             watch.join()
+
+
+def test_acquire__restarts_a_server_that_waits_for_its_clients_to_leave(
+    postgres: EmbeddedPostgres, folder: DatabaseFolder
+) -> None:
+    with postgres.acquire() as running, psycopg.connect(running.url):
+        stopping = kill_server(postgres, signal.SIGTERM)
+        until(lambda: is_stopping(folder))
+
+        with postgres.acquire():
+            assert postgres.status().running
+            assert postgres.status().pid != stopping
 
 
 def test_running_postgres__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) -> None:
