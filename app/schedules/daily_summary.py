@@ -54,6 +54,9 @@ DAY_FIRES = text(
     """
 )
 
+# To start parallel workers takes longer than they save, for some 100,000 entries of an index.
+_WITHOUT_WORKERS = text("SET LOCAL max_parallel_workers_per_gather = 0")
+
 TOPIC = "summary.daily"
 ALERT_TOPIC_PREFIX = "alert."
 TEST_ALERT_TOPIC = "alert.test"
@@ -119,6 +122,7 @@ def get_day(day: date | None, timezone: str, now: datetime) -> SummaryDay:
 
 def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     """The summary of a day. Runs count on the day of their creation; lists end at 200 items."""
+    session.execute(_WITHOUT_WORKERS)
     # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
     is_invalid = BenchmarkRun.validity == Validity.INVALID
