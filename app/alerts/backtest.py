@@ -101,13 +101,13 @@ def replay(
     runs: Sequence[PastRun],
     measurements: Mapping[int, Measurement],
     levels: LevelsOf,
-    promise: float = DEFAULT_FALSE_PAGES,
+    false_pages: float = DEFAULT_FALSE_PAGES,
 ) -> Replay:
     """Evaluate runs in order, each against the earlier runs outside the incidents of the rule.
-    `name` stands for the value in runs that did not compute it; `promise` is the number of false
+    `name` stands for the value in runs that did not compute it; `false_pages` is the number of false
     pages in 30 runs for a rule that sets none.
     """
-    replayer = _Replayer(spec, name, runs, measurements, levels, promise)
+    replayer = _Replayer(spec, name, runs, measurements, levels, false_pages)
     return Replay(runs=[replayer.judge(index) for index in range(len(runs))])
 
 
@@ -121,10 +121,10 @@ class _Replayer:
         runs: Sequence[PastRun],
         measurements: Mapping[int, Measurement],
         levels: LevelsOf,
-        promise: float,
+        false_pages: float,
     ) -> None:
         self._spec, self._name, self._runs = spec, name, runs
-        self._measurements, self._levels, self._promise = measurements, levels, promise
+        self._measurements, self._levels, self._false_pages = measurements, levels, false_pages
         self._state = RuleState()
         self._series = SeriesState()
         self._excluded: list[RunSpan] = []
@@ -165,7 +165,7 @@ class _Replayer:
             value_spec.harm,
             observation.verdict,
             self._spec,
-            self._promise,
+            self._false_pages,
         )
         self._series = step.state
         assessment = assess_evidence(value_spec, alone, step.evidence)

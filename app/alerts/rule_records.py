@@ -1,4 +1,4 @@
-"""How often an alert rule fired and was right, beside the false alarms that it promises."""
+"""How often an alert rule fired and was right, beside its limit of false alarms."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.alerts.evaluation.run_evaluation import default_promise
+from app.alerts.evaluation.run_evaluation import default_false_pages
 from app.alerts.models import FIRED, AlertRule
 from app.alerts.rules import Condition
 from app.core.batches import batched
@@ -46,11 +46,11 @@ class RuleRecord(NamedTuple):
         return f"fired {number}× in {RECORD_DAYS} days{judged}"
 
 
-class RulePromise(NamedTuple):
-    """A rule by its name, what it promises in words (empty without a promise), and its record."""
+class RuleFalseAlarms(NamedTuple):
+    """A rule by its name, its limit of false alarms in words (empty without one), and its record."""
 
     name: str
-    promise: str
+    limit: str
     record: RuleRecord
 
 
@@ -65,10 +65,10 @@ def read_records(session: Session, rule_ids: Sequence[str], now: datetime) -> di
     return records
 
 
-def read_promises(
+def read_false_alarms(
     session: Session, rule_ids: Iterable[str | None], now: datetime, budget: float | None
-) -> dict[str, RulePromise]:
-    """What each existing rule promises, and its record; `budget` is that of the service for all
+) -> dict[str, RuleFalseAlarms]:
+    """The limit of false alarms of each existing rule, and its record; `budget` is that of the service for all
     series together.
     """
     existing = select(AlertRule).where(AlertRule.id.in_({id_ for id_ in rule_ids if id_}))
@@ -76,22 +76,22 @@ def read_promises(
     if not rules:
         return {}
     records = read_records(session, [rule.id for rule in rules], now)
-    promise = default_promise(session, budget)
+    false_pages = default_false_pages(session, budget)
     return {
-        rule.id: RulePromise(
-            rule.name, _describe_promise(rule, promise), records.get(rule.id, RuleRecord())
+        rule.id: RuleFalseAlarms(
+            rule.name, _describe_limit(rule, false_pages), records.get(rule.id, RuleRecord())
         )
         for rule in rules
     }
 
 
-def promised_pages(rule: AlertRule, default: float) -> float | None:
-    """Only rules that judge several runs together promise a number of false alarms."""
+def false_pages_of(rule: AlertRule, default: float) -> float | None:
+    """The most false alarms in 30 runs; None for a rule that does not judge several runs together."""
     if rule.condition != Condition.REGRESSED:
         return None
     return rule.false_pages_per_month or default
 
 
-def _describe_promise(rule: AlertRule, default: float) -> str:
-    pages = promised_pages(rule, default)
+def _describe_limit(rule: AlertRule, default: float) -> str:
+    pages = false_pages_of(rule, default)
     return "" if pages is None else f"at most {format_number(pages)} in 30 runs"

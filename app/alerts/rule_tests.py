@@ -18,7 +18,7 @@ from app.alerts.backtest_schemas import (
     RuleTestView,
 )
 from app.alerts.evaluation.rule_evidence import series_name
-from app.alerts.evaluation.run_evaluation import default_promise
+from app.alerts.evaluation.run_evaluation import default_false_pages
 from app.alerts.evaluation.series_decision import level_of_measurement
 from app.alerts.evaluation.value_history import MeasurementHistory
 from app.alerts.evaluation.watched_values import RuleTarget
@@ -51,7 +51,7 @@ class RuleHistory:
         agent_id: str,
         since: datetime | None = None,
         *,
-        promise: float,
+        false_pages: float,
     ) -> None:
         self.agent_id = agent_id
         self.runs = list_ended_runs(
@@ -60,7 +60,7 @@ class RuleHistory:
         self._rule = rule
         self._spec = rule_spec(rule)
         self._name = rule.metric or rule.name
-        self._promise = promise
+        self._false_pages = false_pages
         self._measurements = MeasurementHistory(session, self.runs).measurements(
             RuleTarget.of(rule.kpi, rule.metric),
             with_items=self._spec.condition is Condition.ANOMALY_DETECTED,
@@ -80,7 +80,7 @@ class RuleHistory:
             return {level.run: level for level in levels if level is not None}
 
         return replay(
-            self._spec, self._name, self.runs, self._measurements, levels_of, self._promise
+            self._spec, self._name, self.runs, self._measurements, levels_of, self._false_pages
         )
 
     def _stored_levels(self, db: Database) -> dict[int, RunLevel]:
@@ -137,8 +137,8 @@ def backtest_history(
     if body.agent_id is not None:
         get_agent(session, body.agent_id)
     agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
-    promise = default_promise(session, budget)
-    return RuleHistory(session, rule, agent_id, backtest_start(body, now), promise=promise)
+    false_pages = default_false_pages(session, budget)
+    return RuleHistory(session, rule, agent_id, backtest_start(body, now), false_pages=false_pages)
 
 
 def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
@@ -152,19 +152,19 @@ def try_rule(db: Database, rule_id: str, budget: float | None) -> RuleTestView:
     `budget` is the number of false alarms of all series, as for new runs.
     """
     with db.read() as session:
-        promise = default_promise(session, budget)
-        histories = _newest_histories(session, queries.get_rule(session, rule_id), promise)
+        false_pages = default_false_pages(session, budget)
+        histories = _newest_histories(session, queries.get_rule(session, rule_id), false_pages)
     assessments = _assess_newest(histories, db)
     with db.begin() as session:
         return _send_test(session, queries.get_rule(session, rule_id), assessments)
 
 
-def _newest_histories(session: Session, rule: AlertRule, promise: float) -> list[RuleHistory]:
+def _newest_histories(session: Session, rule: AlertRule, false_pages: float) -> list[RuleHistory]:
     """Return the history of each agent that a rule watches."""
     agent_ids = (
         [rule.agent_id] if rule.agent_id else list_agents_with_runs(session, rule.benchmark_id)
     )
-    return [RuleHistory(session, rule, agent_id, promise=promise) for agent_id in agent_ids]
+    return [RuleHistory(session, rule, agent_id, false_pages=false_pages) for agent_id in agent_ids]
 
 
 def _assess_newest(histories: Sequence[RuleHistory], db: Database) -> list[RuleTestAssessment]:

@@ -120,7 +120,7 @@ class RuleSpec:
     `threshold` is a value; for percentages its sign is ignored (-10 and 10 are the same drop); for
     anomalies it replaces the limit of z. `minimum_effect` is in the unit of the value; None means 0
     for percentages, and for anomalies 0.02 for shares and 2 % of the expected value for the rest.
-    `false_pages_per_month` is the promise of REGRESSED rules; None means that of the service.
+    `false_pages_per_month` is the limit of false alarms of REGRESSED rules; None means that of the service.
     """
 
     condition: Condition

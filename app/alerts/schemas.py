@@ -228,7 +228,7 @@ class AlertConfigView(WireModel):
         float | None,
         Field(
             description="Maximum number of false alarms in 30 runs of one series: `falsePagesPerMonth`, or its"
-            " default. Null for conditions other than REGRESSED, which promise none."
+            " default. Null for conditions other than REGRESSED, which have no such limit."
         ),
     ]
     confirm_runs: bool

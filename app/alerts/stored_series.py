@@ -1,7 +1,7 @@
 """The state and the verdict over runs that are stored with a run, for each of its series.
 
 Where a REGRESSED rule watches a series, they are those of the rule; otherwise those of the default
-promise. What people say about incidents applies to both.
+limit of false alarms. What people say about incidents applies to both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ def leading_decisions(
     rules: Mapping[str, AlertRule], decisions: Iterable[AlertDecision]
 ) -> dict[str, AlertDecision]:
     """By series, the decision of the REGRESSED rule whose verdict is stored: the one with the highest
-    promise, which pages first.
+    limit of false alarms, which pages first.
     """
     leading: dict[str, AlertDecision] = {}
     for decision in sorted(decisions, key=_precedence):
@@ -80,4 +80,4 @@ def withdraw_series(session: Session, runs: Sequence[int]) -> None:
 
 
 def _precedence(decision: AlertDecision) -> tuple[float, str]:
-    return -decision.promise, decision.rule_id
+    return -decision.false_pages, decision.rule_id

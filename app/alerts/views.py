@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy.orm import Session
 
 from app.alerts import queries
-from app.alerts.evaluation.run_evaluation import default_promise, read_budget
+from app.alerts.evaluation.run_evaluation import default_false_pages, read_budget
 from app.alerts.models import AlertEvent, AlertRule, Incident
 from app.alerts.queries import AcknowledgedCount
-from app.alerts.rule_records import RECORD_DAYS, RuleRecord, promised_pages, read_records
+from app.alerts.rule_records import RECORD_DAYS, RuleRecord, false_pages_of, read_records
 from app.alerts.schemas import (
     AlertConfigView,
     AlertPrecisionView,
@@ -30,7 +30,7 @@ MIN_ACKNOWLEDGED = 5
 def rule_views(
     session: Session, rules: Iterable[AlertRule], res: Resources
 ) -> list[AlertConfigView]:
-    """Rules with their states, redacted recipients, what they promise, and the record and precision of
+    """Rules with their states, redacted recipients, their limits of false alarms, and the record and precision of
     their alerts.
     """
     rules = list(rules)
@@ -38,7 +38,7 @@ def rule_views(
     states = queries.states_by_rule(session, rule_ids)
     counts = queries.count_acknowledged(session, rule_ids)
     records = read_records(session, rule_ids, res.clock())
-    default = default_promise(session, read_budget(res.options))
+    default = default_false_pages(session, read_budget(res.options))
     endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
     endpoints = get_endpoints_by_id(session, endpoint_ids)
     return [
@@ -47,7 +47,7 @@ def rule_views(
             rule,
             recipients=_recipients(rule, endpoints),
             states=[view_of_row(AlertStateView, state) for state in states[rule.id]],
-            promised_false_pages=promised_pages(rule, default),
+            promised_false_pages=false_pages_of(rule, default),
             record=_record(records.get(rule.id, RuleRecord())),
             precision=_precision(counts.get(rule.id, AcknowledgedCount())),
         )

@@ -5,7 +5,7 @@ together. So the levels of runs are compared as wholes. For each window of the l
 of the window is compared with the mean of the runs before it (the reference); the largest
 standardized difference is the evidence, and its window dates the start of the change. Because the
 windows and the runs are looked at again and again, the limit is not that of one test: it is chosen
-for a promised number of false alarms in 30 runs.
+for a number of false alarms in 30 runs.
 
 Pure Python, because alert rules are decided in processes that do not import numpy.
 
@@ -29,7 +29,7 @@ REFERENCE_FOR_LONG_WINDOWS = 8
 MIN_REFERENCE = 2
 DEFAULT_FALSE_PAGES = 0.25
 MAX_FALSE_PAGES = 2.0
-# The limit that keeps this promise in the worst simulated series (see `docs/alerts.md`), and how its
+# The limit that keeps this number in the worst simulated series (see `docs/alerts.md`), and how its
 # square grows as pages become rarer.
 DEFAULT_LIMIT = 3.06
 LIMIT_SLOPE = 2.15
@@ -48,7 +48,7 @@ CORRELATION_DECAY = 0.7
 MAX_CORRELATION = 0.8
 MIN_PAIRS = 3
 # Correlated runs wander off and come back, which is more than the variance of a mean: standard errors
-# are wider by this share of the correlation. The value keeps the promise at a correlation of 0.6.
+# are wider by this share of the correlation. The value keeps the number at a correlation of 0.6.
 CORRELATION_WIDENING = 2.2
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T = 1e6
@@ -137,7 +137,7 @@ _NEIGHBOR_SHARES = (0.0, *(_neighbor_share(runs) for runs in range(1, MAX_REFERE
 
 
 def limit_of(false_pages_per_month: float) -> float:
-    """The limit of z for a promised number of false alarms in 30 runs of one series."""
+    """The limit of z for a number of false alarms in 30 runs of one series."""
     rarer = math.log(DEFAULT_FALSE_PAGES / min(false_pages_per_month, MAX_FALSE_PAGES))
     return math.sqrt(DEFAULT_LIMIT**2 + LIMIT_SLOPE * rarer)
 

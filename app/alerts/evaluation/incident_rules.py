@@ -53,11 +53,11 @@ RISE_MARGIN = 1.5
 # A further fall is looked for among few runs with a frozen spread.
 WORSE_MARGIN = 0.6
 MIN_INCIDENT_REFERENCE = 2
-# An incident that recovered, and may have been chance, takes so many parts of the promise; one part is left
-# for the next page. One that would have opened at the stricter promise was no chance.
+# An incident that recovered, and may have been chance, takes so many parts of the limit of false alarms; one part is left
+# for the next page. One that would have opened at the stricter limit was no chance.
 RECOVERY_PARTS = 6
-SURE_PROMISE = 1 / 600
-# A run is suspicious beyond this fraction of the limit, which is a z of 2.4 at the default promise.
+STRICT_FALSE_PAGES = 1 / 600
+# A run is suspicious beyond this fraction of the limit, which is a z of 2.4 at the default limit of false alarms.
 SUSPICIOUS = 0.77
 
 
@@ -304,7 +304,7 @@ def _is_no_chance(
     # A long incident no longer has the runs that paged, and all others may have recovered.
     if not bad_runs:
         return False
-    return score_against(view, reference, bad_runs, spread).z > limit_of(SURE_PROMISE)
+    return score_against(view, reference, bad_runs, spread).z > limit_of(STRICT_FALSE_PAGES)
 
 
 def _close(state: SeriesState, returned: Sequence[int], *, is_sure: bool) -> SeriesState:
@@ -319,7 +319,7 @@ def _close(state: SeriesState, returned: Sequence[int], *, is_sure: bool) -> Ser
 
 
 def _after_recoveries(policy: PagePolicy, state: SeriesState) -> PagePolicy:
-    """The policy after incidents that recovered: each takes its part of the promise.
+    """The policy after incidents that recovered: each takes its part of the limit.
 
     Their runs are missing in the reference. If they were chance, what is left varies less than the
     series does, so that one page by chance would soon be followed by others. `recoveries` has none that were

@@ -57,7 +57,7 @@ def find_recovery(
     view: SeriesView, reference: Sequence[int], incident: OpenIncident, spread: Spread
 ) -> tuple[int, ...]:
     """The latest runs of an incident that are back on the reference; empty without evidence."""
-    # The widening for correlated runs keeps the promise about pages. Here it would only delay.
+    # The widening for correlated runs keeps false alarms below their limit. Here it would only delay.
     spread = spread._replace(widening=1.0)
     old_level = _Level.of(view.of(reference), spread)
     later_runs = [run for run in incident.runs[1:] if run > incident.opened]

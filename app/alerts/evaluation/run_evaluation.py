@@ -67,7 +67,7 @@ class AlertDecision:
     """The decision of one revision of a rule about a run.
 
     `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
-    `step` is the next state of the series of a REGRESSED rule; `promise` is the number of false alarms
+    `step` is the next state of the series of a REGRESSED rule; `false_pages` is the number of false alarms
     in 30 runs that holds for the rule. With `is_reference_lost` the run can no longer be compared with
     those before the open incident. With `wants_confirmation` the run is repeated first; `series_before`
     is the state of the series without it.
@@ -78,7 +78,7 @@ class AlertDecision:
     assessment: Assessment
     seen_seq: int | None = None
     step: SeriesStep | None = None
-    promise: float = DEFAULT_FALSE_PAGES
+    false_pages: float = DEFAULT_FALSE_PAGES
     series_before: SeriesState | None = None
     wants_confirmation: bool = False
     is_reference_lost: bool = False
@@ -96,7 +96,7 @@ class AlertEvaluationService:
     """Judges runs by the rules about them. It only reads; `service.record_decisions` writes.
 
     `false_pages_budget` is the number of false alarms in 30 runs of all series together; None: each
-    series promises 0.25.
+    series has a limit of 0.25.
     """
 
     def __init__(self, db: Database, false_pages_budget: float | None = None) -> None:
@@ -118,18 +118,18 @@ class AlertEvaluationService:
             # Most runs have no rules: their history is not read.
             if not rules:
                 return []
-            promise = default_promise(session, self._budget)
+            false_pages = default_false_pages(session, self._budget)
             reader = HistoryReader(session, result)
             histories = [reader.read(rule) for rule in rules]
         # From here on no transaction is open: anomaly statistics over the history take a while.
         traces = TraceFinder(self._db, result)
-        return [self._decide(history, result, promise, traces) for history in histories]
+        return [self._decide(history, result, false_pages, traces) for history in histories]
 
     def _evaluate_confirmation(
         self, session: Session, result: RunResult, repeated: PastRun
     ) -> list[AlertDecision]:
         """The decisions from a suspicious run and its repetition together; `result` is the repetition."""
-        promise = default_promise(session, self._budget)
+        false_pages = default_false_pages(session, self._budget)
         rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
         decisions = []
         for rule in rules:
@@ -154,7 +154,7 @@ class AlertEvaluationService:
                 series_result.point.side,
                 None,
                 spec,
-                promise,
+                false_pages,
             )
             decisions.append(
                 AlertDecision(
@@ -167,14 +167,14 @@ class AlertEvaluationService:
         return decisions
 
     def _decide(
-        self, history: RuleEvidence, result: RunResult, promise: float, traces: TraceFinder
+        self, history: RuleEvidence, result: RunResult, false_pages: float, traces: TraceFinder
     ) -> AlertDecision:
         rule, value_spec, observation = history.watched
         spec = rule_spec(rule)
         assessment = evaluate_condition(spec, value_spec, observation)
         step = None
         if spec.condition is Condition.REGRESSED and observation.value is not None:
-            step = _next_step(history, result.run_seq, spec, promise)
+            step = _next_step(history, result.run_seq, spec, false_pages)
             assessment = _assess_series(value_spec, assessment, step, history.series_result)
         previous = history.last_before(step.state.incident if step is not None else None)
         columns = watched_columns(rule, result)[:MAX_METRICS]
@@ -203,7 +203,7 @@ class AlertEvaluationService:
             assessment=replace(assessment, details=details),
             seen_seq=history.seen_seq if spec.condition.excludes_incidents else None,
             step=step,
-            promise=spec.false_pages_per_month or promise,
+            false_pages=spec.false_pages_per_month or false_pages,
             series_before=history.series,
             wants_confirmation=step is not None
             and rule.confirm_runs
@@ -230,7 +230,7 @@ def read_budget(options: Mapping[str, str]) -> float | None:
     return float(text) if text else None
 
 
-def default_promise(session: Session, budget: float | None) -> float:
+def default_false_pages(session: Session, budget: float | None) -> float:
     """The false alarms in 30 runs of one series, for rules that set none."""
     if budget is None:
         return DEFAULT_FALSE_PAGES
@@ -240,7 +240,7 @@ def default_promise(session: Session, budget: float | None) -> float:
 
 
 def _next_step(
-    history: RuleEvidence, run_seq: int, spec: RuleSpec, promise: float
+    history: RuleEvidence, run_seq: int, spec: RuleSpec, false_pages: float
 ) -> SeriesStep | None:
     """None for a run without a level: it changes nothing."""
     series_result = history.series_result
@@ -258,7 +258,7 @@ def _next_step(
         series_result.point.side,
         history.watched.observation.verdict,
         spec,
-        promise,
+        false_pages,
     )
 
 

@@ -21,11 +21,11 @@ def decide_step(
     side: Side,
     verdict: ValueVerdict | None,
     spec: RuleSpec,
-    promise: float,
+    false_pages: float,
 ) -> SeriesStep:
     """The next state of a series after a valid run with a value.
 
-    `levels` holds those of the run and of the runs of `series`; `promise` is the number of false
+    `levels` holds those of the run and of the runs of `series`; `false_pages` is the number of false
     pages in 30 runs for a rule that sets none. While there are too few runs to compare with, the
     `verdict` of the run alone opens an incident.
     """
@@ -33,7 +33,7 @@ def decide_step(
         scale,
         side,
         levels,
-        false_pages_per_month=spec.false_pages_per_month or promise,
+        false_pages_per_month=spec.false_pages_per_month or false_pages,
         min_effect=spec.minimum_effect,
         keep_firing_for_runs=spec.keep_firing_for_runs,
     )

@@ -25,7 +25,7 @@ MIN_EFFECT = 0.01
 class PagePolicy(NamedTuple):
     """When a series pages.
 
-    `false_pages_per_month` is the promise per series; `prior_sd` an ordinary change between runs;
+    `false_pages_per_month` is the limit of false alarms per series; `prior_sd` an ordinary change between runs;
     `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
     More than `keep_firing_for_runs` consecutive runs with evidence of recovery close an incident.
     """

@@ -18,7 +18,7 @@ from app.alerts.pages.inbox import read_acknowledgement, silence_row
 from app.alerts.pages.value_chart import draw_alert, find_watched, values_in_api
 from app.alerts.publishing import DisplayNameReader
 from app.alerts.queries import AlertFilter
-from app.alerts.rule_records import read_promises
+from app.alerts.rule_records import read_false_alarms
 from app.alerts.rules import AlertEventState
 from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
@@ -97,7 +97,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         event = queries.get_event(session, alert_id)
         view = _view(session, event, res.clock())
         deliveries = list_delivery_rows(session, event.notification_id)
-        promise = read_promises(
+        false_alarms = read_false_alarms(
             session, [event.rule_id], res.clock(), read_budget(res.options)
         ).get(event.rule_id or "")
         chart = draw_alert(session, event, reader_zone(request))
@@ -114,7 +114,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         event=event,
         deliveries=deliveries,
         chart=chart,
-        promise=promise,
+        false_alarms=false_alarms,
         can_acknowledge=event.state == AlertEventState.FIRING,
         **view,
     )

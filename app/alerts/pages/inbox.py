@@ -12,7 +12,7 @@ from app.alerts import inbox_view, queries
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.rule_records import RulePromise, read_promises
+from app.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from app.alerts.schemas import Acknowledgement
 from app.benchmarks.queries import list_benchmark_names
 from app.core.errors import Invalid
@@ -70,8 +70,8 @@ def show_inbox(
     with res.db.read() as session:
         page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
         rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
-        promises = read_promises(session, rule_ids, res.clock(), read_budget(res.options))
-        entries = [_entry(session, entry, promises, public_url(request)) for entry in page.rows]
+        false_alarms = read_false_alarms(session, rule_ids, res.clock(), read_budget(res.options))
+        entries = [_entry(session, entry, false_alarms, public_url(request)) for entry in page.rows]
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
         )
@@ -200,7 +200,10 @@ def _back(form: FormFields) -> Response:
 
 
 def _entry(
-    session: Session, entry: inbox_view.InboxEntry, promises: Mapping[str, RulePromise], base: str
+    session: Session,
+    entry: inbox_view.InboxEntry,
+    false_alarms: Mapping[str, RuleFalseAlarms],
+    base: str,
 ) -> dict[str, Any]:
     message = entry.notification.message
     endpoints = endpoints_of(session, entry.deliveries)
@@ -221,9 +224,9 @@ def _entry(
         else local_path((message.link or "").removeprefix(base), ""),
         "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events],
         "rules": [
-            promises[rule_id]
+            false_alarms[rule_id]
             for rule_id in dict.fromkeys(event.rule_id or "" for event in entry.events)
-            if rule_id in promises
+            if rule_id in false_alarms
         ],
         "deliveries": delivery_rows(entry.deliveries, endpoints),
     }

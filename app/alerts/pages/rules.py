@@ -26,7 +26,7 @@ from app.alerts.pages.rule_text import describe_condition, watched_name
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
 from app.alerts.queries import AlertFilter, RuleFilter
-from app.alerts.rule_records import read_promises
+from app.alerts.rule_records import read_false_alarms
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.schemas import AlertConfigPatch, AlertConfigView
 from app.alerts.silence_matchers import SilenceMatchers
@@ -99,7 +99,7 @@ def show_rule(
     now = res.clock()
     with res.db.read() as session:
         [view] = rule_views(session, [queries.get_rule(session, rule_id)], res)
-        promise = read_promises(session, [rule_id], now, read_budget(res.options))[rule_id]
+        false_alarms = read_false_alarms(session, [rule_id], now, read_budget(res.options))[rule_id]
         row = _row(session, view)
         agents = list_agent_names(session)
         newest = PageQuery(SHOWN_EVENTS)
@@ -139,7 +139,7 @@ def show_rule(
         rule=view,
         max_states=queries.MAX_STATES,
         row=row,
-        promise=promise,
+        false_alarms=false_alarms,
         agents=agents,
         incidents=incident_rows,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts.rows],

@@ -13,7 +13,7 @@ from app.agents.models import Agent
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertEvent
 from app.alerts.queries import AlertFilter, list_events
-from app.alerts.rule_records import RulePromise, read_promises
+from app.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import is_pinned
 from app.comparison.change_text import change_bar, describe_change, format_amount
@@ -223,16 +223,16 @@ def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
 
 
 def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
-    """The alerts of a run, each with its deliveries and what its rule promises; the address of all of
+    """The alerts of a run, each with its deliveries and the false alarms of its rule; the address of all of
     them where the page shows only the newest.
     """
     events = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
-    promises = read_promises(
+    false_alarms = read_false_alarms(
         session, [event.rule_id for event in events.rows], res.clock(), read_budget(res.options)
     )
     return {
         "alerts": [
-            _alert(session, event, promises.get(event.rule_id or "")) for event in events.rows
+            _alert(session, event, false_alarms.get(event.rule_id or "")) for event in events.rows
         ],
         "all_alerts": f"/api/v1{build_url('/alerts', runId=run_id)}"
         if events.next_cursor
@@ -240,9 +240,11 @@ def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
     }
 
 
-def _alert(session: Session, event: AlertEvent, promise: RulePromise | None) -> dict[str, Any]:
+def _alert(
+    session: Session, event: AlertEvent, false_alarms: RuleFalseAlarms | None
+) -> dict[str, Any]:
     return {
-        "promise": promise,
+        "false_alarms": false_alarms,
         "name": event.name,
         "state": event.state,
         "severity": event.severity,

@@ -102,12 +102,15 @@ def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open
 
 
 @pytest.mark.parametrize(
-    ("rule", "promise"),
+    ("rule", "false_pages"),
     [({}, 0.1 / 2), ({"falsePagesPerMonth": 0.25}, 0.25)],
-    ids=["equal part", "own promise"],
+    ids=["equal part", "own limit"],
 )
 def test_budget__of_the_service_is_shared_by_its_series(
-    benchmark_service: Service, create_regressed: RuleMaker, rule: dict[str, float], promise: float
+    benchmark_service: Service,
+    create_regressed: RuleMaker,
+    rule: dict[str, float],
+    false_pages: float,
 ) -> None:
     create_regressed(**rule)
     create_regressed(id="rule-2", name="quality of the other team")
@@ -115,7 +118,7 @@ def test_budget__of_the_service_is_shared_by_its_series(
     complete(*GOOD, 0.57)
     alerts = {alert["alertConfigId"]: alert for alert in benchmark_service.list_items("/alerts")}
     limit = benchmark_service.get(f"/alerts/{alerts['rule-1']['id']}")["details"]["runs"]["limit"]
-    assert limit == pytest.approx(limit_of(promise))
+    assert limit == pytest.approx(limit_of(false_pages))
     # Without a budget of the service, which is that of the process that completed the run.
     promised = benchmark_service.get("/alert-configs/rule-1")["promisedFalsePages"]
     assert promised == rule.get("falsePagesPerMonth", 0.25)

@@ -14,12 +14,12 @@ def rule(rule_id: str, metric: str = "bleu") -> AlertRule:
     return AlertRule(id=rule_id, condition=Condition.REGRESSED, metric=metric)
 
 
-def decision(rule_id: str, promise: float, step: SeriesStep | None = WARMUP) -> AlertDecision:
+def decision(rule_id: str, false_pages: float, step: SeriesStep | None = WARMUP) -> AlertDecision:
     assessment = Assessment(
         outcome=AlertOutcome.WARMUP, value=None, baseline=None, explanation="too few runs"
     )
     return AlertDecision(
-        rule_id=rule_id, revision=1, assessment=assessment, step=step, promise=promise
+        rule_id=rule_id, revision=1, assessment=assessment, step=step, false_pages=false_pages
     )
 
 
@@ -29,7 +29,7 @@ def leaders(rules: list[AlertRule], *decisions: AlertDecision) -> list[str]:
 
 
 def test_leading__the_rule_that_pages_first_leads_its_series() -> None:
-    """`a` has the promise of the service, which a budget made smaller than that of `b`."""
+    """`a` has the limit of the service, which a budget made smaller than that of `b`."""
     assert leaders([rule("a"), rule("b")], decision("a", 0.05), decision("b", 0.1)) == ["b"]
     assert leaders([rule("a"), rule("b")], decision("b", 0.1), decision("a", 0.25)) == ["a"]
 
