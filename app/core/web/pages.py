@@ -1,4 +1,4 @@
-"""Renders pages: one Jinja2 environment, the frame around every page, and error pages.
+"""Renders pages: one Jinja2 environment, and the frame around every page.
 
 A page gets values that are ready to show. The environment escapes every text, refuses unknown names,
 and shows characters that change the reading direction.
@@ -26,17 +26,13 @@ from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, p
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from app.core.errors import AppError, without_request
 from app.core.keyset import DEFAULT_LIMIT
-from app.core.problem_documents import problem_title, request_id
 from app.core.resources import Resources
 from app.core.text import format_duration, format_number, replace_unstorable, shorten
 from app.core.web.compression import ENCODED, accepts_gzip, compress_page
-from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.fields import words_of
 from app.core.web.forms.form_words import FormWords, with_label
-from app.core.web.forms.sent_fields import local_path
-from app.core.web.navigation import NAVIGATION, NavItem, find_section
+from app.core.web.navigation import NAVIGATION, NavItem
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,
@@ -59,20 +55,6 @@ PAGE_LAYOUT: Final = "base.html"
 FILE_LAYOUT: Final = "file.html"
 # Of a name in a list: its own page has the whole of it.
 MAX_LISTED_CHARS: Final = 60
-# Of errors whose code says too little, or another word than the pages.
-PAGE_TITLES: Final = {
-    "invalid": "The input is not valid",
-    "repeated-parameter": "The address repeats a value",
-    "alert-config-not-found": "Alert rule not found",
-    "method-not-allowed": "This address only receives forms",
-    "illegal-transition": "Its status does not allow that",
-    "bad-cursor": "The list has no such page",
-}
-# Of errors whose detail speaks of the API.
-PAGE_DETAILS: Final = {
-    "method-not-allowed": "Go back to the page that has the form.",
-    "bad-cursor": "Start again from the first page of the list.",
-}
 # The label of a field that errors name on pages without its form.
 WORDS: Final = FormWords({"evaluates": "Agents"}, {})
 NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -215,50 +197,6 @@ def render_file(
             style=Markup(read_asset("app.css").decode()),  # noqa: S704 - our own style sheet
             **context,
         )
-    )
-
-
-def render_error(request: Request, error: AppError) -> Response:
-    """The page of an error: what is wrong, what to do, and the id of the request."""
-    if isinstance(error, ConfirmationRequired):
-        return _render_question(request, error)
-    response = render_page(
-        request,
-        "error.html",
-        title=PAGE_TITLES.get(error.error_code) or problem_title(error.error_code),
-        status=error.status,
-        error=error,
-        errors=() if error.error_code in PAGE_DETAILS else error.errors,
-        detail=_detail_of(error),
-        section=find_section(request.url.path),
-        request_id=request_id(request.scope) or "",
-        has_secrets=True,
-    )
-    for name, value in error.extra.get("headers", {}).items():
-        response.headers[name] = value
-    return response
-
-
-def _detail_of(error: AppError) -> str:
-    # The usual detail of the API names its field `errors`; the page lists them.
-    if error.errors and "`errors`" in error.detail:
-        return "Correct these values:"
-    return PAGE_DETAILS.get(error.error_code) or WORDS.translate(without_request(error.detail))
-
-
-def _render_question(request: Request, error: ConfirmationRequired) -> Response:
-    """The page that asks for a confirmation: the question, then what the change causes."""
-    question, mark, consequences = error.question.partition("?")
-    return render_page(
-        request,
-        "confirm.html",
-        title="Confirm",
-        status=error.status,
-        question=question + mark,
-        consequences=consequences.strip(),
-        fields=error.fields,
-        back=local_path(error.back) if error.back else page_before(request),
-        has_secrets=True,
     )
 
 
