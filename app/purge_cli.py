@@ -7,6 +7,7 @@ import typer
 
 from app.core.clock import utc_now
 from app.core.console.terminal import CommandGroup, DryRun, WrongUsage, Yes, confirm, print_status
+from app.core.text import format_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,9 +65,7 @@ def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) 
         with res.db.read() as session:
             cutoff = trusted_now(session, utc_now()) - timedelta(days=older_than)
         old = count_runs_before(res.db, cutoff, benchmark_id=benchmark)
-        summary = (
-            f"{old.runs} runs with {old.traces} traces ended before {cutoff:%Y-%m-%d %H:%M} UTC"
-        )
+        summary = f"{old.runs} runs with {old.traces} traces ended before {format_utc(cutoff)}"
         if dry_run or not old.runs:
             print_status(summary)
             return

@@ -7,12 +7,11 @@ items, and what to do. Alerts with one cause are told once, with the names of al
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
 from app.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from app.alerts.rules import AlertEventState
-from app.core.text import describe_duration, format_number
+from app.core.text import describe_duration, format_number, format_utc
 from app.core.web.page_paths import (
     rule_page_path,
     run_page_path,
@@ -159,11 +158,6 @@ def render_rule_test(
     )
 
 
-def format_time(at: datetime) -> str:
-    """A time in UTC, to the minute."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
 def _rank(alert: AlertFields) -> tuple[int, int, str]:
     return (
         STATES.index(AlertEventState(alert.state)),
@@ -260,7 +254,7 @@ def _sentences(cause: AlertCause) -> Iterator[str]:
     if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:
         yield (
             f"The incident lasted {describe_duration(alert.created_at - alert.details.since)}, from"
-            f" {format_time(alert.details.since)} to {format_time(alert.created_at)}."
+            f" {format_utc(alert.details.since)} to {format_utc(alert.created_at)}."
         )
     if alert.rule_id is not None:
         names = cause.rule_names
@@ -275,7 +269,7 @@ def _first_line(alert: AlertFields) -> str:
     since = alert.details.since
     if AlertEventState(alert.state) not in BAD_STATES or since is None:
         return line
-    return f"{line.removesuffix('.')}; since {format_time(since)}."
+    return f"{line.removesuffix('.')}; since {format_utc(since)}."
 
 
 def _changes(changes: Sequence[str]) -> str:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, TextClause, text
 from sqlalchemy.orm import Session
 
-from app.alerts.messages import format_time
 from app.alerts.models import EXPECTS_RUNS
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
 from app.core.batches import STATEMENT_ROWS, keyset_batches
+from app.core.text import format_utc
 from app.notifications.types import MessageSeverity
 from app.results.models import COMPLETED_NEWS
 
@@ -148,6 +148,6 @@ def _explain(gap: Row[Any]) -> str:
     beginning = "" if gap.run_id is not None else "the rule was created at "
     interval = "hour" if gap.max_hours == 1 else f"{gap.max_hours} hours"
     return (
-        f"No run has completed since {beginning}{format_time(gap.since)}; a run is expected "
+        f"No run has completed since {beginning}{format_utc(gap.since)}; a run is expected "
         f"every {interval}. To start a run: mosaico runs start {gap.benchmark_id} {gap.agent_id}"
     )

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from app.core.clock import Clock
 from app.core.db import Base, Database
 from app.core.errors import Unavailable
+from app.core.text import format_utc
 
 BATCH_ROWS = 1_000
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
@@ -113,8 +114,8 @@ def trusted_now(session: Session, process_time: datetime) -> datetime:
     difference = abs(database_time - process_time)
     if difference > MAX_CLOCK_DIFFERENCE:
         raise ClocksDiffer(
-            f"the clock of this machine ({process_time:%Y-%m-%d %H:%M} UTC) and that of the database"
-            f" ({database_time:%Y-%m-%d %H:%M} UTC) differ by {difference}: nothing old is deleted;"
+            f"the clock of this machine ({format_utc(process_time)}) and that of the database"
+            f" ({format_utc(database_time)}) differ by {difference}: nothing old is deleted;"
             " set both clocks, for example with NTP"
         )
     return database_time

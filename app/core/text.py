@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any, Final
 
@@ -54,6 +54,11 @@ def format_duration(duration: timedelta, *, has_tenths: bool = True) -> str:
         if seconds >= size:
             return f"{seconds // size:.0f} {abbreviation}"
     return f"{seconds:.1f} s" if has_tenths and seconds < _FEW_SECONDS else f"{int(seconds)} s"
+
+
+def format_utc(at: datetime, *, has_seconds: bool = False) -> str:
+    """An instant in UTC to the minute, or to the second."""
+    return f"{at.astimezone(UTC):{'%Y-%m-%d %H:%M:%S' if has_seconds else '%Y-%m-%d %H:%M'}} UTC"
 
 
 def describe_duration(duration: timedelta) -> str:

@@ -14,7 +14,7 @@ from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.core.postgres_notify import notify_streams
-from app.core.text import replace_unstorable
+from app.core.text import format_utc, replace_unstorable
 from app.core.web.page_paths import endpoint_page_path
 from app.jobs.declarations import Deliver
 from app.notifications import queries
@@ -277,7 +277,7 @@ def _record_failure(
     endpoint.first_failed_at = endpoint.first_failed_at or result.ended_at
     if should_disable(endpoint.first_failed_at, result.ended_at):
         reason = (
-            f"every delivery since {endpoint.first_failed_at:%Y-%m-%d %H:%M} UTC failed, the last"
+            f"every delivery since {format_utc(endpoint.first_failed_at)} failed, the last"
             f" one with: {detail}"
         )
         _disable(session, delivery, endpoint, reason, result.ended_at)

@@ -4,7 +4,7 @@ It only reads stored rows and runs in workers, so it also notices that no schedu
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from app.alerts.publishing import EventNotice, publish_notices
 from app.alerts.rules import AlertEventState
 from app.core.batches import keyset_batches
+from app.core.text import format_utc
 from app.notifications.types import MessageSeverity
 from app.results.rules import IN_PROGRESS
 from app.schedules.models import UNREPORTED_MISS
@@ -181,10 +182,10 @@ def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
             benchmark_id=row.benchmark_id,
             agent_id=row.agent_id,
             explanation=(
-                f"The schedule {row.name!r} was disabled at {_format_time(row.at)} and starts no"
+                f"The schedule {row.name!r} was disabled at {_instant(row.at)} and starts no"
                 f" more runs: {row.disabled_reason}. To enable it: mosaico schedules enable {row.id}"
                 if row.is_disabled
-                else f"The schedule {row.name!r} was due at {_format_time(row.at)} and started no"
+                else f"The schedule {row.name!r} was due at {_instant(row.at)} and started no"
                 f" run: {OVERDUE_DETAIL}."
             ),
         )
@@ -205,7 +206,7 @@ def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
             run_id=row.run_id,
             run_seq=row.run_seq,
             explanation=(
-                f"The schedule {row.name!r} started no run since {_format_time(row.fired_at)}:"
+                f"The schedule {row.name!r} started no run since {_instant(row.fired_at)}:"
                 f" {skipped} skipped, because its run of that time is in progress and"
                 f" its runs do not overlap. To cancel it: mosaico runs cancel {row.run_id}"
             ),
@@ -271,13 +272,13 @@ def _explain_misses(missed: MissedInstants) -> str:
 
 def _format_span(missed: MissedInstants) -> str:
     if missed.instants == 1 and not missed.has_ranges:
-        return f"was due at {_format_time(missed.first)} and started no run"
+        return f"was due at {_instant(missed.first)} and started no run"
     count = f"more than {missed.instants}" if missed.has_ranges else str(missed.instants)
     return (
-        f"started no run at {count} due times from {_format_time(missed.first)} to"
-        f" {_format_time(missed.last)}"
+        f"started no run at {count} due times from {_instant(missed.first)} to"
+        f" {_instant(missed.last)}"
     )
 
 
-def _format_time(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _instant(at: datetime) -> str:
+    return format_utc(at, has_seconds=True)
