@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from fastapi import FastAPI
@@ -30,6 +31,14 @@ class Seconds:
 
     def __call__(self) -> float:
         return self.now
+
+
+@pytest.fixture(autouse=True)
+def _standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No minute ends, and no further failure is allowed, while a busy machine sends the requests."""
+    for limiter in (RequestLimiter, FailureLimiter):
+        name = f"app.access.authentication.{limiter.__name__}"
+        monkeypatch.setattr(name, partial(limiter, now=Seconds()))
 
 
 @pytest.fixture
