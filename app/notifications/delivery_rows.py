@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.core.keyset import PageQuery
+from app.core.keyset import MAX_LIMIT, PageQuery
 from app.notifications.models import Delivery, Endpoint
 from app.notifications.queries import LoadedDelivery, endpoints_of, list_deliveries
 from app.notifications.registry import CHANNELS
@@ -36,7 +36,9 @@ def list_delivery_rows(session: Session, notification_id: str | None) -> list[De
     """The deliveries of a message; none without a message, as for a silenced alert."""
     if notification_id is None:
         return []
-    deliveries = list_deliveries(session, PageQuery(), notification_id=notification_id).rows
+    # All of them: a rule has at most 50 recipients, each of few channels.
+    page = PageQuery(MAX_LIMIT)
+    deliveries = list_deliveries(session, page, notification_id=notification_id).rows
     return delivery_rows(deliveries, endpoints_of(session, deliveries))
 
 

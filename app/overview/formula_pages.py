@@ -66,7 +66,8 @@ def show_formulas(
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
-    compiled = compile_formula(check.text) if check and check.text and (run or values) else None
+    # As it was typed: the reason for a missing value names a column.
+    compiled = compile_formula(formula) if check and check.text and (run or values) else None
     inputs = {**_values_of(compiled, metrics), **typed} if compiled else {}
     return render_page(
         request,

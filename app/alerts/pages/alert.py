@@ -20,6 +20,7 @@ from app.alerts.publishing import DisplayNameReader
 from app.alerts.queries import AlertFilter
 from app.alerts.rule_records import read_false_alarms
 from app.alerts.rules import AlertEventState
+from app.core.keyset import MAX_LIMIT
 from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
@@ -137,7 +138,9 @@ def _parts_in_api(session: Session, event: AlertEvent) -> dict[str, str]:
     if event.run_id:
         parts["run"] = path_of("benchmark-runs", event.run_id)
     if event.notification_id:
-        parts["deliveries"] = build_url("/deliveries", notificationId=event.notification_id)
+        parts["deliveries"] = build_url(
+            "/deliveries", notificationId=event.notification_id, limit=MAX_LIMIT
+        )
     return parts
 
 

@@ -223,6 +223,7 @@ def _entry(
         if runs
         else local_path((message.link or "").removeprefix(base), ""),
         "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events],
+        "is_cut": len(entry.events) == inbox_view.MAX_LISTED,
         "rules": [
             false_alarms[rule_id]
             for rule_id in dict.fromkeys(event.rule_id or "" for event in entry.events)
