@@ -225,7 +225,7 @@ def show_daily_summary(
     return render_page(
         request,
         "daily_summary.html",
-        title=f"{shown.date:%a} {shown.date.day} {shown.date:%b %Y}",
+        title=f"Summary of {shown.date}",
         nav="/",
         api=build_url("/daily-summary", date=shown.date, timezone=zone.key),
         summary=summary,

@@ -75,9 +75,7 @@ NUMBER: Final = re.compile(
 WORDING: Final = re.compile(
     r"95 % (?:CI|confidence interval)|in 30 runs|4 of 5 cases|[\d.]+ Gi?B free"
 )
-DAY: Final = re.compile(
-    r"\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?: \d{4})?\b"
-)
+DAY: Final = re.compile(r"\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b")
 WORDS: Final = frozenset(
     {
         "regressed", "improved", "no evidence", "inconclusive", "invalid", "failed", "completed", "running",

@@ -59,7 +59,7 @@ def test_daily_summary_page__says_in_words_why_a_schedule_started_no_run(service
 
 def test_daily_summary_page__leads_to_the_days_beside_it_and_from_morning(service: Service) -> None:
     page = read_page(service, "/daily-summary?date=2026-03-01")
-    assert "<h1>Sun 1 Mar 2026</h1>" in page
+    assert "<h1>Summary of 2026-03-01</h1>" in page
     assert "Nothing: no run failed" in page
     before, after = (
         re.search(rf'href="([^"]+)">{name} day</a>', page) for name in ("Previous", "Next")
@@ -67,7 +67,7 @@ def test_daily_summary_page__leads_to_the_days_beside_it_and_from_morning(servic
     assert before
     assert after
     assert before[1] == "/daily-summary?date=2026-02-28"
-    assert "<h1>Mon 2 Mar 2026</h1>" in read_page(service, after[1])
+    assert "<h1>Summary of 2026-03-02</h1>" in read_page(service, after[1])
     assert 'href="/daily-summary"' in read_page(service, "/")
     assert read_page(service, "/daily-summary?date=0001-01-01")
 
