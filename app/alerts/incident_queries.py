@@ -114,8 +114,8 @@ def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:
         .where(
             AlertState.agent_id == series.agent_id,
             AlertRule.benchmark_id == series.benchmark_id,
-            AlertRule.kpi.is_not_distinct_from(series.kpi),
-            AlertRule.metric.is_not_distinct_from(series.metric),
+            AlertRule.kpi == series.kpi,
+            AlertRule.metric == series.metric,
             AlertRule.condition.in_(HISTORY_CONDITIONS),
             is_pending,
             AlertState.breach_seq.is_not(None),
@@ -133,8 +133,8 @@ def _incident_spans(session: Session, series: ValueSeries) -> list[RunSpan]:
             Incident.benchmark_id == series.benchmark_id,
             Incident.agent_id == series.agent_id,
             text(f"{WATCHED_VALUE} = :watched"),
-            Incident.kpi.is_not_distinct_from(series.kpi),
-            Incident.metric.is_not_distinct_from(series.metric),
+            Incident.kpi == series.kpi,
+            Incident.metric == series.metric,
             text(EXCLUDES_RUNS),
         )
         # Open ones first. Those that are left out have all ended before these.

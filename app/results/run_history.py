@@ -1,12 +1,23 @@
 """Typed reads of earlier runs: their KPI values, aggregates, item sums and changed traces."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Select, exists, func, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Select,
+    SQLColumnExpression,
+    exists,
+    func,
+    literal,
+    select,
+    true,
+)
 from sqlalchemy.orm import Session, aliased
 
 from app.kpis.models import KpiHistory
@@ -86,18 +97,41 @@ def list_comparable_runs(
     sequence number of a run. `excluded` are ranges of sequence numbers, without their ends; None is
     no end.
     """
-    statement = _select_ended(benchmark_id, agent_id).where(
-        BenchmarkRun.seq < before,
-        BenchmarkRun.validity == Validity.VALID,
-        BenchmarkRun.fingerprint.is_not_distinct_from(fingerprint),
+    gaps = list(_iter_gaps(excluded, before))
+    if not gaps:
+        return []
+    gap = (
+        func.unnest(*(literal(ends, ARRAY(BigInteger)) for ends in zip(*gaps, strict=True)))
+        .table_valued("first", "before")
+        .render_derived(name="gap")
     )
-    for first, end in excluded:
-        # Excluded in SQL and not afterwards: the limit counts only runs that remain.
-        is_before = BenchmarkRun.seq < first
-        statement = statement.where(
-            is_before if end is None else is_before | (BenchmarkRun.seq >= end)
+    # The last runs of each gap: the planner expects few runs that pass many conditions, and reads all of them.
+    run = (
+        _select_ended(benchmark_id, agent_id)
+        .where(
+            BenchmarkRun.seq >= gap.c.first,
+            BenchmarkRun.seq < gap.c.before,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.fingerprint == fingerprint,
         )
-    return _last_runs(session, statement, limit)
+        .order_by(BenchmarkRun.seq.desc())
+        .limit(limit)
+        .lateral("run")
+    )
+    return _last_runs(session, select(*run.c).select_from(gap).join(run, true()), run.c.seq, limit)
+
+
+def _iter_gaps(spans: Sequence[tuple[int, int | None]], before: int) -> Iterator[tuple[int, int]]:
+    """The ranges of sequence numbers below `before` that are in no span, each without its end."""
+    first = 0
+    for start, end in sorted(spans, key=lambda span: span[0]):
+        if first < min(start, before):
+            yield first, min(start, before)
+        if end is None:
+            return
+        first = max(first, end)
+    if first < before:
+        yield first, before
 
 
 def find_runs(session: Session, seqs: Iterable[int]) -> dict[int, PastRun]:
@@ -169,7 +203,7 @@ def list_ended_runs(
     statement = _select_ended(benchmark_id, agent_id)
     if since is not None:
         statement = statement.where(BenchmarkRun.completed_at >= since)
-    return _last_runs(session, statement, limit)
+    return _last_runs(session, statement, BenchmarkRun.seq, limit)
 
 
 def list_agents_with_runs(session: Session, benchmark_id: str) -> list[str]:
@@ -321,8 +355,10 @@ def _select_ended(benchmark_id: str, agent_id: str) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _last_runs(session: Session, statement: Select[*tuple[Any, ...]], limit: int) -> list[PastRun]:
-    rows = session.execute(statement.order_by(BenchmarkRun.seq.desc()).limit(limit))
+def _last_runs(
+    session: Session, statement: Select[*tuple[Any, ...]], seq: SQLColumnExpression[int], limit: int
+) -> list[PastRun]:
+    rows = session.execute(statement.order_by(seq.desc()).limit(limit))
     # The newest runs are selected with an index in descending order; readers expect the oldest
     # first.
     return [PastRun(*row) for row in rows][::-1]

@@ -59,7 +59,7 @@ def find_same_upload(
     statement = select(LocalDataset).where(
         LocalDataset.name == name,
         LocalDataset.run_name == run_name,
-        LocalDataset.agent_id.is_not_distinct_from(agent_id),
+        LocalDataset.agent_id == agent_id,
     )
     return session.scalars(statement).one_or_none()
 

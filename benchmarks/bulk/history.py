@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.alerts.incident_queries import MAX_SPANS
 from app.alerts.models import Incident
 from app.comparison.baselines import list_baseline_runs, list_last_valid_runs
 from app.core.db import Database
 from app.results.kpi_trend import list_kpi_points
+from app.results.models import BenchmarkRun
 from app.results.queries import get_run
-from app.results.run_history import list_valid_seqs
+from app.results.run_history import list_comparable_runs, list_valid_seqs
 from app.results.run_series import list_series_runs
+from app.statistics.sequential import MAX_REFERENCE
 from benchmarks.bulk.timings import REPEATS, ROWS, Timing, milliseconds_since
 from tests.support.results import PLAN
 
@@ -27,21 +31,47 @@ def time_history(db: Database) -> Iterator[Timing]:
         session.execute(text(SET_PLANS), {"plan": PLAN.model_dump_json(), "from": ROWS - 100})
     with db.read() as session:
         run = get_run(session, f"run-{ROWS}")
+        # Each lasted two of three runs.
+        incidents = [(ROWS - 3 * n, ROWS - 3 * n + 2) for n in range(MAX_SPANS, 0, -1)]
         for name, read in (
             ("baseline", lambda: list_baseline_runs(session, run, 5)),
             ("last valid runs", lambda: list_last_valid_runs(session, run, 5)),
+            ("comparable runs", partial(_list_comparable, session, run, "f", [])),
+            ("runs between incidents", partial(_list_comparable, session, run, "f", incidents)),
+            (
+                "runs of an accepted level",
+                partial(_list_comparable, session, run, "f", [(0, ROWS - 10)]),
+            ),
             (
                 "runs of an incident",
                 lambda: list_valid_seqs(session, "b", "a", 1, run.seq, limit=Incident.MAX_RUNS),
             ),
             ("series", lambda: list_series_runs(session, run.seq)),
         ):
+            assert read()
             yield Timing(name, min(_time_read(read) for _ in range(REPEATS)))
+        read = partial(_list_comparable, session, run, "new", [])
+        assert not read()
+        yield Timing("runs of a new fingerprint", min(_time_read(read) for _ in range(REPEATS)))
+
+
+def _list_comparable(
+    session: Session, run: BenchmarkRun, fingerprint: str, excluded: Sequence[tuple[int, int]]
+) -> Sequence[object]:
+    return list_comparable_runs(
+        session,
+        run.benchmark_id,
+        run.agent_id,
+        fingerprint=fingerprint,
+        before=run.seq,
+        limit=MAX_REFERENCE,
+        excluded=excluded,
+    )
 
 
 def _time_read(read: Callable[[], Sequence[object]]) -> float:
     started = time.perf_counter()
-    assert read()
+    read()
     return milliseconds_since(started)
 
 

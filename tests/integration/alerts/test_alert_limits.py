@@ -12,7 +12,7 @@ from app.alerts.incident_queries import ValueSeries
 from app.alerts.models import Incident
 from app.alerts.rule_records import RuleRecord, read_records
 from app.alerts.rules import RunSpan
-from app.results.run_history import list_valid_seqs
+from app.results.run_history import list_comparable_runs, list_valid_seqs
 from tests.integration.alerts.conftest import GOOD, RuleMaker, holds, open_incident
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service
@@ -170,6 +170,35 @@ def test_incident__keeps_its_latest_runs(
     assert "at least 2 runs so far" in page
     benchmark_service.post(f"/incidents/{incident['id']}/noise")
     assert holds(rows)[-2:] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "before", "expected"),
+    [
+        ([], 9, [4, 5, 7, 8]),
+        ([(5, 7)], 9, [2, 4, 7, 8]),
+        ([(0, 5), (8, None)], 9, [5, 7]),
+        ([(4, 6), (1, 2), (5, 7)], 8, [2, 7]),
+        ([(0, 20)], 9, []),
+        ([(2, None), (0, 1)], 9, [1]),
+        ([(5, 9)], 5, [1, 2, 4]),
+    ],
+)
+def test_comparable_runs__are_the_last_ones_outside_of_the_excluded_spans(
+    benchmark_service: Service, complete: RunHistoryMaker, rows: DatabaseReader,
+    excluded: list[tuple[int, int | None]], before: int, expected: list[int],
+) -> None:  # fmt: skip
+    complete(*GOOD, 0.9, 0.9, 0.9, 0.9)
+    rows.execute("UPDATE benchmark_runs SET validity = 'INVALID' WHERE seq = 3")
+    rows.execute("UPDATE benchmark_runs SET fingerprint = CASE WHEN seq <> 6 THEN 'f' END")
+    list_runs = partial(
+        list_comparable_runs, benchmark_id="bench-001", agent_id="agent-001", before=before
+    )
+    with benchmark_service.resources.db.read() as session:
+        runs = list_runs(session, fingerprint="f", limit=4, excluded=excluded)
+        assert [run.seq for run in runs] == expected
+        runs = list_runs(session, fingerprint=None, limit=4)
+        assert [run.seq for run in runs] == [6] * (before > 6)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(3, [2, 4, 5]), (2, [4, 5])])
