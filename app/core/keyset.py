@@ -8,12 +8,11 @@ import binascii
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Integer, Select, func, literal, tuple_
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
 from sqlalchemy.types import TypeEngine
@@ -150,26 +149,15 @@ class ListBatches:
     statement: Select[Any]
     keys: Sequence[Key] | Sequence[ColumnElement[Any]]
     descending: bool
-    _ids: list[Any] = field(default_factory=list)
 
     @property
     def sizes(self) -> BatchSizes:
         return PREFIX_ROWS if self.plan.prefix else SEARCHED_ROWS
 
     def find_last(self, cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
-        """The end of a batch, see `FindLast`; of rows with a prefix the batch is read by its unique keys."""
-        row_keys = self.plan.select_range(
-            self.statement.where(*self.plan.selecting).with_only_columns(*self.keys),
-            self.keys,
-            self._decode(cursor),
-            descending=self.descending,
-        )
-        if not self.plan.prefix:
-            last = row_keys.offset(row_count - 1).limit(1)
-            return self.session.execute(last).one_or_none()
-        batch = self.session.execute(row_keys.limit(row_count)).all()
-        self._ids[:] = [row[-1] for row in batch]
-        return batch[-1] if len(batch) == row_count else None
+        """The end of a batch, see `FindLast`."""
+        last = self._select_keys(self.keys, cursor, None).offset(row_count - 1).limit(1)
+        return self.session.execute(last).one_or_none()
 
     def select_rows(self, rows: S, cursor: str | None, last: Sequence[CursorValue] | None) -> S:
         """The matching rows after a cursor, up to the end `last` of the batch, in order."""
@@ -178,13 +166,25 @@ class ListBatches:
         if plan.is_few:
             return order_few(matching, self.keys, after, descending=self.descending)
         if plan.prefix and not plan.is_exact:
-            # A range does not do: the planner knows nothing of the values of two columns together, and would read
-            # all rows of the prefix instead.
-            in_batch = self.keys[-1] == func.any(literal(self._ids, ARRAY(self.keys[-1].type)))
+            # By their unique keys, which one index has in order. A range does not do: the planner knows nothing of the
+            # values of two columns together, and would read all rows of the prefix instead.
+            ids = self._select_keys(self.keys[-1:], cursor, last).correlate(None)
+            in_batch = self.keys[-1] == func.any(func.array(ids.scalar_subquery()))
             return order_few(
                 rows.where(in_batch, *plan.tested), self.keys, None, descending=self.descending
             )
         return plan.select_range(matching, self.keys, after, last, descending=self.descending)
+
+    def _select_keys(
+        self,
+        columns: Sequence[Any],
+        cursor: str | None,
+        last: Sequence[CursorValue] | None,
+    ) -> Select[Any]:
+        """Columns of the rows that the plan reads after a cursor, up to `last`, in order."""
+        rows = self.statement.where(*self.plan.selecting).with_only_columns(*columns)
+        after = self._decode(cursor)
+        return self.plan.select_range(rows, self.keys, after, last, descending=self.descending)
 
     def _decode(self, cursor: str | None) -> list[CursorValue] | None:
         return None if cursor is None else read_cursor(self.keys, cursor)

@@ -11,11 +11,13 @@ from app.agents.queries import list_agent_names
 from app.benchmarks.formula_check import check_formula_text
 from app.benchmarks.queries import list_benchmark_names
 from app.core.keyset import PageQuery
+from app.core.resources import Resources
 from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import number_or_text
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Question, render_page
+from app.core.web.page_text import format_instant
+from app.core.web.pages import Question, reader_zone, render_page
 from app.core.web.routes import Router
 from app.formula import (
     CompiledFormula,
@@ -32,6 +34,7 @@ from app.results.models import RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import RunStatus
 from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
+from app.runs.schemas import RunView
 from app.runs.views import run_columns_view
 
 router = Router()
@@ -57,13 +60,16 @@ def show_formulas(
     formula: Annotated[str, Query(max_length=4096)] = "",
     run: Annotated[str, Query(max_length=200)] = "",
     values: Annotated[str, Query(max_length=4096)] = "",
+    run_id: Annotated[str, Query(alias="runId", max_length=200)] = "",
 ) -> Response:
     """The check of a formula, its value in a run or with typed values, and the functions of the language."""
     check = check_formula_text(formula)
+    run = run_id.strip() or run
     typed, mistakes = _read_values(values)
     with res.db.read() as session:
         completed = RunListFilter(statuses=[RunStatus.COMPLETED])
         rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
+        recent = list(map(run_columns_view, rows))
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
     # As it was typed: the reason for a missing value names a column.
@@ -83,17 +89,19 @@ def show_formulas(
         check=check,
         metrics=[metric.metric for metric in metrics],
         runs=[
-            (
-                row.id,
-                " on ".join(names.get(id_, id_) for id_ in (row.agent_id, row.benchmark_id)),
-                row.created_at,
-            )
-            for row in map(run_columns_view, rows)
+            ("", "none: check only"),
+            *([(run, run)] if run and all(row.id != run for row in recent) else []),
+            *((row.id, _name_run(row, names, request, res)) for row in recent),
         ],
         result=compiled and _show_part(explain_parts(compiled.root, compiled.source, inputs)),
         run_url=run and path_of("runs", run),
         help=help_document(),
     )  # fmt: skip
+
+
+def _name_run(run: RunView, names: Mapping[str, str], request: Request, res: Resources) -> str:
+    owners = " on ".join(names.get(id_, id_) for id_ in (run.agent_id, run.benchmark_id))
+    return f"{owners}, {format_instant(run.created_at, reader_zone(request), res.clock())}"
 
 
 def _read_values(text: str) -> tuple[dict[Reference, float | None], list[str]]:

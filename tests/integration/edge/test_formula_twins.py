@@ -83,6 +83,17 @@ def test_formulas__typed_values_replace_those_of_a_run(service: Service) -> None
     assert "Open the run" in page
 
 
+def test_formulas__any_run_is_named_by_its_id(service: Service) -> None:
+    """Also one that is not among the recent runs, which the page suggests."""
+    page, _, answer = open_formula(service, formula="2 * EXACT_MATCH", runId=f" {RUN} ")
+    assert answer["value"] is not None
+    assert re.search(rf'<option value="{RUN}" selected>', page)
+    old = "run-billing-support-29"
+    assert f'value="{old}"' not in page
+    page, _, _ = open_formula(service, formula="2 * EXACT_MATCH", run=old)
+    assert f'<option value="{old}" selected>{old}</option>' in page
+
+
 def test_formulas__without_a_number_a_typed_value_is_missing(service: Service) -> None:
     page, _, answer = open_formula(service, formula="2 * ROUGE", values="ROUGE=")
     assert answer["undefinedReason"].startswith("ROUGE has no value")
