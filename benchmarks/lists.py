@@ -99,6 +99,7 @@ LISTS: Final = (
     "/alerts?agentId=a&state=RESOLVED",
     "/alerts?state=RUN_INVALID",
     "/alerts?runId=run-7",
+    "/alerts?silenceId=silence-7",
     f"/alerts?to={SECOND_DAY}",
     f"/alerts?from={SECOND_DAY}",
     *(f"/alerts?sort={key}" for key in alert_queries.SORT_KEYS),
@@ -128,6 +129,8 @@ LISTS: Final = (
     *(f"/incidents?sort={key}" for key in incident_queries.SORT_KEYS),
     "/silences",
     "/silences?active=true",
+    "/silences?ended=true",
+    "/silences?ended=false",
     "/benchmark-runs/run-1/results",
 )
 

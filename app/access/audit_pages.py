@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import Query, Request, Response
+from fastapi import Depends, Request, Response
 
 from app.access import queries
-from app.access.audit import AuditOutcome
 from app.access.deps import ADMIN
 from app.access.queries import AuditFilter
-from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.web.deps import Res
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.pages import list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
@@ -17,32 +16,20 @@ from app.core.web.routes import Router
 router = Router()
 
 
-Filter = Annotated[str, Query(max_length=200)]
+AuditFilters = Annotated[
+    SentFilters[AuditFilter], Depends(PageFilters(AuditFilter, "actor action outcome from to"))
+]
 
 
 @router.get("/audit", dependencies=ADMIN)
-def show_audit_log(
-    request: Request,
-    res: Res,
-    query: ListQuery,
-    *,
-    actor: Filter = "",
-    action: Filter = "",
-    outcome: Annotated[AuditOutcome | None, Query()] = None,
-) -> Response:
+def show_audit_log(request: Request, res: Res, query: ListQuery, filters: AuditFilters) -> Response:
     """The entries, newest first."""
-    filters = AuditFilter(
-        actor_id=actor or None, action=action.strip() or None, outcome=outcome or None
-    )
     with res.db.read() as session:
-        page = queries.list_audit_entries(session, query, filters)
-        keys = queries.list_keys(session, PageQuery(MAX_LIMIT)).items
+        page = queries.list_audit_entries(session, query, filters.of_list)
+        actors = queries.list_key_names(session)
     return render_page(
         request, "audit.html", title="Audit log", nav="/audit",
-        api=list_in_api(
-            request, "/audit", {"actor": "actorId", "action": "action", "outcome": "outcome"}
-        ),
-        entries=page.items, actors=[(key.id, key.name) for key in keys],
-        is_filtered=filters != AuditFilter(),
+        api=list_in_api(request, "/audit", **filters.in_api), filters=filters.fields,
+        entries=page.items, actors=actors, names={"actor": actors.choices()},
         next_cursor=page.next_cursor,
     )  # fmt: skip

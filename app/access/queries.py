@@ -10,6 +10,7 @@ from pydantic import Field
 from sqlalchemy import ColumnElement, Row, Select, func, select
 from sqlalchemy.orm import Session
 
+from app.access.audit import AuditOutcome
 from app.access.models import ApiKey, AuditEntry
 from app.access.rules import (
     KeyFormat,
@@ -21,8 +22,9 @@ from app.access.rules import (
 )
 from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, select_page
+from app.core.keyset import MAX_LIMIT, PageQuery, select_page
 from app.core.list_filters import IndexedFilter, filter_period, filter_value
+from app.core.names import Names, count_names
 from app.core.schemas import Page, PeriodFilter
 
 CONFIGURED_KEY_ID = "admin-env"
@@ -122,6 +124,15 @@ def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
     return rows.to_page(ApiKeyView.model_validate)
 
 
+def list_key_names(session: Session) -> Names:
+    """The names of the newest API keys, as a form offers them."""
+    newest = list_keys(session, PageQuery(MAX_LIMIT))
+    names = ((key.id, key.name) for key in newest.items)
+    if newest.next_cursor is None:
+        return Names(names, "/keys")
+    return Names(names, "/keys", count_names(session, select(ApiKey.id), "API keys"))
+
+
 class AuditFilter(PeriodFilter):
     """Filters of the audit log by exact value."""
 
@@ -133,7 +144,7 @@ class AuditFilter(PeriodFilter):
     )
     resource_type: str | None = Field(default=None, validation_alias="resourceType")
     resource_id: str | None = Field(default=None, validation_alias="resourceId")
-    outcome: str | None = Field(default=None, pattern="^(done|refused)$")
+    outcome: AuditOutcome | None = None
     request_id: str | None = Field(default=None, validation_alias="requestId")
 
 

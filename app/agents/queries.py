@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterable
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.core.errors import NotFound
 from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
+from app.core.names import Names, count_names
 
 
 class AgentNotFound(NotFound):
@@ -35,15 +36,22 @@ def list_agents(
     session: Session, query: PageQuery, *, archived: bool, ids: Collection[str] = ()
 ) -> PageRows[Agent]:
     """One page of agents, newest first: of those with one of `ids`, if there are any."""
-    statement = select(Agent).where(Agent.archived.is_(archived))
-    if ids:
-        statement = statement.where(Agent.id.in_(ids))
+    statement = _select_agents(ids, archived=archived)
     return select_page(session, statement, keys=[Agent.created_at, Agent.id], query=query)
 
 
-def list_agent_names(session: Session, ids: Collection[str] = ()) -> dict[str, str]:
-    """The names of the newest agents by ID, as a form offers them: of those with one of `ids`, if there are any.
+def list_agent_names(session: Session, ids: Collection[str] = ()) -> Names:
+    """The names of the newest agents, as a form offers them: of those with one of `ids`, if there are any.
     Archived ones are left out.
     """
     newest = list_agents(session, PageQuery(MAX_LIMIT), archived=False, ids=ids)
-    return {agent.id: agent.name for agent in newest.rows}
+    names = ((agent.id, agent.name) for agent in newest.rows)
+    if newest.next_cursor is None:
+        return Names(names, "/agents")
+    agents = _select_agents(ids, archived=False)
+    return Names(names, "/agents", count_names(session, agents, "agents"))
+
+
+def _select_agents(ids: Collection[str], *, archived: bool) -> Select[Agent]:
+    statement = select(Agent).where(Agent.archived.is_(archived))
+    return statement.where(Agent.id.in_(ids)) if ids else statement

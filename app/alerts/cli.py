@@ -154,6 +154,7 @@ alerts.add_list(
         **FILTERS,
         "runId": id_filter("run", "/benchmark-runs"),
         "alertConfigId": id_filter("rule", "/alert-configs"),
+        "silenceId": id_filter("silence", "/silences"),
         "state": choice_filter("--state", AlertEventState, "Filter by state."),
         "severity": choice_filter("--severity", MessageSeverity, "Filter by severity."),
         "text": text_filter("--text", "Filter by a part of the ID, the name or the explanation."),
@@ -265,7 +266,10 @@ def backtest_rule(
 
 silences.add_list(
     SILENCE_COLUMNS,
-    filters={"active": flag_filter("--active", "List only the silences in effect now.")},
+    filters={
+        "active": flag_filter("--active", "List only the silences in effect now."),
+        "ended": flag_filter("--ended", "List only the silences that have ended."),
+    },
     help_text="List silences, newest first.",
 )
 silences.add_show(help_text="Show a silence.")

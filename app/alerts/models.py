@@ -154,6 +154,13 @@ class AlertEvent(Base):
         Index("ix_alert_events_fired", "rule_id", "created_at", postgresql_where=text(FIRED)),
         Index("ix_alert_events_notification_id_id", "notification_id", "id"),
         Index(
+            "ix_alert_events_silence_id_created_at_id",
+            "silence_id",
+            "created_at",
+            "id",
+            postgresql_where=text("silence_id IS NOT NULL"),
+        ),
+        Index(
             "ix_alert_events_gathered",
             "agent_id",
             "id",

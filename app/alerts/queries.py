@@ -16,7 +16,7 @@ from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
 from app.core.batches import batched
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page, select_sorted_page
+from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page, select_sorted_page
 from app.core.list_filters import (
     IndexedFilter,
     filter_any,
@@ -26,7 +26,8 @@ from app.core.list_filters import (
     match_any,
     match_text,
 )
-from app.core.schemas import FilterValues, PeriodFilter, ShortText
+from app.core.names import Names, count_names
+from app.core.schemas import FilterValues, ListFilter, PeriodFilter, ShortText
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.notifications.types import MessageSeverity
 from app.results.models import BenchmarkRun
@@ -35,6 +36,7 @@ from app.results.models import BenchmarkRun
 # or of a KPI.
 MAX_STATES: Final = 100
 MAX_OPEN: Final = 20
+MAX_SILENCED: Final = 1_000
 MAX_USERS: Final = 20
 # Alerts that wait for one message.
 MAX_GATHERED: Final = 1_000
@@ -73,6 +75,13 @@ _KPI_RULES: Final = text(
         ORDER BY benchmark_id, kpi, condition LIMIT :limit
     ) AS rule
     WHERE (rule.benchmark_id, rule.kpi, rule.condition) = (:benchmark_id, watched.kpi, condition.name)
+    """
+)
+_SILENCED_EVENTS: Final = text(
+    """
+    SELECT silence.id, (
+        SELECT count(*) FROM (SELECT FROM alert_events WHERE silence_id = silence.id LIMIT :limit) AS event
+    ) AS events FROM unnest(CAST(:silence_ids AS text[])) AS silence (id)
     """
 )
 # The planner sees the endpoint, not a parameter: of few rules it reads the index, of many the table up to the limit.
@@ -160,6 +169,11 @@ class AlertFilter(SeriesFilter):
     """Filter of alerts."""
 
     run_ids: FilterValues = Field(default=[], validation_alias="runId")
+    silence_ids: FilterValues = Field(
+        default=[],
+        validation_alias="silenceId",
+        description="Filter by the silence that held back the alert.",
+    )
     states: list[AlertEventState] = Field(
         default=[], validation_alias="state", description="Filter by state."
     )
@@ -167,6 +181,18 @@ class AlertFilter(SeriesFilter):
         default=None,
         validation_alias="acknowledged",
         description="Filter by acknowledgement: true lists acknowledged alerts only.",
+    )
+
+
+class SilenceFilter(ListFilter):
+    """Filter of silences."""
+
+    active: bool | None = Field(
+        default=None, description="Filter by whether the silence is in effect now."
+    )
+    ended: bool | None = Field(
+        default=None,
+        description="Filter by the end: true lists the silences that have ended, false the others.",
     )
 
 
@@ -200,6 +226,15 @@ def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> P
         filters=filters,
         searched=[AlertRule.enabled.is_(True)] if rule_filter.enabled else (),
     )
+
+
+def list_rule_names(session: Session) -> Names:
+    """The names of the newest alert rules, as a form offers them."""
+    newest = list_rules(session, PageQuery(MAX_LIMIT), RuleFilter())
+    names = ((rule.id, rule.name) for rule in newest.rows)
+    if newest.next_cursor is None:
+        return Names(names, "/alerts")
+    return Names(names, "/alerts", count_names(session, select(AlertRule.id), "alert rules"))
 
 
 def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> list[AlertRule]:
@@ -362,6 +397,7 @@ def list_events(
         *filter_any(AlertEvent.run_id, alert_filter.run_ids),
         *filter_value(AlertEvent.incident_id, incident_id),
         *alert_filter.indexed(AlertEvent, AlertEvent.created_at),
+        *filter_any(AlertEvent.silence_id, alert_filter.silence_ids, SORT_KEYS["created"]),
         *filter_any(AlertEvent.state, alert_filter.states, SORT_KEYS["created"]),
     ]
     searched = alert_filter.searched(AlertEvent)
@@ -412,14 +448,19 @@ def get_silence(session: Session, silence_id: str, *, for_update: bool = False) 
 
 
 def list_silences(
-    session: Session, query: PageQuery, *, active_at: datetime | None
+    session: Session, query: PageQuery, silence_filter: SilenceFilter, now: datetime
 ) -> PageRows[AlertSilence]:
-    """Silences, newest first; `active_at` keeps those that are active at that time."""
-    filters, searched = [], []
-    if active_at is not None:
-        searched = _is_active(active_at)
-        [*_, is_not_over] = searched
-        filters = [IndexedFilter(partial=is_not_over, order=[AlertSilence.ends_at])]
+    """Silences, newest first."""
+    searched, ends = list[ColumnElement[bool]](), list[ColumnElement[bool]]()
+    if silence_filter.active:
+        searched.append(AlertSilence.starts_at <= now)
+    if silence_filter.active is False:
+        searched.append(or_(AlertSilence.starts_at > now, AlertSilence.ends_at <= now))
+    if silence_filter.active or silence_filter.ended is False:
+        ends.append(AlertSilence.ends_at > now)
+    if silence_filter.ended:
+        ends.append(AlertSilence.ends_at <= now)
+    filters = [IndexedFilter(partial=end, order=[AlertSilence.ends_at]) for end in ends]
     return select_page(
         session,
         select(AlertSilence),
@@ -436,10 +477,16 @@ def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:
     return list(session.scalars(statement.order_by(AlertSilence.id)))
 
 
-def list_lasting_silences(session: Session, now: datetime) -> list[AlertSilence]:
-    """The silences that have not ended, those that start later last."""
-    statement = select(AlertSilence).where(AlertSilence.ends_at > now)
-    return list(session.scalars(statement.order_by(AlertSilence.starts_at, AlertSilence.id)))
+def count_lasting_silences(session: Session, now: datetime) -> int:
+    """The number of silences that have not ended."""
+    lasting = select(func.count()).where(AlertSilence.ends_at > now)
+    return session.scalar(lasting) or 0
+
+
+def count_silenced_events(session: Session, silence_ids: Sequence[str]) -> dict[str, int]:
+    """The number of alerts that each silence held back, `MAX_SILENCED` at most."""
+    parameters = {"silence_ids": list(silence_ids), "limit": MAX_SILENCED}
+    return {row.id: row.events for row in session.execute(_SILENCED_EVENTS, parameters)}
 
 
 def _judges(*agent_ids: str) -> ColumnElement[bool]:

@@ -213,11 +213,11 @@ def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
 def list_silences(
     res: Res,
     page: PageParams,
-    active: Annotated[bool, Query(description="List only the silences in effect now.")] = False,
+    silence_filter: Annotated[queries.SilenceFilter, Query()],
 ) -> Page[SilenceView]:
     """List silences, newest first."""
     with res.db.read() as session:
-        rows = queries.list_silences(session, page, active_at=res.clock() if active else None)
+        rows = queries.list_silences(session, page, silence_filter, res.clock())
         return rows.to_page(SilenceView.model_validate)
 
 

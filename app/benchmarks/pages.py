@@ -1,7 +1,7 @@
 """Forms of benchmarks and their KPIs; the form of a KPI shows what its formula means while it is typed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -241,7 +241,7 @@ def _edit_page(benchmark_id: str, res: Resources) -> FormPage:
     with res.db.read() as session:
         benchmark = queries.get_benchmark(session, benchmark_id)
         values = benchmark_view(session, benchmark).model_dump(mode="json")
-        choices = _choices(session)
+        choices = _choices(session, values["evaluates"])
     step = _step_of(benchmark)
     return FormPage(
         form=FORM, title=f"Edit {step.text}", nav=NAV, steps=(*STEPS, step), action=step.url,
@@ -270,13 +270,16 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
     )  # fmt: skip
 
 
-def _choices(session: Session) -> dict[str, Choices]:
+def _choices(session: Session, evaluated_ids: Sequence[str] = ()) -> dict[str, Choices]:
+    agents = list_agent_names(session)
+    # Those that are archived or not among the newest: a form without them would remove them.
+    others = ((agent_id, agent_id) for agent_id in evaluated_ids if agent_id not in agents)
     return {
         "source": [
             ("", "Langfuse for an agent with its keys, uploads for others"),
             *((name, name) for name in TRACE_SOURCES.names()),
         ],
-        "evaluates": list(list_agent_names(session).items()),
+        "evaluates": agents.choices(*others),
     }
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Select, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from app.agents.models import Agent
-from app.agents.queries import get_agent
+from app.agents.queries import get_agent, list_agent_names
 from app.benchmarks.models import (
     Benchmark,
     BenchmarkAgent,
@@ -17,6 +17,7 @@ from app.benchmarks.models import (
 )
 from app.core.errors import NotFound
 from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
+from app.core.names import NameChoices, Names, count_names
 from app.core.schemas import FilterValues, ListFilter
 from app.traces.production import ProductionTraces
 
@@ -62,10 +63,22 @@ def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> Pa
     return select_page(session, statement, keys=[Benchmark.created_at, Benchmark.id], query=query)
 
 
-def list_benchmark_names(session: Session) -> dict[str, str]:
-    """The names of the newest benchmarks by ID, as a form offers them; archived ones are left out."""
+def list_benchmark_names(session: Session) -> Names:
+    """The names of the newest benchmarks, as a form offers them; archived ones are left out."""
     newest = list_benchmarks(session, PageQuery(MAX_LIMIT), archived=False)
-    return {benchmark.id: benchmark.display_name for benchmark in newest.rows}
+    names = ((benchmark.id, benchmark.display_name) for benchmark in newest.rows)
+    if newest.next_cursor is None:
+        return Names(names, "/benchmarks")
+    benchmarks = select(Benchmark.id).where(Benchmark.archived.is_(False))
+    return Names(names, "/benchmarks", count_names(session, benchmarks, "benchmarks"))
+
+
+def list_owner_names(session: Session) -> dict[str, NameChoices]:
+    """The choices of an agent and of a benchmark, by the names of these filters on pages."""
+    return {
+        "agent": list_agent_names(session).choices(),
+        "benchmark": list_benchmark_names(session).choices(),
+    }
 
 
 def get_agent_of_benchmark(

@@ -39,7 +39,7 @@ def show_power(
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         name = benchmark.display_name
-        choices = list(list_agent_names(session).items())
+        agents = list_agent_names(session)
     numbers = {"items": items, "trials": trials, "drop": drop}
     document = {
         "agentId": agent or None,
@@ -65,7 +65,7 @@ def show_power(
             {key: value for key, value in document.items() if value is not None},
         ),
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
-        benchmark_id=benchmark_id, agents=[("", "of the newest run"), *choices],
+        benchmark_id=benchmark_id, agents=agents.choices(("", "of the newest run")),
         typed={"agent": agent, **numbers}, errors=checked.errors, is_measured=is_measured,
         rows=[
             (row, None if row.min_detectable_effect is None else format_number(row.min_detectable_effect))

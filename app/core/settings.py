@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Annotated
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.clock import zone_names
@@ -24,6 +31,30 @@ def default_data_dir() -> Path:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         return Path("/var/lib/mosaico")
     return Path(platformdirs.user_data_dir("mosaico"))
+
+
+def _check_public_url(value: str | None) -> str | None:
+    if value is None:
+        return None
+    base = value.removesuffix("/")
+    if flaw := find_url_flaw(base):
+        raise ValueError(f"{flaw}; write it as https://mosaico.example.org")
+    # The service has no pages below a path.
+    if base.count("/") > len("//") or "?" in base or "#" in base:
+        raise ValueError(
+            "has a path, a query or a fragment; write it as https://mosaico.example.org"
+        )
+    return base
+
+
+PublicUrl = Annotated[
+    str | None,
+    AfterValidator(_check_public_url),
+    Field(
+        description="Base URL of links in notifications and of commands, without a path:"
+        " https://mosaico.example.org. Empty: the address that the API listens on.",
+    ),
+]
 
 
 class Settings(BaseSettings):
@@ -197,13 +228,7 @@ class Settings(BaseSettings):
             description="API key of OpenAI, for benchmarks with the source `harness`.",
         ),
     ] = None
-    public_url: Annotated[
-        str | None,
-        Field(
-            description="Base URL of links in notifications and of commands, without a path:"
-            " https://mosaico.example.org. Empty: the address that the API listens on.",
-        ),
-    ] = None
+    public_url: PublicUrl = None
     smtp_url: Annotated[
         SecretStr | None,
         Field(
@@ -277,21 +302,6 @@ class Settings(BaseSettings):
         parse_networks(value or "")
         return value
 
-    @field_validator("public_url")
-    @classmethod
-    def _check_public_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        base = value.removesuffix("/")
-        if flaw := find_url_flaw(base):
-            raise ValueError(f"{flaw}; write it as https://mosaico.example.org")
-        # The service has no pages below a path.
-        if base.count("/") > len("//") or "?" in base or "#" in base:
-            raise ValueError(
-                "has a path, a query or a fragment; write it as https://mosaico.example.org"
-            )
-        return base
-
     @field_validator("summary_at")
     @classmethod
     def _check_zone(cls, value: str) -> str:
@@ -313,6 +323,22 @@ class Settings(BaseSettings):
     @property
     def shows_docs(self) -> bool:
         return not self.in_production if self.show_docs is None else self.show_docs
+
+
+class _LinkSettings(BaseSettings):
+    """The setting of links alone, which is valid also where another one is wrong."""
+
+    model_config = Settings.model_config
+
+    public_url: PublicUrl = None
+
+
+def find_public_url() -> str | None:
+    """MOSAICO_PUBLIC_URL, if it is set and valid, whatever the other settings are."""
+    try:
+        return _LinkSettings().public_url
+    except ValidationError:
+        return None
 
 
 def load_settings() -> Settings:

@@ -38,9 +38,12 @@ cli.add_group(deliveries_cli)
 endpoints = Resource(group=endpoints_cli, noun="endpoint", path=ENDPOINTS, page="/endpoints")
 deliveries = Resource(
     group=deliveries_cli, noun="delivery", path=DELIVERIES, page="/deliveries",
-    list_page="/endpoints",
+    list_page="/deliveries",
 )  # fmt: skip
-notifications = Resource(group=inbox, noun="notification", path=INBOX, list_page="/inbox?tab=all")
+notifications = Resource(
+    group=inbox, noun="notification", path=INBOX, list_page="/inbox?tab=all",
+    flag_tabs=(("unread", "tab", "open"),),
+)  # fmt: skip
 
 NOTIFICATION_COLUMNS = (
     field("id"),

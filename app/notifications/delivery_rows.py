@@ -9,7 +9,12 @@ from sqlalchemy.orm import Session
 
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.notifications.models import Delivery, Endpoint
-from app.notifications.queries import LoadedDelivery, endpoints_of, list_deliveries
+from app.notifications.queries import (
+    DeliveryFilter,
+    LoadedDelivery,
+    endpoints_of,
+    list_deliveries,
+)
 from app.notifications.registry import CHANNELS
 from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import DeliveryRequestView
@@ -37,8 +42,8 @@ def list_delivery_rows(session: Session, notification_id: str | None) -> list[De
     if notification_id is None:
         return []
     # All of them: a rule has at most 50 recipients, each of few channels.
-    page = PageQuery(MAX_LIMIT)
-    deliveries = list_deliveries(session, page, notification_id=notification_id).rows
+    page, of_message = PageQuery(MAX_LIMIT), DeliveryFilter(notification_id=notification_id)
+    deliveries = list_deliveries(session, page, of_message).rows
     return delivery_rows(deliveries, endpoints_of(session, deliveries))
 
 

@@ -1,10 +1,11 @@
 """Pages of endpoints: whether messages arrive, a test message, and what recipients answered."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Depends, Path, Request, Response
+from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
@@ -15,12 +16,15 @@ from app.core.web.deps import Res
 from app.core.web.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, check_form, local_path
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
 from app.notifications.delivery_rows import describe_request
+from app.notifications.models import Delivery
+from app.notifications.queries import DeliveryFilter, EndpointFilter
 from app.notifications.registry import CHANNELS, require_target
 from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (
@@ -52,20 +56,29 @@ FORM = SchemaForm(
     },
 )
 
+EndpointFilters = Annotated[
+    SentFilters[EndpointFilter], Depends(PageFilters(EndpointFilter, "channel disabled"))
+]
+DeliveryFilters = Annotated[
+    SentFilters[DeliveryFilter], Depends(PageFilters(DeliveryFilter, "status endpoint"))
+]
 EndpointId = Annotated[str, Path(alias="endpointId")]
 
 
 @router.get("/endpoints", dependencies=READ)
-def show_endpoints(request: Request, res: Res, query: ListQuery) -> Response:
+def show_endpoints(
+    request: Request, res: Res, query: ListQuery, filters: EndpointFilters
+) -> Response:
     """The endpoints with their state."""
     with res.db.read() as session:
-        page = queries.list_endpoints(session, query)
+        page = queries.list_endpoints(session, query, filters.of_list)
     return render_page(
         request,
         "endpoints.html",
         title="Endpoints",
         nav=NAV,
-        api=list_in_api(request, "/endpoints"),
+        api=list_in_api(request, "/endpoints", **filters.in_api),
+        filters=filters.fields,
         endpoints=page.rows,
         next_cursor=page.next_cursor,
     )
@@ -76,13 +89,9 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
     """Show one endpoint: its state, and the responses to its last messages."""
     with res.db.read() as session:
         endpoint = queries.get_endpoint(session, endpoint_id)
-        deliveries = queries.list_deliveries(
-            session, PageQuery(SHOWN_DELIVERIES), endpoint_id=endpoint_id
-        )
-        titles = {
-            delivery.id: queries.get_notification(session, delivery.notification_id).title
-            for delivery in deliveries.rows
-        }
+        of_endpoint = DeliveryFilter(endpoint_id=endpoint_id)
+        page = queries.list_deliveries(session, PageQuery(SHOWN_DELIVERIES), of_endpoint)
+        deliveries = _list_rows(session, page.rows)
     channel = CHANNELS.find(endpoint.channel)
     response = render_page(
         request,
@@ -96,12 +105,8 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         has_secrets=True,
         steps=STEPS,
         endpoint=endpoint,
-        deliveries=deliveries.rows,
-        all_deliveries=f"/api/v1{build_url('/deliveries', endpointId=endpoint_id)}"
-        if deliveries.next_cursor
-        else None,
-        titles=titles,
-        is_pending=any(delivery.status == DeliveryStatus.PENDING for delivery in deliveries.rows),
+        **{**deliveries, "endpoints": {}},
+        all_deliveries=build_url("/deliveries", endpoint=endpoint_id) if page.next_cursor else None,
         is_signed=channel is not None and channel.signed,
         secret=find_secret(request, res.secrets),
         overlaps=OVERLAPS,
@@ -194,6 +199,27 @@ def rotate_endpoint_secret(
     return redirect_with_secret(request, path, secret.reveal(), res.secrets)
 
 
+@router.get("/deliveries", dependencies=READ)
+def show_deliveries(
+    request: Request, res: Res, query: ListQuery, filters: DeliveryFilters
+) -> Response:
+    """The deliveries to all endpoints, newest first."""
+    with res.db.read() as session:
+        page = queries.list_deliveries(session, query, filters.of_list)
+        deliveries = _list_rows(session, page.rows)
+    return render_page(
+        request,
+        "deliveries.html",
+        title="Deliveries",
+        nav=NAV,
+        api=list_in_api(request, "/deliveries", **filters.in_api),
+        has_secrets=True,
+        filters=filters.fields,
+        **deliveries,
+        next_cursor=page.next_cursor,
+    )
+
+
 @router.get("/deliveries/{deliveryId}", dependencies=READ)
 def show_delivery(
     request: Request, delivery_id: Annotated[str, Path(alias="deliveryId")], res: Res
@@ -230,6 +256,24 @@ def redeliver_message(
         endpoint_id = service.redeliver(session, delivery_id, res.clock()).endpoint_id
     address = form.text("next") or path_of("endpoints", endpoint_id)
     return see_other(local_path(address))
+
+
+def _list_rows(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Any]:
+    """What the rows of deliveries show, and which of them can be sent again."""
+    endpoints = queries.endpoints_of(session, deliveries)
+    return {
+        "deliveries": deliveries,
+        "titles": queries.list_titles(session, deliveries),
+        "endpoints": endpoints,
+        "is_pending": any(delivery.status == DeliveryStatus.PENDING for delivery in deliveries),
+        "resendable": {
+            delivery.id
+            for delivery in deliveries
+            if delivery.status != DeliveryStatus.PENDING
+            and delivery.endpoint_id in endpoints
+            and endpoints[delivery.endpoint_id].disabled_at is None
+        },
+    }
 
 
 def _new_page() -> FormPage:

@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Final, NamedTuple
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
@@ -13,6 +14,7 @@ from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_value, match_any, match_columns
 from app.core.resources import Resources
+from app.core.schemas import ListFilter
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
 
@@ -78,6 +80,27 @@ class EndpointNotFound(NotFound):
     """The endpoint does not exist; GET /api/v1/endpoints lists all endpoints."""
 
 
+class EndpointFilter(ListFilter):
+    """Filter of endpoints."""
+
+    channel: str | None = Field(default=None, max_length=64)
+    disabled: bool | None = None
+
+
+class DeliveryFilter(ListFilter):
+    """Filter of deliveries."""
+
+    statuses: list[DeliveryStatus] = Field(
+        default=[],
+        validation_alias="status",
+        description="Filter by status; repeat it for several.",
+    )
+    notification_id: str | None = Field(
+        default=None, validation_alias="notificationId", max_length=64
+    )
+    endpoint_id: str | None = Field(default=None, validation_alias="endpointId", max_length=64)
+
+
 class LoadedDelivery(NamedTuple):
     """A delivery with its notification and its endpoint."""
 
@@ -134,16 +157,13 @@ def get_endpoint(session: Session, endpoint_id: str, *, for_update: bool = False
 
 
 def list_endpoints(
-    session: Session,
-    query: PageQuery,
-    *,
-    channel: str | None = None,
-    disabled: bool | None = None,
+    session: Session, query: PageQuery, endpoint_filter: EndpointFilter
 ) -> PageRows[Endpoint]:
-    searched = match_columns((Endpoint.channel, channel))
-    if disabled is not None:
+    """Endpoints, newest first."""
+    searched = match_columns((Endpoint.channel, endpoint_filter.channel))
+    if endpoint_filter.disabled is not None:
         is_enabled = Endpoint.disabled_at.is_(None)
-        searched.append(~is_enabled if disabled else is_enabled)
+        searched.append(~is_enabled if endpoint_filter.disabled else is_enabled)
     keys = [Endpoint.created_at, Endpoint.id]
     return select_page(session, select(Endpoint), keys=keys, query=query, searched=searched)
 
@@ -192,25 +212,30 @@ def find_delivery(session: Session, delivery_id: str) -> LoadedDelivery | None:
 
 
 def list_deliveries(
-    session: Session,
-    query: PageQuery,
-    *,
-    statuses: Sequence[DeliveryStatus] = (),
-    notification_id: str | None = None,
-    endpoint_id: str | None = None,
+    session: Session, query: PageQuery, delivery_filter: DeliveryFilter
 ) -> PageRows[Delivery]:
     """Deliveries, newest first; with those of deleted endpoints, until a job has deleted them, unless
-    `endpoint_id` is such an endpoint.
+    the filter is about such an endpoint.
     """
+    endpoint_id = delivery_filter.endpoint_id
     if endpoint_id is not None and session.get(Endpoint, endpoint_id) is None:
         return PageRows(rows=[], next_cursor=None)
     newest = [Delivery.created_at, Delivery.id]
     filters = [
-        *filter_value(Delivery.notification_id, notification_id, [Delivery.endpoint_id]),
+        *filter_value(
+            Delivery.notification_id, delivery_filter.notification_id, [Delivery.endpoint_id]
+        ),
         *filter_value(Delivery.endpoint_id, endpoint_id, newest),
-        *filter_any(Delivery.status, statuses, newest),
+        *filter_any(Delivery.status, delivery_filter.statuses, newest),
     ]
     return select_page(session, select(Delivery), keys=newest, query=query, filters=filters)
+
+
+def list_titles(session: Session, deliveries: Sequence[Delivery]) -> dict[str, str]:
+    """The titles of the messages of some deliveries, by the ID of the message."""
+    ids = {delivery.notification_id for delivery in deliveries}
+    statement = select(Notification.id, Notification.title).where(Notification.id.in_(ids))
+    return {row.id: row.title for row in session.execute(statement)}
 
 
 def endpoints_of(session: Session, deliveries: Sequence[Delivery]) -> dict[str, Endpoint]:

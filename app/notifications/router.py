@@ -20,7 +20,6 @@ from app.core.web.sse import EventStream, stream_events
 from app.notifications import endpoints, inbox, queries, service
 from app.notifications.delivery_rows import describe_request
 from app.notifications.registry import require_target
-from app.notifications.rules import DeliveryStatus
 from app.notifications.schemas import (
     DeliveryRequestView,
     DeliveryView,
@@ -86,7 +85,8 @@ def send_test(body: TargetBody, once: Idempotent, res: Res) -> Response:
     def send(session: Session) -> DeliveryView:
         [endpoint] = endpoints.ensure_endpoints(session, [target], res.secrets)
         notification_id = service.publish_test(session, endpoint)
-        page = queries.list_deliveries(session, PageQuery(), notification_id=notification_id)
+        of_message = queries.DeliveryFilter(notification_id=notification_id)
+        page = queries.list_deliveries(session, PageQuery(), of_message)
         return delivery_views(session, page.rows)[0]
 
     return once(body, send, location=lambda delivery: f"/api/v1/deliveries/{delivery.id}")
@@ -145,12 +145,11 @@ def save_endpoint(body: EndpointBody, once: Idempotent, res: Res) -> Response:
 def list_endpoints(
     page: PageParams,
     res: Res,
-    channel: Annotated[str | None, Query(max_length=64)] = None,
-    disabled: Annotated[bool | None, Query()] = None,
+    endpoint_filter: Annotated[queries.EndpointFilter, Query()],
 ) -> Page[EndpointView]:
     """List endpoints, newest first."""
     with res.db.read() as session:
-        rows = queries.list_endpoints(session, page, channel=channel, disabled=disabled)
+        rows = queries.list_endpoints(session, page, endpoint_filter)
         return rows.to_page(endpoint_view)
 
 
@@ -204,21 +203,11 @@ def rotate_endpoint_secret(
 def list_deliveries(
     page: PageParams,
     res: Res,
-    status: Annotated[
-        list[DeliveryStatus] | None, Query(description="Filter by status; repeat it for several.")
-    ] = None,
-    notification_id: Annotated[str | None, Query(alias="notificationId", max_length=64)] = None,
-    endpoint_id: Annotated[str | None, Query(alias="endpointId", max_length=64)] = None,
+    delivery_filter: Annotated[queries.DeliveryFilter, Query()],
 ) -> Page[DeliveryView]:
     """List deliveries, newest first."""
     with res.db.read() as session:
-        rows = queries.list_deliveries(
-            session,
-            page,
-            statuses=status or (),
-            notification_id=notification_id,
-            endpoint_id=endpoint_id,
-        )
+        rows = queries.list_deliveries(session, page, delivery_filter)
         items = delivery_views(session, rows.rows)
         return Page(items=items, next_cursor=rows.next_cursor)
 

@@ -82,5 +82,5 @@ def show_benchmark(
         pinned=pinned,
         revisions=revisions.rows,
         has_more_revisions=revisions.next_cursor is not None,
-        agents=list(agents.items()),
+        agents=agents.choices(),
     )

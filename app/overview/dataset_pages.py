@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Annotated, Final
 
+from fastapi import Depends, Request, Response
 from fastapi import Path as PathParameter
-from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, QueryParams, UploadFile
 
 from app.access.deps import READ, RUN
 from app.agents.queries import get_agent, list_agent_names
@@ -19,8 +19,9 @@ from app.core.parameter_names import UserInterface, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import check_form, errors_by_field
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
-from app.core.web.pages import Crumb, list_in_api, render_page, see_other
+from app.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
@@ -29,11 +30,14 @@ from app.traces.files.ndjson import parse_trace
 from app.traces.files.table_columns import InvalidMapping, parse_mapping
 from app.traces.files.trace_file import read_upload_lines
 from app.traces.producers.harness_results import read_results
+from app.traces.queries import UploadFilter
 from app.traces.schemas import UploadForm
 
 router = Router()
 
 DatasetId = Annotated[str, PathParameter(alias="datasetId")]
+PAGE_FILTERS: Final = PageFilters(UploadFilter, "name agent")
+UploadFilters = Annotated[SentFilters[UploadFilter], Depends(PAGE_FILTERS)]
 
 NAV = "/datasets"
 FIRST_PAGE: Final = PageQuery()
@@ -43,9 +47,9 @@ MAX_FORM_BYTES = 256 * 1024**2
 
 
 @router.get("/datasets", dependencies=READ)
-def show_datasets(request: Request, res: Res, query: ListQuery) -> Response:
+def show_datasets(request: Request, res: Res, query: ListQuery, filters: UploadFilters) -> Response:
     """The uploads, newest first."""
-    return _render(request, res, query)
+    return _render(request, res, query, filters)
 
 
 @router.post("/datasets", dependencies=RUN)
@@ -107,7 +111,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
         errors = {**checked.errors}
         if not isinstance(file, UploadFile) or not file.filename:
             errors["file"] = "is missing; choose a file"
-        return _render(request, res, FIRST_PAGE, typed=typed, errors=errors, status=422)
+        return _render(request, res, typed=typed, errors=errors, status=422)
     try:
         with messages_for(UserInterface.UPLOAD_FORM):
             mapping = parse_mapping([typed["columns"]])
@@ -118,14 +122,13 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
         return _render(
             request,
             res,
-            FIRST_PAGE,
             typed=typed,
             errors={"columns": error.detail},
             status=error.status,
         )
     except (Invalid, Conflict, TooLarge) as error:
         errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
-        return _render(request, res, FIRST_PAGE, typed=typed, errors=errors, status=error.status)
+        return _render(request, res, typed=typed, errors=errors, status=error.status)
     return see_other(path_of("datasets", dataset_id))
 
 
@@ -164,18 +167,22 @@ def _read_file(
 def _render(
     request: Request,
     res: Resources,
-    query: PageQuery,
+    query: PageQuery = FIRST_PAGE,
+    filters: SentFilters[UploadFilter] | None = None,
     *,
     typed: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
     status: int = 200,
 ) -> Response:
+    # The address of a form that was sent has no filters.
+    filters = filters or PAGE_FILTERS.read(QueryParams(), DEFAULT_ZONE)
     with res.db.read() as session:
-        page = queries.list_local_datasets(session, query, name=None, agent_id=None)
-        choices = list_agent_names(session).items()
+        page = queries.list_local_datasets(session, query, filters.of_list)
+        agents = list_agent_names(session)
     return render_page(
         request, "datasets.html", title="Datasets", nav=NAV, status=status,
-        api=list_in_api(request, "/local-datasets"), datasets=page.rows,
-        typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=[("", "any"), *choices],
-        errors=errors or {}, next_cursor=page.next_cursor,
+        api=list_in_api(request, "/local-datasets", **filters.in_api), datasets=page.rows,
+        typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=agents.choices(("", "any")),
+        errors=errors or {}, filters=filters.fields, names={"agent": agents.choices()},
+        next_cursor=page.next_cursor,
     )  # fmt: skip

@@ -57,11 +57,11 @@ def show_trend(
     res: Res,
     agent: Annotated[list[str] | None, Query(max_length=MAX_SERIES)] = None,
     days: Annotated[int, Query(ge=1, le=3660)] = 90,
-    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
-    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
+    first_day: Annotated[str, Query(alias="from", max_length=40)] = "",
+    last_day: Annotated[str, Query(alias="to", max_length=40)] = "",
 ) -> Response:
     """The values of a KPI for some agents; without one, for the agent with the newest value. `from` and
-    `to` are days of the reader's zone; without them, the last `days`.
+    `to` are days of the reader's zone, or instants; without them, the last `days`.
     """
     zone = reader_zone(request)
     first, until = period_of_days(first_day, last_day, zone)
@@ -125,6 +125,7 @@ def show_trend(
         kpi=kpi,
         path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
         agents=agents,
+        max_listed=MAX_AGENTS,
         tabs=_tabs(agents, agent_names),
         agent_ids=agent_ids,
         days=None if is_chosen else days,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
@@ -12,6 +12,7 @@ from app.agents.queries import get_agent, list_agent_names
 from app.alerts.publishing import DisplayNameReader
 from app.benchmarks.queries import get_benchmark, list_benchmark_names
 from app.core.keyset import PageQuery
+from app.core.names import Names
 from app.core.resources import Resources
 from app.core.schemas import IsoDate
 from app.core.web.deps import Res
@@ -23,7 +24,8 @@ from app.core.web.form_page import (
 )
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_paths import path_of
+from app.core.web.page_filters import PageFilters, SentFilters
+from app.core.web.page_paths import page_parameter, path_of
 from app.core.web.pages import (
     Crumb,
     Question,
@@ -77,21 +79,29 @@ FORM = SchemaForm(
     },
 )  # fmt: skip
 
+ScheduleFilters = Annotated[
+    SentFilters[queries.ScheduleFilter],
+    Depends(PageFilters(queries.ScheduleFilter, "agent benchmark enabled")),
+]
 ScheduleId = Annotated[str, Path(alias="scheduleId")]
 
 
 @router.get("/schedules", dependencies=READ)
-def show_schedules(request: Request, res: Res, query: ListQuery) -> Response:
+def show_schedules(
+    request: Request, res: Res, query: ListQuery, filters: ScheduleFilters
+) -> Response:
     """The schedules with their next and last fire."""
     with res.db.read() as session:
-        page = queries.list_schedules(session, query, queries.ScheduleFilter())
+        page = queries.list_schedules(session, query, filters.of_list)
         targets = _target_names(session)
     return render_page(
         request,
         "schedules.html",
         title="Schedules",
         nav=NAV,
-        api=list_in_api(request, "/schedule-configs"),
+        api=list_in_api(request, "/schedule-configs", **filters.in_api),
+        filters=filters.fields,
+        names={page_parameter(name): names.choices() for name, names in targets.items()},
         schedules=[
             (schedule, preview_of_schedule(schedule, res.clock(), count=1))
             for schedule in page.rows
@@ -255,7 +265,7 @@ def _form_page(request: Request, schedule_id: str | None, res: Resources) -> For
         back=address,
         submit="Save" if schedule else "Create",
         values=_values(schedule) if schedule else {"timezone": zone.key},
-        choices={name: list(names.items()) for name, names in targets.items()},
+        choices={name: names.choices() for name, names in targets.items()},
         revision=schedule.revision if schedule else None,
         template="schedule_form.html",
         preview=preview,
@@ -267,6 +277,6 @@ def _values(schedule: ScheduleConfig) -> dict[str, Any]:
     return ScheduleView.model_validate(schedule).model_dump(mode="json")
 
 
-def _target_names(session: Session) -> dict[str, dict[str, str]]:
+def _target_names(session: Session) -> dict[str, Names]:
     """The names of what a schedule can run, by the name of its field and by ID."""
     return {"benchmarkId": list_benchmark_names(session), "agentId": list_agent_names(session)}

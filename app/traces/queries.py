@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
@@ -15,6 +16,7 @@ from app.core.keyset import (
     select_page,
 )
 from app.core.list_filters import filter_value
+from app.core.schemas import ListFilter
 from app.harness.transcript import Transcript, parse_transcript
 from app.traces.models import (
     CollectedTrace,
@@ -117,14 +119,23 @@ def list_newest_uploads(session: Session, name: str) -> list[LocalDataset]:
     return list(session.scalars(newest_first.limit(MAX_RUN_NAMES_SHOWN)))
 
 
+class UploadFilter(ListFilter):
+    """Filter of uploads."""
+
+    name: str | None = Field(default=None, description="Filter by name of the dataset.")
+    agent_id: str | None = Field(
+        default=None, validation_alias="agentId", description="Filter by agent of the upload."
+    )
+
+
 def list_local_datasets(
-    session: Session, query: PageQuery, *, name: str | None, agent_id: str | None
+    session: Session, query: PageQuery, upload_filter: UploadFilter
 ) -> PageRows[LocalDataset]:
-    """The uploads, newest first; with `name` only those of one dataset, with `agent_id` of one agent."""
+    """The uploads, newest first."""
     newest = [LocalDataset.created_at, LocalDataset.id]
     filters = [
-        *filter_value(LocalDataset.name, name, newest),
-        *filter_value(LocalDataset.agent_id, agent_id, newest),
+        *filter_value(LocalDataset.name, upload_filter.name, newest),
+        *filter_value(LocalDataset.agent_id, upload_filter.agent_id, newest),
     ]
     return select_page(session, select(LocalDataset), keys=newest, query=query, filters=filters)
 

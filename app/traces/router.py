@@ -146,14 +146,11 @@ def _store(
 def list_local_datasets(
     res: Res,
     page: PageParams,
-    name: Annotated[str | None, Query(description="Filter by name of the dataset.")] = None,
-    agent_id: Annotated[
-        str | None, Query(alias="agentId", description="Filter by agent of the upload.")
-    ] = None,
+    upload_filter: Annotated[queries.UploadFilter, Query()],
 ) -> Page[LocalDatasetView]:
     """List the uploads, newest first."""
     with res.db.read() as session:
-        rows = queries.list_local_datasets(session, page, name=name, agent_id=agent_id)
+        rows = queries.list_local_datasets(session, page, upload_filter)
         return rows.to_page(LocalDatasetView.model_validate)
 
 

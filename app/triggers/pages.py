@@ -1,29 +1,34 @@
 """Pages of triggers: the events of the last days, and the secrets that sign them."""
 
+import json
 from typing import Annotated, Final
 
-from fastapi import Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 
 from app.access.deps import ADMIN, READ
 from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
-from app.benchmarks.queries import get_benchmark
+from app.benchmarks.queries import get_benchmark, list_benchmark_names
 from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.text import cut_middle
 from app.core.web.deps import Res
 from app.core.web.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.fields import InputKind
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, public_url, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.triggers import queries, secrets
+from app.triggers.queries import TriggerEventFilter
 from app.triggers.schemas import LangfuseSecretCreate
 
 router = Router()
 
 NAV: Final = "/triggers"
 STEPS: Final = (Crumb("Triggers", NAV),)
+MAX_PAYLOAD_CHARS: Final = 20_000
 FORM: Final = SchemaForm(
     create=LangfuseSecretCreate,
     main=("name", "secret"),
@@ -40,26 +45,53 @@ FORM: Final = SchemaForm(
     },
 )
 
+EventFilters = Annotated[
+    SentFilters[TriggerEventFilter], Depends(PageFilters(TriggerEventFilter, "status type"))
+]
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 SecretId = Annotated[str, Path(alias="secretId")]
 
 
 @router.get("/triggers", dependencies=READ)
-def show_triggers(request: Request, res: Res, query: ListQuery) -> Response:
+def show_triggers(request: Request, res: Res, query: ListQuery, filters: EventFilters) -> Response:
     """The trigger events of the last seven days, newest first, and the secrets of Langfuse."""
     with res.db.read() as session:
-        page = queries.list_events(session, query)
+        page = queries.list_events(session, query, filters.of_list)
         stored = queries.list_secrets(session, None, PageQuery(MAX_LIMIT)).rows
     return render_page(
         request,
         "triggers.html",
         title="Triggers",
         nav=NAV,
-        api=list_in_api(request, "/trigger-events"),
+        api=list_in_api(request, "/trigger-events", **filters.in_api),
+        filters=filters.fields,
         events=page.rows,
         secrets=stored,
         langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",
         next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/triggers/{eventId}", dependencies=READ)
+def show_trigger_event(
+    request: Request, event_id: Annotated[str, Path(alias="eventId")], res: Res
+) -> Response:
+    """Show one trigger event: what it is about, the runs that it started, and its payload."""
+    with res.db.read() as session:
+        event = queries.get_event(session, event_id)
+        names = list_benchmark_names(session)
+    return render_page(
+        request,
+        "trigger.html",
+        title=event.type,
+        nav=NAV,
+        api=f"/trigger-events{path_of(event_id)}",
+        steps=STEPS,
+        event=event,
+        names=names,
+        payload=cut_middle(
+            json.dumps(event.details, indent=1, ensure_ascii=False), MAX_PAYLOAD_CHARS
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from pydantic import Field
 from sqlalchemy import Boolean, ColumnElement, Select, cast, or_, select, text, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
@@ -15,6 +16,7 @@ from app.core.batches import batched, keyset_batches
 from app.core.errors import NotFound
 from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any
+from app.core.schemas import ListFilter
 from app.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent
 from app.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
@@ -29,6 +31,19 @@ class WebhookSecretNotFound(NotFound):
 
 class TriggerEventNotFound(NotFound):
     """The trigger event does not exist; GET /api/v1/trigger-events lists the last seven days."""
+
+
+class TriggerEventFilter(ListFilter):
+    """Filter of trigger events."""
+
+    statuses: list[TriggerEventStatus] = Field(
+        default=[],
+        validation_alias="status",
+        description="Filter by status; repeat it for several.",
+    )
+    types: list[TriggerEventType] = Field(
+        default=[], validation_alias="type", description="Filter by type; repeat it for several."
+    )
 
 
 class SubscriptionKey(NamedTuple):
@@ -71,17 +86,13 @@ def get_event(session: Session, event_id: str, *, for_update: bool = False) -> T
 
 
 def list_events(
-    session: Session,
-    query: PageQuery,
-    *,
-    statuses: Sequence[TriggerEventStatus] = (),
-    types: Sequence[TriggerEventType] = (),
+    session: Session, query: PageQuery, event_filter: TriggerEventFilter
 ) -> PageRows[TriggerEvent]:
-    """Trigger events, newest first; without `statuses` or `types`, those of any."""
+    """Trigger events, newest first."""
     newest = [TriggerEvent.received_at, TriggerEvent.id]
     filters = [
-        *filter_any(TriggerEvent.status, statuses, newest),
-        *filter_any(TriggerEvent.type, types, newest),
+        *filter_any(TriggerEvent.status, event_filter.statuses, newest),
+        *filter_any(TriggerEvent.type, event_filter.types, newest),
     ]
     return select_page(session, select(TriggerEvent), keys=newest, query=query, filters=filters)
 

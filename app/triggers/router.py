@@ -19,7 +19,7 @@ from app.core.web.query_parameters import PageParams
 from app.core.web.request_body import RawBody
 from app.core.web.routes import Router
 from app.triggers import queries, secrets, service
-from app.triggers.rules import TriggerEventStatus, TriggerEventType, parse_langfuse_event
+from app.triggers.rules import parse_langfuse_event
 from app.triggers.schemas import (
     LangfuseSecretCreate,
     LangfuseSecretView,
@@ -165,18 +165,11 @@ def delete_langfuse_secret(secret_id: SecretId, res: Res) -> None:
 def list_trigger_events(
     page: PageParams,
     res: Res,
-    status: Annotated[
-        list[TriggerEventStatus] | None,
-        Query(description="Filter by status; repeat it for several."),
-    ] = None,
-    event_type: Annotated[
-        list[TriggerEventType] | None,
-        Query(alias="type", description="Filter by type; repeat it for several."),
-    ] = None,
+    event_filter: Annotated[queries.TriggerEventFilter, Query()],
 ) -> Page[TriggerEventView]:
     """List the trigger events of the last seven days, newest first."""
     with res.db.read() as session:
-        rows = queries.list_events(session, page, statuses=status or (), types=event_type or ())
+        rows = queries.list_events(session, page, event_filter)
         return rows.to_page(TriggerEventView.model_validate)
 
 

@@ -991,6 +991,12 @@ def upgrade() -> None:
     )
     op.create_index("ix_alert_events_notification_id_id", "alert_events", ["notification_id", "id"])
     op.create_index(
+        "ix_alert_events_silence_id_created_at_id",
+        "alert_events",
+        ["silence_id", "created_at", "id"],
+        postgresql_where=sa.text("silence_id IS NOT NULL"),
+    )
+    op.create_index(
         "ix_alert_events_gathered", "alert_events", ["agent_id", "id"], postgresql_where=sa.text("publish_by IS NOT NULL")
     )
     op.create_index(

@@ -32,6 +32,7 @@ MAY_BE_ASYNC = {
     "app/core/web/etag.py",
     "app/core/web/forms/confirmation.py",
     "app/core/web/forms/sent_fields.py",
+    "app/core/web/page_filters.py",
     "app/core/web/query_parameters.py",
     "app/core/web/allowed_hosts.py",
     "app/core/web/response_headers.py",

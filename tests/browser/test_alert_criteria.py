@@ -126,7 +126,7 @@ def test_silence__is_shown_everywhere_and_ends_by_itself(
     [silence] = site.service.list_items("/silences")
     ends_at = datetime.fromisoformat(silence["endsAt"]).replace(microsecond=0)
     assert timedelta(minutes=50) < ends_at - datetime.now(UTC) <= timedelta(hours=1)
-    for path in (ALERT, RULE, "/inbox?tab=silenced"):
+    for path in (ALERT, RULE, "/inbox?tab=silenced&ended=false"):
         page.goto(f"{site.url}{path}")
         ends = page.locator("main time").evaluate_all(ENDS_OF_SILENCES)
         assert ends_at in map(datetime.fromisoformat, ends), path
@@ -142,5 +142,5 @@ def test_silence__is_shown_everywhere_and_ends_by_itself(
     for path in (ALERT, RULE):
         page.goto(f"{site.url}{path}")
         expect(page.get_by_text("until")).to_have_count(0)
-    page.goto(f"{site.url}/inbox?tab=silenced")
+    page.goto(f"{site.url}/inbox?tab=silenced&ended=false")
     expect(page.locator(".empty")).to_contain_text("Nothing is silenced")

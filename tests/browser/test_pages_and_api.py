@@ -92,11 +92,10 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("listKpis", "getKpi"), "the benchmark has its KPIs"),
         **dict.fromkeys(("listNotifications", "getNotification"), "the inbox has the messages"),
         "getSilence": "the list of silences has the whole of each",
-        "getTriggerEvent": "the list of events has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
     }
 )  # fmt: skip
-COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints")
+COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints", "deliveries")
 
 
 class ListPage(NamedTuple):
@@ -143,7 +142,7 @@ def copy_row(session: Session, table: str) -> None:
     """A second row like the first one."""
     [row] = session.execute(text(f"SELECT to_jsonb(t) FROM {table} t LIMIT 1")).scalars()
     copied = json.dumps(
-        {**row, **{name: "copy" for name in ("id", "recipient_hash") if name in row}}
+        {**row, **{name: "copy" for name in ("id", "recipient_hash", "endpoint_id") if name in row}}
     )
     session.execute(
         text(f"INSERT INTO {table} SELECT * FROM jsonb_populate_record(NULL::{table}, CAST(:row AS jsonb))"),

@@ -20,6 +20,7 @@ from app.api import PAGES
 from app.core.web.routes import DeclaredRoute
 from app.results.models import BenchmarkRun
 from app.traces.models import LocalDataset, LocalTrace
+from app.triggers.models import TriggerEvent
 from tests.support.page_data import HOSTILE, write_month, write_schedule, write_traces
 
 RUN: Final = "run-billing-support-0"
@@ -28,7 +29,7 @@ BASE: Final = "run-billing-support-1"
 EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "datasetId": "upload-1",
-        "endpointId": "endpoint-1",
+        "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
         "deliveryId": "delivery-1", "notificationId": "note-0",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
@@ -84,6 +85,12 @@ def write_every_page(session: Session) -> None:
             id="run-failed", benchmark_id="support", agent_id="sql", status="FAILED",
             triggered_by="MANUAL", created_at=now, started_at=now, completed_at=now,
             error_code="SOURCE_UNAVAILABLE", error_message="Langfuse answered 503 for 10 minutes.",
+        )
+    )  # fmt: skip
+    session.add(
+        TriggerEvent(
+            id="trigger-1", type="webhook", subject="support", details={"runName": HOSTILE}, status="STARTED",
+            benchmark_ids=["support"], run_ids=[RUN], received_at=now - timedelta(hours=1), settled_at=now,
         )
     )  # fmt: skip
     session.add(ApiKey(id="key-1", name="nightly CI", role="run", digest=b"key-1", created_at=now))

@@ -1,9 +1,9 @@
 """Pages of alerts: the history, and one alert with its value, what was expected, the rule, and every delivery."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Request, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -20,10 +20,11 @@ from app.alerts.publishing import DisplayNameReader
 from app.alerts.queries import AlertFilter
 from app.alerts.rule_records import read_false_alarms
 from app.alerts.rules import AlertEventState
+from app.benchmarks.queries import list_owner_names
 from app.core.keyset import MAX_LIMIT
-from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import (
     alert_page_path,
     incident_page_path,
@@ -41,12 +42,10 @@ from app.results.models import BenchmarkRun
 
 router = Router()
 
-# What the parameters of the history are called in the API.
-IN_API = {
-    "rule": "alertConfigId", "text": "text", "severity": "severity", "acknowledged": "acknowledged",
-}  # fmt: skip
-
-Filter = Annotated[str, Query(max_length=200)]
+AlertFilters = Annotated[
+    SentFilters[AlertFilter],
+    Depends(PageFilters(AlertFilter, "text agent benchmark severity state acknowledged from to")),
+]
 AlertId = Annotated[str, Path(alias="alertId")]
 
 
@@ -55,38 +54,25 @@ def show_alerts(
     request: Request,
     res: Res,
     query: ListQuery,
-    text: Filter = "",
-    severity: Filter = "",
-    acknowledged: Literal["", "true", "false"] = "",
-    rule: Filter = "",
-    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
-    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
+    filters: AlertFilters,
+    sort: queries.AlertOrder = queries.DEFAULT_SORT,
 ) -> Response:
-    """Alerts, newest first."""
-    since, until = period_of_days(first_day, last_day, reader_zone(request))
-    period: dict[str, Any] = {
-        "from": since and since.isoformat(),
-        "to": until and until.isoformat(),
-    }
-    alert_filter = AlertFilter.unchecked(
-        rule_ids=[rule] if rule else [],
-        severities=[severity] if severity else [],
-        text=text.strip() or None,
-        is_acknowledged=acknowledged == "true" if acknowledged else None,
-        since=since,
-        until=until,
-    )
+    """Alerts, newest first unless sorted."""
     with res.db.read() as session:
-        page = queries.list_events(session, query, alert_filter)
+        page = queries.list_events(session, query, filters.of_list, sort)
         names = DisplayNameReader(session)
         rows = [(event, names(event), alert_page_path(event.id)) for event in page.rows]
+        choices = list_owner_names(session)
     return render_page(
         request,
         "alerts.html",
         title="Alert history",
         nav="/alerts",
-        api=list_in_api(request, "/alerts", IN_API, **period),
+        api=list_in_api(request, "/alerts", sort=sort, **filters.in_api),
+        filters=filters.fields,
+        names=choices,
         rows=rows,
+        sort=sort,
         next_cursor=page.next_cursor,
     )
 

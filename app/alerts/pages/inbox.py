@@ -3,26 +3,29 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
-from app.agents.queries import list_agent_names
 from app.alerts import inbox_view, queries
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
+from app.alerts.queries import SilenceFilter
 from app.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from app.alerts.schemas import Acknowledgement
-from app.benchmarks.queries import list_benchmark_names
+from app.benchmarks.queries import list_owner_names
 from app.core.errors import Invalid
-from app.core.keyset import MAX_LIMIT, PageQuery
+from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
+from app.core.web.forms.fields import Choices
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
+from app.core.web.page_filters import FilterField, PageFilters, SentFilters
 from app.core.web.page_paths import alert_page_path, rule_page_path, run_page_path
 from app.core.web.pages import (
     build_url,
+    list_in_api,
     newest_time,
     public_url,
     render_page,
@@ -41,6 +44,9 @@ INBOX = "/inbox"
 PAGE_SIZE = 25
 SILENCE_HOURS = ((1, "1 h"), (8, "8 h"), (24, "1 day"), (168, "7 days"))
 
+SilenceFilters = Annotated[
+    SentFilters[SilenceFilter], Depends(PageFilters(SilenceFilter, "ended active"))
+]
 Tab = Literal["open", "acknowledged", "silenced", "all"]
 Filter = Annotated[str, Query(max_length=200)]
 NotificationId = Annotated[str, Path(alias="notificationId")]
@@ -51,12 +57,15 @@ def show_inbox(
     request: Request,
     res: Res,
     query: ListQuery,
+    silences: SilenceFilters,
     tab: Tab = "open",
     agent: Filter = "",
     benchmark: Filter = "",
     severity: Filter = "",
 ) -> Response:
-    """The open, acknowledged or all messages, or the silences that have not ended."""
+    """The open, acknowledged or all messages, or the silences."""
+    if tab == "silenced":
+        return _show_silences(request, res, query, silences)
     inbox_filter = inbox_view.InboxFilter(
         unread=True if tab == "open" else None,
         severity=severity,
@@ -75,38 +84,69 @@ def show_inbox(
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
         )
-        silences = [
-            silence_row(session, silence)
-            for silence in queries.list_lasting_silences(session, res.clock())
-        ]
-        agents = list(list_agent_names(session).items())
-        benchmarks = list(list_benchmark_names(session).items())
+        silence_count = queries.count_lasting_silences(session, res.clock())
+        names = list_owner_names(session)
+    severities = [(name, name.lower()) for name in MessageSeverity]
     return render_page(
         request,
         "inbox.html",
         title="Inbox",
-        nav="/inbox",
-        api=build_url("/silences", limit=MAX_LIMIT)
-        if tab == "silenced"
-        else build_url("/inbox", selection, cursor=query.cursor),
+        nav=INBOX,
+        api=build_url("/inbox", selection, cursor=query.cursor),
         tab=tab,
         entries=entries,
-        silences=silences,
+        silence_count=silence_count,
         hours=SILENCE_HOURS,
         params={
             "tab": tab, "agent": agent, "benchmark": benchmark, "severity": severity,
             "cursor": query.cursor,
         },
-        filters=(
-            ("agent", "Agent", agents, agent),
-            ("benchmark", "Benchmark", benchmarks, benchmark),
-            ("severity", "Severity", [(name, name.lower()) for name in MessageSeverity], severity),
-        ),
-        is_filtered=bool(agent or benchmark or severity),
+        filters=[
+            _field("tab", tab, kind="hidden"), _field("agent", agent), _field("benchmark", benchmark),
+            _field("severity", severity, severities),
+        ],
+        names=names,
         newest_at=newest_time(newest.rows[0].notification.created_at if newest.rows else None),
         newest_url=""
-        if tab == "silenced" or (newest.next_cursor and not newest.rows)
+        if newest.next_cursor and not newest.rows
         else build_url("/api/v1/inbox", selection),
+        next_cursor=page.next_cursor,
+    )  # fmt: skip
+
+
+def _show_silences(
+    request: Request, res: Resources, query: PageQuery, filters: SentFilters[SilenceFilter]
+) -> Response:
+    """Silences, newest first, with the number of alerts that each held back."""
+    now = res.clock()
+    with res.db.read() as session:
+        page = queries.list_silences(session, query, filters.of_list, now)
+        counts = queries.count_silenced_events(session, [silence.id for silence in page.rows])
+        silences = [
+            {
+                **silence_row(session, silence),
+                "has_ended": silence.ends_at <= now,
+                "events": counts[silence.id],
+            }
+            for silence in page.rows
+        ]
+        silence_count = queries.count_lasting_silences(session, now)
+    return render_page(
+        request,
+        "inbox.html",
+        title="Silences",
+        nav=INBOX,
+        api=list_in_api(request, "/silences", **filters.in_api),
+        tab="silenced",
+        silences=silences,
+        silence_count=silence_count,
+        max_events=queries.MAX_SILENCED,
+        filters=[
+            _field("tab", "silenced", kind="hidden"),
+            *filters.fields,
+        ],
+        names={},
+        newest_url="",
         next_cursor=page.next_cursor,
     )  # fmt: skip
 
@@ -141,7 +181,7 @@ def create_silence(notification_id: NotificationId, form: SentForm, res: Res) ->
     hours = silence_hours(form)
     with res.db.begin() as session:
         inbox_view.silence_message(session, notification_id, hours, res.clock())
-    return see_other("/inbox?tab=silenced")
+    return see_other("/inbox?tab=silenced&ended=false")
 
 
 @router.post("/inbox/{notificationId}/unread", dependencies=RUN)
@@ -160,6 +200,10 @@ def read_all_notifications(request: Request, res: Res) -> Response:
     with res.db.begin() as session:
         announce_inbox(session)
     return see_other(INBOX)
+
+
+def _field(name: str, value: str, options: Choices = (), kind: str = "search") -> FilterField:
+    return FilterField(name, [value] if value else [], options, kind)
 
 
 def silence_hours(form: FormFields) -> int:

@@ -1,8 +1,8 @@
 """Pages of incidents: the list, one incident with its chart, and what people say about it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
@@ -14,10 +14,12 @@ from app.alerts.publishing import DisplayNameReader
 from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
+from app.benchmarks.queries import list_owner_names
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm, check_form
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
 from app.core.web.pages import (
     Crumb,
@@ -33,8 +35,10 @@ from app.core.web.routes import Router
 router = Router()
 
 SHOWN_ALERTS = 50
-STATES = (("", "All"), (IncidentState.OPEN, "Open"), (IncidentState.RESOLVED, "Ended"))
-
+IncidentFilters = Annotated[
+    SentFilters[IncidentFilter],
+    Depends(PageFilters(IncidentFilter, "text agent benchmark severity state from to")),
+]
 IncidentId = Annotated[str, Path(alias="incidentId")]
 
 
@@ -43,25 +47,24 @@ def show_incidents(
     request: Request,
     res: Res,
     query: ListQuery,
-    state: Literal["", "OPEN", "RESOLVED"] = "",
-    rule: Annotated[str, Query(max_length=200)] = "",
+    filters: IncidentFilters,
+    sort: incident_queries.IncidentOrder = incident_queries.DEFAULT_SORT,
 ) -> Response:
-    """Incidents, newest first."""
-    incident_filter = IncidentFilter(
-        rule_ids=[rule] if rule else [], states=[IncidentState(state)] if state else []
-    )
+    """Incidents, newest first unless sorted."""
     with res.db.read() as session:
-        page = incident_queries.list_incidents(session, query, incident_filter)
+        page = incident_queries.list_incidents(session, query, filters.of_list, sort)
         rows = [incident_row(session, incident) for incident in page.rows]
+        names = list_owner_names(session)
     return render_page(
         request,
         "incidents.html",
         title="Incidents",
         nav="/alerts",
-        api=list_in_api(request, "/incidents", {"state": "state", "rule": "alertConfigId"}),
+        api=list_in_api(request, "/incidents", sort=sort, **filters.in_api),
+        filters=filters.fields,
+        names=names,
         rows=rows,
-        states=STATES,
-        params={"state": state, "rule": rule, "cursor": query.cursor},
+        sort=sort,
         next_cursor=page.next_cursor,
     )
 
@@ -91,7 +94,9 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         row=row,
         chart=chart,
         alerts=[_alert_row(event) for event in events.rows],
-        all_alerts=f"/api/v1{_alerts_in_api(incident)}" if events.next_cursor else None,
+        all_alerts=build_url("/alert-history", rule=incident.rule_id, agent=incident.agent_id)
+        if events.next_cursor
+        else None,
         has_level=Condition(incident.condition).excludes_incidents,
     )
 

@@ -156,8 +156,8 @@ def _form_page(
 def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:
     kpis = get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
     return {
-        "benchmarkId": list(list_benchmark_names(session).items()),
-        "agentId": [("", "every agent"), *list_agent_names(session).items()],
+        "benchmarkId": list_benchmark_names(session).choices(),
+        "agentId": list_agent_names(session).choices(("", "every agent")),
         "kpi": [("", "none"), *((kpi.id, kpi.name) for kpi in kpis)],
         "channels": [
             (IN_APP, "inbox"),

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
@@ -32,10 +32,11 @@ from app.alerts.schemas import AlertConfigPatch, AlertConfigView
 from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.views import rule_views
-from app.benchmarks.queries import list_benchmark_names
+from app.benchmarks.queries import list_owner_names
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import SentForm
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from app.core.web.pages import (
     Crumb,
@@ -54,6 +55,9 @@ router = Router()
 SHOWN_EVENTS = 10
 BACKTEST_DAYS = 90
 
+RuleFilters = Annotated[
+    SentFilters[RuleFilter], Depends(PageFilters(RuleFilter, "agent benchmark enabled"))
+]
 RuleId = Annotated[str, Path(alias="ruleId")]
 
 
@@ -62,23 +66,22 @@ def show_rules(
     request: Request,
     res: Res,
     query: ListQuery,
-    benchmark: Annotated[str, Query(max_length=200)] = "",
+    filters: RuleFilters,
 ) -> Response:
     """Alert rules with their states, newest first."""
     with res.db.read() as session:
-        rule_filter = RuleFilter(benchmark_ids=[benchmark] if benchmark else [])
-        page = queries.list_rules(session, query, rule_filter)
+        page = queries.list_rules(session, query, filters.of_list)
         rows = [_row(session, view) for view in rule_views(session, page.rows, res)]
-        benchmarks = list(list_benchmark_names(session).items())
+        names = list_owner_names(session)
     return render_page(
         request,
         "rules.html",
         title="Alert rules",
         nav="/alerts",
-        api=list_in_api(request, "/alert-configs", {"benchmark": "benchmarkId"}),
+        api=list_in_api(request, "/alert-configs", **filters.in_api),
+        filters=filters.fields,
+        names=names,
         rows=rows,
-        benchmarks=benchmarks,
-        params={"benchmark": benchmark, "cursor": query.cursor},
         next_cursor=page.next_cursor,
     )
 

@@ -14,7 +14,6 @@ from app.alerts.models import AlertSilence
 from app.alerts.schemas import SilenceCreate, SilencePatch, SilenceView
 from app.alerts.silence_matchers import SilenceMatchers
 from app.benchmarks.queries import list_benchmark_names
-from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.form_page import (
@@ -35,7 +34,7 @@ from app.core.web.routes import Router
 router = Router()
 
 NAV: Final = "/inbox"
-SILENCES: Final = "/inbox?tab=silenced"
+SILENCES: Final = "/inbox?tab=silenced&ended=false"
 TEMPLATE: Final = "silence_form.html"
 STEPS: Final = (Crumb("Inbox", NAV), Crumb("Silences", SILENCES))
 _INPUTS: Final[Mapping[str, FieldInput]] = MappingProxyType(
@@ -146,12 +145,10 @@ def _values(silence: AlertSilence) -> dict[str, Any]:
 
 
 def _choices(session: Session) -> dict[str, Choices]:
-    listed_rules = queries.list_rules(session, PageQuery(MAX_LIMIT), queries.RuleFilter())
-    rules = [(row.id, row.name) for row in listed_rules.rows]
     anything = ("", "any")
     return {
-        "matchers.alertConfigId": [anything, *rules],
-        "matchers.benchmarkId": [anything, *list_benchmark_names(session).items()],
-        "matchers.agentId": [anything, *list_agent_names(session).items()],
+        "matchers.alertConfigId": queries.list_rule_names(session).choices(anything),
+        "matchers.benchmarkId": list_benchmark_names(session).choices(anything),
+        "matchers.agentId": list_agent_names(session).choices(anything),
         "matchers.severity": [anything, *((name, name.lower()) for name in ("INFO", "WARNING", "CRITICAL"))],
     }  # fmt: skip

@@ -178,6 +178,14 @@ class ApiClient:
             if cursor is None:
                 return
 
+    def full_parameters(self, parameters: QueryParameters) -> dict[str, QueryValue]:
+        """The parameters with the full IDs of the resources that they name, without those that are None."""
+        return {
+            name: self._full_ids(name, value)
+            for name, value in parameters.items()
+            if value is not None
+        }
+
     def full_id(self, path: str, text: str) -> str:
         """The ID of a resource of a list: of `latest`, or of an ID that is cut; else the text.
 
@@ -251,11 +259,7 @@ class ApiClient:
         self, method: str, path: str, parameters: QueryParameters, **content: Any
     ) -> httpx.Response:
         # httpx would send None as an empty parameter, which the service rejects.
-        present = {
-            name: self._full_ids(name, value)
-            for name, value in parameters.items()
-            if value is not None
-        }
+        present = self.full_parameters(parameters)
         url = self._url(path)
         with self._translate_errors():
             return self.client.request(method, url, params=present, **content)

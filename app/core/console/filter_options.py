@@ -24,6 +24,7 @@ RESOURCE_LISTS: Mapping[str, str] = {
     "benchmarkId": "/benchmarks",
     "runId": "/benchmark-runs",
     "scheduleId": "/schedule-configs",
+    "silenceId": "/silences",
 }
 # Parameters that order the rows and leave none out.
 _ORDERS = ("sort",)

@@ -11,6 +11,7 @@ from functools import partial
 from keyword import iskeyword
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qsl, urlencode
 
 import typer
 
@@ -48,7 +49,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import page_parameter, path_of
 
 if TYPE_CHECKING:
     from app.core.console.api_client import QueryValue
@@ -93,7 +94,8 @@ def _filter_name(key: str) -> str:
 class Resource:
     """A REST resource: its commands go into `group`, its pages for people are below `page`, with
     `page_suffix` after the ID; `list_page` is the page of its list where that is another one than
-    `page`, and the page of each resource without `page`.
+    `page`, and the page of each resource without `page`. `flag_tabs` are the flags of
+    the list that are another parameter of its page: the flag, that parameter and its value.
     """
 
     group: CommandGroup
@@ -102,6 +104,7 @@ class Resource:
     page: str | None = None
     page_suffix: str = ""
     list_page: str | None = None
+    flag_tabs: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def argument(self) -> Any:
@@ -125,11 +128,12 @@ class Resource:
                 key: values[_filter_name(key)] or None for key in filters
             }
             with open_api() as api:
+                parameters = api.full_parameters(parameters)
                 page = api.page(self.path, limit=values["limit"], **parameters)
                 check_filters(api, page["items"], parameters, self.noun)
                 pages_url = api.pages_url
             print_page(page, columns, values["output"], values["fields"])
-            print_link(f"{pages_url}{self.list_page or self.page}", values["output"])
+            print_link(f"{pages_url}{self._page_of_list(parameters)}", values["output"])
 
         self._add(
             name,
@@ -343,6 +347,15 @@ class Resource:
         )
         print_link(f"{pages_url}{page}", values["output"])
 
+    def _page_of_list(self, parameters: "Mapping[str, QueryValue]") -> str:
+        """The page of the list with the same filters and order."""
+        path, _, query = (self.list_page or self.page or "").partition("?")
+        sent = dict(parse_qsl(query)) | page_query(parameters)
+        for flag, name, value in self.flag_tabs:
+            if sent.pop(flag, None):
+                sent[name] = value
+        return f"{path}?{urlencode(sent, doseq=True)}" if sent else path
+
     def _path_of(self, resource_id: str) -> str:
         return f"{self.path}{path_of(resource_id)}"
 
@@ -360,6 +373,15 @@ class Resource:
             "--file", metavar="FILE", help=f"The {self.noun} as JSON for the API; - is stdin."
         )
         return CommandParameter("file", Annotated[str | None, option])
+
+
+def page_query(parameters: "Mapping[str, QueryValue]") -> dict[str, Any]:
+    """Filters of the API as those of a page."""
+    return {
+        page_parameter(name): "true" if value is True else value
+        for name, value in parameters.items()
+        if value
+    }
 
 
 def print_link(address: str, output: OutputFormat = OutputFormat.TABLE) -> None:

@@ -8,7 +8,7 @@ import httpx
 
 from app.core.errors import Misconfigured
 from app.core.secret_files import read_secret_file
-from app.core.settings import BadSettings, Settings, base_url, load_settings
+from app.core.settings import Settings, base_url, find_public_url, load_settings
 
 ADMIN_KEY_FILE = "admin.key"
 
@@ -51,12 +51,7 @@ def find_service() -> ServiceAddress:
 
 def find_pages_url(service_url: str) -> str:
     """The base of the addresses of pages that people open: MOSAICO_PUBLIC_URL, if it is set."""
-    try:
-        public_url = load_settings().public_url
-    except BadSettings:
-        # Of the service: with an address and a key a command works without them.
-        public_url = None
-    return public_url or service_url
+    return find_public_url() or service_url
 
 
 def _local_admin_address(url: str, settings: Settings) -> ServiceAddress:

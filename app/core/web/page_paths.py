@@ -19,6 +19,11 @@ schedule_page_path: Final = partial(path_of, "schedules")
 endpoint_page_path: Final = partial(path_of, "endpoints")
 
 
+def page_parameter(name: str) -> str:
+    """What a filter of the API is called on pages: `agent` for `agentId`, `rule` for `alertConfigId`."""
+    return "rule" if name == "alertConfigId" else name.removesuffix("Id")
+
+
 def trace_page_path(run_id: str, trace_id: str) -> str:
     """The page of a trace of a run."""
     return path_of("runs", run_id, "traces", trace_id)

@@ -163,7 +163,7 @@ def render_page(
                 api_question=api_question,
                 status=status,
             ),
-            **{"params": dict(request.query_params), "layout": PAGE_LAYOUT, **context},
+            **{"params": sent_parameters(request), "layout": PAGE_LAYOUT, **context},
         )
     )
     if has_secrets:
@@ -210,6 +210,12 @@ def build_url(path: str, parameters: Mapping[str, Any] | None = None, **changes:
     merged = {**(parameters or {}), **changes}
     query = urlencode({k: v for k, v in merged.items() if v not in (None, "", [])}, doseq=True)
     return f"{path}?{query}" if query else path
+
+
+def sent_parameters(request: Request) -> dict[str, str | list[str]]:
+    """The query of a page: the value of a parameter, or the list of its values."""
+    query = request.query_params
+    return {name: values if len(values := query.getlist(name)) > 1 else values[0] for name in query}
 
 
 def list_in_api(

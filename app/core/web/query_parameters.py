@@ -93,16 +93,19 @@ def _declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
         annotation = field.field_info.annotation
         if isinstance(annotation, type) and issubclass(annotation, ListFilter):
             for name, info in annotation.model_fields.items():
-                yield str(info.validation_alias or name), _is_list(info.annotation)
+                yield str(info.validation_alias or name), is_list_type(info.annotation)
         else:
-            yield field.alias, _is_list(annotation)
+            yield field.alias, is_list_type(annotation)
+    # A dependency that reads the query itself names its parameters.
+    yield from getattr(dependant.call, "query_parameters", {}).items()
     for inner in dependant.dependencies:
         yield from _declared_parameters(inner)
 
 
-def _is_list(annotation: Any) -> bool:
+def is_list_type(annotation: Any) -> bool:
+    """Return whether a parameter of this type may be repeated."""
     if get_origin(annotation) in (Union, UnionType):
-        return any(_is_list(member) for member in get_args(annotation))
+        return any(is_list_type(member) for member in get_args(annotation))
     return get_origin(annotation) is list
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import urlencode
 
 import typer
 
 from app.core.console.filter_options import REPEAT, check_filters, id_option
-from app.core.console.resource import Fields, Limit, id_argument, print_link
+from app.core.console.resource import Fields, Limit, id_argument, page_query, print_link
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.service import open_api
 from app.core.console.table import Column, field, format_cell, print_page, time_field
@@ -112,7 +113,7 @@ def list_history(
         filters = selected.parameters()
         page = api.page(HISTORY, limit=limit, **filters)
         check_filters(api, page["items"], filters, NOUN)
-        address = f"{api.pages_url}{_history_page(page['items'])}"
+        address = f"{api.pages_url}{_history_page(page['items'], filters)}"
     print_page(page, TABLE_COLUMNS, output, fields)
     print_link(address, output)
 
@@ -131,19 +132,26 @@ def export_history(
         newest = api.page(HISTORY, limit=1, **filters)["items"]
         check_filters(api, newest, filters, NOUN)
         export_rows(_history_rows(api, filters), HISTORY_COLUMNS, file, export_as)
-        address = f"{api.pages_url}{_history_page(newest)}"
+        address = f"{api.pages_url}{_history_page(newest, filters)}"
     if file != STDOUT:
         print_status(f"the history is written to {file}")
         print_link(address)
 
 
-def _history_page(rows: Sequence[JSON]) -> str:
-    """The trend of a KPI that all values are of; otherwise the page of their benchmark, or of all."""
+def _history_page(rows: Sequence[JSON], filters: "Mapping[str, QueryValue]") -> str:
+    """The trend of a KPI that all values are of, of the same agents and period; otherwise the page of their
+    benchmark, or of all.
+    """
     benchmarks = {row["benchmarkId"] for row in rows}
     kpis = {row["kpiId"] for row in rows}
     if len(benchmarks) != 1:
         return "/benchmarks"
-    return path_of("benchmarks", *benchmarks, *(("kpis", *kpis) if len(kpis) == 1 else ()))
+    if len(kpis) != 1:
+        return path_of("benchmarks", *benchmarks)
+    query = page_query({name: filters[name] for name in ("agentId", "from", "to")})
+    return f"{path_of('benchmarks', *benchmarks, 'kpis', *kpis)}?{urlencode(query, doseq=True)}".rstrip(
+        "?"
+    )
 
 
 def _history_rows(api: "ApiClient", filters: "Mapping[str, QueryValue]") -> Iterator[JSON]:

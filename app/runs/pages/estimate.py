@@ -96,7 +96,7 @@ def _render(
         benchmark = get_benchmark(session, benchmark_id)
         name = benchmark.display_name
         has_production = benchmark.production is not None
-        choices = list(list_agent_names(session).items())
+        choices = list_agent_names(session).choices()
     document: dict[str, Any] = {"benchmarkId": benchmark_id, "agentId": typed["agent"]}
     return render_page(
         request, "estimate.html", title=f"Estimate a run of {name}", nav=NAV, status=status,

@@ -3,25 +3,24 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
-from app.agents.queries import list_agent_names
-from app.benchmarks.queries import list_benchmark_names
+from app.benchmarks.queries import list_owner_names
 from app.comparison import baselines
 from app.core.errors import Invalid
 from app.core.keyset import DEFAULT_LIMIT, MAX_LIMIT, PageQuery, PageRows
-from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
+from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import (
     build_url,
     newest_time,
-    reader_zone,
     render_page,
     see_other,
+    sent_parameters,
 )
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
@@ -29,14 +28,13 @@ from app.results import run_list
 from app.results.models import BenchmarkRun
 from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
-from app.results.run_list import DEFAULT_SORT, SORT_KEYS, RunCount, RunListFilter
+from app.results.run_list import DEFAULT_SORT, RunCount, RunListFilter
 from app.runs import retention, service
 from app.runs.pages import run_view
 from app.runs.pages.comparison import list_choices
 from app.runs.pages.estimate import window_of
 from app.runs.schemas import RunAcceptance, RunView
 from app.runs.views import run_columns_view
-from app.statistics.verdict_rules import Verdict
 from app.traces.production import TraceWindow
 
 router = Router()
@@ -45,7 +43,10 @@ router = Router()
 NEWEST_TIME_S = 0.1
 
 RunId = Annotated[str, Path(alias="runId")]
-Filter = Annotated[str, Query(max_length=200)]
+RunFilters = Annotated[
+    SentFilters[RunListFilter],
+    Depends(PageFilters(RunListFilter, "text benchmark agent status verdict from to")),
+]
 ChosenIds = Annotated[list[str] | None, Query(alias="run", max_length=2)]
 OnlyIds = Annotated[list[str] | None, Query(alias="id", max_length=DEFAULT_LIMIT)]
 
@@ -55,35 +56,15 @@ def show_runs(
     request: Request,
     res: Res,
     query: ListQuery,
-    benchmark: Filter = "",
-    agent: Filter = "",
-    status: Filter = "",
-    verdict: Filter = "",
-    text: Filter = "",
-    schedule: Filter = "",
-    first_day: Annotated[str, Query(alias="from", max_length=10)] = "",
-    last_day: Annotated[str, Query(alias="to", max_length=10)] = "",
-    sort: Filter = DEFAULT_SORT,
+    filters: RunFilters,
+    sort: run_list.SortOrder = DEFAULT_SORT,
     chosen_ids: ChosenIds = None,
     only_ids: OnlyIds = None,
 ) -> Response:
     """The list of runs: filtered, sorted and page by page. `run` are those that are chosen for a comparison;
     with `id` the page shows these runs only.
     """
-    if sort.removeprefix("-") not in SORT_KEYS:
-        raise Invalid(f"runs cannot be sorted by {sort!r}; choose one of {', '.join(SORT_KEYS)}")
-    since, until = period_of_days(first_day, last_day, reader_zone(request))
-    run_filter = RunListFilter.unchecked(
-        benchmark_ids=[benchmark] if benchmark else [],
-        agent_ids=[agent] if agent else [],
-        statuses=[status] if status else [],
-        verdicts=[verdict] if verdict else [],
-        text=text.strip() or None,
-        schedule_ids=[schedule] if schedule else [],
-        since=since,
-        until=until,
-    )
-    selection = _in_api(run_filter)
+    run_filter, selection = filters.of_list, filters.in_api
     is_newest_first = sort == DEFAULT_SORT and not query.cursor and not only_ids
     with res.db.read() as session:
         page = (
@@ -100,14 +81,15 @@ def show_runs(
         shown_ids = {row["id"] for row in page.rows}
         elsewhere = [run_id for run_id in chosen_ids or [] if run_id not in shown_ids]
         selected_rows = run_list.list_runs_by_id(session, elsewhere)
-        benchmarks, agents = list_benchmark_names(session), list_agent_names(session)
+        names = list_owner_names(session)
+    owners = dict(names["agent"]), dict(names["benchmark"])
     # A run that was deleted is no longer selected.
     chosen_ids = [
         run_id
         for run_id in chosen_ids or []
         if run_id in shown_ids or any(row["id"] == run_id for row in selected_rows)
     ]
-    parameters = {**request.query_params, "run": chosen_ids}
+    parameters = {**sent_parameters(request), "run": chosen_ids}
     return render_page(
         request,
         "runs.html",
@@ -119,8 +101,8 @@ def show_runs(
             "/benchmark-runs", selection, sort=sort, cursor=query.cursor, limit=query.limit
         ),
         csv=build_url("/api/v1/benchmark-runs.csv", selection, sort=sort),
-        runs=[_row(run, benchmarks, agents) for run in map(run_columns_view, page.rows)],
-        chosen=[_row(run, benchmarks, agents) for run in map(run_columns_view, selected_rows)],
+        runs=[_row(run, *owners) for run in map(run_columns_view, page.rows)],
+        chosen=[_row(run, *owners) for run in map(run_columns_view, selected_rows)],
         count=_count_text(count, len(chosen_ids)),
         newest_at=newest_time(newest.rows[0]["created_at"] if newest.rows else None),
         # Without the newest run, a list that goes on would call every run new.
@@ -131,13 +113,8 @@ def show_runs(
         next_cursor=page.next_cursor,
         params=parameters,
         sort=sort,
-        is_filtered=run_filter != RunListFilter(),
-        benchmarks=list(benchmarks.items()),
-        agents=list(agents.items()),
-        selects=(
-            ("status", "Status", [(name, name) for name in RunStatus]),
-            ("verdict", "Verdict", [(name, name.replace("_", " ").lower()) for name in Verdict]),
-        ),
+        filters=filters.fields,
+        names=names,
     )
 
 
@@ -278,27 +255,13 @@ def _to_run(run_id: str) -> Response:
     return see_other(path_of("runs", run_id))
 
 
-def _in_api(run_filter: RunListFilter) -> dict[str, Any]:
-    """The parameters of the API for a filter."""
-    period = (("from", run_filter.since), ("to", run_filter.until))
-    return {
-        "benchmarkId": list(run_filter.benchmark_ids),
-        "agentId": list(run_filter.agent_ids),
-        "status": list(run_filter.statuses),
-        "verdict": list(run_filter.verdicts),
-        "text": run_filter.text,
-        "scheduleId": list(run_filter.schedule_ids),
-        **{name: at and at.isoformat() for name, at in period},
-    }
-
-
 def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mapping[str, Any]]:
     return run_list.search_runs(
         session, run_filter, DEFAULT_SORT, PageQuery(1), search_time_s=NEWEST_TIME_S
     )
 
 
-def _row(run: RunView, benchmarks: Mapping[str, str], agents: Mapping[str, str]) -> dict[str, Any]:
+def _row(run: RunView, agents: Mapping[str, str], benchmarks: Mapping[str, str]) -> dict[str, Any]:
     agent = agents.get(run.agent_id, run.agent_id)
     benchmark = benchmarks.get(run.benchmark_id, run.benchmark_id)
     started, completed, total = run.started_at, run.completed_at, run.traces_total

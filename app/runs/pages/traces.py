@@ -3,10 +3,11 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ
@@ -16,6 +17,7 @@ from app.core.errors import Invalid
 from app.core.keyset import PageRows
 from app.core.text import cut_middle, format_number, shorten
 from app.core.web.deps import Res
+from app.core.web.page_filters import FilterField
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
@@ -42,6 +44,20 @@ TraceId = Annotated[str, Path(alias="traceId")]
 Text = Annotated[str, Query(max_length=500)]
 
 
+@dataclass(frozen=True, slots=True)
+class TypedFilter:
+    """The filter of a list of traces, as it is in an address."""
+
+    metric: Text = ""
+    below: Text = ""
+    state: Text = ""
+    text: Text = ""
+    item: Annotated[str, Query(max_length=1000)] = ""
+
+
+Typed = Annotated[TypedFilter, Depends()]
+
+
 class ShownStep(NamedTuple):
     """A step of a transcript: who, and the texts by their title."""
 
@@ -57,17 +73,14 @@ def show_traces(
     run_id: RunId,
     res: Res,
     query: ListQuery,
-    metric: Text = "",
-    below: Text = "",
-    state: Text = "",
-    text: Text = "",
+    typed: Typed,
 ) -> Response:
     """The traces of a run, by what went wrong."""
     with res.db.read() as session:
         run = get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
         columns = run.metric_keys or []
-        trace_filter, mistake = _read_filter(columns, metric, below, state, text)
+        trace_filter, mistake = _read_filter(columns, typed)
         # A filter that is wrong selects nothing: rows of another one would look like its result.
         page = (
             PageRows[trace_list.ListedTrace]([], None)
@@ -77,7 +90,7 @@ def show_traces(
         count = None if mistake else trace_list.count_traces(session, run, trace_filter)
         steps = _crumbs(session, run)
     visible = [column for column in dict.fromkeys([trace_filter.metric, *columns]) if column]
-    shown_filter = _shown_filter(metric, below, state, text)
+    shown_filter = _shown_filter(typed)
     return render_page(
         request,
         "traces.html",
@@ -86,7 +99,7 @@ def show_traces(
         api=list_in_api(
             request,
             f"/benchmark-runs{path_of(run_id)}/results",
-            {"below": "below", "state": "state", "text": "text"},
+            {"below": "below", "state": "state", "text": "text", "item": "itemId"},
             metric=trace_filter.metric,
         ),
         api_parts={"run": path_of("benchmark-runs", run_id)},
@@ -100,6 +113,7 @@ def show_traces(
             for trace in page.rows
         ],
         is_filtered=bool(shown_filter),
+        filters=[FilterField(name, [value]) for name, value in shown_filter.items()],
         mistake=mistake,
         status=HTTPStatus.UNPROCESSABLE_ENTITY if mistake else HTTPStatus.OK,
         next_cursor=page.next_cursor,
@@ -112,21 +126,18 @@ def show_trace(
     run_id: RunId,
     trace_id: TraceId,
     res: Res,
-    metric: Text = "",
-    below: Text = "",
-    state: Text = "",
-    text: Text = "",
+    typed: Typed,
 ) -> Response:
     """Show one trace: input, expected output and output, its values, and every step of the
     agent. The traces before and after it are those of the list with the same filter.
     """
-    shown_filter = _shown_filter(metric, below, state, text)
+    shown_filter = _shown_filter(typed)
     with res.db.read() as session:
         run = get_run(session, run_id)
         rules.require_traces(run.id, run.purged_at)
         detail = get_trace(session, run, trace_id)
         trace = detail.trace
-        trace_filter, mistake = _read_filter(run.metric_keys or [], metric, below, state, text)
+        trace_filter, mistake = _read_filter(run.metric_keys or [], typed)
         if mistake:
             raise Invalid(mistake)
         neighbors = trace_list.find_neighbors(session, run, trace.position, trace_filter)
@@ -210,22 +221,24 @@ def show_item(
     )
 
 
-def _read_filter(
-    columns: list[str], metric: str, below: str, state: str, text: str
-) -> tuple[TraceListFilter, str | None]:
+def _read_filter(columns: list[str], typed: TypedFilter) -> tuple[TraceListFilter, str | None]:
     """The filter of the address, and what is wrong with it. Without a metric it is about the first one."""
-    limit, mistake = _read_limit(below)
-    shown_metric = metric or (columns[0] if columns and (below or state == "missing") else "")
+    limit, mistake = _read_limit(typed.below)
+    needs_metric = typed.below or typed.state == "missing"
+    shown_metric = typed.metric or (columns[0] if columns and needs_metric else "")
     trace_filter = TraceListFilter.unchecked(
-        metric=shown_metric or None, below=limit, state=state, text=text.strip() or None
+        metric=shown_metric or None,
+        below=limit,
+        state=typed.state,
+        text=typed.text.strip() or None,
+        item_id=typed.item.strip() or None,
     )
     return trace_filter, mistake
 
 
-def _shown_filter(metric: str, below: str, state: str, text: str) -> dict[str, str]:
+def _shown_filter(typed: TypedFilter) -> dict[str, str]:
     """The parameters of the filter in an address; empty without a filter."""
-    parameters = {"metric": metric, "below": below, "state": state, "text": text.strip()}
-    return {name: value for name, value in parameters.items() if value}
+    return {name: text for name, value in asdict(typed).items() if (text := value.strip())}
 
 
 def _count_text(run: BenchmarkRun, count: trace_list.TraceCount) -> str:

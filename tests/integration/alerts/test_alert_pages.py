@@ -197,7 +197,15 @@ def test_test_messages__link_to_their_endpoint_and_to_their_rule(
         ("rule=rule-1", ["alert-0"]),
         ("from=2000-01-01&to=2099-01-01", ["alert-0", "alert-1"]),
         ("to=2000-01-01", []),
-        ("severity=LOUD", []),
+        ("agent=billing", ["alert-0"]),
+        ("benchmark=support&benchmark=tickets", ["alert-0", "alert-1"]),
+        ("state=RUN_INVALID", ["alert-1"]),
+        ("state=RUN_INVALID&state=FIRING", ["alert-0", "alert-1"]),
+        ("run=run-billing-support-0", ["alert-0"]),
+        ("silence=silence-1", []),
+        ("to=2000-01-01T00%3A00%3A00%2B01%3A00", []),
+        ("from=2000-01-01T00:00:00Z", ["alert-0", "alert-1"]),
+        ("sort=created", ["alert-1", "alert-0"]),
     ],
 )
 def test_alert_history__has_the_alerts_of_its_filters_and_of_the_api(
@@ -207,11 +215,26 @@ def test_alert_history__has_the_alerts_of_its_filters_and_of_the_api(
     page = read_page(month, f"/alert-history?{query}")
     shown = re.findall(r'href="/alerts/events/([^"]+)"', page)
     assert shown == alert_ids
-    assert ("No alerts" in page) is (not alert_ids)
+    assert ("No alert matches" in page) is (not alert_ids)
     [address] = re.findall(r'<a type="application/json" href="([^"]+)"', page)
-    if "LOUD" not in query:
-        listed = month.client.get(unescape(address)).json()["items"]
-        assert [alert["id"] for alert in listed] == alert_ids
+    listed = month.client.get(unescape(address)).json()["items"]
+    assert [alert["id"] for alert in listed] == alert_ids
+
+
+@pytest.mark.parametrize(
+    ("query", "flaw"),
+    [
+        ("severity=LOUD", "<code>severity</code> is not one of the choices"),
+        ("acknowledged=maybe", "<code>acknowledged</code>"),
+        ("from=yesterday", "2026-11-23"),
+        ("to=2026-11-23T06:00:00", "2026-11-23"),
+        ("sort=loudness", "sort"),
+    ],
+)
+def test_alert_history__wrong_filter_is_an_error(month: Service, query: str, flaw: str) -> None:
+    response = month.client.get(f"/alert-history?{query}", headers={"Accept": "text/html"})
+    assert response.status_code == 422
+    assert flaw in response.text
 
 
 def test_rule_page__leads_to_all_its_alerts(month: Service) -> None:

@@ -1,10 +1,15 @@
 """Silences are created and changed."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
 
 import pytest
+from sqlalchemy import text
 
 from app.alerts.models import AlertSilence
+from app.alerts.silence_matchers import SilenceMatchers
+from tests.support.every_page import write_every_page
 from tests.support.service import JSON, Service, pointers
 from tests.support.stored import DatabaseReader
 
@@ -99,3 +104,63 @@ def test_update_silence__an_ended_silence_takes_a_comment_and_a_later_end(
     [active] = benchmark_service.list_items("/silences", active="true")
     assert (active["id"], active["comment"]) == ("s-1", "moved")
     assert rows.value("SELECT count(*) FROM audit_log WHERE action = 'change_silence'") == 2
+
+
+def test_list_silences__by_end_on_the_page_and_in_the_api(
+    benchmark_service: Service,
+) -> None:
+    now = datetime.now(UTC)
+    times = {"ended": (-3, -1), "current": (-1, 1), "later": (1, 2)}
+    with benchmark_service.resources.db.begin() as session:
+        session.add_all(
+            AlertSilence(
+                id=name, matchers=SilenceMatchers(name=f"{name}-*"), comment=None,
+                starts_at=now + timedelta(days=start), ends_at=now + timedelta(days=end),
+            )
+            for name, (start, end) in times.items()
+        )  # fmt: skip
+    for query, names in (
+        ("", {"ended", "current", "later"}),
+        ("ended=true", {"ended"}),
+        ("ended=false", {"current", "later"}),
+        ("active=true", {"current"}),
+        ("active=false", {"ended", "later"}),
+        ("active=false&ended=false", {"later"}),
+        ("active=true&ended=true", set()),
+    ):
+        page = read_page(benchmark_service, f"/inbox?tab=silenced&{query}")
+        assert set(re.findall(r'id="s-(\w+)"', page)) == names, query
+        [address] = re.findall(r'<a type="application/json" href="([^"]+)"', page)
+        listed = benchmark_service.client.get(unescape(address)).json()["items"]
+        assert {silence["id"] for silence in listed} == names
+        # The tab counts those that have not ended.
+        assert 'Silenced <span class="muted">2</span>' in page
+    assert "Start again" in read_page(benchmark_service, "/inbox?tab=silenced&ended=true")
+
+
+def test_silence__page_and_api_have_what_it_held_back(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_every_page(session)
+        session.execute(
+            text("UPDATE alert_events SET silence_id = 'silence-1' WHERE id = 'alert-1'")
+        )
+    page = read_page(service, "/inbox?tab=silenced")
+    assert "held back 1 alert<" in page
+    alerts = read_page(service, "/alert-history?silence=silence-1")
+    assert set(re.findall(r'href="/alerts/events/([^"]+)"', alerts)) == {"alert-1"}
+    assert [alert["id"] for alert in service.list_items("/alerts", silenceId="silence-1")] == [
+        "alert-1"
+    ]
+    assert "held back no alert yet" in read_page_after_release(service)
+
+
+def read_page_after_release(service: Service) -> str:
+    with service.resources.db.begin() as session:
+        session.execute(text("UPDATE alert_events SET silence_id = NULL"))
+    return read_page(service, "/inbox?tab=silenced")
+
+
+def read_page(service: Service, path: str) -> str:
+    response = service.client.get(path, headers={"Accept": "text/html"})
+    assert response.status_code == 200, response.text
+    return response.text

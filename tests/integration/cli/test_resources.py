@@ -79,7 +79,7 @@ def test_commands__print_the_page_of_each_resource(mosaico: Shell, service: Serv
         (("alerts", "rules", "list"), "/alerts"),
         (("alerts", "silences", "list"), "/inbox?tab=silenced"),
         (("notify", "endpoints", "list"), "/endpoints"),
-        (("notify", "deliveries", "list"), "/endpoints"),
+        (("notify", "deliveries", "list"), "/deliveries"),
         (("inbox", "list"), "/inbox?tab=all"),
     ):
         assert f"page: {url}{page}\n" in mosaico.ok(*command).stderr, command

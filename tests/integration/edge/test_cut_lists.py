@@ -181,8 +181,8 @@ def test_page__cut_part_is_counted_and_folded(
         ("/schedules/nightly", "The newest 30 fires", "/api/v1/schedule-configs/nightly/fires"),
         ("/alerts/rule-1", "The newest 10 alerts", "/alert-history?rule=rule-1"),
         (f"/runs/{RUN}", "The newest 5 alerts", f"/api/v1/alerts?runId={RUN}"),
-        ("/incidents/alert-0", "The newest 50 alerts", "/api/v1/alerts?alertConfigId=rule-1&agentId=billing"),
-        ("/endpoints/endpoint-1", "The newest 30 deliveries", "/api/v1/deliveries?endpointId=endpoint-1"),
+        ("/incidents/alert-0", "The newest 50 alerts", "/alert-history?rule=rule-1&agent=billing"),
+        ("/endpoints/endpoint-1", "The newest 30 deliveries", "/deliveries?endpoint=endpoint-1"),
     ],
 )  # fmt: skip
 def test_page__newest_rows_link_to_all(
@@ -196,7 +196,8 @@ def test_page__newest_rows_link_to_all(
         answer: Any = crowded.client.get(address, params={"limit": 200}).json()
         assert len(answer["items"]) > shown
     else:
-        assert read_page(crowded, address).count("<tr") > shown + 1
+        listed = read_page(crowded, address)
+        assert listed.count("<tr") > shown + 1 or 'rel="next"' in listed
 
 
 def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:

@@ -19,13 +19,14 @@ from app.core import keyset, list_filters
 from app.core.db import Database
 from app.core.keyset import BatchSizes, PageQuery
 from app.kpis.queries import KpiHistoryFilter, list_kpi_history
-from app.notifications.queries import list_deliveries
+from app.notifications.queries import DeliveryFilter, list_deliveries
 from app.notifications.rules import DeliveryStatus
 from app.results import run_list
 from app.results.rules import RunStatus
 from app.results.run_list import RunListFilter, count_runs, search_runs
 from app.schedules.queries import ScheduleFilter, list_schedules
-from app.traces.queries import list_local_datasets
+from app.traces.queries import UploadFilter, list_local_datasets
+from app.triggers.queries import TriggerEventFilter
 from app.triggers.queries import list_events as list_trigger_events
 from app.triggers.rules import TriggerEventStatus, TriggerEventType
 from benchmarks.table_rows import insert_rows
@@ -253,7 +254,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     "deliveries to an endpoint with a status": (
         "deliveries",
         lambda session: list_deliveries(
-            session, QUERY, endpoint_id="B", statuses=[DeliveryStatus.FAILED]
+            session, QUERY, DeliveryFilter(endpoint_id="B", statuses=[DeliveryStatus.FAILED])
         ),
     ),
     "events of a type with a status": (
@@ -261,8 +262,9 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
         lambda session: list_trigger_events(
             session,
             QUERY,
-            statuses=[TriggerEventStatus.WAITING],
-            types=[TriggerEventType.WEBHOOK],
+            TriggerEventFilter(
+                statuses=[TriggerEventStatus.WAITING], types=[TriggerEventType.WEBHOOK]
+            ),
         ),
     ),
     "schedules of a benchmark and an agent": (
@@ -285,7 +287,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "uploads of a dataset and an agent": (
         "local_datasets",
-        lambda session: list_local_datasets(session, QUERY, name="A", agent_id="B"),
+        lambda session: list_local_datasets(session, QUERY, UploadFilter(name="A", agent_id="B")),
     ),
 }
 
@@ -308,7 +310,9 @@ OLDER_HALVES: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "deliveries with a status": (
         "deliveries",
-        lambda session: list_deliveries(session, QUERY, statuses=[DeliveryStatus.FAILED]),
+        lambda session: list_deliveries(
+            session, QUERY, DeliveryFilter(statuses=[DeliveryStatus.FAILED])
+        ),
     ),
     "disabled schedules": (
         "schedule_configs",
@@ -316,7 +320,7 @@ OLDER_HALVES: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
     ),
     "uploads of a dataset": (
         "local_datasets",
-        lambda session: list_local_datasets(session, QUERY, name="A", agent_id=None),
+        lambda session: list_local_datasets(session, QUERY, UploadFilter(name="A")),
     ),
 }
 

@@ -312,7 +312,11 @@ def kind_of(
     """
     kind = override.kind or schema.kind
     if path in choices:
-        return InputKind.CHOICES if kind is InputKind.LINES else InputKind.CHOICE
+        # Where the choices are cut, IDs are typed: the others could not be ticked.
+        is_cut = kind is InputKind.LINES and bool(getattr(choices[path], "total", ""))
+        return (
+            kind if is_cut else InputKind.CHOICES if kind is InputKind.LINES else InputKind.CHOICE
+        )
     return kind
 
 

@@ -1,0 +1,36 @@
+"""Names of resources as a form offers them: those of the newest, with the number of all."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+MAX_COUNTED: Final = 10_000
+
+
+class NameChoices(list[tuple[str, str]]):
+    """Values with their texts. `total` says how many there are where these are not all, and `page` lists them."""
+
+    def __init__(self, choices: Iterable[tuple[str, str]], total: str, page: str) -> None:
+        super().__init__(choices)
+        self.total, self.page = total, page
+
+
+class Names(dict[str, str]):
+    """Names by ID; `total` and `page` are those of `NameChoices`."""
+
+    def __init__(self, names: Iterable[tuple[str, str]], page: str, total: str = "") -> None:
+        super().__init__(names)
+        self.total, self.page = total, page
+
+    def choices(self, *before: tuple[str, str]) -> NameChoices:
+        """The names as choices, after those `before`."""
+        return NameChoices([*before, *self.items()], self.total, self.page)
+
+
+def count_names(session: Session, rows: Select[Any], noun: str) -> str:
+    """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
+    counted = rows.limit(MAX_COUNTED + 1).subquery()
+    total = session.scalar(select(func.count()).select_from(counted)) or 0
+    return f"more than {MAX_COUNTED:,} {noun}" if total > MAX_COUNTED else f"{total:,} {noun}"
