@@ -2,16 +2,22 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from sqlalchemy import ARRAY, Text, any_, func, literal, select
 from sqlalchemy.orm import Session
 
+from app.agents.queries import get_agent
+from app.agents.service import langfuse_query
+from app.benchmarks.queries import get_benchmark
+from app.benchmarks.service import source_of
+from app.core.resources import Resources
 from app.results.models import BenchmarkRun
 from app.results.rules import RETRYABLE
 from app.traces.models import Collection
-from app.traces.registry import SourceRun
+from app.traces.registry import SourceRun, TraceQuery
 from app.traces.repetition_names import is_repetition
 
 # Second argument of the hash: keeps these advisory locks apart from others of the service.
@@ -35,6 +41,16 @@ class ListedRun(NamedTuple):
     def narrowed_to(self, run: SourceRun) -> "ListedRun":
         """This run as the newest of the runs that share its ID."""
         return ListedRun(run, run.id if self.selector == self.id else self.selector)
+
+
+def read_dataset_source(
+    session: Session, benchmark_id: str, agent_id: str, res: Resources
+) -> tuple[str, TraceQuery]:
+    """The trace source that has the runs of a benchmark's dataset, and the query with the keys of an agent."""
+    benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
+    query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
+    query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
+    return source_of(benchmark, agent), query
 
 
 def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:

@@ -1,18 +1,13 @@
 """Jobs of schedules: start the runs of due instants, and count how they ended."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
-from app.agents.queries import get_agent
-from app.agents.service import langfuse_query
-from app.benchmarks.queries import get_benchmark
-from app.benchmarks.service import source_of
 from app.core.errors import AppError, Unavailable
 from app.core.resources import Resources
 from app.jobs.declarations import DropFires, FailScheduledRuns, RecordRunEnd, StartScheduledRuns
 from app.jobs.handlers import HANDLERS, JobContext, describe_error
 from app.jobs.row_deletion import delete_rows
-from app.runs.source_runs import ListedRun, match_names, select_complete_runs
+from app.runs.source_runs import ListedRun, match_names, read_dataset_source, select_complete_runs
 from app.schedules import firing, queries, service
 from app.schedules.models import ScheduleFire
 from app.schedules.rules import FirePlan, FireSkipReason
@@ -90,17 +85,13 @@ def _find_search(res: Resources, plan: FirePlan) -> RunSearch | None:
     if plan.run_name_pattern is None:
         return None
     with res.db.read() as session:
-        benchmark = get_benchmark(session, plan.benchmark_id)
-        agent = get_agent(session, plan.agent_id)
-        query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
-        query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
-        source = source_of(benchmark, agent)
-        return RunSearch(
-            service.get_run_lister(source),
-            TRACE_SOURCES.get(source).narrow_run,
-            query,
-            plan.run_name_pattern,
-        )
+        source, query = read_dataset_source(session, plan.benchmark_id, plan.agent_id, res)
+    return RunSearch(
+        service.get_run_lister(source),
+        TRACE_SOURCES.get(source).narrow_run,
+        query,
+        plan.run_name_pattern,
+    )
 
 
 def _find_newest_run(res: Resources, search: RunSearch) -> ListedRun | None:

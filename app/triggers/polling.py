@@ -1,7 +1,6 @@
 """Polls trace sources for new runs, for the benchmarks with a `newRun` trigger."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -10,16 +9,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
-from app.agents.service import langfuse_query
 from app.benchmarks.queries import get_benchmark
-from app.benchmarks.service import source_of
 from app.core.batch_delete import delete_all
 from app.core.batches import STATEMENT_ROWS, batched
 from app.core.resources import Resources
 from app.jobs.declarations import PollSource
 from app.jobs.queue import enqueue_once
 from app.results.rules import TriggerType
-from app.runs.source_runs import ListedRun, find_evaluated_runs, match_names, select_complete_runs
+from app.runs.source_runs import (
+    ListedRun,
+    find_evaluated_runs,
+    match_names,
+    read_dataset_source,
+    select_complete_runs,
+)
 from app.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 from app.triggers import queries, service
 from app.triggers.models import ProcessedSourceRun, SourceSubscription
@@ -98,11 +101,8 @@ def make_target(
     session: Session, key: SubscriptionKey, res: Resources, *, pattern: str
 ) -> PollTarget:
     """The place where the runs of a benchmark's dataset are listed with the keys of an agent."""
-    benchmark = get_benchmark(session, key.benchmark_id)
-    agent = get_agent(session, key.agent_id)
-    query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
-    query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
-    return PollTarget(key, source_of(benchmark, agent), query, pattern)
+    source, query = read_dataset_source(session, key.benchmark_id, key.agent_id, res)
+    return PollTarget(key, source, query, pattern)
 
 
 def list_complete_runs(target: PollTarget, res: Resources) -> list[ListedRun]:

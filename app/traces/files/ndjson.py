@@ -223,18 +223,24 @@ def _list(value: Any, key: str, parse_member: Callable[[Any, str], T]) -> tuple[
     return tuple(parse_member(member, f"{key}[{index}]") for index, member in enumerate(value))
 
 
+def _mapping(
+    value: Any, key: str, expected: str, parse_member: Callable[[Any, str], T]
+) -> dict[str, T]:
+    if not isinstance(value, Mapping):
+        _reject(key, expected, value)
+    return {
+        _text(name, f"a name in {key}"): parse_member(member, f"{key}[{name!r:.80}]")
+        for name, member in value.items()
+        if member is not None
+    }
+
+
 def _tags(value: Any, key: str) -> tuple[str, ...]:
     return _list(value, key, _text)
 
 
 def _attributes(value: Any, key: str) -> Mapping[str, str]:
-    if not isinstance(value, Mapping):
-        _reject(key, "an object of texts", value)
-    return {
-        _text(name, f"a name in {key}"): _text(text, f"{key}[{name!r:.80}]")
-        for name, text in value.items()
-        if text is not None
-    }
+    return _mapping(value, key, "an object of texts", _text)
 
 
 def _tool_calls(value: Any, key: str) -> tuple[ToolCall, ...]:
@@ -258,13 +264,7 @@ def _tool_call(value: Any, key: str) -> ToolCall:
 
 
 def _scores(value: Any, key: str) -> Mapping[str, float]:
-    if not isinstance(value, Mapping):
-        _reject(key, "an object of numbers", value)
-    return {
-        _text(name, f"a name in {key}"): _number(score, f"{key}[{name!r:.80}]")
-        for name, score in value.items()
-        if score is not None
-    }
+    return _mapping(value, key, "an object of numbers", _number)
 
 
 def _transcript(value: Any, key: str) -> Transcript:
