@@ -46,7 +46,7 @@ from app.traces.queries import lock_for_deletion
 from app.traces.service import delete_positions
 
 # Both limits keep transactions short: a purge must not hold locks that running workers wait for.
-RUNS_PER_BATCH = 10
+RUNS_PER_BATCH = 5
 RUNS_PER_UNDO = 500
 LINKS_PER_BATCH = 100
 ROWS_PER_BATCH = 2_000
