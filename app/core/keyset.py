@@ -8,7 +8,7 @@ import binascii
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -149,6 +149,8 @@ class ListBatches:
     statement: Select[Any]
     keys: Sequence[Key] | Sequence[ColumnElement[Any]]
     descending: bool
+    # Selects the unique keys of the batch that was found last.
+    _ids: list[Select[Any]] = field(default_factory=list)
 
     @property
     def sizes(self) -> BatchSizes:
@@ -156,8 +158,14 @@ class ListBatches:
 
     def find_last(self, cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
         """The end of a batch, see `FindLast`."""
-        last = self._select_keys(self.keys, cursor, None).offset(row_count - 1).limit(1)
-        return self.session.execute(last).one_or_none()
+        row_keys = self.plan.select_range(
+            self.statement.where(*self.plan.selecting).with_only_columns(*self.keys),
+            self.keys,
+            self._decode(cursor),
+            descending=self.descending,
+        )
+        self._ids[:] = [row_keys.with_only_columns(self.keys[-1]).limit(row_count)]
+        return self.session.execute(row_keys.offset(row_count - 1).limit(1)).one_or_none()
 
     def select_rows(self, rows: S, cursor: str | None, last: Sequence[CursorValue] | None) -> S:
         """The matching rows after a cursor, up to the end `last` of the batch, in order."""
@@ -166,25 +174,14 @@ class ListBatches:
         if plan.is_few:
             return order_few(matching, self.keys, after, descending=self.descending)
         if plan.prefix and not plan.is_exact:
-            # By their unique keys, which one index has in order. A range does not do: the planner knows nothing of the
-            # values of two columns together, and would read all rows of the prefix instead.
-            ids = self._select_keys(self.keys[-1:], cursor, last).correlate(None)
-            in_batch = self.keys[-1] == func.any(func.array(ids.scalar_subquery()))
+            # By their unique keys, in the snapshot of `find_last`. A range does not do: the planner knows nothing of
+            # the values of two columns together, and would read all rows of the prefix instead.
+            [ids] = self._ids
+            in_batch = self.keys[-1] == func.any(func.array(ids.correlate(None).scalar_subquery()))
             return order_few(
                 rows.where(in_batch, *plan.tested), self.keys, None, descending=self.descending
             )
         return plan.select_range(matching, self.keys, after, last, descending=self.descending)
-
-    def _select_keys(
-        self,
-        columns: Sequence[Any],
-        cursor: str | None,
-        last: Sequence[CursorValue] | None,
-    ) -> Select[Any]:
-        """Columns of the rows that the plan reads after a cursor, up to `last`, in order."""
-        rows = self.statement.where(*self.plan.selecting).with_only_columns(*columns)
-        after = self._decode(cursor)
-        return self.plan.select_range(rows, self.keys, after, last, descending=self.descending)
 
     def _decode(self, cursor: str | None) -> list[CursorValue] | None:
         return None if cursor is None else read_cursor(self.keys, cursor)

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from app.api import include_pages
 from app.core.keyset import encode_cursor
 from app.core.web.allowed_hosts import HostPolicy, host_policy
+from app.core.web.forms.fields import words_of
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
 
@@ -262,7 +263,7 @@ def test_pages__repeated_parameter_of_one_value_is_refused_on_every_page(service
             continue
         names.add(name)
         response = service.client.get(f"{path}?{name}=1&{name}=2", headers=HTML)
-        is_refused = response.status_code == 422 and f"<code>{name}</code> takes one value" in (
+        is_refused = response.status_code == 422 and f"<li>{words_of(name)}: takes one value" in (
             response.text
         )
         if not is_refused:
