@@ -41,7 +41,7 @@ MAX_USERS: Final = 20
 # Alerts that wait for one message.
 MAX_GATHERED: Final = 1_000
 # A share of the false alarms of a service is next to nothing for more.
-MAX_SERIES: Final = 50_000
+MAX_SERIES: Final = 20_000
 _RULES_PER_STATEMENT: Final = 20
 # Without the columns that only an evaluation reads: `series` is a long document. The first rows from a key on, here
 # and below: of `rule_id = rule.id` in the order of agents the planner may read the states of all other rules.
