@@ -16,6 +16,7 @@ from hypothesis.strategies import SearchStrategy
 from schemathesis import Case, SerializationContext
 from schemathesis.checks import CHECKS as ALL_CHECKS
 from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
 from tests.support.described_api import list_event_streams
@@ -28,6 +29,8 @@ EXCLUDED = {
 }
 # Only of requests that are sent as they were generated: schemathesis judges the generated body.
 OF_GENERATED = {"negative_data_rejection"}
+# Every request to these is valid: they have neither a body nor a parameter that could be wrong.
+ALWAYS_VALID = {"GET /healthz", "GET /readyz", "GET /problems/{code}", "GET /metrics"}
 # Refused before the route did anything.
 TURNED_AWAY = {400, 401, 404, 405, 408, 413, 415, 422, 429}
 ANSWERS_WITHIN_S = 60
@@ -86,8 +89,8 @@ class Fuzzer:
         return sorted(operations, key=_turn)
 
     def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
-        """Generate requests to one operation: entirely generated, with existing IDs, and with existing
-        IDs and a valid body if there is one.
+        """Generate requests to one operation: entirely generated, with existing IDs, with existing IDs and a
+        valid body if there is one, and wrong ones.
         """
         made_up = operation.as_strategy()
         changes = [_leave, self._name, *([self._write] if operation.label in self.bodies else [])]
@@ -95,6 +98,11 @@ class Fuzzer:
             checks = select_checks(() if change is _leave else OF_GENERATED)
             send = partial(self._send, checks=checks)
             _attack(made_up, send, change, examples=examples, seed=seed)
+        if operation.label not in ALWAYS_VALID:
+            # `as_strategy` alone makes valid requests only, which `negative_data_rejection` does not judge.
+            wrong = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+            send = partial(self._send, checks=select_checks())
+            _attack(wrong, send, _leave, examples=examples, seed=seed)
 
     def unreached(self) -> list[str]:
         """The operations that refused every request."""

@@ -2,14 +2,18 @@
 
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from app.access import rate_limits
 from app.core.logging import configure_logging
-from tests.integration.safety.fuzzing import Fuzzer, fuzzer_of
+from tests.integration.safety.fuzzing import EXCLUDED, Fuzzer, fuzzer_of
+from tests.support.described_api import list_event_streams
 from tests.support.service import Service
 
 SEEDS = (1, 2, 3)
@@ -47,3 +51,25 @@ def test_many_generated_requests__responses_match_the_openapi_description(
     for operation in fuzzer.operations():
         fuzzer.attack(operation, examples=examples, seed=seed)
     assert fuzzer.unreached() == []
+
+
+@pytest.mark.prove
+def test_phases_of_schemathesis__find_nothing(fuzzer: Fuzzer, tmp_path: Path) -> None:
+    """Its command also leaves out required headers, sends other methods, and reads what it deleted."""
+    client = fuzzer.service.client
+    url = str(client.base_url.join("/openapi.json"))
+    options = ["--checks=all", f"--exclude-checks={','.join(EXCLUDED)}", "--mode=all", "--seed=1"]
+    options += ["--phases=coverage,fuzzing,stateful", "--max-examples=10", "--continue-on-failure"]
+    options += ["--warnings=off", "--no-color"]
+    # They end only when the client disconnects; `Fuzzer.operations` leaves them out, too.
+    options += [f"--exclude-name={name}" for name in list_event_streams(client.get(url).json())]
+    key = f"--header=Authorization: {client.headers['Authorization']}"
+    schemathesis = Path(sys.executable).with_name("schemathesis")
+    done = subprocess.run(
+        [schemathesis, "run", url, key, *options],
+        cwd=tmp_path,  # its configuration is read from the current folder
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]
