@@ -18,6 +18,7 @@ from app.jobs.process_pool import ProcessPool
 from tests.support.deployment import Deployment
 from tests.support.processes import until
 from tests.support.serve import ServiceProcesses, running_processes
+from tests.support.stored import DatabaseReader
 
 # A worker is rescued after some seconds; the uploads take minutes.
 TIMEOUT_S = 3600
@@ -27,6 +28,9 @@ OPEN_COPIES = """
     SELECT pid, query_start FROM pg_stat_activity
     WHERE query ILIKE 'COPY%%' AND state = 'active' AND query_start < now() - make_interval(secs => %s)
 """
+COPIED_BYTES = "SELECT bytes_processed FROM pg_stat_progress_copy"
+# Far below the time after which a COPY counts as silent.
+STOPPED_FOR_S = 3.0
 RESCUED = """
     SELECT coalesce(max((args ->> '_rescues')::int), 0) > 0 FROM procrastinate_jobs
     WHERE args ->> 'run_id' = %s
@@ -88,16 +92,26 @@ def open_copies(deployment: Deployment, open_for_s: float = 0) -> list[tuple[Any
 
 
 @contextmanager
-def slowed(pid: int) -> Iterator[None]:
-    """Let a process run a twenty-fifth of the time, as on a very busy machine."""
+def slowed(deployment: Deployment, pid: int) -> Iterator[None]:
+    """Let a process copy a little every few seconds only, as on a very busy machine.
+
+    It goes on until the COPY has progressed, since one without progress is rightly ended. The buffers of the
+    sockets hold megabytes of each part.
+    """
+    # A connection of its own, because this is another thread.
+    progress = DatabaseReader(deployment.database.url)
     ended = threading.Event()
+
+    def copy_a_little() -> None:
+        os.kill(pid, signal.SIGSTOP)
+        ended.wait(STOPPED_FOR_S)
+        copied = progress.all(COPIED_BYTES)
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: ended.is_set() or progress.all(COPIED_BYTES) != copied)
 
     def run_at_times() -> None:
         while not ended.is_set():
-            for number, seconds in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0.02)):
-                os.kill(pid, number)
-                ended.wait(seconds)
-        os.kill(pid, signal.SIGCONT)
+            copy_a_little()
 
     thread = threading.Thread(target=run_at_times)
     thread.start()
@@ -106,6 +120,7 @@ def slowed(pid: int) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+        os.kill(pid, signal.SIGCONT)
 
 
 def kill_worker_during(
@@ -120,7 +135,7 @@ def kill_worker_during(
     until(lambda: bool(open_copies(deployment)) or response.done(), within_s=TIMEOUT_S)
     assert not response.done(), "the upload ended before the worker was killed"
     # The COPY of a fast machine would end before the rescue.
-    with slowed(service_processes.child("api")):
+    with slowed(deployment, service_processes.child("api")):
         until(lambda: bool(open_copies(deployment, OPEN_FOR_S)) or response.done())
         copies = open_copies(deployment, OPEN_FOR_S)
         assert len(copies) == 1, "the upload ended before the worker was killed"
