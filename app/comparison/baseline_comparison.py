@@ -10,7 +10,7 @@ from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from app.comparison.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
 from app.comparison.items.matrix import ItemMatrix, pair_items
 from app.comparison.items.queries import read_items
-from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE
+from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from app.core.interruption import interrupted_by
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
@@ -19,6 +19,7 @@ from app.kpis.verdict_types import RunVerdicts
 from app.metrics.engine import failure_of_lost_call
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan
+from app.results.queries import get_run
 from app.results.rules import Validity, ValidityVerdict
 from app.results.run_series import RunPoints
 from app.statistics.verdict_rules import Verdict
@@ -56,6 +57,7 @@ def compare_with_baseline(
     is_valid = validity.validity is Validity.VALID
     with job.resources.db.read() as session:
         baseline = find_baseline(session, run_id, plan) if is_valid else None
+        is_first = get_run(session, run_id).same_source_as is None
     comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline)
     conditions = comparison.differences.conditions
     items = _load_items(job, comparison, {run_seq: plan.columns})
@@ -81,7 +83,9 @@ def compare_with_baseline(
         reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
         verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
     elif pairing is None:
-        verdicts = comparison.render_not_compared(result, FIRST_RUN)
+        verdicts = comparison.render_not_compared(
+            result, FIRST_RUN if is_first else SAME_SOURCE_RUN
+        )
     else:
         verdicts = comparison.render(result, pairing)
     return ComparedRunResult(verdicts, points)

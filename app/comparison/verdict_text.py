@@ -12,6 +12,7 @@ from app.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdic
 
 NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
+SAME_SOURCE_RUN = "no earlier valid run of this agent evaluates another source run"
 
 # The verdict of a run is the first of these that one of its KPIs has.
 _BY_PRIORITY = (

@@ -254,7 +254,7 @@ def _check_deliveries(stored: StoredState) -> SystemCheck:
 
 
 def _check_disk(free_bytes: int) -> SystemCheck:
-    finding = f"{free_bytes / 1024**3:.1f} GiB free"
+    finding = f"{free_bytes / 1e9:.1f} GB free"
     if free_bytes >= MIN_FREE_BYTES:
         return SystemCheck(name="disk", ok=True, finding=finding)
     return SystemCheck(

@@ -140,6 +140,7 @@ def test_run__cancel_asks_and_a_second_cancel_is_impossible(month: Site, site: S
     assert page.evaluate("sessionStorage.second") == "refused"
     assert cancel_requests.count(f"POST {site.url}/runs/{run_id}/cancel") == 1
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(page.locator("#body")).to_contain_text("missing: the run has no results")
     assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "CANCELLED"
 
 

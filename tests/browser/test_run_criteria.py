@@ -124,7 +124,7 @@ def test_run__without_times_and_results_is_complete(status: str, month: Site, si
         )  # fmt: skip
     page = site.open(f"/runs/{run_id}")
     expect(page.locator("#state")).to_contain_text(status)
-    expect(page.locator("#body")).to_contain_text("missing: no earlier run to compare with")
+    expect(page.locator("#body")).to_contain_text("missing: the run was not compared")
     expect(page.locator("#kpis")).to_have_count(0)
     with site.service.resources.db.begin() as session:
         session.execute(text("DELETE FROM benchmark_runs WHERE id = :id"), {"id": run_id})

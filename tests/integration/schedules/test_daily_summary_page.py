@@ -60,7 +60,8 @@ def test_daily_summary_page__says_in_words_why_a_schedule_started_no_run(service
 def test_daily_summary_page__leads_to_the_days_beside_it_and_from_morning(service: Service) -> None:
     page = read_page(service, "/daily-summary?date=2026-03-01")
     assert "<h1>Summary of 2026-03-01</h1>" in page
-    assert "Nothing: no run failed" in page
+    assert "No run failed" in page
+    assert "verdict=REGRESSED" in page
     before, after = (
         re.search(rf'href="([^"]+)">{name} day</a>', page) for name in ("Previous", "Next")
     )

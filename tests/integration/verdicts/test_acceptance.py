@@ -76,6 +76,17 @@ def test_same_upload_again__is_the_same_source_run(
     assert baseline_ids(service.complete_run(runName="tuesday")) != [good["id"]]
 
 
+def test_second_run_over_the_first_source_run__names_no_first_run(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    first = complete_run("monday", traces(GOOD))
+    assert first["verdict"]["explanation"].startswith("First run: ")
+    second = service.complete_run(runName="monday")
+    assert second["verdict"]["explanation"] == (
+        "No earlier valid run of this agent evaluates another source run."
+    )
+
+
 def test_pinned_run__second_judgement_is_not_compared_with_itself(
     service: Service, complete_run: CompleteRun
 ) -> None:

@@ -54,7 +54,7 @@ FAULTS = [
     SystemFault("schedules", "1 schedule missed", "/schedules/nightly", STORED._replace(missed_schedules=["nightly"])),
     SystemFault("endpoints", "1 disabled, 1 failing", "/endpoints/mail", STORED._replace(disabled_endpoints=["mail"], failing_endpoints=["chat"])),
     SystemFault("deliveries", "3 messages", "mosaico notify deliveries list", STORED._replace(failed_deliveries=3)),
-    SystemFault("disk", "0.5 GiB free", "MOSAICO_DATA_DIR", machine=MACHINE._replace(disk_free_bytes=1024**3 // 2)),
+    SystemFault("disk", "0.5 GB free", "MOSAICO_DATA_DIR", machine=MACHINE._replace(disk_free_bytes=1024**3 // 2)),
     SystemFault("clock", "differ by 9.0 s", "NTP", machine=MACHINE._replace(clock_difference=timedelta(seconds=-9))),
     SystemFault("plugins", "metric BROKEN", "/providers", machine=MACHINE._replace(broken_plugins=["metric BROKEN"])),
 ]  # fmt: skip
