@@ -19,8 +19,7 @@ import httpx
 import psycopg
 from sqlalchemy.orm import Session
 
-from app.alerts import incident_queries
-from app.alerts import queries as alert_queries
+from app.alerts import event_queries, incident_queries
 from app.alerts.inbox_view import InboxFilter, list_entries
 from app.core.db import Database
 from app.core.keyset import PageQuery
@@ -102,7 +101,7 @@ LISTS: Final = (
     "/alerts?silenceId=silence-7",
     f"/alerts?to={SECOND_DAY}",
     f"/alerts?from={SECOND_DAY}",
-    *(f"/alerts?sort={key}" for key in alert_queries.SORT_KEYS),
+    *(f"/alerts?sort={key}" for key in event_queries.SORT_KEYS),
     "/alerts?alertConfigId=rule-1",
     "/schedule-configs",
     "/schedule-configs?enabled=false",

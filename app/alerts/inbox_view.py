@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 from sqlalchemy import ColumnElement, TextClause, exists, literal, select, text, tuple_
 from sqlalchemy.orm import Session
 
-from app.alerts import queries
+from app.alerts import silence_queries
 from app.alerts.models import AlertEvent, AlertSilence
 from app.alerts.rules import AlertEventState
 from app.alerts.schemas import AlertConfigView
@@ -193,7 +193,7 @@ def list_silences_of_rule(
 
     return [
         silence
-        for silence in queries.list_active_silences(session, now)
+        for silence in silence_queries.list_active_silences(session, now)
         if silence.matchers.match(alert_of(rule.agent_id or silence.matchers.agent_id))
     ]
 
@@ -204,6 +204,6 @@ def list_silences_of_alert(
     """The active silences that would hold back an alert now."""
     return [
         silence
-        for silence in queries.list_active_silences(session, now)
+        for silence in silence_queries.list_active_silences(session, now)
         if silence.matchers.match(event)
     ]

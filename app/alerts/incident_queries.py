@@ -7,6 +7,7 @@ from pydantic import Field
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from app.alerts.event_queries import SeriesFilter
 from app.alerts.models import (
     EXCLUDES_RUNS,
     UNRESOLVED,
@@ -15,7 +16,6 @@ from app.alerts.models import (
     AlertState,
     Incident,
 )
-from app.alerts.queries import SeriesFilter
 from app.alerts.rules import (
     AlertStatus,
     Condition,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.alerts import incident_queries, queries
+from app.alerts import event_queries, incident_queries, queries
 from app.alerts.details import AlertDetails
 from app.alerts.evaluation.incident_rules import (
     accept_level,
@@ -150,7 +150,7 @@ def acknowledge(
     incident, row, rule = _lock(session, incident_id)
     was_noise = incident.verdict == NOISE
     acknowledgement = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
-    event = queries.get_event(session, incident_id, for_update=True)
+    event = event_queries.get_event(session, incident_id, for_update=True)
     for name, text in acknowledgement.items():
         setattr(incident, name, text)
         setattr(event, name, text)

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.alerts import queries
+from app.alerts import event_queries, queries, silence_queries
 from app.alerts.details import AlertDetails
 from app.alerts.level_change import AlertFields
 from app.alerts.messages import DisplayNames, render_alerts
@@ -138,7 +138,7 @@ def store_and_publish(
     """
     if not events:
         return
-    silences = queries.list_active_silences(session, now)
+    silences = silence_queries.list_active_silences(session, now)
     unpublished = _unpublished_incidents(session, events)
     for event in events:
         silence_id = next((s.id for s in silences if s.matchers.match(event)), None)
@@ -164,9 +164,9 @@ def publish_gathered(session: Session, after: str, now: datetime) -> str | None:
 
     Returns the agent, the first one by ID after another one; None if none is left.
     """
-    agent_id = queries.find_gathering_agent(session, after)
+    agent_id = event_queries.find_gathering_agent(session, after)
     if agent_id is not None:
-        events = queries.lock_gathered_events(session, agent_id)
+        events = event_queries.lock_gathered_events(session, agent_id)
         if _is_due(events, now) or not has_unfinished_runs(session, agent_id):
             _publish(session, events)
         session.flush()
@@ -180,7 +180,7 @@ def _gather(
     in progress.
     """
     agent_id = events[0].agent_id
-    waiting = queries.lock_gathered_events(session, agent_id)
+    waiting = event_queries.lock_gathered_events(session, agent_id)
     if not _is_due(waiting, now) and has_unfinished_runs(session, agent_id, besides=after_run):
         for event in events:
             event.publish_by = now + GATHER_LIMIT
@@ -190,7 +190,7 @@ def _gather(
 
 def _is_due(events: Sequence[AlertEvent], now: datetime) -> bool:
     """Return whether events have waited long enough, or are as many as a message may have."""
-    return len(events) >= queries.MAX_GATHERED or any(
+    return len(events) >= event_queries.MAX_GATHERED or any(
         event.publish_by is not None and event.publish_by <= now for event in events
     )
 
@@ -204,7 +204,7 @@ def _unpublished_incidents(session: Session, events: Iterable[AlertEvent]) -> di
         for event in events
         if event.state == AlertEventState.RESOLVED and event.incident_id
     ]
-    silenced = queries.list_silenced_events(session, resolved)
+    silenced = event_queries.list_silenced_events(session, resolved)
     return {event.id: event.silence_id for event in silenced if event.silence_id}
 
 
@@ -217,9 +217,9 @@ def publish_after_silence(
     after_run: str,
 ) -> None:
     """Publish incidents that began under a silence and still breach in the run `after_run`."""
-    silences = queries.list_active_silences(session, now)
+    silences = silence_queries.list_active_silences(session, now)
     by_run: dict[str | None, list[AlertEvent]] = defaultdict(list)
-    for event in queries.list_silenced_events(session, incident_ids):
+    for event in event_queries.list_silenced_events(session, incident_ids):
         if not any(silence.matchers.match(event) for silence in silences):
             event.silence_id = None
             by_run[event.run_id].append(event)

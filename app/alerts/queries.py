@@ -1,45 +1,32 @@
-"""Reads of alert rules, their states, alerts and silences."""
+"""Reads of alert rules and their states."""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-from pydantic import Field
 from sqlalchemy import ColumnElement, Row, String, bindparam, func, or_, select, text
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+from sqlalchemy.orm import Session, aliased
 
-from app.alerts.models import OPEN, AlertEvent, AlertRule, AlertSilence, AlertState, Incident
-from app.alerts.rules import AlertEventState, AlertStatus, Condition
+from app.alerts.models import AlertEvent, AlertRule, AlertState
+from app.alerts.rules import AlertStatus, Condition
 from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
 from app.core.batches import batched
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page, select_sorted_page
+from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
 from app.core.list_filters import (
     IndexedFilter,
     filter_any,
     filter_disabled,
-    filter_period,
-    filter_value,
-    match_any,
-    match_text,
 )
 from app.core.names import Names, count_names
-from app.core.schemas import FilterValues, ListFilter, PeriodFilter, ShortText
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
-from app.notifications.types import MessageSeverity
 from app.results.models import BenchmarkRun
 
-# Of the states of a rule, of the open alerts of a run, and of the rules that an error names: of an endpoint,
-# or of a KPI.
+# Of the states of a rule, and of the rules that an error names: of an endpoint, or of a KPI.
 MAX_STATES: Final = 100
-MAX_OPEN: Final = 20
-MAX_SILENCED: Final = 1_000
 MAX_USERS: Final = 20
-# Alerts that wait for one message.
-MAX_GATHERED: Final = 1_000
 # A share of the false alarms of a service is next to nothing for more.
 MAX_SERIES: Final = 20_000
 _RULES_PER_STATEMENT: Final = 20
@@ -55,14 +42,6 @@ _FIRST_STATES: Final = text(
     """
 )
 
-_OPEN_EVENTS: Final = text(
-    f"""
-    SELECT event.* FROM unnest(CAST(:run_ids AS text[])) AS run (id) CROSS JOIN LATERAL (
-        SELECT id, run_id, notification_id FROM alert_events
-        WHERE (run_id, id) > (run.id, '') AND {OPEN} ORDER BY run_id, id LIMIT :limit
-    ) AS event WHERE event.run_id = run.id ORDER BY event.id
-    """  # noqa: S608 - a constant
-)
 # Of each KPI and condition the first rules, as above: the planner may find those of a KPI in the whole table.
 _KPI_RULES: Final = text(
     """
@@ -77,13 +56,6 @@ _KPI_RULES: Final = text(
     WHERE (rule.benchmark_id, rule.kpi, rule.condition) = (:benchmark_id, watched.kpi, condition.name)
     """
 )
-_SILENCED_EVENTS: Final = text(
-    """
-    SELECT silence.id, (
-        SELECT count(*) FROM (SELECT FROM alert_events WHERE silence_id = silence.id LIMIT :limit) AS event
-    ) AS events FROM unnest(CAST(:silence_ids AS text[])) AS silence (id)
-    """
-)
 # The planner sees the endpoint, not a parameter: of few rules it reads the index, of many the table up to the limit.
 _ENDPOINT_RULES: Final = text(
     "SELECT id, name FROM alert_rules WHERE endpoints @> CAST(:endpoint AS jsonb) LIMIT :limit"
@@ -92,31 +64,9 @@ _ENDPOINT_RULES: Final = text(
 # Built once: SQLAlchemy builds each column of an alias anew.
 _OTHER_RUN = aliased(BenchmarkRun)
 
-SORT_KEYS: Final = {
-    "created": (AlertEvent.created_at, AlertEvent.id),
-    "benchmark": (AlertEvent.benchmark_id, AlertEvent.created_at, AlertEvent.id),
-    "agent": (AlertEvent.agent_id, AlertEvent.created_at, AlertEvent.id),
-    "name": (AlertEvent.name, AlertEvent.created_at, AlertEvent.id),
-    "state": (AlertEvent.state, AlertEvent.created_at, AlertEvent.id),
-}
-AlertOrder: TypeAlias = Literal[
-    "created", "benchmark", "agent", "name", "state",
-    "-created", "-benchmark", "-agent", "-name", "-state",
-]  # fmt: skip
-"""A name of `SORT_KEYS`; with "-" for the descending order."""
-DEFAULT_SORT: Final = "-created"
-
 
 class AlertConfigNotFound(NotFound):
     """No alert rule has this ID; GET /api/v1/alert-configs lists all alert rules."""
-
-
-class AlertNotFound(NotFound):
-    """No alert has this ID; GET /api/v1/alerts lists all alerts."""
-
-
-class SilenceNotFound(NotFound):
-    """No silence has this ID; GET /api/v1/silences lists all silences."""
 
 
 class AcknowledgedCount(NamedTuple):
@@ -130,70 +80,6 @@ class RuleFilter(OwnerFilter):
     """Filter of alert rules; `agent_ids` include the rules that judge every agent."""
 
     enabled: bool | None = None
-
-
-class SeriesFilter(OwnerFilter, PeriodFilter):
-    """Filter of alerts or incidents; `since` and `until` limit the time of the alert, or at which the
-    incident was opened.
-    """
-
-    rule_ids: FilterValues = Field(default=[], validation_alias="alertConfigId")
-    severities: list[MessageSeverity] = Field(
-        default=[], validation_alias="severity", description="Filter by severity."
-    )
-    text: ShortText | None = Field(
-        default=None, description="Filter by a part of the ID, the name or the explanation."
-    )
-
-    def indexed(
-        self, table: type[AlertEvent] | type[Incident], time: InstrumentedAttribute[datetime]
-    ) -> list[IndexedFilter]:
-        """The filters that an index serves; `time` is the column of `since` and `until`."""
-        oldest = [time, table.id]
-        return [
-            *filter_any(table.rule_id, self.rule_ids, oldest),
-            *filter_any(table.agent_id, self.agent_ids, oldest),
-            *filter_any(table.benchmark_id, self.benchmark_ids, oldest),
-            *filter_period(self.since, self.until, oldest),
-        ]
-
-    def searched(self, table: type[AlertEvent] | type[Incident]) -> list[ColumnElement[bool]]:
-        """The conditions for which rows have to be read."""
-        return [
-            *match_any((table.severity, self.severities)),
-            *match_text(self.text, table.id, table.name, table.explanation),
-        ]
-
-
-class AlertFilter(SeriesFilter):
-    """Filter of alerts."""
-
-    run_ids: FilterValues = Field(default=[], validation_alias="runId")
-    silence_ids: FilterValues = Field(
-        default=[],
-        validation_alias="silenceId",
-        description="Filter by the silence that held back the alert.",
-    )
-    states: list[AlertEventState] = Field(
-        default=[], validation_alias="state", description="Filter by state."
-    )
-    is_acknowledged: bool | None = Field(
-        default=None,
-        validation_alias="acknowledged",
-        description="Filter by acknowledgement: true lists acknowledged alerts only.",
-    )
-
-
-class SilenceFilter(ListFilter):
-    """Filter of silences."""
-
-    active: bool | None = Field(
-        default=None, description="Filter by whether the silence is in effect now."
-    )
-    ended: bool | None = Field(
-        default=None,
-        description="Filter by the end: true lists the silences that have ended, false the others.",
-    )
 
 
 def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> AlertRule:
@@ -378,120 +264,5 @@ def get_state(session: Session, rule_id: str, agent_id: str) -> AlertState | Non
     return session.get(AlertState, (rule_id, agent_id))
 
 
-def get_event(session: Session, event_id: str, *, for_update: bool = False) -> AlertEvent:
-    return AlertNotFound.unless(
-        session.get(AlertEvent, event_id, with_for_update=for_update or None)
-    )
-
-
-def list_events(
-    session: Session,
-    query: PageQuery,
-    alert_filter: AlertFilter,
-    sort: AlertOrder = DEFAULT_SORT,
-    *,
-    incident_id: str | None = None,
-) -> PageRows[AlertEvent]:
-    """Return one page of alerts."""
-    filters = [
-        *filter_any(AlertEvent.run_id, alert_filter.run_ids),
-        *filter_value(AlertEvent.incident_id, incident_id),
-        *alert_filter.indexed(AlertEvent, AlertEvent.created_at),
-        *filter_any(AlertEvent.silence_id, alert_filter.silence_ids, SORT_KEYS["created"]),
-        *filter_any(AlertEvent.state, alert_filter.states, SORT_KEYS["created"]),
-    ]
-    searched = alert_filter.searched(AlertEvent)
-    if alert_filter.is_acknowledged is not None:
-        is_open = AlertEvent.verdict.is_(None)
-        searched.append(~is_open if alert_filter.is_acknowledged else is_open)
-    return select_sorted_page(
-        session, select(AlertEvent), SORT_KEYS, sort, query, filters, searched
-    )
-
-
-def list_open_events(session: Session, run_ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """The ID, run and message of firing, unacknowledged alerts of some runs, `MAX_OPEN` of each, oldest first."""
-    return session.execute(_OPEN_EVENTS, {"run_ids": list(run_ids), "limit": MAX_OPEN}).all()
-
-
-def find_gathering_agent(session: Session, after: str) -> str | None:
-    """The first agent, by ID and after another one, whose alerts wait for its other runs; None after the last."""
-    statement = select(AlertEvent.agent_id).where(
-        AlertEvent.publish_by.is_not(None), AlertEvent.agent_id > after
-    )
-    return session.scalar(statement.order_by(AlertEvent.agent_id).limit(1))
-
-
-def lock_gathered_events(session: Session, agent_id: str) -> list[AlertEvent]:
-    """The `MAX_GATHERED` oldest alerts that wait for other runs of their agent, without those that another
-    process publishes at present; locked until the transaction ends.
-    """
-    statement = select(AlertEvent).where(
-        AlertEvent.publish_by.is_not(None), AlertEvent.agent_id == agent_id
-    )
-    oldest = statement.order_by(AlertEvent.id).limit(MAX_GATHERED)
-    return list(session.scalars(oldest.with_for_update(skip_locked=True)))
-
-
-def list_silenced_events(session: Session, event_ids: Sequence[str]) -> list[AlertEvent]:
-    """The given alerts that a silence suppressed, oldest first."""
-    if not event_ids:
-        return []
-    statement = select(AlertEvent).where(
-        AlertEvent.id.in_(event_ids), AlertEvent.silence_id.is_not(None)
-    )
-    return list(session.scalars(statement.order_by(AlertEvent.id)))
-
-
-def get_silence(session: Session, silence_id: str, *, for_update: bool = False) -> AlertSilence:
-    return SilenceNotFound.unless(session.get(AlertSilence, silence_id, with_for_update=for_update))
-
-
-def list_silences(
-    session: Session, query: PageQuery, silence_filter: SilenceFilter, now: datetime
-) -> PageRows[AlertSilence]:
-    """Silences, newest first."""
-    searched, ends = list[ColumnElement[bool]](), list[ColumnElement[bool]]()
-    if silence_filter.active:
-        searched.append(AlertSilence.starts_at <= now)
-    if silence_filter.active is False:
-        searched.append(or_(AlertSilence.starts_at > now, AlertSilence.ends_at <= now))
-    if silence_filter.active or silence_filter.ended is False:
-        ends.append(AlertSilence.ends_at > now)
-    if silence_filter.ended:
-        ends.append(AlertSilence.ends_at <= now)
-    filters = [IndexedFilter(partial=end, order=[AlertSilence.ends_at]) for end in ends]
-    return select_page(
-        session,
-        select(AlertSilence),
-        keys=[AlertSilence.created_at, AlertSilence.id],
-        query=query,
-        filters=filters,
-        searched=searched,
-    )
-
-
-def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:
-    """The silences that hold back alerts now; `silences.MAX_SILENCES` limits their number."""
-    statement = select(AlertSilence).where(*_is_active(now))
-    return list(session.scalars(statement.order_by(AlertSilence.id)))
-
-
-def count_lasting_silences(session: Session, now: datetime) -> int:
-    """The number of silences that have not ended."""
-    lasting = select(func.count()).where(AlertSilence.ends_at > now)
-    return session.scalar(lasting) or 0
-
-
-def count_silenced_events(session: Session, silence_ids: Sequence[str]) -> dict[str, int]:
-    """The number of alerts that each silence held back, `MAX_SILENCED` at most."""
-    parameters = {"silence_ids": list(silence_ids), "limit": MAX_SILENCED}
-    return {row.id: row.events for row in session.execute(_SILENCED_EVENTS, parameters)}
-
-
 def _judges(*agent_ids: str) -> ColumnElement[bool]:
     return or_(AlertRule.agent_id.is_(None), AlertRule.agent_id.in_(agent_ids))
-
-
-def _is_active(now: datetime) -> list[ColumnElement[bool]]:
-    return [AlertSilence.starts_at <= now, AlertSilence.ends_at > now]

@@ -7,14 +7,22 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
-from app.alerts import incident_queries, queries, rule_tests, service
+from app.alerts import (
+    event_queries,
+    incident_queries,
+    queries,
+    rule_tests,
+    service,
+    silence_queries,
+)
 from app.alerts import incidents as incident_service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.event_queries import AlertFilter
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertRule
-from app.alerts.queries import AlertFilter, RuleFilter
+from app.alerts.queries import RuleFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.schemas import (
     Acknowledgement,
@@ -124,17 +132,17 @@ def list_alerts(
     res: Res,
     page: PageParams,
     alert_filter: Annotated[AlertFilter, Query()],
-    sort: Annotated[queries.AlertOrder, SORT] = queries.DEFAULT_SORT,
+    sort: Annotated[event_queries.AlertOrder, SORT] = event_queries.DEFAULT_SORT,
 ) -> Page[AlertView]:
     """List alerts, newest first unless sorted. A repeated filter lists those with any of its values."""
     with res.db.read() as session:
-        return queries.list_events(session, page, alert_filter, sort).to_page(event_view)
+        return event_queries.list_events(session, page, alert_filter, sort).to_page(event_view)
 
 
 @alerts.get("/{alertId}", dependencies=READ)
 def get_alert(alert_id: AlertId, res: Res) -> AlertView:
     with res.db.read() as session:
-        return event_view(queries.get_event(session, alert_id))
+        return event_view(event_queries.get_event(session, alert_id))
 
 
 @alerts.post("/{alertId}/ack", dependencies=RUN, responses=CONFLICT)
@@ -213,18 +221,18 @@ def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
 def list_silences(
     res: Res,
     page: PageParams,
-    silence_filter: Annotated[queries.SilenceFilter, Query()],
+    silence_filter: Annotated[silence_queries.SilenceFilter, Query()],
 ) -> Page[SilenceView]:
     """List silences, newest first."""
     with res.db.read() as session:
-        rows = queries.list_silences(session, page, silence_filter, res.clock())
+        rows = silence_queries.list_silences(session, page, silence_filter, res.clock())
         return rows.to_page(SilenceView.model_validate)
 
 
 @silences.get("/{silenceId}", dependencies=READ)
 def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
     with res.db.read() as session:
-        return SilenceView.model_validate(queries.get_silence(session, silence_id))
+        return SilenceView.model_validate(silence_queries.get_silence(session, silence_id))
 
 
 @silences.patch("/{silenceId}", dependencies=RUN, responses=CONFLICT)

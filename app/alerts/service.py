@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.alerts import confirmations, incident_queries, incidents, queries
+from app.alerts import confirmations, event_queries, incident_queries, incidents, queries
 from app.alerts.evaluation.incident_rules import SeriesStep
 from app.alerts.evaluation.run_evaluation import AlertDecision
 from app.alerts.models import AlertEvent, AlertRule, AlertState
@@ -137,7 +137,7 @@ def acknowledge(
 
     Raises: `AlertNotFound`; `NotAcknowledgeable` for an alert that is not FIRING.
     """
-    event = queries.get_event(session, event_id)
+    event = event_queries.get_event(session, event_id)
     if event.state != AlertEventState.FIRING:
         raise NotAcknowledgeable(_not_acknowledgeable_detail(event))
     incidents.acknowledge(session, event.id, verdict, by, now)

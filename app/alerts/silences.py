@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.alerts import queries
+from app.alerts import silence_queries
 from app.alerts.models import AlertSilence
 from app.alerts.schemas import SilenceCreate, SilencePatch
 from app.alerts.silence_matchers import SilenceMatchers
@@ -67,7 +67,7 @@ def update_silence(
     Raises: `SilenceNotFound`; `Invalid` for a silence that matches everything or, when `endsAt` is
     sent, has already ended; `TooManySilences` for one that is reopened.
     """
-    silence = queries.get_silence(session, silence_id, for_update=True)
+    silence = silence_queries.get_silence(session, silence_id, for_update=True)
     fields = changed_fields(body)
     if "matchers" in fields:
         new_matchers = changed_fields(fields["matchers"])
@@ -82,7 +82,7 @@ def update_silence(
 
 
 def delete_silence(session: Session, silence_id: str) -> None:
-    session.delete(queries.get_silence(session, silence_id))
+    session.delete(silence_queries.get_silence(session, silence_id))
     session.flush()
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.alerts.queries import list_open_events
+from app.alerts.event_queries import list_open_events
 from app.benchmarks.queries import get_kpis_by_benchmark
 from app.core.batches import batched
 from app.core.schemas import view_of_row

@@ -19,7 +19,7 @@ OF_KEYS: Final[Mapping[str, str]] = {
     "app.access.queries.list_key_identities": "the keys of the open streams of a process, which limits them",
     "app.access.sessions.list_open_sessions": "the sessions of the open streams of a process, which limits them",
     "app.agents.queries.lock_existing_agents": _PAGE,
-    "app.alerts.queries.list_silenced_events": "the incidents that a run resolves: one of each rule",
+    "app.alerts.event_queries.list_silenced_events": "the incidents that a run resolves: one of each rule",
     "app.alerts.queries.lock_states": _RULES,
     "app.alerts.rule_records.read_promises": _PAGE,
     "app.comparison.compared_items._MEANS": _ITEMS,
@@ -163,8 +163,8 @@ SERVER_STATE: Final[Mapping[str, str]] = {
 
 # A constant limits the rows that can exist.
 LIMITED: Final[Mapping[str, str]] = {
-    "app.alerts.queries.list_active_silences": "app.alerts.silences.MAX_SILENCES",
-    "app.alerts.queries.list_lasting_silences": "app.alerts.silences.MAX_SILENCES",
+    "app.alerts.silence_queries.list_active_silences": "app.alerts.silences.MAX_SILENCES",
+    "app.alerts.silence_queries.list_lasting_silences": "app.alerts.silences.MAX_SILENCES",
     "app.benchmarks.queries.get_agent_ids_by_benchmark": "app.benchmarks.schemas.MAX_AGENTS",
     # Twice: the rules about the agent of a run, and those about every agent.
     "app.alerts.queries.list_enabled_rules": "app.alerts.rule_service.MAX_RULES",

@@ -18,7 +18,7 @@ from app.access.rules import ROLES
 from app.access.service import _first_key_state, _is_last_admin
 from app.access.sessions import create_login_link
 from app.agents.models import Agent
-from app.alerts import inbox_view, missing_runs
+from app.alerts import event_queries, inbox_view, missing_runs, silence_queries
 from app.alerts import queries as alert_queries
 from app.alerts.confirmations import find_waiting, settle_overdue
 from app.alerts.incident_queries import (
@@ -233,7 +233,7 @@ def _read_message(session: Session) -> None:
 
 
 def _read_silences(session: Session) -> None:
-    assert len(alert_queries.list_active_silences(session, utc_now())) == MAX_SILENCES
+    assert len(silence_queries.list_active_silences(session, utc_now())) == MAX_SILENCES
 
 
 def _find_langfuse_benchmarks(session: Session) -> None:
@@ -297,10 +297,10 @@ def _find_kpi_watchers(session: Session) -> None:
 
 
 def _lock_gathered_events(session: Session) -> None:
-    assert alert_queries.find_gathering_agent(session, "") == "a"
-    assert alert_queries.find_gathering_agent(session, "a") is None
-    events = alert_queries.lock_gathered_events(session, "a")
-    assert len(events) == alert_queries.MAX_GATHERED
+    assert event_queries.find_gathering_agent(session, "") == "a"
+    assert event_queries.find_gathering_agent(session, "a") is None
+    events = event_queries.lock_gathered_events(session, "a")
+    assert len(events) == event_queries.MAX_GATHERED
 
 
 def _read_records(session: Session) -> None:
@@ -350,7 +350,7 @@ READS: Final[Mapping[str, Callable[[Session], object]]] = {
     "incidents of a KPI": _list_incidents_of_kpi,
     f"{2 * MAX_RULES:,} rules of an agent": _list_rules,
     "rules of a KPI": _find_kpi_watchers,
-    f"{alert_queries.MAX_GATHERED:,} gathered alerts": _lock_gathered_events,
+    f"{event_queries.MAX_GATHERED:,} gathered alerts": _lock_gathered_events,
     f"records of {RULES} rules": _read_records,
     "webhook secrets": _list_secrets,
     f"keys of {WINDOW_ROWS:,} agents": _list_langfuse_agents,

@@ -8,16 +8,16 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
-from app.alerts import inbox_view, queries, service
+from app.alerts import event_queries, inbox_view, service
 from app.alerts.details import AlertDetails
 from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.event_queries import AlertFilter
 from app.alerts.messages import headline_of
 from app.alerts.models import AlertEvent
 from app.alerts.natural_scale import EvidenceText
 from app.alerts.pages.inbox import read_acknowledgement, silence_row
 from app.alerts.pages.value_chart import draw_alert, find_watched, values_in_api
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.queries import AlertFilter
 from app.alerts.rule_records import read_false_alarms
 from app.alerts.rules import AlertEventState
 from app.benchmarks.queries import list_owner_names
@@ -55,11 +55,11 @@ def show_alerts(
     res: Res,
     query: ListQuery,
     filters: AlertFilters,
-    sort: queries.AlertOrder = queries.DEFAULT_SORT,
+    sort: event_queries.AlertOrder = event_queries.DEFAULT_SORT,
 ) -> Response:
     """Alerts, newest first unless sorted."""
     with res.db.read() as session:
-        page = queries.list_events(session, query, filters.of_list, sort)
+        page = event_queries.list_events(session, query, filters.of_list, sort)
         names = DisplayNameReader(session)
         rows = [(event, names(event), alert_page_path(event.id)) for event in page.rows]
         choices = list_owner_names(session)
@@ -81,7 +81,7 @@ def show_alerts(
 def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
     """Show one alert: the reason why it fired, and its deliveries."""
     with res.db.read() as session:
-        event = queries.get_event(session, alert_id)
+        event = event_queries.get_event(session, alert_id)
         view = _view(session, event, res.clock())
         deliveries = list_delivery_rows(session, event.notification_id)
         false_alarms = read_false_alarms(

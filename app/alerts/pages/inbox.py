@@ -7,13 +7,13 @@ from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ, RUN, get_caller
-from app.alerts import inbox_view, queries
+from app.alerts import inbox_view, silence_queries
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.models import AlertRule, AlertSilence
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.queries import SilenceFilter
 from app.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from app.alerts.schemas import Acknowledgement
+from app.alerts.silence_queries import SilenceFilter
 from app.benchmarks.queries import list_owner_names
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery
@@ -84,7 +84,7 @@ def show_inbox(
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
         )
-        silence_count = queries.count_lasting_silences(session, res.clock())
+        silence_count = silence_queries.count_lasting_silences(session, res.clock())
         names = list_owner_names(session)
     severities = [(name, name.lower()) for name in MessageSeverity]
     return render_page(
@@ -120,8 +120,10 @@ def _show_silences(
     """Silences, newest first, with the number of alerts that each held back."""
     now = res.clock()
     with res.db.read() as session:
-        page = queries.list_silences(session, query, filters.of_list, now)
-        counts = queries.count_silenced_events(session, [silence.id for silence in page.rows])
+        page = silence_queries.list_silences(session, query, filters.of_list, now)
+        counts = silence_queries.count_silenced_events(
+            session, [silence.id for silence in page.rows]
+        )
         silences = [
             {
                 **silence_row(session, silence),
@@ -130,7 +132,7 @@ def _show_silences(
             }
             for silence in page.rows
         ]
-        silence_count = queries.count_lasting_silences(session, now)
+        silence_count = silence_queries.count_lasting_silences(session, now)
     return render_page(
         request,
         "inbox.html",
@@ -140,7 +142,7 @@ def _show_silences(
         tab="silenced",
         silences=silences,
         silence_count=silence_count,
-        max_events=queries.MAX_SILENCED,
+        max_events=silence_queries.MAX_SILENCED,
         filters=[
             _field("tab", "silenced", kind="hidden"),
             *filters.fields,

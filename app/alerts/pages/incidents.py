@@ -6,12 +6,12 @@ from fastapi import Depends, Path, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
-from app.alerts import incident_queries, incidents, queries
+from app.alerts import event_queries, incident_queries, incidents
+from app.alerts.event_queries import AlertFilter
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.models import AlertEvent, Incident
 from app.alerts.pages.value_chart import draw_incident, incident_figures, values_in_api
 from app.alerts.publishing import DisplayNameReader
-from app.alerts.queries import AlertFilter
 from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
 from app.benchmarks.queries import list_owner_names
@@ -75,7 +75,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
     with res.db.read() as session:
         incident = incident_queries.get_incident(session, incident_id)
         row = incident_row(session, incident)
-        events = queries.list_events(
+        events = event_queries.list_events(
             session, PageQuery(SHOWN_ALERTS), AlertFilter(), incident_id=incident_id
         )
         chart = draw_incident(session, incident, reader_zone(request))

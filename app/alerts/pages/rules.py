@@ -8,9 +8,10 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import list_agent_names
-from app.alerts import inbox_view, incident_queries, queries, rule_tests
+from app.alerts import event_queries, inbox_view, incident_queries, queries, rule_tests
 from app.alerts.backtest_schemas import BacktestRequest
 from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.event_queries import AlertFilter
 from app.alerts.incident_queries import IncidentFilter
 from app.alerts.pages.backtest import (
     COMPARED,
@@ -25,7 +26,7 @@ from app.alerts.pages.incidents import incident_row
 from app.alerts.pages.rule_text import describe_condition, watched_name
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.publishing import benchmark_name
-from app.alerts.queries import AlertFilter, RuleFilter
+from app.alerts.queries import RuleFilter
 from app.alerts.rule_records import read_false_alarms
 from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.schemas import AlertConfigPatch, AlertConfigView
@@ -110,7 +111,7 @@ def show_rule(
             session, newest, IncidentFilter(rule_ids=[rule_id])
         )
         incident_rows = [incident_row(session, incident) for incident in incidents.rows]
-        alerts = queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id]))
+        alerts = event_queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id]))
         silences = [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_rule(session, view, now)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import RUN
 from app.agents.queries import list_agent_names
-from app.alerts import queries, silences
+from app.alerts import queries, silence_queries, silences
 from app.alerts.models import AlertSilence
 from app.alerts.schemas import SilenceCreate, SilencePatch, SilenceView
 from app.alerts.silence_matchers import SilenceMatchers
@@ -92,7 +92,7 @@ def change_silence(request: Request, silence_id: SilenceId, form: SentForm, res:
         # The form shows every matcher: an empty one is cleared.
         matchers = SilenceMatchers.model_validate(body.matchers.model_dump())
         with res.db.begin() as session:
-            stored = queries.get_silence(session, silence_id, for_update=True)
+            stored = silence_queries.get_silence(session, silence_id, for_update=True)
             require_revision(form, revision_of(_values(stored)))
             changed = body.model_copy(update={"matchers": matchers})
             silences.update_silence(session, silence_id, changed, res.clock())
@@ -121,7 +121,7 @@ def _new_page(res: Resources) -> FormPage:
 
 def _edit_page(silence_id: str, res: Resources) -> FormPage:
     with res.db.read() as session:
-        silence = queries.get_silence(session, silence_id)
+        silence = silence_queries.get_silence(session, silence_id)
         values = _values(silence)
         choices = _choices(session)
     return FormPage(

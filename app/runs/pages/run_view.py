@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.alerts.evaluation.run_evaluation import read_budget
+from app.alerts.event_queries import AlertFilter, list_events
 from app.alerts.models import AlertEvent
-from app.alerts.queries import AlertFilter, list_events
 from app.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from app.benchmarks.models import Benchmark
 from app.comparison.baselines import is_pinned

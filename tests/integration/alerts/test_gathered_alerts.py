@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from app.alerts import queries
+from app.alerts import event_queries
 from app.alerts.publishing import GATHER_LIMIT, publish_gathered
 from tests.support.service import JSON, Service, pair
 
@@ -149,6 +149,6 @@ def test_gathered_alerts__a_full_message_does_not_wait(
     two_benchmarks.work()
     publish_later(two_benchmarks)
     assert messages(two_benchmarks) == []
-    monkeypatch.setattr(queries, "MAX_GATHERED", 1)
+    monkeypatch.setattr(event_queries, "MAX_GATHERED", 1)
     publish_later(two_benchmarks)
     assert len(messages(two_benchmarks)) == 1

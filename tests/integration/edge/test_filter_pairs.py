@@ -12,8 +12,9 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from app.access.queries import AuditFilter, list_audit_entries
+from app.alerts.event_queries import AlertFilter, AlertOrder, list_events
 from app.alerts.incident_queries import IncidentFilter, list_incidents
-from app.alerts.queries import AlertFilter, AlertOrder, RuleFilter, list_events, list_rules
+from app.alerts.queries import RuleFilter, list_rules
 from app.alerts.rules import AlertEventState, IncidentState
 from app.core import keyset, list_filters
 from app.core.db import Database
