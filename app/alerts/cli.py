@@ -10,9 +10,17 @@ from app.alerts.rules import AlertEventState
 from app.core.console.files import read_object
 from app.core.console.filter_options import choice_filter, flag_filter, id_filter, text_filter
 from app.core.console.generated_command import FieldOption
-from app.core.console.resource import Resource, id_argument, note_option, print_change, print_link
+from app.core.console.resource import Resource, id_argument, note_option
 from app.core.console.service import complete_ids, open_api
-from app.core.console.table import JSON, field, format_cell, print_page, time_field
+from app.core.console.table import (
+    JSON,
+    field,
+    format_cell,
+    print_change,
+    print_link,
+    print_page,
+    time_field,
+)
 from app.core.console.terminal import (
     CommandGroup,
     Format,

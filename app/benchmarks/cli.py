@@ -6,7 +6,7 @@ import typer
 
 from app.core.console.filter_options import flag_filter
 from app.core.console.generated_command import FieldOption
-from app.core.console.resource import Resource, id_argument, print_link
+from app.core.console.resource import Resource, id_argument
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import LATEST
 from app.core.console.table import (
@@ -16,6 +16,7 @@ from app.core.console.table import (
     format_cell,
     format_time,
     print_details,
+    print_link,
     print_table,
     tabulate,
     time_field,

@@ -8,9 +8,18 @@ import typer
 
 from app.core.console.filter_options import choice_filter, flag_filter
 from app.core.console.generated_command import FieldOption
-from app.core.console.resource import Resource, print_change, print_link
+from app.core.console.resource import Resource
 from app.core.console.service import complete_ids, open_api
-from app.core.console.table import JSON, Column, field, format_cell, format_time, time_field
+from app.core.console.table import (
+    JSON,
+    Column,
+    field,
+    format_cell,
+    format_time,
+    print_change,
+    print_link,
+    time_field,
+)
 from app.core.console.terminal import (
     EXIT_UNSUCCESSFUL,
     CommandGroup,

@@ -7,9 +7,9 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S
 from app.core.console.files import write_text
-from app.core.console.resource import id_argument, print_link
+from app.core.console.resource import id_argument
 from app.core.console.service import complete_ids, open_api
-from app.core.console.table import format_cell
+from app.core.console.table import format_cell, print_link
 from app.core.console.terminal import CommandGroup, WrongUsage, print_result, print_status
 from app.core.web.page_paths import path_of, run_page_path
 

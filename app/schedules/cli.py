@@ -7,9 +7,9 @@ import typer
 
 from app.core.console.filter_options import id_filter
 from app.core.console.generated_command import FieldOption
-from app.core.console.resource import Limit, Resource, id_argument, print_link
+from app.core.console.resource import Limit, Resource, id_argument
 from app.core.console.service import open_api
-from app.core.console.table import JSON, field, format_cell, print_page, time_field
+from app.core.console.table import JSON, field, format_cell, print_link, print_page, time_field
 from app.core.console.terminal import (
     CommandGroup,
     Format,

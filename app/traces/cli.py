@@ -7,7 +7,7 @@ import typer
 
 from app.core.console.files import iter_chunks, open_input
 from app.core.console.filter_options import text_filter
-from app.core.console.resource import Resource, print_change, print_link
+from app.core.console.resource import Resource
 from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
@@ -15,6 +15,8 @@ from app.core.console.table import (
     field,
     format_bytes,
     format_cell,
+    print_change,
+    print_link,
     time_field,
 )
 from app.core.console.terminal import (

@@ -34,9 +34,10 @@ from app.core.console.table import (
     JSON,
     Column,
     format_cell,
-    format_time,
-    print_details,
+    print_change,
+    print_link,
     print_page,
+    print_resource,
 )
 from app.core.console.terminal import (
     CommandGroup,
@@ -46,7 +47,6 @@ from app.core.console.terminal import (
     Yes,
     confirm,
     print_json,
-    print_result,
     print_status,
 )
 from app.core.web.page_paths import page_parameter, path_of
@@ -384,35 +384,7 @@ def page_query(parameters: "Mapping[str, QueryValue]") -> dict[str, Any]:
     }
 
 
-def print_link(address: str, output: OutputFormat = OutputFormat.TABLE) -> None:
-    """Print the address of a page, as a status line; a program that reads JSON gets none."""
-    if output is not OutputFormat.JSON:
-        print_status(f"page: {address}")
-
-
 def _full_id(resource: JSON, values: Values) -> str:
     """The ID of a resource that a command names by `latest` or by the beginning of its ID."""
     text, full_id = str(values["id"]), str(resource.get("id", ""))
     return full_id if text == LATEST or full_id.startswith(text) else text
-
-
-def print_change(
-    resource: JSON, output: OutputFormat, lines: Sequence[str], result: object = None
-) -> None:
-    """Print a changed resource as JSON, or its result; then the status lines."""
-    if output is OutputFormat.JSON:
-        print_json(resource)
-    elif result is not None:
-        print_result(format_cell(result))
-    for line in lines:
-        print_status(line)
-
-
-def print_resource(resource: JSON) -> None:
-    """Print the fields of a resource; fields named `…At` are times."""
-    print_details(
-        {
-            name: format_time(value) if name.endswith("At") else value
-            for name, value in resource.items()
-        }
-    )

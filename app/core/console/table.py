@@ -103,6 +103,34 @@ def print_details(details: Mapping[str, object]) -> None:
         print_result(f"{name:<{width}}  {cell}")
 
 
+def print_link(address: str, output: OutputFormat = OutputFormat.TABLE) -> None:
+    """Print the address of a page, as a status line; a program that reads JSON gets none."""
+    if output is not OutputFormat.JSON:
+        print_status(f"page: {address}")
+
+
+def print_change(
+    resource: JSON, output: OutputFormat, lines: Sequence[str], result: object = None
+) -> None:
+    """Print a changed resource as JSON, or its result; then the status lines."""
+    if output is OutputFormat.JSON:
+        print_json(resource)
+    elif result is not None:
+        print_result(format_cell(result))
+    for line in lines:
+        print_status(line)
+
+
+def print_resource(resource: JSON) -> None:
+    """Print the fields of a resource; fields named `…At` are times."""
+    print_details(
+        {
+            name: format_time(value) if name.endswith("At") else value
+            for name, value in resource.items()
+        }
+    )
+
+
 def print_table(table: Table) -> None:
     """Print a table in the form that suits standard output."""
     if is_interactive(sys.stdout):

@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 import typer
 
 from app.core.console.filter_options import REPEAT, check_filters, id_option
-from app.core.console.resource import Fields, Limit, id_argument, page_query, print_link
+from app.core.console.resource import Fields, Limit, id_argument, page_query
 from app.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from app.core.console.service import open_api
-from app.core.console.table import Column, field, format_cell, print_page, time_field
+from app.core.console.table import Column, field, format_cell, print_link, print_page, time_field
 from app.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 from app.core.web.page_paths import path_of, run_page_path
 

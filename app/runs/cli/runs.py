@@ -7,13 +7,7 @@ import typer
 
 from app.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from app.core.console.filter_options import choice_filter, id_filter, text_filter
-from app.core.console.resource import (
-    Resource,
-    id_argument,
-    note_option,
-    print_change,
-    print_link,
-)
+from app.core.console.resource import Resource, id_argument, note_option
 from app.core.console.service import open_api
 from app.core.console.table import (
     JSON,
@@ -21,7 +15,9 @@ from app.core.console.table import (
     field,
     format_cell,
     format_time,
+    print_change,
     print_details,
+    print_link,
     print_table,
     tabulate,
     time_field,

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from app.core.console.resource import Limit, id_argument, print_link
+from app.core.console.resource import Limit, id_argument
 from app.core.console.service import open_api
-from app.core.console.table import JSON, Column, field, print_details, print_page
+from app.core.console.table import JSON, Column, field, print_details, print_link, print_page
 from app.core.console.terminal import (
     CommandGroup,
     Format,
