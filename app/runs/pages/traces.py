@@ -1,11 +1,10 @@
 """Pages of the traces of a run: the list, one trace with its transcript, an item in two runs."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -15,7 +14,7 @@ from app.agents.models import Agent
 from app.benchmarks.models import Benchmark
 from app.core.errors import Invalid
 from app.core.keyset import PageRows
-from app.core.text import cut_middle, format_number, shorten
+from app.core.text import format_number, shorten
 from app.core.web.deps import Res
 from app.core.web.page_filters import FilterField
 from app.core.web.page_paths import path_of
@@ -23,18 +22,15 @@ from app.core.web.pages import Crumb, build_url, list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.core.web.text_diff import TextDiff, compare_texts
-from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
 from app.results import rules, trace_list
 from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import get_run, get_trace
 from app.results.trace_list import TraceListFilter
+from app.runs.pages.shown_steps import count_omitted, cut_text, list_shown_steps
 from app.traces.models import CollectedTrace
 
 router = Router()
 
-# A page must stay readable and quick whatever an agent wrote.
-MAX_SHOWN_CHARS = 20_000
-MAX_STEPS = 200
 TRIALS_OF_PAGE = 6
 # Columns of a list; beside a trace, the metrics after these are folded.
 MAX_METRICS = 4
@@ -56,15 +52,6 @@ class TypedFilter:
 
 
 Typed = Annotated[TypedFilter, Depends()]
-
-
-class ShownStep(NamedTuple):
-    """A step of a transcript: who, and the texts by their title."""
-
-    who: str
-    note: str
-    texts: list[tuple[str, str]]
-    is_error: bool = False
 
 
 @router.get("/runs/{runId}/traces", dependencies=READ)
@@ -153,13 +140,13 @@ def show_trace(
         run=run,
         steps=steps,
         trace=trace,
-        input=_cut(trace.input),
-        error=_cut(trace.error),
+        input=cut_text(trace.input),
+        error=cut_text(trace.error),
         diff=_diff(trace.expected_output, trace.output),
         values=_values(run.metric_keys or [], detail.result),
         usage=_usage(trace),
-        transcript=_shown_steps(detail.transcript),
-        omitted=_omitted(detail.transcript),
+        transcript=list_shown_steps(detail.transcript),
+        omitted=count_omitted(detail.transcript),
         source_url=_safe_url(trace.url),
         before=_trace_url(run, neighbors.before, shown_filter),
         after=_trace_url(run, neighbors.after, shown_filter),
@@ -212,8 +199,8 @@ def show_item(
         baseline=baseline,
         steps=steps,
         item=item,
-        input=_cut(first.input if first else None),
-        expected=_cut(first.expected_output if first else None),
+        input=cut_text(first.input if first else None),
+        expected=cut_text(first.expected_output if first else None),
         trials=trials,
         trial_count=len(numbers),
         next_trial=later[0] + 1 if later else None,
@@ -306,12 +293,8 @@ def _number(value: float | None) -> str | None:
     return None if value is None else format_number(value)
 
 
-def _cut(text: str | None) -> str | None:
-    return None if text is None else cut_middle(text, MAX_SHOWN_CHARS)
-
-
 def _diff(left: str | None, right: str | None) -> TextDiff:
-    return compare_texts(_cut(left) or "", _cut(right) or "")
+    return compare_texts(cut_text(left) or "", cut_text(right) or "")
 
 
 def _values(columns: list[str], result: TraceResult | None) -> list[dict[str, Any]]:
@@ -345,42 +328,6 @@ def _usage(trace: CollectedTrace) -> list[tuple[str, str]]:
         for name, value, unit in numbers
         if value is not None
     ]
-
-
-def _shown_steps(transcript: Transcript | None) -> list[ShownStep]:
-    steps = transcript.steps if transcript else ()
-    return [_shown_step(step) for step in steps[:MAX_STEPS]]
-
-
-def _shown_step(step: TranscriptStep) -> ShownStep:
-    if isinstance(step, TranscriptMessage):
-        texts = [("thinking", step.thinking), ("", step.text)]
-        return ShownStep(
-            step.role, "", [(name, cut) for name, text in texts if (cut := _cut(text))]
-        )
-    arguments = step.command or (
-        json.dumps(step.arguments, ensure_ascii=False, indent=1) if step.arguments else None
-    )
-    texts = [
-        ("", arguments),
-        ("output", step.output),
-        ("stdout", step.stdout),
-        ("stderr", step.stderr),
-    ]
-    facts = [f"exit code {step.exit_code}" if step.exit_code else None,
-             None if step.duration_ms is None else f"{format_number(step.duration_ms)} ms"]  # fmt: skip
-    return ShownStep(
-        f"tool {step.tool}",
-        ", ".join(filter(None, facts)),
-        [(name, cut) for name, text in texts if (cut := _cut(text))],
-        step.is_error,
-    )
-
-
-def _omitted(transcript: Transcript | None) -> int:
-    if transcript is None:
-        return 0
-    return transcript.omitted_steps + max(0, len(transcript.steps) - MAX_STEPS)
 
 
 def _safe_url(url: str | None) -> str | None:
