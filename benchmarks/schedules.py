@@ -23,6 +23,7 @@ from app.core.db import Database
 from app.core.migrations import upgrade
 from app.schedules.ticker import Ticker
 from benchmarks.result_rows import BenchRow
+from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
 SCHEDULES = 10_000
@@ -36,12 +37,6 @@ LEAD = timedelta(seconds=8)  # a starting scheduler recomputes every schedule
 
 _samples: list[float] = []
 
-PLACES = """
-    INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'a', false, 1);
-    INSERT INTO benchmarks (id, metadata, source, metrics, min_coverage, max_error_share,
-                            archived, revision)
-    VALUES ('b', '{}', 'local', '[]', 0.9, 0.05, false, 1);
-"""
 EMPTY = "TRUNCATE schedule_configs, schedule_fires; DELETE FROM procrastinate_jobs;"
 FILL = text(
     """
@@ -186,6 +181,9 @@ def _database() -> Iterator[Database]:
         upgrade(url)
         db = Database(url, pool_size=4, name="bench")
         with db.begin() as session:
-            session.execute(text(PLACES))
+            insert_rows(session, "agents", {"id": "'a'"})
+            insert_rows(
+                session, "benchmarks", {"id": "'b'", "source": "'local'", "metrics": "'[]'"}
+            )
         yield db
         db.dispose()
