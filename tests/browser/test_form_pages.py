@@ -305,6 +305,7 @@ def test_webhook__secret_is_shown_once_and_deleted(subjects: Site, site: Site) -
     page.get_by_role("button", name="New secret").click()
     secret = page.locator("#secret").inner_text()
     assert secret.startswith("whsec_")
+    assert find_violations(page) == []
     page.reload()
     assert secret not in page.content()
     page.on("dialog", lambda dialog: dialog.accept())
