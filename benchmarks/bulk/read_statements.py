@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _PAGE: Final = "the rows with the keys of a page, a batch or a request"
+_NAMES: Final = "the newest page of a list; `count_names` limits what it counts"
 _RULES: Final = "the rules of one benchmark that judge a run, and what belongs to them"
 _RUN: Final = "the shards, metrics, KPIs or models of one run"
 _HISTORY: Final = "the runs that a comparison or a rule reads, whose number it limits"
@@ -19,14 +20,19 @@ OF_KEYS: Final[Mapping[str, str]] = {
     "app.access.queries.list_key_identities": "the keys of the open streams of a process, which limits them",
     "app.access.sessions.list_open_sessions": "the sessions of the open streams of a process, which limits them",
     "app.agents.queries.lock_existing_agents": _PAGE,
+    "app.access.queries.list_key_names": _NAMES,
+    "app.agents.queries._select_agents": "the page of its callers, or its agents",
     "app.alerts.event_queries.list_silenced_events": "the incidents that a run resolves: one of each rule",
+    "app.alerts.queries.list_rule_names": _NAMES,
     "app.alerts.queries.lock_states": _RULES,
-    "app.alerts.rule_records.read_promises": _PAGE,
+    "app.alerts.rule_records.read_false_alarms": _PAGE,
+    "app.benchmarks.queries.list_benchmark_names": _NAMES,
     "app.comparison.compared_items._MEANS": _ITEMS,
     "app.comparison.compared_items._read_errors": _ITEMS,
     "app.comparison.items.queries.list_trace_links": _ITEMS,
     "app.comparison.items.queries.read_item_inputs": _ITEMS,
     "app.notifications.queries.get_endpoints_by_id": _PAGE,
+    "app.notifications.queries.list_titles": _PAGE,
     "app.overview.queries._missed_schedules": _PAGE,
     "app.overview.queries._read_cells": _PAGE,
     "app.overview.queries._read_headline_kpis": _PAGE,
@@ -164,7 +170,7 @@ SERVER_STATE: Final[Mapping[str, str]] = {
 # A constant limits the rows that can exist.
 LIMITED: Final[Mapping[str, str]] = {
     "app.alerts.silence_queries.list_active_silences": "app.alerts.silences.MAX_SILENCES",
-    "app.alerts.silence_queries.list_lasting_silences": "app.alerts.silences.MAX_SILENCES",
+    "app.alerts.silence_queries.count_lasting_silences": "app.alerts.silences.MAX_SILENCES",
     "app.benchmarks.queries.get_agent_ids_by_benchmark": "app.benchmarks.schemas.MAX_AGENTS",
     # Twice: the rules about the agent of a run, and those about every agent.
     "app.alerts.queries.list_enabled_rules": "app.alerts.rule_service.MAX_RULES",

@@ -72,6 +72,9 @@ class RecordingApi:
         self.requests.append(("LIST", path, parameters))
         return {"items": [], "nextCursor": None}
 
+    def full_parameters(self, parameters: JSON) -> JSON:
+        return {name: value for name, value in parameters.items() if value is not None}
+
     def get(self, path: str) -> JSON:
         self.requests.append(("GET", path, None))
         return {"id": "w-1", "createdAt": None}
@@ -235,7 +238,7 @@ def test_list__sends_the_given_filters(widgets_cli: CommandGroup, api: Recording
     unfiltered, filtered = (
         parameters for method, _, parameters in api.requests if method == "LIST"
     )
-    assert unfiltered == {"limit": 50, "agentId": None, "old": None}
+    assert unfiltered == {"limit": 50}
     assert filtered == {"limit": 50, "agentId": ["a", "b"], "old": True}
 
 
