@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Page, expect
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from app.core.postgres_notify import notify_streams
 from app.core.text import replace_unstorable
+from app.results.models import BenchmarkRun
 from tests.browser.conftest import Site
 from tests.support.busy_loops import shared_clock
 from tests.support.page_data import HOSTILE, write_month, write_traces
@@ -151,8 +152,13 @@ def test_run__changes_of_the_run_arrive_without_a_reload(month: Site, site: Site
     page = site.open(f"/runs/{run_id}")
     page.evaluate("window.isSamePage = true")
     expect(page.locator("#state")).to_contain_text("PENDING")
+    with site.service.resources.db.begin() as session:
+        session.execute(
+            update(BenchmarkRun).where(BenchmarkRun.id == run_id).values(run_name="tide 7")
+        )
     site.service.post(f"/benchmark-runs/{run_id}/cancel")
     expect(page.locator("#state")).to_contain_text("CANCELLED")
+    expect(page.locator("#against")).to_contain_text("tide 7")
     assert page.evaluate("window.isSamePage")
 
 

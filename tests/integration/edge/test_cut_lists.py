@@ -9,14 +9,14 @@ from html import unescape
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.alerts.models import AlertEvent
 from app.benchmarks.config_types import MetricSelection
 from app.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
 from app.notifications.models import Delivery, Notification
-from app.results.models import BenchmarkRun, TraceResult
+from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.schedules.models import ScheduleFire
 from app.traces.models import CollectedTrace
 from app.triggers.models import TriggerEvent
@@ -221,3 +221,12 @@ def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:
 def test_run__flipped_items_are_counted(crowded: Service) -> None:
     page = read_page(crowded, f"/runs/{RUN}")
     assert "8 of 10 flipped items" in page
+
+
+def test_run__measured_traces_are_grouped_by_thousands(crowded: Service) -> None:
+    of_run = RunMetricAggregate.run_seq.in_(
+        select(BenchmarkRun.seq).where(BenchmarkRun.id == "run-sql-support-3")
+    )
+    with crowded.resources.db.begin() as session:
+        session.execute(update(RunMetricAggregate).where(of_run).values(n=8_990, expected=9_000))
+    assert "8,990 of 9,000" in read_page(crowded, "/runs/run-sql-support-3")
