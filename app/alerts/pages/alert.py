@@ -44,7 +44,7 @@ router = Router()
 
 AlertFilters = Annotated[
     SentFilters[AlertFilter],
-    Depends(PageFilters(AlertFilter, "text agent benchmark severity state acknowledged from to")),
+    Depends(PageFilters(AlertFilter, "text agent benchmark severity state from to")),
 ]
 AlertId = Annotated[str, Path(alias="alertId")]
 
