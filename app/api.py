@@ -160,12 +160,9 @@ def include_pages(routes: APIRouter) -> None:
 def include_routers(routes: APIRouter) -> None:
     """Add every router below `/api/v1`, with its documented problems, and the receiver of spans."""
     for router in ROUTERS:
-        router.add_to(
-            routes,
-            prefix=PREFIX,
-            responses=PROBLEMS,
-            dependencies=[Depends(reject_wrong_parameters)],
-        )
+        # Webhooks check them after the signature, as all others after the key.
+        checks = [] if router is webhooks else [Depends(reject_wrong_parameters)]
+        router.add_to(routes, prefix=PREFIX, responses=PROBLEMS, dependencies=checks)
     # Exporters append `/v1/traces` to the address of the service.
     otlp_receiver.add_to(routes)
 

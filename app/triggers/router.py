@@ -15,7 +15,7 @@ from app.core.problem_documents import BODY_PROBLEMS, CONFLICT, PROBLEMS
 from app.core.schemas import Page
 from app.core.strict_json import parse_json
 from app.core.web.deps import Res
-from app.core.web.query_parameters import PageParams
+from app.core.web.query_parameters import PageParams, reject_wrong_parameters
 from app.core.web.request_body import RawBody
 from app.core.web.routes import Router
 from app.triggers import queries, secrets, service
@@ -34,6 +34,8 @@ from app.triggers.signatures import verify_langfuse_signature, verify_standard_s
 
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
 SecretId = Annotated[str, Path(alias="secretId")]
+# Behind the signature in the list of parameters: a stranger learns nothing from it.
+NoWrongParameters = Annotated[None, Depends(reject_wrong_parameters)]
 
 
 webhooks = Router(prefix="/webhooks", tags=["triggers"])
@@ -71,6 +73,7 @@ def _json_body(schema: dict[str, Any]) -> dict[str, Any]:
 def start_runs_by_webhook(
     benchmark_id: BenchmarkId,
     call: Annotated[VerifiedCall, Depends(verify_standard_signature)],
+    _: NoWrongParameters,
     body: RawBody,
     res: Res,
 ) -> TriggerEventView:
@@ -88,7 +91,10 @@ def start_runs_by_webhook(
     responses=CALL_PROBLEMS,
 )
 def receive_langfuse_event(
-    call: Annotated[VerifiedCall, Depends(verify_langfuse_signature)], body: RawBody, res: Res
+    call: Annotated[VerifiedCall, Depends(verify_langfuse_signature)],
+    _: NoWrongParameters,
+    body: RawBody,
+    res: Res,
 ) -> TriggerEventView:
     """Receive a Langfuse event; benchmarks with a matching rule run in the background."""
     langfuse_event = parse_langfuse_event(parse_json(body))

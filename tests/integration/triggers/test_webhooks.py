@@ -173,6 +173,19 @@ def test_webhook__invalid_calls_get_identical_responses(
     assert (setup.list_runs(), setup.list_events()) == ([], [])
 
 
+def test_webhook__wrong_parameters_are_refused_after_the_signature(setup: TriggerSetup) -> None:
+    sender = setup.create_sender()
+    for path in ("webhooks/langfuse", f"webhooks/benchmarks/{sender.benchmark_id}/runs"):
+        assert setup.client.post(f"/api/v1/{path}?x=1", content=b"{}").status_code == 401, path
+
+    signed = setup.client.post(
+        f"/api/v1/{path}?x=1", headers=sender.headers("msg_1", "{}", None), content=b"{}"
+    )
+
+    assert pointers(as_json(signed, 422)) == ["x"]
+    assert (setup.list_runs(), setup.list_events()) == ([], [])
+
+
 def test_webhook__failures_of_an_address_are_limited_but_valid_calls_are_not(
     setup: TriggerSetup,
 ) -> None:
