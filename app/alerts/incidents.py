@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.alerts import event_queries, incident_queries, queries
@@ -29,6 +30,8 @@ from app.alerts.stored_series import accept_series, return_series, withdraw_seri
 from app.comparison import acceptance
 from app.core.errors import Conflict
 from app.core.ids import new_id
+from app.notifications.inbox import set_read_at
+from app.notifications.queries import find_notification
 from app.results.models import BenchmarkRun
 from app.results.run_history import find_runs, list_valid_seqs
 
@@ -166,7 +169,22 @@ def acknowledge(
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
         return_series(session, incident.run_seqs[-1])
     session.flush()
+    if event.notification_id is not None:
+        _read_judged_message(session, event.notification_id, now)
     return incident
+
+
+def _read_judged_message(session: Session, notification_id: str, now: datetime) -> None:
+    """Mark a message as read when its last firing alert has been judged: nothing is open in it."""
+    # Locked before its alerts are read: of two people who judge its last two, the second one sees both.
+    message = find_notification(session, notification_id, for_update=True)
+    open_alerts = select(AlertEvent.id).where(
+        AlertEvent.notification_id == notification_id,
+        AlertEvent.state == AlertEventState.FIRING,
+        AlertEvent.verdict.is_(None),
+    )
+    if message is not None and session.scalar(open_alerts.limit(1)) is None:
+        set_read_at(session, notification_id, now)
 
 
 def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None) -> None:

@@ -112,9 +112,15 @@ class LoadedDelivery(NamedTuple):
 def get_notification(
     session: Session, notification_id: str, *, for_update: bool = False
 ) -> Notification:
-    return NotificationNotFound.unless(
-        session.get(Notification, notification_id, with_for_update=ROW_LOCK if for_update else None)
-    )
+    found = find_notification(session, notification_id, for_update=for_update)
+    return NotificationNotFound.unless(found)
+
+
+def find_notification(
+    session: Session, notification_id: str, *, for_update: bool = False
+) -> Notification | None:
+    lock = ROW_LOCK if for_update else None
+    return session.get(Notification, notification_id, with_for_update=lock)
 
 
 def list_notifications(

@@ -208,3 +208,25 @@ def test_pages__say_before_a_false_alarm_is_reported_what_taking_it_back_means(
         assert (
             "it turns out to be real, say so: its runs no longer count, but it stays closed" in form
         )
+
+
+@pytest.mark.parametrize("answer", ["acknowledge", "noise"])
+def test_answer__reads_the_message_when_its_last_alert_is_judged(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker, answer: str
+) -> None:
+    # Two rules, whose alerts are one message.
+    create_regressed()
+    create_regressed(id="rule-2", name="second")
+    complete(*GOOD, 0.57, 0.56)
+    [message] = benchmark_service.get("/notifications")["items"]
+    incidents = benchmark_service.get("/incidents?state=OPEN")["items"]
+    assert len(incidents) == 2
+
+    def is_read() -> bool:
+        read = benchmark_service.get(f"/notifications/{message['id']}")["readAt"]
+        return read is not None
+
+    benchmark_service.post(f"/incidents/{incidents[0]['id']}/{answer}")
+    assert not is_read()
+    benchmark_service.post(f"/incidents/{incidents[1]['id']}/{answer}")
+    assert is_read()
