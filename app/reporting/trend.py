@@ -12,6 +12,7 @@ from app.benchmarks.models import KpiDefinition
 from app.core.text import format_number
 from app.core.web.overlay_chart import TrendSeries, overlay_chart
 from app.core.web.page_paths import incident_page_path, path_of
+from app.core.web.page_text import format_day
 from app.core.web.trend_chart import TrendLimit, TrendPoint, TrendSpan, trend_chart
 from app.kpis.number_text import FigureFormat
 from app.reporting.schemas import TrendPointView
@@ -21,6 +22,7 @@ from app.results.kpi_trend import (
     TrendBucket,
     bucket_points,
     kpi_figures,
+    label_points,
     list_kpi_points,
     list_trend_buckets,
     trend_events,
@@ -197,20 +199,15 @@ def _points(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> Sequenc
         span = trend.buckets[-1].last_at - trend.buckets[0].first_at
         names = [_bucket_label(bucket, zone, has_year=span > A_YEAR) for bucket in trend.buckets]
         return bucket_points(trend.buckets, names, figures)
-    labels = {point.kpi.id: _day(point.kpi.recorded_at, zone) for point in trend.points}
+    labels = label_points(trend.points, zone)
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in trend.points}
     return trend_points(trend.points, labels, urls, figures)
 
 
 def _bucket_label(bucket: TrendBucket, zone: ZoneInfo, *, has_year: bool) -> str:
     """The days of a bucket: "3 May", "3 May to 9 May", "3 May 2025 to 9 May 2025"."""
-    days = [_day(at, zone) for at in (bucket.first_at, bucket.last_at)]
+    days = [format_day(at, zone) for at in (bucket.first_at, bucket.last_at)]
     if has_year:
         ends = zip(days, (bucket.first_at, bucket.last_at), strict=True)
         days = [f"{day} {at.astimezone(zone):%Y}" for day, at in ends]
     return " to ".join(dict.fromkeys(days))
-
-
-def _day(at: datetime, zone: ZoneInfo) -> str:
-    local = at.astimezone(zone)
-    return f"{local.day} {local:%b}"

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import select, text, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
+from app.core.web.page_text import label_times
 from app.core.web.trend_chart import TrendEvent, TrendPoint
 from app.kpis.models import KpiHistory
 from app.kpis.number_text import FigureFormat
@@ -148,6 +150,12 @@ def list_kpi_points(
         KpiPoint(kpi, fingerprint, accepted_at, differences or ())
         for kpi, fingerprint, accepted_at, differences in reversed(newest)
     ]
+
+
+def label_points(points: Sequence[KpiPoint], zone: ZoneInfo) -> dict[int, str]:
+    """The labels of points in a chart, by the ID of the value."""
+    labels = label_times([point.kpi.recorded_at for point in points], zone)
+    return {point.kpi.id: label for point, label in zip(points, labels, strict=True)}
 
 
 def trend_points(

@@ -16,6 +16,7 @@ from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.core.keyset import MAX_LIMIT
 from app.core.text import format_number
 from app.core.web.page_paths import path_of
+from app.core.web.page_text import label_times
 from app.core.web.pages import build_url
 from app.core.web.trend_chart import PageChart, TrendEvent, TrendLimit, TrendPoint, trend_chart
 from app.kpis.number_text import FigureFormat
@@ -132,7 +133,8 @@ def draw_backtest(
     limits = []
     if rule.condition in _FIXED and rule.threshold is not None:
         limits.append(TrendLimit(f"limit {format_number(rule.threshold)}", rule.threshold))
-    points = [_replayed_point(run, zone) for run in runs]
+    labels = label_times([run.completed_at for run in runs], zone)
+    points = [_replayed_point(run, label) for run, label in zip(runs, labels, strict=True)]
     figures = FigureFormat.of(point.value for point in points)
     chart = _draw(rule.name, points, figures, limits=limits, events=events)
     if len(backtest.runs) == len(runs):
@@ -178,11 +180,11 @@ def _past_points(
     """The watched value of each run; `describe` adds words to the text of a point."""
     measurements = MeasurementHistory(session, runs).measurements(target)
     points = []
-    for run in runs:
+    labels = label_times([run.completed_at for run in runs], zone)
+    for run, label in zip(runs, labels, strict=True):
         measurement = measurements.get(run.seq)
         value = measurement.point.value if measurement and measurement.point else None
         verdict = Verdict.REGRESSED if run.seq == marked_seq else None
-        label = _label(run.completed_at, zone)
         words = ["no value" if value is None else figures.write(value), describe(run)]
         points.append(
             TrendPoint(
@@ -206,8 +208,7 @@ def _position_in(incident: Incident, run: PastRun) -> str:
     return "in the incident" if is_inside else "outside the incident"
 
 
-def _replayed_point(run: ReplayedRunView, zone: ZoneInfo) -> TrendPoint:
-    label = _label(run.completed_at, zone)
+def _replayed_point(run: ReplayedRunView, label: str) -> TrendPoint:
     verdict = _MARKS[run.notified][1] if run.notified in _MARKS else None
     return TrendPoint(
         label=label,
@@ -218,8 +219,3 @@ def _replayed_point(run: ReplayedRunView, zone: ZoneInfo) -> TrendPoint:
         text=f"{label}: {run.explanation}",
         url=path_of("runs", run.run_id),
     )
-
-
-def _label(at: datetime, zone: ZoneInfo) -> str:
-    local = at.astimezone(zone)
-    return f"{local.day} {local:%b}"

@@ -1,6 +1,6 @@
 """Text of pages: instants and durations in the zone of the reader, texts of users made visible."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -63,6 +63,20 @@ def mark_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[TextPart]:
 def find_zone(name: str) -> ZoneInfo | None:
     """The time zone of this name; None when there is none."""
     return ZoneInfo(name) if name in zone_names() else None
+
+
+def format_day(at: datetime, zone: ZoneInfo) -> str:
+    """The day of an instant without its year: "21 Nov"."""
+    local = at.astimezone(zone)
+    return f"{local.day} {local:%b}"
+
+
+def label_times(times: Sequence[datetime], zone: ZoneInfo) -> list[str]:
+    """The labels of the points of a chart: their days, with the times of day if all are of one day."""
+    days = [format_day(at, zone) for at in times]
+    if len(days) < 2 or len(set(days)) > 1:  # noqa: PLR2004 - one point needs no distinction
+        return days
+    return [f"{day} {at.astimezone(zone):%H:%M}" for day, at in zip(days, times, strict=True)]
 
 
 def format_instant(at: datetime, zone: ZoneInfo, now: datetime) -> str:

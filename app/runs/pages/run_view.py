@@ -31,7 +31,13 @@ from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.notifications.delivery_rows import list_delivery_rows
 from app.results.expected_end import expect_ends
-from app.results.kpi_trend import kpi_figures, list_kpi_points, trend_events, trend_points
+from app.results.kpi_trend import (
+    kpi_figures,
+    label_points,
+    list_kpi_points,
+    trend_events,
+    trend_points,
+)
 from app.results.models import BenchmarkRun, RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
@@ -278,11 +284,7 @@ def _trend(
     )
     if len(points) < 2:  # noqa: PLR2004 - a line has two ends
         return nothing
-    zone = reader_zone(request)
-    labels = {}
-    for point in points:
-        at = point.kpi.recorded_at.astimezone(zone)
-        labels[point.kpi.id] = f"{at.day} {at:%b}"
+    labels = label_points(points, reader_zone(request))
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
     limits = [
         TrendLimit(f"threshold {format_number(value)}", value)
