@@ -1,5 +1,6 @@
 """Connection pools of SQLAlchemy: addresses, limits of a connection, checks of idle connections."""
 
+import logging
 import os
 import time
 from typing import Any, TypeAlias, cast
@@ -67,6 +68,10 @@ class ClosingPool(QueuePool):
         super()._do_return_conn(record)
         if self._is_disposed:
             super().dispose()
+
+
+# SQLAlchemy names the log of a pool after its class: each step of a pool would be a line of this service.
+logging.getLogger(f"{__name__}.{ClosingPool.__qualname__}").setLevel(logging.WARNING)
 
 
 def sqlalchemy_url(url: str) -> str:

@@ -59,7 +59,7 @@ def test_dataset__tables_and_results_of_other_tools_are_imported(
     upload(page, "run.csv", b"id,question,reply,gold\n1,How high?,3 m,4 m\n")
     assert "answer" in error_of(page, "columns")
     page.get_by_label("Columns").fill("input=question,output=reply,expected=gold")
-    page.get_by_label("Agent").select_option("pelican")
+    page.get_by_label("Agent", exact=True).select_option("pelican")
     upload(page, "run.csv", b"id,question,reply,gold\n1,How high?,3 m,4 m\n")
     expect(page.locator("h1")).to_have_text("tides, run")
     expect(page.locator("tbody tr")).to_have_text(re.compile(r"1\s*How high\?\s*4 m\s*3 m"))

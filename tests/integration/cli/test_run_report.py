@@ -32,7 +32,7 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     assert re.search("<title>.+, bench-001 · MOSAICO</title>", page)
     assert re.search(r"<b>0\.50* points</b>", page)
     assert "<svg" in page
-    assert "quality fell by 50 % to 0.5" in page
+    assert "quality fell by 50\N{NO-BREAK SPACE}% to 0.5" in page
     worst = page[page.index("Worst of 2 traces by ROUGE") :]
     assert f'<a href="/runs/{run["id"]}/traces/t-2">t-2</a>' in worst
     assert worst.index("t-2") < worst.index("t-1")
@@ -41,7 +41,7 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     assert " ago" not in page
     answer = service.client.get(f"/api/v1/benchmark-runs/{run['id']}/report")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert "quality fell by 50 % to 0.5" in answer.text
+    assert "quality fell by 50\N{NO-BREAK SPACE}% to 0.5" in answer.text
     service.expect_problem(404, "GET", "/benchmark-runs/gone/report")
 
 

@@ -49,7 +49,7 @@ def prepared_service(service: Service) -> Service:
 def find_lines(service: Service, run_id: str, log_text: str) -> Lines:
     """The lines of the log that have the ID that the page of a run offers to copy."""
     page = service.client.get(f"/runs/{run_id}", headers={"Accept": "text/html"}).text
-    [card] = re.findall(r'<article class="card news invalid">.*?</article>', page, re.DOTALL)
+    [card] = re.findall(r'<article class="card news failed">.*?</article>', page, re.DOTALL)
     [shown_id] = re.findall(r'data-copy="([^"]+)"', card)
     lines = (line for line in log_text.splitlines() if line.startswith("{"))
     return [json.loads(line) for line in lines if shown_id in line]
