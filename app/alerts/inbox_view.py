@@ -22,7 +22,7 @@ from app.core.keyset import PageQuery, PageRows
 from app.core.list_filters import match_columns
 from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
-from app.notifications.queries import list_notifications
+from app.notifications.queries import get_notification, list_notifications
 
 # A message is about the runs of a night, and goes to the recipients of some rules. Nothing limits their number.
 MAX_LISTED: Final = 50
@@ -118,7 +118,11 @@ def acknowledge_message(
     now: datetime,
     note: str | None = None,
 ) -> None:
-    """Judge every firing alert of a message as true or noise, and mark the message as read."""
+    """Judge every firing alert of a message as true or noise, and mark the message as read.
+
+    Locks: the message before its incidents, as `incidents.acknowledge` does.
+    """
+    get_notification(session, notification_id, for_update=True)
     for event in chain.from_iterable(iter_events(session, notification_id)):
         if event.state == AlertEventState.FIRING and event.verdict is None:
             acknowledge(session, event.id, verdict, by, now, note)

@@ -31,6 +31,7 @@ from app.comparison import acceptance
 from app.core.errors import Conflict
 from app.core.ids import new_id
 from app.notifications.inbox import set_read_at
+from app.notifications.models import Notification
 from app.notifications.queries import find_notification
 from app.results.models import BenchmarkRun
 from app.results.run_history import find_runs, list_valid_seqs
@@ -150,6 +151,7 @@ def acknowledge(
     history and the baselines again. It stays closed: its end was notified, and later runs were judged without it.
     Raises: `IncidentNotFound`.
     """
+    message = _lock_message(session, incident_id)
     incident, row, rule = _lock(session, incident_id)
     was_noise = incident.verdict == NOISE
     acknowledgement = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
@@ -169,22 +171,31 @@ def acknowledge(
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
         return_series(session, incident.run_seqs[-1])
     session.flush()
-    if event.notification_id is not None:
-        _read_judged_message(session, event.notification_id, now)
+    if message is not None and not _has_open_alert(session, message.id):
+        set_read_at(session, message.id, now)
     return incident
 
 
-def _read_judged_message(session: Session, notification_id: str, now: datetime) -> None:
-    """Mark a message as read when its last firing alert has been judged: nothing is open in it."""
-    # Locked before its alerts are read: of two people who judge its last two, the second one sees both.
-    message = find_notification(session, notification_id, for_update=True)
+def _lock_message(session: Session, incident_id: str) -> Notification | None:
+    """The message of the alert that opened an incident, locked until the transaction ends.
+
+    Before the incident, as by those who judge a whole message: the other order could deadlock. Of two people who judge
+    the last two alerts of a message, the second one sees both.
+    """
+    event = session.get(AlertEvent, incident_id)
+    if event is None or event.notification_id is None:
+        return None
+    return find_notification(session, event.notification_id, for_update=True)
+
+
+def _has_open_alert(session: Session, notification_id: str) -> bool:
+    """Return whether nobody has judged a firing alert of a message."""
     open_alerts = select(AlertEvent.id).where(
         AlertEvent.notification_id == notification_id,
         AlertEvent.state == AlertEventState.FIRING,
         AlertEvent.verdict.is_(None),
     )
-    if message is not None and session.scalar(open_alerts.limit(1)) is None:
-        set_read_at(session, notification_id, now)
+    return session.scalar(open_alerts.limit(1)) is not None
 
 
 def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None) -> None:

@@ -1,7 +1,9 @@
 """What people answer to an incident: noise, acceptance, acknowledgement."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.integration.alerts.conftest import (
@@ -13,6 +15,7 @@ from tests.integration.alerts.conftest import (
     open_incident,
 )
 from tests.support.page_commands import command_environment, run_command
+from tests.support.processes import until
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
@@ -230,3 +233,25 @@ def test_answer__reads_the_message_when_its_last_alert_is_judged(
     assert not is_read()
     benchmark_service.post(f"/incidents/{incidents[1]['id']}/{answer}")
     assert is_read()
+
+
+@pytest.mark.parametrize("path", ["/inbox/{message}/ack", "/api/v1/incidents/{incident}/noise"])
+def test_answer__locks_the_message_before_its_incidents(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader, path: str,
+) -> None:  # fmt: skip
+    """Two people who answer, one to a message and one to an incident in it, cannot deadlock."""
+    create_regressed()
+    complete(*GOOD, 0.57, 0.56)
+    [message] = benchmark_service.get("/notifications")["items"]
+    url = path.format(message=message["id"], incident=open_incident(benchmark_service)["id"])
+    form = {"verdict": "noise"} if url.startswith("/inbox") else None
+    headers = {"Origin": str(benchmark_service.client.base_url).rstrip("/")}
+    with psycopg.connect(rows.url) as holder, ThreadPoolExecutor() as pool:
+        holder.execute("SELECT FROM notifications FOR UPDATE")
+        answer = pool.submit(benchmark_service.client.post, url, data=form, headers=headers)
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+        until(lambda: holder.execute(waiting).fetchone() == (1,), what="the answer waits")
+        holder.execute("SELECT FROM incidents FOR UPDATE NOWAIT")
+        holder.rollback()
+        assert answer.result().status_code in (200, 303)
