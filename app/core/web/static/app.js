@@ -223,7 +223,8 @@ function showProgress(part, { tracesTotal: total, tracesProcessed: done, tracesC
   // The same node, whose numbers are not written again.
   text.firstChild.data = total ? `${count(done)} of ${count(total)}${bar ? " traces" : ""}` : `${count(collected)} traces collected`;
 }
-let ended = 0;
+// Every run that was in progress since the page was opened: a part that is fetched may have lost one already.
+const seen = new Set();
 function show(state) {
   const element = followed();
   if (!element) return;
@@ -231,17 +232,20 @@ function show(state) {
   if ("unread" in state) showUnread(`${state.unread}`);
   for (const run of runs ?? [state]) showProgress(runs ? element.querySelector(`[data-run="${CSS.escape(run.runId)}"]`) : element, run);
   if (element.id === "runs") return showRows(runs);
-  const now = runs ? [state.unread, ...runs.map((run) => `${run.runId} ${run.status} ${run.tracesTotal ?? ""}`)].join() : state.status;
-  if (element.id === "inbox-count" || now === element.dataset.state) return;
-  element.dataset.state = now;
-  stop();
+  if (element.id === "inbox-count") return;
   // What has ended changes the order of the page: a link offers it.
   const link = byId("new-rows");
   if (runs && link) {
-    ended += [...element.querySelectorAll("[data-run]")].filter((part) => !runs.some((run) => run.runId === part.dataset.run)).length;
+    for (const row of element.querySelectorAll("[data-run]")) seen.add(row.dataset.run);
+    for (const run of runs) seen.add(run.runId);
+    const ended = seen.size - runs.length;
     link.hidden = !ended;
     link.textContent = `${ended} ended – show`;
   }
+  const now = runs ? [state.unread, ...runs.map((run) => `${run.runId} ${run.status} ${run.tracesTotal ?? ""}`)].join() : state.status;
+  if (now === element.dataset.state) return;
+  element.dataset.state = now;
+  stop();
   if (state.status) say(`Run ${state.status.toLowerCase()}`);
   refresh(location.href);
 }
