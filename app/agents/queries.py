@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
-from app.core.names import Names, count_names
+from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.names import Names, list_newest_names
 
 
 class AgentNotFound(NotFound):
@@ -44,12 +44,9 @@ def list_agent_names(session: Session, ids: Collection[str] = ()) -> Names:
     """The names of the newest agents, as a form offers them: of those with one of `ids`, if there are any.
     Archived ones are left out.
     """
-    newest = list_agents(session, PageQuery(MAX_LIMIT), archived=False, ids=ids)
-    names = ((agent.id, agent.name) for agent in newest.rows)
-    if newest.next_cursor is None:
-        return Names(names, "/agents")
-    agents = _select_agents(ids, archived=False)
-    return Names(names, "/agents", count_names(session, agents, "agents"))
+    names = _select_agents(ids, archived=False).with_only_columns(Agent.id, Agent.name)
+    newest_first = [Agent.created_at.desc(), Agent.id.desc()]
+    return list_newest_names(session, names, newest_first, "/agents", lambda _, name: str(name))
 
 
 def _select_agents(ids: Collection[str], *, archived: bool) -> Select[Agent]:

@@ -14,10 +14,11 @@ from app.benchmarks.models import (
     BenchmarkRevision,
     KpiDefinition,
     WebhookSecret,
+    name_of_benchmark,
 )
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
-from app.core.names import NameChoices, Names, count_names
+from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.names import NameChoices, Names, list_newest_names
 from app.core.schemas import FilterValues, ListFilter
 from app.traces.production import ProductionTraces
 
@@ -65,12 +66,9 @@ def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> Pa
 
 def list_benchmark_names(session: Session) -> Names:
     """The names of the newest benchmarks, as a form offers them; archived ones are left out."""
-    newest = list_benchmarks(session, PageQuery(MAX_LIMIT), archived=False)
-    names = ((benchmark.id, benchmark.display_name) for benchmark in newest.rows)
-    if newest.next_cursor is None:
-        return Names(names, "/benchmarks")
-    benchmarks = select(Benchmark.id).where(Benchmark.archived.is_(False))
-    return Names(names, "/benchmarks", count_names(session, benchmarks, "benchmarks"))
+    names = select(Benchmark.id, Benchmark.metadata_).where(Benchmark.archived.is_(False))
+    newest_first = [Benchmark.created_at.desc(), Benchmark.id.desc()]
+    return list_newest_names(session, names, newest_first, "/benchmarks", name_of_benchmark)
 
 
 def list_owner_names(session: Session) -> dict[str, NameChoices]:

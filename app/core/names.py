@@ -1,10 +1,12 @@
 """Names of resources as a form offers them: those of the newest, with the number of all."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
+
+from app.core.keyset import MAX_LIMIT
 
 MAX_COUNTED: Final = 10_000
 
@@ -27,6 +29,23 @@ class Names(dict[str, str]):
     def choices(self, *before: tuple[str, str]) -> NameChoices:
         """The names as choices, after those `before`."""
         return NameChoices([*before, *self.items()], self.total, self.page)
+
+
+def list_newest_names(
+    session: Session,
+    rows: Select[Any],
+    newest_first: Sequence[ColumnElement[Any]],
+    page: str,
+    name_of: Callable[[str, Any], str],
+) -> Names:
+    """The first names in an order. `rows` selects the ID of each resource and what `name_of` makes its name of;
+    `page` is the address of their list, which ends with the plural of their kind.
+    """
+    first = session.execute(rows.order_by(*newest_first).limit(MAX_LIMIT + 1)).all()
+    names = ((row_id, name_of(row_id, named)) for row_id, named in first[:MAX_LIMIT])
+    if len(first) <= MAX_LIMIT:
+        return Names(names, page)
+    return Names(names, page, count_names(session, rows, page.removeprefix("/")))
 
 
 def count_names(session: Session, rows: Select[Any], noun: str) -> str:

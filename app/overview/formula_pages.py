@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Query, Request, Response
 
@@ -33,9 +33,7 @@ from app.metrics.registry import column_of
 from app.results.models import RunMetricAggregate
 from app.results.queries import get_run, list_run_metrics
 from app.results.rules import RunStatus
-from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
-from app.runs.schemas import RunView
-from app.runs.views import run_columns_view
+from app.results.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
 
 router = Router()
 
@@ -68,8 +66,9 @@ def show_formulas(
     typed, mistakes = _read_values(values)
     with res.db.read() as session:
         completed = RunListFilter(statuses=[RunStatus.COMPLETED])
-        rows = search_runs(session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS)).rows
-        recent = list(map(run_columns_view, rows))
+        recent = search_runs(
+            session, completed, DEFAULT_SORT, PageQuery(LISTED_RUNS), columns=LISTED_COLUMNS
+        ).rows
         names = list_agent_names(session) | list_benchmark_names(session)
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
     # As it was typed: the reason for a missing value names a column.
@@ -90,8 +89,8 @@ def show_formulas(
         metrics=[metric.metric for metric in metrics],
         runs=[
             ("", "none: check only"),
-            *([(run, run)] if run and all(row.id != run for row in recent) else []),
-            *((row.id, _name_run(row, names, request, res)) for row in recent),
+            *([(run, run)] if run and all(row["id"] != run for row in recent) else []),
+            *((row["id"], _name_run(row, names, request, res)) for row in recent),
         ],
         result=compiled and _show_part(explain_parts(compiled.root, compiled.source, inputs)),
         run_url=run and path_of("runs", run),
@@ -99,9 +98,11 @@ def show_formulas(
     )  # fmt: skip
 
 
-def _name_run(run: RunView, names: Mapping[str, str], request: Request, res: Resources) -> str:
-    owners = " on ".join(names.get(id_, id_) for id_ in (run.agent_id, run.benchmark_id))
-    return f"{owners}, {format_instant(run.created_at, reader_zone(request), res.clock())}"
+def _name_run(
+    run: Mapping[str, Any], names: Mapping[str, str], request: Request, res: Resources
+) -> str:
+    owners = " on ".join(names.get(id_, id_) for id_ in (run["agent_id"], run["benchmark_id"]))
+    return f"{owners}, {format_instant(run['created_at'], reader_zone(request), res.clock())}"
 
 
 def _read_values(text: str) -> tuple[dict[Reference, float | None], list[str]]:

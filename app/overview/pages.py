@@ -199,10 +199,8 @@ def read_grid_cells(
 ) -> list[GridCell]:
     """The cells of an agent or a benchmark, or all of them, the worst first."""
     since = now - timedelta(hours=DAY_HOURS)
-    overview = queries.read_overview(
-        session, since, now, agent_id=agent_id, benchmark_id=benchmark_id
-    )
-    return [grid_cell(cell) for cell in overview.cells]
+    cells = queries.read_cells(session, since, agent_id=agent_id, benchmark_id=benchmark_id).cells
+    return [grid_cell(cell) for cell in cells]
 
 
 def grid_cell(cell: OverviewCell) -> GridCell:

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, text
+from sqlalchemy import Row, func, select, text
 from sqlalchemy.orm import Session
 
+from app.agents.models import Agent
 from app.alerts.event_queries import list_open_events
+from app.benchmarks.models import Benchmark, name_of_benchmark
 from app.benchmarks.queries import get_kpis_by_benchmark
 from app.core.batches import batched
 from app.core.schemas import view_of_row
@@ -70,22 +72,33 @@ LAST_RUNS = text(
     WHERE number > 0 ORDER BY number
     """
 )
-# The last values of one KPI of an agent, newest first, for each of the given pairs.
-RECENT_VALUES = text(
+# One KPI of each of the given runs, with its last values up to this run, oldest first.
+HEADLINE_KPIS = text(
     """
-    SELECT pair.run_seq, recent.value
-    FROM unnest(CAST(:seqs AS bigint[]), CAST(:kpis AS text[])) AS pair (run_seq, kpi_id)
-    JOIN benchmark_runs AS run ON run.seq = pair.run_seq
-    CROSS JOIN LATERAL (
-        SELECT value, id FROM kpi_history
-        WHERE kpi_history.benchmark_id = run.benchmark_id AND kpi_history.agent_id = run.agent_id
-          AND kpi_history.kpi_id = pair.kpi_id AND kpi_history.value IS NOT NULL
-          AND kpi_history.validity = :valid AND kpi_history.run_seq <= pair.run_seq
-        ORDER BY id DESC LIMIT :limit
-    ) AS recent
-    ORDER BY recent.id
+    SELECT kpi.run_seq, kpi.kpi_id, kpi.name, kpi.value, kpi.undefined_reason, kpi.unit,
+           kpi.interval_low, kpi.interval_high, kpi.verdict,
+           ARRAY(
+               SELECT recent.value FROM (
+                   SELECT value, id FROM kpi_history AS earlier
+                   WHERE earlier.benchmark_id = kpi.benchmark_id AND earlier.agent_id = kpi.agent_id
+                     AND earlier.kpi_id = kpi.kpi_id AND earlier.value IS NOT NULL
+                     AND earlier.validity = :valid AND earlier.run_seq <= kpi.run_seq
+                   ORDER BY id DESC LIMIT :limit
+               ) AS recent ORDER BY recent.id
+           ) AS history
+    FROM unnest(CAST(:seqs AS bigint[]), CAST(:kpis AS text[])) AS headline (run_seq, kpi_id)
+    JOIN kpi_history AS kpi ON kpi.run_seq = headline.run_seq AND kpi.kpi_id = headline.kpi_id
     """
-)
+).columns(verdict=KpiHistory.verdict.type)
+# What a cell shows of its run. A name is looked up for each: a join might read every agent or benchmark.
+_CELL_RUNS = select(
+    BenchmarkRun.id, BenchmarkRun.seq, BenchmarkRun.benchmark_id, BenchmarkRun.agent_id, BenchmarkRun.status,
+    BenchmarkRun.retry_count, BenchmarkRun.completed_at, BenchmarkRun.validity, BenchmarkRun.validity_reasons,
+    BenchmarkRun.error_code, BenchmarkRun.error_message, BenchmarkRun.verdict,
+    select(Agent.name).where(Agent.id == BenchmarkRun.agent_id).scalar_subquery().label("agent_name"),
+    select(Benchmark.metadata_).where(Benchmark.id == BenchmarkRun.benchmark_id).scalar_subquery()
+    .label("benchmark_metadata"),
+)  # fmt: skip
 
 
 class LastRuns(NamedTuple):
@@ -95,33 +108,24 @@ class LastRuns(NamedTuple):
     is_complete: bool
 
 
-def read_overview(
-    session: Session,
-    since: datetime,
-    now: datetime,
-    *,
-    agent_id: str | None = None,
-    benchmark_id: str | None = None,
-) -> Overview:
-    """Agents on benchmarks, what runs now, and the schedules since a time: every one, one agent or one
-    benchmark, up to the `MAX_CELLS` with the newest runs.
-    """
-    last_runs = _list_last_runs(session, agent_id, benchmark_id)
+class Cells(NamedTuple):
+    """Agents on benchmarks, worst verdict first, and whether these are all."""
+
+    cells: list[OverviewCell]
+    is_complete: bool
+
+
+def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
+    """Agents on benchmarks, what runs now, and the schedules since a time."""
+    cells, is_complete = read_cells(session, since)
     active = list(session.scalars(_select_active()))
     ends = expect_ends(session, active, now)
     names = read_names(session, [(run.benchmark_id, run.agent_id) for run in active])
     missed = _count_missed(session, max(since, now - timedelta(days=30)), now)
-    cells = rules.sort_cells(
-        [
-            cell
-            for batch in batched(last_runs.seqs, _CELLS_PER_STATEMENT)
-            for cell in _read_cells(session, batch, since)
-        ]
-    )
     return Overview(
         since=since,
         cells=cells,
-        is_complete=last_runs.is_complete,
+        is_complete=is_complete,
         counts=rules.count_outcomes(cells),
         detectable_drops=rules.list_detectable_drops(cells),
         active_runs=[
@@ -133,6 +137,25 @@ def read_overview(
         missed_fires=sum(missed.values()),
         missed_schedules=_missed_schedules(session, missed),
     )
+
+
+def read_cells(
+    session: Session,
+    since: datetime,
+    *,
+    agent_id: str | None = None,
+    benchmark_id: str | None = None,
+) -> Cells:
+    """Every agent on every benchmark, one agent or one benchmark, up to the `MAX_CELLS` with the newest runs; a
+    run that ended after `since` is recent.
+    """
+    last_runs = _list_last_runs(session, agent_id, benchmark_id)
+    cells = [
+        cell
+        for batch in batched(last_runs.seqs, _CELLS_PER_STATEMENT)
+        for cell in _read_cells(session, batch, since)
+    ]
+    return Cells(rules.sort_cells(cells), last_runs.is_complete)
 
 
 def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | None) -> LastRuns:
@@ -156,14 +179,13 @@ def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | 
 
 
 def _read_cells(session: Session, seqs: Sequence[int], since: datetime) -> list[OverviewCell]:
-    runs = session.scalars(select(BenchmarkRun).where(BenchmarkRun.seq.in_(seqs))).all()
-    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in runs])
+    runs = session.execute(_CELL_RUNS.where(BenchmarkRun.seq.in_(seqs))).all()
     kpis = _read_headline_kpis(session, runs)
     alerts: dict[str, list[OpenAlert]] = defaultdict(list)
     for event in list_open_events(session, [run.id for run in runs]):
         alert = OpenAlert(alert_id=event.id, notification_id=event.notification_id)
         alerts[event.run_id].append(alert)
-    return [_cell(run, names, kpis.get(run.seq), alerts[run.id], since) for run in runs]
+    return [_cell(run, kpis.get(run.seq), alerts[run.id], since) for run in runs]
 
 
 def read_activity(session: Session) -> Activity:
@@ -176,19 +198,15 @@ def read_activity(session: Session) -> Activity:
 
 
 def _cell(
-    run: BenchmarkRun,
-    names: Names,
-    kpi: HeadlineKpi | None,
-    alerts: list[OpenAlert],
-    since: datetime,
+    run: Row[Any], kpi: HeadlineKpi | None, alerts: list[OpenAlert], since: datetime
 ) -> OverviewCell:
-    assert run.completed_at is not None, "the run has ended"
+    """The cell of a row of `_CELL_RUNS`, whose run has ended."""
     verdict = rules.decide_verdict(run.validity, run.verdict.verdict if run.verdict else None)
     return OverviewCell(
         benchmark_id=run.benchmark_id,
-        benchmark_name=names.benchmarks[run.benchmark_id],
+        benchmark_name=name_of_benchmark(run.benchmark_id, run.benchmark_metadata),
         agent_id=run.agent_id,
-        agent_name=names.agents[run.agent_id],
+        agent_name=run.agent_name,
         run_id=run.id,
         status=run.status,
         is_recent=run.completed_at >= since,
@@ -201,18 +219,18 @@ def _cell(
     )
 
 
-def _explain(run: BenchmarkRun) -> str:
+def _explain(run: Row[Any]) -> str:
     """Return the reason why a run has its verdict: the error, the reasons of an invalid run, or the
     comparison.
     """
     if run.status == RunStatus.FAILED:
-        return run.error_message or run.error_code or "No error message was recorded."
+        return str(run.error_message or run.error_code or "No error message was recorded.")
     if run.validity == Validity.INVALID:
         return "; ".join(run.validity_reasons or ["too few traces were measured"])
-    return run.verdict.explanation if run.verdict else "The run was not compared."
+    return str(run.verdict.explanation) if run.verdict else "The run was not compared."
 
 
-def _read_headline_kpis(session: Session, runs: Sequence[BenchmarkRun]) -> dict[int, HeadlineKpi]:
+def _read_headline_kpis(session: Session, runs: Sequence[Row[Any]]) -> dict[int, HeadlineKpi]:
     """The headline KPI of each run, by its sequence number."""
     definitions = get_kpis_by_benchmark(session, {run.benchmark_id for run in runs})
     headline = {
@@ -222,29 +240,14 @@ def _read_headline_kpis(session: Session, runs: Sequence[BenchmarkRun]) -> dict[
     kpi_of = {run.seq: headline[run.benchmark_id] for run in runs if run.benchmark_id in headline}
     if not kpi_of:
         return {}
-    statement = select(KpiHistory).where(
-        KpiHistory.run_seq.in_(kpi_of), KpiHistory.kpi_id.in_(set(kpi_of.values()))
-    )
-    histories = _read_histories(session, kpi_of)
-    return {
-        row.run_seq: view_of_row(HeadlineKpi, row, history=histories[row.run_seq])
-        for row in session.scalars(statement)
-        if kpi_of[row.run_seq] == row.kpi_id
-    }
-
-
-def _read_histories(session: Session, kpi_of: Mapping[int, str]) -> dict[int, list[float]]:
-    """The last values of a KPI up to each run, oldest first."""
-    histories: dict[int, list[float]] = defaultdict(list)
     parameters = {
         "seqs": list(kpi_of),
         "kpis": list(kpi_of.values()),
         "valid": Validity.VALID.value,
         "limit": HISTORY_RUNS,
     }
-    for seq, value in session.execute(RECENT_VALUES, parameters):
-        histories[seq].append(value)
-    return histories
+    rows = session.execute(HEADLINE_KPIS, parameters)
+    return {row.run_seq: view_of_row(HeadlineKpi, row) for row in rows}
 
 
 def _select_active() -> Any:
@@ -300,6 +303,8 @@ def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str,
 
 def _missed_schedules(session: Session, missed: Mapping[str, int]) -> list[MissedSchedule]:
     ids = list(missed)[:MAX_MISSED]
+    if not ids:
+        return []
     names = select(ScheduleConfig.id, ScheduleConfig.name).where(ScheduleConfig.id.in_(ids))
     name_of = {row.id: row.name for row in session.execute(names)}
     return [

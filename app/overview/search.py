@@ -15,7 +15,7 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.keyset import BatchSizes, CursorValue, PageQuery, PageRows
 from app.core.list_filters import PagePlan, match_text
 from app.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
-from app.results.run_list import DEFAULT_SORT, RunListFilter, search_runs
+from app.results.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
 from app.results.run_names import read_names
 from app.schedules.models import ScheduleConfig
 
@@ -165,7 +165,14 @@ def _search_table(
 def _search_runs(
     session: Session, text: str, query: PageQuery, search_time_s: float
 ) -> PageRows[SearchMatch]:
-    page = search_runs(session, RunListFilter(text=text), DEFAULT_SORT, query, search_time_s)
+    page = search_runs(
+        session,
+        RunListFilter(text=text),
+        DEFAULT_SORT,
+        query,
+        search_time_s,
+        columns=LISTED_COLUMNS,
+    )
     owners = [(row["benchmark_id"], row["agent_id"]) for row in page.rows]
     agents = read_names(session, owners).agents
     matches = [

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Select, Text, func, literal, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, Text, case, func, literal, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
@@ -42,6 +42,7 @@ from app.statistics.verdict_rules import Verdict
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
 _Owner = TypeVar("_Owner", Agent, Benchmark)
+_Name: TypeAlias = InstrumentedAttribute[str] | ColumnElement[str]
 _RUNS: Final = BenchmarkRun.__table__.c
 _AGENTS: Final = Agent.__table__.c
 _BENCHMARKS: Final = Benchmark.__table__.c
@@ -63,6 +64,14 @@ SortOrder: TypeAlias = Literal[
 ]  # fmt: skip
 """A name of `SORT_KEYS`; with "-" for the descending order."""
 DEFAULT_SORT: Final = "-created"
+
+# What a list shows of a run. Without its documents, which are wide: the verdict of the whole run is one word of
+# them, empty without one.
+LISTED_COLUMNS: Final = select(
+    _RUNS.id, _RUNS.seq, _RUNS.benchmark_id, _RUNS.agent_id, _RUNS.status, _RUNS.run_name, _RUNS.traces_total,
+    _RUNS.traces_collected, _RUNS.traces_processed, _RUNS.created_at, _RUNS.started_at, _RUNS.completed_at,
+    VERDICT_KEY.label("outcome"),
+)  # fmt: skip
 
 MAX_COUNTED: Final = 10_000
 COUNT_TIME_S = 0.5
@@ -115,10 +124,10 @@ class RunListFilter(OwnerFilter, PeriodFilter):
 
 
 def list_runs_by_id(session: Session, run_ids: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The runs with these IDs that exist, newest first."""
+    """The `LISTED_COLUMNS` of the runs with these IDs that exist, newest first."""
     if not run_ids:
         return []
-    statement = RUN_COLUMNS.where(_RUNS.id.in_(run_ids)).order_by(_RUNS.seq.desc())
+    statement = LISTED_COLUMNS.where(_RUNS.id.in_(run_ids)).order_by(_RUNS.seq.desc())
     return [dict(row) for row in session.execute(statement).mappings()]
 
 
@@ -135,8 +144,11 @@ def search_runs(
     sort: str,
     query: PageQuery,
     search_time_s: float | None = None,
+    *,
+    columns: Select[Any] = RUN_COLUMNS,
 ) -> PageRows[Mapping[str, Any]]:
-    """Return one page of runs. `sort` is a name of `SORT_KEYS`, with "-" for the descending order.
+    """Return one page of runs: `columns` of each, which are `RUN_COLUMNS` or `LISTED_COLUMNS`.
+    `sort` is a name of `SORT_KEYS`, with "-" for the descending order.
     `search_time_s` is that of `select_page`, for orders that are not those of names.
 
     Raises: `BadCursor` when the cursor is of another order.
@@ -148,7 +160,7 @@ def search_runs(
 
     def read(keys: Select[tuple[Any, int]]) -> list[Mapping[str, Any]]:
         page = keys.subquery()
-        statement = RUN_COLUMNS.add_columns(page.c.sort_key).join(page, page.c.run_seq == _RUNS.seq)
+        statement = columns.add_columns(page.c.sort_key).join(page, page.c.run_seq == _RUNS.seq)
         statement = _sorted(statement, page.c.sort_key, page.c.run_seq, descending=descending)
         return [dict(row) for row in session.execute(statement).mappings()]
 
@@ -156,12 +168,15 @@ def search_runs(
     searched = _searched_conditions(session, run_filter)
     if isinstance(order, NameOrder):
         conditions = [*(tested.condition.is_(True) for tested in filters), *searched]
-        return _search_by_name(session, order, run_filter, conditions, query, descending=descending)
-    columns = _key_columns(order)
-    plan = plan_page(session, columns, filters, searched)
+        runs_by_name = RunsByName(
+            session, order, _named_ids(order, run_filter), conditions, descending=descending
+        )
+        return _search_by_name(session, runs_by_name, query, columns)
+    key_columns = _key_columns(order)
+    plan = plan_page(session, key_columns, filters, searched)
     runs = select(order.label("sort_key"), _RUNS.seq.label("run_seq"))
     batches = ListBatches(
-        session=session, plan=plan, statement=runs, keys=columns, descending=descending
+        session=session, plan=plan, statement=runs, keys=key_columns, descending=descending
     )
 
     def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Mapping[str, Any]]:
@@ -216,21 +231,17 @@ def _limit_count(count: int, *, is_end: bool) -> RunCount:
     return RunCount(min(count, MAX_COUNTED), is_end and count <= MAX_COUNTED)
 
 
+def _named_ids(order: NameOrder, run_filter: RunListFilter) -> Sequence[str]:
+    return run_filter.agent_ids if order.run_column is _RUNS.agent_id else run_filter.benchmark_ids
+
+
 def _search_by_name(
-    session: Session,
-    order: NameOrder,
-    run_filter: RunListFilter,
-    conditions: Sequence[ColumnElement[bool]],
-    query: PageQuery,
-    *,
-    descending: bool,
+    session: Session, runs: RunsByName, query: PageQuery, columns: Select[Any]
 ) -> PageRows[Mapping[str, Any]]:
-    ids = run_filter.agent_ids if order.run_column is _RUNS.agent_id else run_filter.benchmark_ids
-    runs = RunsByName(session, order, ids, conditions, descending=descending)
     batches = iter_batches(runs.find_last, query.cursor, SEARCHED_ROWS)
     page = search_page(batches, runs.read_until, lambda key: [*key], query)
     seqs = [key.seq for key in page.rows]
-    rows = session.execute(RUN_COLUMNS.where(_RUNS.seq.in_(seqs))).mappings()
+    rows = session.execute(columns.where(_RUNS.seq.in_(seqs))).mappings()
     row_of = {row["seq"]: dict(row) for row in rows}
     return PageRows([row_of[seq] for seq in seqs], page.next_cursor)
 
@@ -243,28 +254,50 @@ def _searched_conditions(session: Session, run_filter: RunListFilter) -> list[Co
     if text := run_filter.text:
         conditions.append(
             or_(
-                _match_owner(session, Agent, _RUNS.agent_id, Agent.name, text),
-                _match_owner(session, Benchmark, _RUNS.benchmark_id, BENCHMARK_NAME, text),
+                *_match_owners(session, text),
                 *match_text(text, _RUNS.id, _RUNS.run_name, _RUNS.error_message),
             )
         )
     return conditions
 
 
+def _match_owners(session: Session, text: str) -> list[ColumnElement[bool]]:
+    """The conditions that the ID or the name of the agent or of the benchmark of a run contains a text."""
+    # Of a few, all are read by one statement: a search has several of them, each of a millisecond.
+    few = select(
+        _select_few_matches(Agent, Agent.name, text),
+        _select_few_matches(Benchmark, BENCHMARK_NAME, text),
+    )
+    agent_ids, benchmark_ids = session.execute(few).one()
+    return [
+        _match_owner(session, Agent, _RUNS.agent_id, Agent.name, text, agent_ids),
+        _match_owner(session, Benchmark, _RUNS.benchmark_id, BENCHMARK_NAME, text, benchmark_ids),
+    ]
+
+
+def _select_few_matches(owner: type[_Owner], name: _Name, text: str) -> ScalarSelect[Any]:
+    """The IDs of the agents or benchmarks that contain a text; NULL if there are too many to look at all of them."""
+    first = select(owner.id, name.label("name")).order_by(owner.id).limit(MAX_OWNERS).subquery()
+    [matches] = match_text(text, first.c.id, first.c.name)
+    ids = func.coalesce(
+        func.array_agg(first.c.id, type_=ARRAY(Text)).filter(matches), literal([], ARRAY(Text))
+    )
+    return select(case((func.count() < MAX_OWNERS, ids))).select_from(first).scalar_subquery()
+
+
 def _match_owner(
     session: Session,
     owner: type[_Owner],
     run_column: ColumnElement[str],
-    name: InstrumentedAttribute[str] | ColumnElement[str],
+    name: _Name,
     text: str,
+    few_ids: Sequence[str] | None,
 ) -> ColumnElement[bool]:
-    """The condition that the ID or the name of the agent or benchmark of a run contains a text."""
-    # Of a few, all are read by one statement: a search has several of them, each of a millisecond.
-    first = select(owner.id, name.label("name")).order_by(owner.id).limit(MAX_OWNERS).subquery()
-    rows = session.execute(select(first.c.id, *match_text(text, first.c.id, first.c.name))).all()
-    if len(rows) < MAX_OWNERS:
-        ids = [row_id for row_id, is_match in rows if is_match]
-        return run_column == func.any(literal(ids, ARRAY(Text)))
+    """The condition that the ID or the name of the agent or benchmark of a run contains a text. `few_ids` are
+    those of `_select_few_matches`.
+    """
+    if few_ids is not None:
+        return run_column == func.any(literal(few_ids, ARRAY(Text)))
     [matches] = match_text(text, owner.id, name)
     page = select_page(
         session,

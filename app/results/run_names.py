@@ -19,6 +19,8 @@ class Names(NamedTuple):
 
 def read_names(session: Session, owners: Collection[tuple[str, str]]) -> Names:
     """The names of some benchmarks and agents, as pairs of IDs: a benchmark may have one in its metadata."""
+    if not owners:
+        return Names({}, {})
     benchmark_ids = {benchmark_id for benchmark_id, _ in owners}
     agent_ids = {agent_id for _, agent_id in owners}
     benchmarks = session.execute(

@@ -31,7 +31,13 @@ from app.kpis.verdict_types import ValueVerdict
 from app.results.models import BenchmarkRun
 from app.results.queries import get_run
 from app.results.rules import RunStatus
-from app.results.run_list import DEFAULT_SORT, RunListFilter, list_runs_by_id, search_runs
+from app.results.run_list import (
+    DEFAULT_SORT,
+    LISTED_COLUMNS,
+    RunListFilter,
+    list_runs_by_id,
+    search_runs,
+)
 from app.runs.pages.flips import case_row
 from app.statistics.verdict_rules import ChangeMethod
 
@@ -252,6 +258,7 @@ def list_choices(
         DEFAULT_SORT,
         PageQuery(RECENT_RUNS),
         search_time_s=RECENT_TIME_S,
+        columns=LISTED_COLUMNS,
     ).rows
     listed = {row["id"] for row in recent}
     other_runs = list_runs_by_id(session, [run.id for run in page_runs if run.id not in listed])

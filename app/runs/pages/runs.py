@@ -28,13 +28,12 @@ from app.results import run_list
 from app.results.models import BenchmarkRun
 from app.results.queries import get_run
 from app.results.rules import RunStatus, TriggerType
-from app.results.run_list import DEFAULT_SORT, RunCount, RunListFilter
+from app.results.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunCount, RunListFilter
 from app.runs import retention, service
 from app.runs.pages import run_view
 from app.runs.pages.comparison import list_choices
 from app.runs.pages.estimate import window_of
-from app.runs.schemas import RunAcceptance, RunView
-from app.runs.views import run_columns_view
+from app.runs.schemas import RunAcceptance
 from app.traces.production import TraceWindow
 
 router = Router()
@@ -70,7 +69,7 @@ def show_runs(
         page = (
             PageRows(run_list.list_runs_by_id(session, only_ids), None)
             if only_ids
-            else run_list.search_runs(session, run_filter, sort, query)
+            else run_list.search_runs(session, run_filter, sort, query, columns=LISTED_COLUMNS)
         )
         count = (
             run_list.count_runs(session, run_filter)
@@ -101,8 +100,8 @@ def show_runs(
             "/benchmark-runs", selection, sort=sort, cursor=query.cursor, limit=query.limit
         ),
         csv=build_url("/api/v1/benchmark-runs.csv", selection, sort=sort),
-        runs=[_row(run, *owners) for run in map(run_columns_view, page.rows)],
-        chosen=[_row(run, *owners) for run in map(run_columns_view, selected_rows)],
+        runs=[_row(run, *owners) for run in page.rows],
+        chosen=[_row(run, *owners) for run in selected_rows],
         count=_count_text(count, len(chosen_ids)),
         newest_at=newest_time(newest.rows[0]["created_at"] if newest.rows else None),
         # Without the newest run, a list that goes on would call every run new.
@@ -257,28 +256,25 @@ def _to_run(run_id: str) -> Response:
 
 def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mapping[str, Any]]:
     return run_list.search_runs(
-        session, run_filter, DEFAULT_SORT, PageQuery(1), search_time_s=NEWEST_TIME_S
+        session, run_filter, DEFAULT_SORT, PageQuery(1), NEWEST_TIME_S, columns=LISTED_COLUMNS
     )
 
 
-def _row(run: RunView, agents: Mapping[str, str], benchmarks: Mapping[str, str]) -> dict[str, Any]:
-    agent = agents.get(run.agent_id, run.agent_id)
-    benchmark = benchmarks.get(run.benchmark_id, run.benchmark_id)
-    started, completed, total = run.started_at, run.completed_at, run.traces_total
+def _row(
+    run: Mapping[str, Any], agents: Mapping[str, str], benchmarks: Mapping[str, str]
+) -> dict[str, Any]:
+    agent = agents.get(run["agent_id"], run["agent_id"])
+    benchmark = benchmarks.get(run["benchmark_id"], run["benchmark_id"])
+    started, completed, total = run["started_at"], run["completed_at"], run["traces_total"]
     return {
-        "id": run.id,
+        **run,
         "label": f"{agent} on {benchmark}",
-        "status": run.status,
-        "is_active": not RunStatus(run.status).is_final,
-        "verdict": run_view.outcome_of(run.validity, run.verdict),
+        "is_active": not RunStatus(run["status"]).is_final,
         "agent": agent,
         "benchmark": benchmark,
-        "run_name": run.run_name,
-        "traces": f"{run.traces_processed:,} of {total:,}"
+        "traces": f"{run['traces_processed']:,} of {total:,}"
         if total
-        else f"{run.traces_collected:,}",
-        "created_at": run.created_at,
-        "completed_at": completed,
+        else f"{run['traces_collected']:,}",
         "took": completed - started if started and completed else None,
     }
 
