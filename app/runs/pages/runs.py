@@ -1,7 +1,8 @@
 """Pages of runs: the list, one run with its live progress, and what a user can do with them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -48,6 +49,22 @@ RunFilters = Annotated[
 ]
 ChosenIds = Annotated[list[str] | None, Query(alias="run", max_length=2)]
 OnlyIds = Annotated[list[str] | None, Query(alias="id", max_length=DEFAULT_LIMIT)]
+
+
+class RunRow(NamedTuple):
+    """A run in the list; `outcome` is the verdict of the whole run, empty without one."""
+
+    id: str
+    status: str
+    is_active: bool
+    outcome: str
+    agent: str
+    benchmark: str
+    run_name: str | None
+    traces: str
+    created_at: datetime
+    completed_at: datetime | None
+    took: timedelta | None
 
 
 @router.get("/runs", dependencies=READ)
@@ -262,21 +279,23 @@ def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mappin
 
 def _row(
     run: Mapping[str, Any], agents: Mapping[str, str], benchmarks: Mapping[str, str]
-) -> dict[str, Any]:
-    agent = agents.get(run["agent_id"], run["agent_id"])
-    benchmark = benchmarks.get(run["benchmark_id"], run["benchmark_id"])
+) -> RunRow:
     started, completed, total = run["started_at"], run["completed_at"], run["traces_total"]
-    return {
-        **run,
-        "label": f"{agent} on {benchmark}",
-        "is_active": not RunStatus(run["status"]).is_final,
-        "agent": agent,
-        "benchmark": benchmark,
-        "traces": f"{run['traces_processed']:,} of {total:,}"
+    return RunRow(
+        id=run["id"],
+        status=run["status"],
+        is_active=not RunStatus(run["status"]).is_final,
+        outcome=run["outcome"],
+        agent=agents.get(run["agent_id"], run["agent_id"]),
+        benchmark=benchmarks.get(run["benchmark_id"], run["benchmark_id"]),
+        run_name=run["run_name"],
+        traces=f"{run['traces_processed']:,} of {total:,}"
         if total
         else f"{run['traces_collected']:,}",
-        "took": completed - started if started and completed else None,
-    }
+        created_at=run["created_at"],
+        completed_at=completed,
+        took=completed - started if started and completed else None,
+    )
 
 
 def _count_text(run_count: RunCount, selected_count: int) -> str:
