@@ -45,8 +45,8 @@ def list_agent_names(session: Session, ids: Collection[str] = ()) -> Names:
     Archived ones are left out.
     """
     names = _select_agents(ids, archived=False).with_only_columns(Agent.id, Agent.name)
-    newest_first = [Agent.created_at.desc(), Agent.id.desc()]
-    return list_newest_names(session, names, newest_first, "/agents", lambda _, name: str(name))
+    keys = [Agent.created_at, Agent.id]
+    return list_newest_names(session, names, keys, "/agents", lambda _, name: name)
 
 
 def _select_agents(ids: Collection[str], *, archived: bool) -> Select[Agent]:

@@ -67,8 +67,8 @@ def list_benchmarks(session: Session, query: PageQuery, *, archived: bool) -> Pa
 def list_benchmark_names(session: Session) -> Names:
     """The names of the newest benchmarks, as a form offers them; archived ones are left out."""
     names = select(Benchmark.id, Benchmark.metadata_).where(Benchmark.archived.is_(False))
-    newest_first = [Benchmark.created_at.desc(), Benchmark.id.desc()]
-    return list_newest_names(session, names, newest_first, "/benchmarks", name_of_benchmark)
+    keys = [Benchmark.created_at, Benchmark.id]
+    return list_newest_names(session, names, keys, "/benchmarks", name_of_benchmark)
 
 
 def list_owner_names(session: Session) -> dict[str, NameChoices]:

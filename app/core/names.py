@@ -1,12 +1,14 @@
 """Names of resources as a form offers them: those of the newest, with the number of all."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.core.keyset import MAX_LIMIT
+
+V = TypeVar("V")
 
 MAX_COUNTED: Final = 10_000
 
@@ -33,22 +35,22 @@ class Names(dict[str, str]):
 
 def list_newest_names(
     session: Session,
-    rows: Select[Any],
-    newest_first: Sequence[ColumnElement[Any]],
+    rows: Select[str, V],
+    keys: Sequence[InstrumentedAttribute[Any]],
     page: str,
-    name_of: Callable[[str, Any], str],
+    name_of: Callable[[str, V], str],
 ) -> Names:
-    """The first names in an order. `rows` selects the ID of each resource and what `name_of` makes its name of;
+    """The names of the newest rows, by `keys`. `rows` selects the ID of each resource and what `name_of` makes its name of;
     `page` is the address of their list, which ends with the plural of their kind.
     """
-    first = session.execute(rows.order_by(*newest_first).limit(MAX_LIMIT + 1)).all()
+    first = session.execute(rows.order_by(*(key.desc() for key in keys)).limit(MAX_LIMIT + 1)).all()
     names = ((row_id, name_of(row_id, named)) for row_id, named in first[:MAX_LIMIT])
     if len(first) <= MAX_LIMIT:
         return Names(names, page)
     return Names(names, page, count_names(session, rows, page.removeprefix("/")))
 
 
-def count_names(session: Session, rows: Select[Any], noun: str) -> str:
+def count_names(session: Session, rows: Select[*tuple[Any, ...]], noun: str) -> str:
     """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
     counted = rows.limit(MAX_COUNTED + 1).subquery()
     total = session.scalar(select(func.count()).select_from(counted)) or 0

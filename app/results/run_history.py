@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -35,6 +35,9 @@ MAX_AGENTS = 50
 
 # Built once: SQLAlchemy builds each column of an alias anew.
 _REPEATED = aliased(BenchmarkRun)
+
+# An aggregate has its number of traces under another name.
+_SHARED_FIELDS: Final = [field.name for field in fields(Aggregate) if field.name != "count"]
 
 
 class PastRun(NamedTuple):
@@ -385,5 +388,4 @@ def _from_results(statement: SelectT) -> SelectT:
 
 
 def _aggregate(row: RunMetricAggregate) -> Aggregate:
-    shared = (field.name for field in fields(Aggregate) if field.name != "count")
-    return Aggregate(count=row.n, **{name: getattr(row, name) for name in shared})
+    return Aggregate(count=row.n, **{name: getattr(row, name) for name in _SHARED_FIELDS})

@@ -49,11 +49,10 @@ class MeasurementHistory:
 
     def _of_kpi(self, kpi_id: str) -> dict[int, Measurement]:
         values = self._history.kpi_values(kpi_id)
-        # The formula may differ from run to run; the aggregates of all of them are read first, in
-        # one query for each new set of metrics.
-        for value in values:
-            references = compile_formula(value.formula).references
-            self._history.load_metrics({column_of(ref.key) for ref in references})
+        # The formula may differ from run to run; the aggregates of all of them are read first, in one query.
+        formulas = {value.formula for value in values}
+        references = {ref for formula in formulas for ref in compile_formula(formula).references}
+        self._history.load_metrics({column_of(ref.key) for ref in references})
         return {
             value.run_seq: replace(
                 measure_kpi(

@@ -15,8 +15,8 @@ MISSING = "–"
 MAX_TITLE_CHARS = 80
 MINUTE_S, DAY_S = 60, 86_400
 # With `strftime` these names take half of the time of an instant, of which a list has a hundred.
-DAY_NAMES = "Mon Tue Wed Thu Fri Sat Sun".split()
-MONTH_NAMES = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+DAY_NAMES = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def show_text(value: Any) -> Any:

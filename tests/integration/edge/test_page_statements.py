@@ -1,0 +1,88 @@
+"""What a page costs in statements, on a month of data: a round trip each, and a millisecond of processor time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import event
+
+from tests.support.every_page import RUN, write_every_page
+from tests.support.service import Service
+
+HTML: Final = {"Accept": "text/html"}
+# With the number of open messages, which each page shows. A page that needs more reads something that it does not
+# show, or something for each of its rows.
+STATEMENTS: Final = {
+    "/": 12,
+    "/agents": 7,
+    "/agents/billing": 7,
+    "/alerts": 10,
+    "/alerts/events/alert-0": 16,
+    "/benchmarks": 9,
+    "/benchmarks/support": 12,
+    "/benchmarks/support/kpis/support-pass?agent=billing": 7,
+    "/endpoints": 2,
+    "/formulas": 4,
+    "/inbox": 11,
+    "/incidents": 6,
+    "/incidents/alert-0": 10,
+    "/runs": 5,
+    "/runs?sort=verdict": 6,
+    "/runs?text=support-7&agent=billing": 6,
+    f"/runs/{RUN}": 29,
+    f"/runs/{RUN}/traces": 5,
+    "/schedules": 4,
+    "/search?text=support": 18,
+    "/system": 13,
+}
+
+
+@pytest.fixture(scope="module")
+def month(module_service: Service) -> Service:
+    with module_service.resources.db.begin() as session:
+        write_every_page(session)
+    return module_service
+
+
+@contextmanager
+def counted_statements(service: Service) -> Iterator[list[str]]:
+    """The statements that the service sends to the database in the block."""
+    engine, statements = service.resources.db.engine, list[str]()
+
+    def count(_connection: object, _cursor: object, statement: str, *_: Any) -> None:
+        # The key of the request is looked up once a second, and its use is noted once a minute.
+        if not statement.startswith(("SELECT api_keys", "UPDATE api_keys")):
+            statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", count)
+    try:
+        yield statements
+    finally:
+        event.remove(engine, "before_cursor_execute", count)
+
+
+def read_page(service: Service, path: str) -> list[str]:
+    """The statements of a page."""
+    with counted_statements(service) as statements:
+        response = service.client.get(path, headers=HTML)
+    assert response.status_code == 200, response.text
+    return statements
+
+
+@pytest.mark.parametrize("path", STATEMENTS)
+def test_page__takes_few_statements(path: str, month: Service) -> None:
+    statements = read_page(month, path)
+    assert len(statements) <= STATEMENTS[path], "\n".join(statements)
+
+
+def test_runs__a_longer_page_takes_no_more_statements(month: Service) -> None:
+    short = read_page(month, "/runs?limit=2")
+    assert len(read_page(month, "/runs?limit=50")) == len(short)
+
+
+def test_list_of_runs__reads_no_document_of_a_run(month: Service) -> None:
+    """Plans, verdicts and evidence of a run have kilobytes; the list shows one word of them."""
+    [rows] = [sql for sql in read_page(month, "/runs") if "benchmark_runs.run_name" in sql]
+    for column in ("verdict", "validity_reasons", "trace_window", "write_back", "plan"):
+        assert f"benchmark_runs.{column}" not in rows
