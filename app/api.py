@@ -58,7 +58,7 @@ from app.schedules.router import summary_router as daily_summary
 from app.traces.otel.router import PATHS as OTLP_PATHS
 from app.traces.otel.router import TRACES_PATH
 from app.traces.otel.router import router as otlp_receiver
-from app.traces.router import router as local_datasets
+from app.traces.uploads.router import router as local_datasets
 from app.triggers.pages import router as trigger_pages
 from app.triggers.router import events as trigger_events
 from app.triggers.router import langfuse_secrets, webhook_secrets, webhooks

@@ -81,7 +81,9 @@ COMMANDS = {
     "benchmarks": Entry(
         "app.benchmarks.cli:cli", "Manage benchmarks and their KPIs.", Heading.BENCHMARKS
     ),
-    "datasets": Entry("app.traces.cli:cli", "Manage uploaded datasets.", Heading.BENCHMARKS),
+    "datasets": Entry(
+        "app.traces.uploads.cli:cli", "Manage uploaded datasets.", Heading.BENCHMARKS
+    ),
     "runs": Entry(
         "app.runs.cli.runs:cli", "Start, watch and compare benchmark runs.", Heading.BENCHMARKS
     ),
@@ -142,7 +144,7 @@ COMMANDS = {
         Heading.HARNESSES,
     ),
     "ot-bench": Entry(
-        "app.harness.mcp.cli:cli",
+        "app.harness.mcp.cli.ot_bench:cli",
         "Evaluate models and MCP servers, and measure the cost of their tools.",
         Heading.HARNESSES,
     ),

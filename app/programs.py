@@ -18,7 +18,7 @@ def mosaico() -> None:
 
 def ot_bench() -> None:
     """Run the program `ot-bench`."""
-    _run("app.harness.mcp.cli")
+    _run("app.harness.mcp.cli.ot_bench")
 
 
 def bashkit_eval() -> None:

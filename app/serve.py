@@ -28,8 +28,8 @@ from app.access.sessions import create_login_link
 from app.core.encryption import Secret
 from app.core.errors import AppError, Unavailable
 from app.core.garbage_collection import exclude_living_objects
-from app.core.http.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.migrations import upgrade
+from app.core.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.settings import Settings, base_url
 from app.core.web.listener import LISTENER_FD, bind_listener
 from app.jobs.worker_process import SUPERVISED

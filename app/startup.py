@@ -20,11 +20,11 @@ from app.core.encryption import (
     require_random_key,
 )
 from app.core.errors import Misconfigured, Unavailable
-from app.core.http.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.key_rotation import list_encrypted_columns, require_known_keys
 from app.core.llm_server import configured_llm_server
 from app.core.logging import LogFormat, configure_logging
 from app.core.migrations import require_columns, require_current_schema
+from app.core.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from app.core.resources import Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings, base_url

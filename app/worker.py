@@ -39,8 +39,8 @@ from app.runs.retention import purge_expired_runs
 from app.schedules import daily_summary, missed_schedules
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
-from app.traces import tasks as trace_tasks
 from app.traces.otel.service import delete_expired_traces
+from app.traces.uploads import tasks as trace_tasks
 from app.triggers import tasks as trigger_tasks
 from app.triggers.service import delete_expired_events
 

@@ -27,7 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
-from app.core.http.network_policy import PRIVATE_SERVERS
+from app.core.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.plugins import load_plugins
 from app.traces.registry import TRACE_SOURCES, TraceQuery

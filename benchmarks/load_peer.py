@@ -19,7 +19,7 @@ from app.core.ids import new_id
 from app.results.models import BenchmarkRun
 from app.runs.views import run_view
 from app.traces.models import LocalDataset, LocalTrace
-from app.traces.schemas import LocalDatasetView
+from app.traces.uploads.schemas import LocalDatasetView
 from benchmarks.api import serve_app
 from benchmarks.peer_app import PREFIX, Opened, check_key, peer_app, sessions_of
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from app.harness.mcp.agent_loop.run import run_plan
 from app.harness.mcp.plan import McpRunPlan, PlannedTask
-from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import AttemptEnded, Event
 from app.harness.results import AttemptOutcome
 from app.llm.conversation import Llm, Turn

@@ -16,8 +16,8 @@ from scipy.stats import bootstrap
 
 from app.comparison.child_computation import compute
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, KpiComparisonSpec
-from app.comparison.formulas.properties import ValueRange
-from app.comparison.items.matrix import ItemMatrix
+from app.items.formulas.properties import ValueRange
+from app.items.matrix import ItemMatrix
 from app.statistics.trials import FloatArray
 from app.statistics.verdict_rules import Side, VerdictRule
 from benchmarks.result_rows import BenchRow, interleave

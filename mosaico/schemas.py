@@ -4,7 +4,7 @@ from app.agents.schemas import AgentView
 from app.benchmarks.schemas import BenchmarkView
 from app.kpis.schemas import KpiValueView
 from app.runs.schemas import MetricAggregateView, RunView, TraceResultView
-from app.traces.schemas import LocalDatasetView
+from app.traces.uploads.schemas import LocalDatasetView
 
 __all__ = (
     "AgentView",

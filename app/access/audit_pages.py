@@ -8,7 +8,7 @@ from app.access import queries
 from app.access.deps import ADMIN
 from app.access.queries import AuditFilter
 from app.core.web.deps import Res
-from app.core.web.page_filters import PageFilters, SentFilters
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.pages import list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router

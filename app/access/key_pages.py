@@ -12,7 +12,7 @@ from app.access.schemas import ApiKeyCreate, ApiKeyPatch, ApiKeyView
 from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_page import (
+from app.core.web.forms.form_page import (
     FormPage,
     require_revision,
     revision_of,

@@ -8,15 +8,14 @@ from fastapi import Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 
-from app.access import sessions
+from app.access import error_pages, sessions
 from app.access.audit import AuditActor, AuditResource, record_action
 from app.access.authentication import identify_token
 from app.access.sessions import COOKIE, ENDED_SESSION_KEPT, SESSION_LIFETIME, Draft, NewSession
 from app.core.clock import zone_names
 from app.core.errors import AppError, Unauthorized
-from app.core.http.url_syntax import is_redacted
 from app.core.resources import Resources
-from app.core.web import error_page
+from app.core.url_syntax import is_redacted
 from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
 from app.core.web.forms.confirmation import page_before
@@ -137,7 +136,7 @@ async def render_error(request: Request, error: AppError) -> Response:
     """Render the page of an error, or the login page for a browser without a session."""
     is_login = isinstance(error, Unauthorized) and request.scope["path"] != "/login"
     if not is_login:
-        return await run_in_threadpool(error_page.render_error, request, error)
+        return await run_in_threadpool(error_pages.render_error, request, error)
     if request.method in SAFE_METHODS:
         query = f"?{request.url.query}" if request.url.query else ""
         return see_other(build_url("/login", next=request.url.path + query))

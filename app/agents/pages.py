@@ -11,7 +11,7 @@ from app.agents.schemas import AgentCreate, AgentPatch
 from app.agents.views import agent_view
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_page import (
+from app.core.web.forms.form_page import (
     FormPage,
     require_revision,
     show_form,

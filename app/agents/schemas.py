@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, Field, SecretStr
 
-from app.core.http.url_syntax import is_redacted
 from app.core.schemas import (
     HttpUrl,
     Identifier,
@@ -15,6 +14,7 @@ from app.core.schemas import (
     patch_of,
     require_http_url,
 )
+from app.core.url_syntax import is_redacted
 
 HANDOVER_SPELLING = "The original spelling with two l is also accepted."
 

@@ -15,10 +15,10 @@ from app.agents.schemas import AgentBody, AgentCheck, AgentCreate
 from app.core.db import insert_row
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import AppError, Conflict, ErrorItem, Invalid
-from app.core.http.url_syntax import is_redacted, redact_url
 from app.core.ids import new_id
 from app.core.resources import Resources
 from app.core.schemas import all_fields, given_fields
+from app.core.url_syntax import is_redacted, redact_url
 from app.jobs.declarations import RecordChange
 from app.jobs.queue import enqueue
 from app.traces.registry import TRACE_SOURCES, TraceQuery

@@ -22,13 +22,13 @@ from app.benchmarks.schemas import (
 from app.benchmarks.views import benchmark_view
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_page import (
+from app.core.web.forms.fields import Choices, InputKind
+from app.core.web.forms.form_page import (
     FormPage,
     require_revision,
     show_form,
     submit_form,
 )
-from app.core.web.forms.fields import Choices, InputKind
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of

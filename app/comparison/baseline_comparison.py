@@ -7,11 +7,11 @@ from typing import NamedTuple
 from app.comparison.baselines import find_baseline
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
-from app.comparison.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
-from app.comparison.items.matrix import ItemMatrix, pair_items
-from app.comparison.items.queries import read_items
 from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from app.core.interruption import interrupted_by
+from app.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
+from app.items.matrix import ItemMatrix, pair_items
+from app.items.queries import read_items
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.kpis.evaluate import KpiValue

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, TypeAlias
 from app.comparison.child_computation import compute, observed_values
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
-from app.comparison.items.matrix import ItemMatrix, ItemPairing, pair_items
 from app.comparison.schemas import (
     CategoryComparison,
     CategoryKpi,
@@ -20,6 +19,7 @@ from app.comparison.schemas import (
     MetricComparison,
 )
 from app.formula.ast import split_filter
+from app.items.matrix import ItemMatrix, ItemPairing, pair_items
 from app.kpis.verdict_types import RunVerdicts
 from app.statistics.multiplicity import benjamini_hochberg
 

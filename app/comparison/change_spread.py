@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.comparison.comparison_rules import Signal
-from app.comparison.formulas.run_statistics import RunStatistics
-from app.comparison.items.matrix import ItemMatrix, pair_items
 from app.comparison.run_changes import RunChanges, TestedChange
 from app.comparison.schemas import VarianceBasis
 from app.formula import CompiledFormula, compile_formula
+from app.items.formulas.run_statistics import RunStatistics
+from app.items.matrix import ItemMatrix, pair_items
 from app.metrics.types import MetricRef
 from app.statistics.power import ChangeModel
 from app.statistics.verdict_rules import Side

@@ -20,7 +20,10 @@ from app.comparison.comparison_spec import (
     MetricComparisonSpec,
     ObservedValues,
 )
-from app.comparison.formulas.linearization import (
+from app.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
+from app.formula import CompiledFormula, Reference, compile_formula
+from app.formula.rows import FormulaRows, evaluate_rows
+from app.items.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
     gradient_at,
@@ -28,8 +31,8 @@ from app.comparison.formulas.linearization import (
     sums_of,
     value_at,
 )
-from app.comparison.formulas.properties import Line, ValueRange, is_tied, jumps
-from app.comparison.formulas.run_statistics import (
+from app.items.formulas.properties import Line, ValueRange, is_tied, jumps
+from app.items.formulas.run_statistics import (
     EXTREMES,
     ORDER_STATISTICS,
     OVER_ALL_ITEMS,
@@ -37,10 +40,7 @@ from app.comparison.formulas.run_statistics import (
     RunStatistics,
     shared_labels,
 )
-from app.comparison.items.matrix import ItemMatrix
-from app.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
-from app.formula import CompiledFormula, Reference, compile_formula
-from app.formula.rows import FormulaRows, evaluate_rows
+from app.items.matrix import ItemMatrix
 from app.kpis.verdict_types import RepeatedTrials
 from app.metrics.registry import column_of
 from app.statistics.change import UnitInfluences

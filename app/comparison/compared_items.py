@@ -6,10 +6,10 @@ from typing import Any, Final, Literal, NamedTuple
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.comparison.items.queries import REVISION, read_item_inputs
 from app.comparison.pair_comparison import MetricNotCompared
 from app.comparison.schemas import ComparedItemView, ItemMetricChange
 from app.core.keyset import BadCursor, PageQuery, PageRows, decode_cursor, encode_cursor
+from app.items.queries import REVISION, read_item_inputs
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.models import BenchmarkRun

@@ -13,15 +13,6 @@ from app.comparison.comparison_spec import (
     KpiInterval,
     MetricComparisonSpec,
 )
-from app.comparison.formulas.properties import (
-    EVERYTHING,
-    Bounds,
-    Line,
-    ValueRange,
-    bounds_of,
-    line_of,
-)
-from app.comparison.items.matrix import ItemMatrix, ItemPairing
 from app.comparison.verdict_text import (
     NOT_COMPARABLE,
     not_compared,
@@ -30,6 +21,15 @@ from app.comparison.verdict_text import (
     run_not_compared,
 )
 from app.formula import CompiledFormula, Reference, compile_formula
+from app.items.formulas.properties import (
+    EVERYTHING,
+    Bounds,
+    Line,
+    ValueRange,
+    bounds_of,
+    line_of,
+)
+from app.items.matrix import ItemMatrix, ItemPairing
 from app.kpis.evaluate import KpiValue
 from app.kpis.verdict_types import (
     BaselineRuns,

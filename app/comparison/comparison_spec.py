@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.comparison.formulas.properties import Line, ValueRange
-from app.comparison.items.matrix import ItemMatrix
+from app.items.formulas.properties import Line, ValueRange
+from app.items.matrix import ItemMatrix
 from app.kpis.verdict_types import RepeatedTrials
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef

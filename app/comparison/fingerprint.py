@@ -6,7 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import list_last_valid_runs
-from app.comparison.items.queries import REVISION
+from app.items.queries import REVISION
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
 

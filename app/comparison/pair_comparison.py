@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from app.comparison.baselines import Baseline, BaselineRun
 from app.comparison.comparison_rules import RunComparison, default_judged, metric_rule
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, MetricComparisonSpec
-from app.comparison.formulas.properties import ValueRange
-from app.comparison.items.attributes import USAGE, ItemAttributes
-from app.comparison.items.flipped import (
-    Flip,
-    ItemMeans,
-    PeerMeans,
-    explain_regression,
-    find_constant_items,
-    find_flips,
-    item_means,
-)
-from app.comparison.items.matrix import ItemMatrix, ItemPairing, pair_items
 from app.comparison.primary_metric import ComparedMetric, select_primary_metric
 from app.comparison.schemas import (
     CategoryComparison,
@@ -35,6 +23,18 @@ from app.comparison.schemas import (
 )
 from app.comparison.verdict_text import render_verdict
 from app.core.errors import Invalid
+from app.items.attributes import USAGE, ItemAttributes
+from app.items.flipped import (
+    Flip,
+    ItemMeans,
+    PeerMeans,
+    explain_regression,
+    find_constant_items,
+    find_flips,
+    item_means,
+)
+from app.items.formulas.properties import ValueRange
+from app.items.matrix import ItemMatrix, ItemPairing, pair_items
 from app.kpis.evaluate import KpiValue
 from app.kpis.verdict_types import BaselineSelection, RunVerdicts
 from app.metrics.registry import provider_for

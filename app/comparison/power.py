@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.child_process import run_in_child
 from app.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
-from app.comparison.items.label_counts import with_label_counts
-from app.comparison.items.matrix import ItemMatrix
-from app.comparison.items.queries import read_items
 from app.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.formula import CompiledFormula, compile_formula
+from app.items.label_counts import with_label_counts
+from app.items.matrix import ItemMatrix
+from app.items.queries import read_items
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.models import BenchmarkRun

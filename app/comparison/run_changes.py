@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.comparison.formulas.pair import ComparedRuns, FormulaPair
-from app.comparison.formulas.properties import Line, ValueRange, jumps
-from app.comparison.formulas.run_statistics import (
+from app.formula import CompiledFormula, Reference
+from app.formula.rows import InstabilityKind
+from app.items.formulas.pair import ComparedRuns, FormulaPair
+from app.items.formulas.properties import Line, ValueRange, jumps
+from app.items.formulas.run_statistics import (
     EXTREMES,
     ORDER_STATISTICS,
     RunStatistics,
 )
-from app.formula import CompiledFormula, Reference
-from app.formula.rows import InstabilityKind
 from app.statistics.change import (
     ChangeTest,
     UnitInfluences,

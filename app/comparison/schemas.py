@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field
 
 from app.benchmarks.config_types import BaselineMode
-from app.comparison.items.flipped import FlipCause
 from app.core.schemas import Identifier, Page, StoredText, WireModel
+from app.items.flipped import FlipCause
 from app.kpis.evaluate import PlannedKpi
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
 from app.results.rules import Validity

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
-from app.comparison.formulas.linearization import linearize
-from app.comparison.items.matrix import ItemMatrix
 from app.formula import compile_formula
+from app.items.formulas.linearization import linearize
+from app.items.matrix import ItemMatrix
 from app.metrics.registry import column_of
 from app.results.run_series import (
     ItemIndex,

@@ -11,14 +11,6 @@ from sqlalchemy.orm import Session
 from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.child_process import run_in_child
 from app.comparison.comparison_rules import RunComparison
-from app.comparison.items.flipped import PeerMeans, item_means
-from app.comparison.items.label_counts import with_label_counts
-from app.comparison.items.queries import (
-    has_tag_field,
-    list_trace_links,
-    read_attributes,
-    read_items,
-)
 from app.comparison.pair_comparison import (
     MAX_FLIPS,
     ComparisonSide,
@@ -31,6 +23,14 @@ from app.comparison.schemas import CategoryPage, ComparedRun, Comparison, PeerRu
 from app.core.db import Database
 from app.core.errors import Conflict, Invalid
 from app.core.keyset import PageQuery, encode_cursor, read_cursor
+from app.items.flipped import PeerMeans, item_means
+from app.items.label_counts import with_label_counts
+from app.items.queries import (
+    has_tag_field,
+    list_trace_links,
+    read_attributes,
+    read_items,
+)
 from app.kpis.evaluate import KpiValue
 from app.kpis.queries import get_kpis_of_run
 from app.results.models import BenchmarkRun

@@ -7,8 +7,8 @@ from pathlib import Path
 from app.core.clock import Clock, utc_now
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
-from app.core.http.network_policy import PUBLIC_ONLY, OutboundPolicy
 from app.core.llm_server import LlmServer
+from app.core.network_policy import PUBLIC_ONLY, OutboundPolicy
 from app.core.smtp import SmtpServer
 
 

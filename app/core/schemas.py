@@ -21,11 +21,11 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from app.core.errors import Invalid
-from app.core.http.network_policy import find_host_refusal
-from app.core.http.url_syntax import find_url_flaw
 from app.core.ids import IDENTIFIER_PATTERN
+from app.core.network_policy import find_host_refusal
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
 from app.core.text import unstorable_reason
+from app.core.url_syntax import find_url_flaw
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

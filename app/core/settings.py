@@ -17,9 +17,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.core.clock import zone_names
 from app.core.errors import Misconfigured
-from app.core.http.network_policy import parse_networks
-from app.core.http.url_syntax import find_url_flaw
+from app.core.network_policy import parse_networks
 from app.core.smtp import parse_smtp_url
+from app.core.url_syntax import find_url_flaw
 
 
 class BadSettings(Misconfigured):

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from app.comparison.items.attributes import AttributeRow, attributes_of_rows
-from app.comparison.items.flipped import item_means
-from app.comparison.items.label_counts import LabelCountsBuilder
-from app.comparison.items.matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
 from app.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from app.comparison.schemas import ComparedRun
 from app.gate.offline_metrics import OfflineMetrics, kpi_columns, select_metrics
 from app.gate.rules import GateResult, GateTerms, decide
+from app.items.attributes import AttributeRow, attributes_of_rows
+from app.items.flipped import item_means
+from app.items.label_counts import LabelCountsBuilder
+from app.items.matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
 from app.kpis.evaluate import evaluate_kpis
 from app.metrics.aggregate import Aggregate, with_run_value
 from app.metrics.offline_models import OfflineModels

@@ -23,7 +23,7 @@ from app.core.console.terminal import print_status
 from app.core.encryption import Secret
 from app.core.errors import Unavailable
 from app.core.http.client import outbound_client
-from app.core.http.network_policy import PRIVATE_SERVERS
+from app.core.network_policy import PRIVATE_SERVERS
 from app.llm.conversation import Usage
 from app.llm.providers import MissingKey
 

@@ -21,9 +21,9 @@ import openai
 
 from app.core.errors import AppError
 from app.core.http.async_client import outbound_async_client
-from app.core.http.network_policy import OutboundPolicy, RefusedAddress
 from app.core.http.throttle import AsyncThrottle, get_async_throttle
 from app.core.llm_server import LlmServer
+from app.core.network_policy import OutboundPolicy, RefusedAddress
 from app.core.text import replace_unstorable
 from app.llm.conversation import Usage
 from app.llm.errors import (

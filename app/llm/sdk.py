@@ -12,9 +12,9 @@ import httpx2
 from app.core.errors import AppError
 from app.core.http.async_client import ClosingAsyncClient
 from app.core.http.client import redact_credentials
-from app.core.http.network_policy import RefusedAddress
 from app.core.http.retry import parse_retry_after
 from app.core.http.transport import is_untrusted_certificate, tls_context
+from app.core.network_policy import RefusedAddress
 from app.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
 from app.llm.errors import LlmError, LlmErrorKind, kind_of_status
 from app.llm.response_reader import JSON, read_turn, unreadable

@@ -171,7 +171,7 @@ class OfflineModels:
         self,
     ) -> Iterator[Callable[[Sequence[Trace], Sequence[MetricRef]], list[TraceMeasurements]]]:
         # Few commands call a model, and these modules take long to import.
-        from app.core.http.network_policy import ALLOW_ALL_ADDRESSES
+        from app.core.network_policy import ALLOW_ALL_ADDRESSES
         from app.llm.answer_cache import AnswerCache
         from app.llm.completion_pool import CompletionPool
         from app.llm.completions import open_completions

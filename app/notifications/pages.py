@@ -13,10 +13,10 @@ from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.form_page import FormPage, show_form, submit_form
+from app.core.web.forms.form_page import FormPage, show_form, submit_form
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm, check_form, local_path
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery

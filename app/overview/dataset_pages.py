@@ -18,20 +18,20 @@ from app.core.keyset import PageQuery
 from app.core.parameter_names import UserInterface, messages_for
 from app.core.resources import Resources
 from app.core.web.deps import Res
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import check_form, errors_by_field
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
-from app.traces import queries, service
 from app.traces.files.ndjson import parse_trace
 from app.traces.files.table_columns import InvalidMapping, parse_mapping
 from app.traces.files.trace_file import read_upload_lines
 from app.traces.producers.harness_results import read_results
-from app.traces.queries import UploadFilter
-from app.traces.schemas import UploadForm
+from app.traces.uploads import queries, service
+from app.traces.uploads.queries import UploadFilter
+from app.traces.uploads.schemas import UploadForm
 
 router = Router()
 

@@ -6,14 +6,14 @@ from sqlalchemy.orm import Session
 
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import change_bar
-from app.comparison.items.flipped import item_means
-from app.comparison.items.matrix import pair_items
-from app.comparison.items.queries import read_items
 from app.comparison.stored_run_comparison import get_comparable_run
 from app.core.errors import Invalid, NotFound
 from app.core.resources import Resources
 from app.core.web.change_charts import ItemChange, changes_chart, items_chart
 from app.core.web.trend_chart import trend_chart
+from app.items.flipped import item_means
+from app.items.matrix import pair_items
+from app.items.queries import read_items
 from app.kpis.queries import get_kpis_of_run
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction

@@ -16,15 +16,15 @@ from app.core.names import Names
 from app.core.resources import Resources
 from app.core.schemas import IsoDate
 from app.core.web.deps import Res
-from app.core.web.form_page import (
+from app.core.web.forms.form_page import (
     FormPage,
     require_revision,
     show_form,
     submit_form,
 )
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import page_parameter, path_of
 from app.core.web.pages import (
     Crumb,

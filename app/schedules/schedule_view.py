@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from app.alerts.publishing import DisplayNameReader
 from app.core.errors import Invalid, without_request
 from app.core.text import format_duration
-from app.core.web.forms.form_words import translate_phrases, with_label
+from app.core.web.form_words import translate_phrases, with_label
 from app.core.web.forms.sent_fields import check_form
 from app.core.web.page_paths import path_of, run_page_path, schedule_page_path
 from app.core.web.page_text import TextPart, mark_spans

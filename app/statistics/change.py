@@ -1,7 +1,7 @@
 """The test of a change between two runs, and its interval. Needs numpy and scipy.
 
 One closed form for every KPI and metric: Student's t of what the items contribute to the change
-(`app.comparison.formulas.linearization`), summed over units (clusters, or the items themselves). The
+(`app.items.formulas.linearization`), summed over units (clusters, or the items themselves). The
 interval is that of the test: p < alpha exactly when it excludes 0.
 
 The variance of the change is the larger of two estimates:

@@ -10,8 +10,8 @@ from app.core.errors import AppError, NotFound
 from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
-from app.traces.files.storable_traces import make_storable
 from app.traces.production import Duration, ProductionTraces
+from app.traces.storable_traces import make_storable
 from app.traces.types import DatasetItem, ExpectedItems, Trace
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.traces.files.ndjson import MAX_TRIAL
+from app.traces.types import MAX_TRIAL
 
 # Each statement reads or rewrites the traces of so many positions. Rewriting costs more: a row has its texts.
 READ_POSITIONS: Final = 1_000

@@ -13,6 +13,11 @@ from app.harness.transcript import Transcript
 ExpectedItems: TypeAlias = Annotated[int, Field(ge=1)] | Literal["any"] | None
 
 
+# The limits of their columns.
+MAX_ID_CHARS: Final = 256
+MAX_TRIAL: Final = 2**15 - 1
+
+
 class TraceOutcome(StrEnum):
     """The outcome of a trace.
 

@@ -11,11 +11,11 @@ from app.benchmarks.queries import get_benchmark, list_benchmark_names
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.text import cut_middle
 from app.core.web.deps import Res
-from app.core.web.form_page import FormPage, show_form, submit_form
 from app.core.web.forms.fields import InputKind
+from app.core.web.forms.form_page import FormPage, show_form, submit_form
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, list_in_api, public_url, render_page, see_other
 from app.core.web.query_parameters import ListQuery

@@ -9,11 +9,11 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from app.core.db import Database
-from app.traces.service import _copy_traces, encode_traces
 from app.traces.sources.langfuse.source import TraceCounter
 from app.traces.sources.langfuse.v3_runs import ItemStore
 from app.traces.sources.langfuse.v3_windows import ROWS_PER_PAGE
 from app.traces.types import Trace, TraceOutcome
+from app.traces.uploads.service import _copy_traces, encode_traces
 from benchmarks.bulk.timings import (
     BATCHES,
     ROWS,

@@ -20,10 +20,10 @@ import psycopg
 
 from app.comparison.baseline_comparison import compute_in_child
 from app.comparison.comparison_rules import RunComparison
-from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
-from app.comparison.items.queries import MAX_ITEMS
 from app.core.batches import batched
 from app.core.bulk_copy import SIGNATURE, TRAILER
+from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
+from app.items.queries import MAX_ITEMS
 from app.metrics.engine import score_chunk
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan

@@ -32,7 +32,7 @@ MAY_BE_ASYNC = {
     "app/core/web/etag.py",
     "app/core/web/forms/confirmation.py",
     "app/core/web/forms/sent_fields.py",
-    "app/core/web/page_filters.py",
+    "app/core/web/forms/page_filters.py",
     "app/core/web/query_parameters.py",
     "app/core/web/allowed_hosts.py",
     "app/core/web/response_headers.py",
@@ -63,7 +63,7 @@ MAY_BE_ASYNC = {
 
 # The places where a stranger's failure is survived on purpose.
 MAY_CATCH_EVERYTHING = {
-    "app/core/http/network_policy.py",
+    "app/core/network_policy.py",
     # Raises in one thread what a check raised in another.
     "app/core/interruption.py",
     "app/core/problem_documents.py",

@@ -15,8 +15,8 @@ from app.traces.otel.export_body import decode_body
 from app.traces.otel.service import encode_spans, store_spans
 from app.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
 from app.traces.registry import TraceQuery
-from app.traces.service import encode_traces, store_local_dataset
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.uploads.service import encode_traces, store_local_dataset
 from tests.support.langfuse import FakeLangfuse
 from tests.support.otlp import export, key_values, span
 from tests.support.service import JSON, ndjson

@@ -19,7 +19,7 @@ from app.core.web.etag import PreconditionFailed
 from app.core.web.problem_types import render_errors_page
 from app.runs.router import compare_runs
 from app.traces.otel.router import TRACES_PATH
-from app.traces.router import upload_traces
+from app.traces.uploads.router import upload_traces
 from tests.support.call_graph import raised_errors
 from tests.support.described_api import (
     api_document,

@@ -10,9 +10,9 @@ from app.comparison.comparison_spec import (
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
-from app.comparison.formulas.properties import Bounds, ValueRange, bounds_of, line_of
-from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.formula import compile_formula
+from app.items.formulas.properties import Bounds, ValueRange, bounds_of, line_of
+from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.statistics.verdict_rules import (
     ChangeVerdict,
     Side,

@@ -21,7 +21,7 @@ METRICS = tuple(
 CALLED = (
     "app.comparison.child_computation",
     "tests.support.first_starts",
-    "app.access.secret_files",
+    "app.core.secret_files",
 )
 
 

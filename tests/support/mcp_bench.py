@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.harness.budget import Budget, BudgetLimits
+from app.harness.mcp.agent_loop.run import run_plan
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
-from app.harness.mcp.run import run_plan
 from app.harness.mcp.types import Event, McpReport, TaskResult
 from app.llm.conversation import (
     ChatMessage,

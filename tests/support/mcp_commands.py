@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from app.harness.mcp.cli import cli
+from app.harness.mcp.cli.ot_bench import cli
 from app.llm.conversation import (
     ChatMessage,
     MessageRole,

@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.encryption import SecretBox
-from app.core.http.network_policy import PRIVATE_SERVERS
 from app.core.migrations import upgrade
+from app.core.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.jobs.process_pool import ProcessPool
 from app.plugins import load_plugins

@@ -19,7 +19,7 @@ from app.cli import cli
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.encryption import SecretBox
-from app.core.http.network_policy import PRIVATE_SERVERS
+from app.core.network_policy import PRIVATE_SERVERS
 from app.core.problem_documents import MEDIA_TYPE
 from app.core.resources import Resources
 from app.jobs.handlers import HANDLERS

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from app.comparison.child_computation import assess_changes
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
-from app.comparison.formulas.properties import ValueRange, line_of
-from app.comparison.formulas.run_statistics import RunStatistics
-from app.comparison.items.matrix import ItemMatrix
 from app.comparison.run_changes import RunChanges, TestedChange
 from app.formula import compile_formula
+from app.items.formulas.properties import ValueRange, line_of
+from app.items.formulas.run_statistics import RunStatistics
+from app.items.matrix import ItemMatrix
 from app.statistics.verdict_rules import ALPHA, FEW, ChangeVerdict, Side, VerdictRule
 
 Values: TypeAlias = NDArray[np.float64]

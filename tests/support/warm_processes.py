@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = f"\0warm processes of {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 IMPORTED = (
     *("app.worker", "app.scheduler", "app.main", "app.metrics.registry", "app.gate.cli"),
-    *("app.harness.bash.cli", "app.harness.mcp.cli", "app.runs.cli.execute"),
+    *("app.harness.bash.cli", "app.harness.mcp.cli.ot_bench", "app.runs.cli.execute"),
     # With numpy and scipy: what computes in forked processes.
     "app.comparison.child_computation",
 )

@@ -23,8 +23,8 @@ from app.alerts.rules import AlertEventState
 from app.benchmarks.queries import list_owner_names
 from app.core.keyset import MAX_LIMIT
 from app.core.web.deps import Res
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import (
     alert_page_path,
     incident_page_path,

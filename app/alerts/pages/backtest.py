@@ -11,8 +11,7 @@ from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
 from app.core.errors import AppError, without_request
 from app.core.resources import Resources
-from app.core.web.forms.fields import words_of
-from app.core.web.forms.form_words import FormWords
+from app.core.web.form_words import FormWords, words_of
 from app.core.web.forms.sent_fields import check_form, number_or_text
 
 # The names of the inputs that choose the rule to compare with.

@@ -20,8 +20,8 @@ from app.core.keyset import PageQuery
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices
+from app.core.web.forms.page_filters import FilterField, PageFilters, SentFilters
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
-from app.core.web.page_filters import FilterField, PageFilters, SentFilters
 from app.core.web.page_paths import alert_page_path, rule_page_path, run_page_path
 from app.core.web.pages import (
     build_url,

@@ -18,8 +18,8 @@ from app.benchmarks.queries import list_owner_names
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import SentForm, check_form
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
 from app.core.web.pages import (
     Crumb,

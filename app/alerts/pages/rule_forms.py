@@ -27,8 +27,8 @@ from app.alerts.views import rule_views
 from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmark_names
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_page import FormPage, require_revision, show_form, submit_form
 from app.core.web.forms.fields import Choices
+from app.core.web.forms.form_page import FormPage, require_revision, show_form, submit_form
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import FormFields, SentForm
 from app.core.web.page_paths import rule_page_path

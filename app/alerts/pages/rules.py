@@ -36,8 +36,8 @@ from app.alerts.views import rule_views
 from app.benchmarks.queries import list_owner_names
 from app.core.keyset import PageQuery
 from app.core.web.deps import Res
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import SentForm
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from app.core.web.pages import (
     Crumb,

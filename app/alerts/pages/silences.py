@@ -16,14 +16,14 @@ from app.alerts.silence_matchers import SilenceMatchers
 from app.benchmarks.queries import list_benchmark_names
 from app.core.resources import Resources
 from app.core.web.deps import Res
-from app.core.web.form_page import (
+from app.core.web.forms.fields import Choices
+from app.core.web.forms.form_page import (
     FormPage,
     require_revision,
     revision_of,
     show_form,
     submit_form,
 )
-from app.core.web.forms.fields import Choices
 from app.core.web.forms.local_times import read_instant
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm

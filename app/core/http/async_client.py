@@ -15,15 +15,6 @@ import httpx2
 
 from app.core.correlation import outbound_headers
 from app.core.http.client import SocketOption
-from app.core.http.network_policy import (
-    PUBLIC_ONLY,
-    OutboundPolicy,
-    Resolver,
-    UnresolvedName,
-    check_url,
-    resolve_in_background,
-    resolve_name,
-)
 from app.core.http.transport import (
     KEEPALIVE_S,
     MAX_CONNECTIONS,
@@ -31,6 +22,15 @@ from app.core.http.transport import (
     SizeCounter,
     tls_context,
     unrequested_encoding_message,
+)
+from app.core.network_policy import (
+    PUBLIC_ONLY,
+    OutboundPolicy,
+    Resolver,
+    UnresolvedName,
+    check_url,
+    resolve_in_background,
+    resolve_name,
 )
 
 

@@ -18,7 +18,15 @@ import httpcore
 import httpx
 
 from app.core.correlation import outbound_headers
-from app.core.http.network_policy import (
+from app.core.http.transport import (
+    KEEPALIVE_S,
+    MAX_CONNECTIONS,
+    USER_AGENT,
+    SizeCounter,
+    tls_context,
+    unrequested_encoding_message,
+)
+from app.core.network_policy import (
     PUBLIC_ONLY,
     OutboundPolicy,
     RefusedAddress,
@@ -27,14 +35,6 @@ from app.core.http.network_policy import (
     check_url,
     resolve_in_background,
     resolve_name,
-)
-from app.core.http.transport import (
-    KEEPALIVE_S,
-    MAX_CONNECTIONS,
-    USER_AGENT,
-    SizeCounter,
-    tls_context,
-    unrequested_encoding_message,
 )
 
 SocketOption = (

@@ -19,7 +19,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.harness_packages import require_harness_packages
-from app.harness import run_command
+from app.harness.commands import run_command
 from app.harness.results import HarnessExit
 from app.llm.conversation import Provider
 
@@ -351,7 +351,7 @@ def _show_run(
 ) -> None:
     """Print the report and write its files. Attempts of a resumed run were not shown before."""
     from app.harness.bash.report_view import render, run_view
-    from app.harness.progress import is_shown_live
+    from app.harness.commands.progress import is_shown_live
     from app.harness.reports.files import write_reports
     from app.harness.reports.terminal import terminal_report
 

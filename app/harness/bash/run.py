@@ -18,9 +18,9 @@ from app.harness.bash.result_journal import Recorder, resume_report
 from app.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from app.harness.bash.types import EvalReport, EvalResult, EvalTask
 from app.harness.budget import Budget, BudgetLimits
-from app.harness.progress import show_progress
+from app.harness.commands.progress import show_progress
+from app.harness.commands.run_command import RunInterrupted, run_interruptible
 from app.harness.result_file import claim_result_file, result_of
-from app.harness.run_command import RunInterrupted, run_interruptible
 from app.llm.conversation import Llm, Provider, TurnSettings
 from app.llm.prices import NoPrice, Price, read_price
 from app.llm.providers import open_llm

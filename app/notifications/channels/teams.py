@@ -9,8 +9,8 @@ import json
 from bisect import bisect_right
 from typing import Any
 
-from app.core.http.url_syntax import redact_url
 from app.core.resources import Resources
+from app.core.url_syntax import redact_url
 from app.notifications.chat_hosts import is_own_chat_host
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from app.core.http.url_syntax import redact_url
 from app.core.resources import Resources
+from app.core.url_syntax import redact_url
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
 from app.notifications.safe_text import resolve_link
 from app.notifications.types import (

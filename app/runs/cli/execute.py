@@ -21,7 +21,7 @@ from app.core.console.terminal import (
     print_warning,
 )
 from app.core.web.page_paths import path_of, run_page_path
-from app.harness import run_command
+from app.harness.commands import run_command
 from app.traces.execution.answers import AnswerFormat
 from app.traces.files.options import InputOptions, open_reader
 

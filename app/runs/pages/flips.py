@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 
 from app.comparison.compared_items import describe_items
 from app.comparison.comparison_rules import metric_rule
-from app.comparison.items.flipped import find_flips, item_means
-from app.comparison.items.matrix import pair_items
-from app.comparison.items.queries import read_items
 from app.comparison.schemas import ComparedItemView
 from app.core.text import format_decimal, format_number
 from app.core.web.page_paths import path_of
 from app.core.web.pages import build_url
+from app.items.flipped import find_flips, item_means
+from app.items.matrix import pair_items
+from app.items.queries import read_items
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.models import BenchmarkRun

@@ -13,8 +13,8 @@ from app.comparison import baselines
 from app.core.errors import Invalid
 from app.core.keyset import DEFAULT_LIMIT, MAX_LIMIT, PageQuery, PageRows
 from app.core.web.deps import Res
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import FormFields, SentForm, check_form
-from app.core.web.page_filters import PageFilters, SentFilters
 from app.core.web.page_paths import path_of
 from app.core.web.pages import (
     build_url,

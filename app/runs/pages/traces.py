@@ -16,7 +16,7 @@ from app.core.errors import Invalid
 from app.core.keyset import PageRows
 from app.core.text import format_number, shorten
 from app.core.web.deps import Res
-from app.core.web.page_filters import FilterField
+from app.core.web.forms.page_filters import FilterField
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
 from app.core.web.query_parameters import ListQuery

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.core.console.files import require_folder
 from app.harness.budget import Budget, BudgetLimits
-from app.harness.progress import show_progress
+from app.harness.commands.progress import show_progress
 from app.harness.reports.view import AttemptStatus, AttemptView, format_seconds
 from app.harness.result_file import claim_result_file, result_of
 from app.harness.results import sum_of_known

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from app.core.errors import Invalid
 from app.core.parameter_names import mapped_column
 from app.core.text import replace_unstorable_in_json
-from app.traces.files.imported_values import short_id
+from app.traces.storable_traces import short_id
 from app.traces.types import DatasetItem, Trace, TraceOutcome
 
 LANGFUSE_PREFIX: Final = "langfuse:"

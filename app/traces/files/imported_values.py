@@ -1,17 +1,14 @@
 """Values of foreign result files as values of traces: texts, IDs, and the outcome of an error; pure."""
 
-import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.traces.files.ndjson import MAX_ID_CHARS, MAX_INTEGER
+from app.traces.files.ndjson import MAX_INTEGER
 from app.traces.types import TraceOutcome
 
-_READABLE_CHARS: Final = 80
-_DIGEST_CHARS: Final = 12
 # What a model's provider, the network or a rate limit causes; the agent is not responsible. Messages
 # and names of exceptions, among them the time-outs of HTTP clients and of the SDKs of providers.
 _STATUS: Final = r"(?:40[1238]|429|50[0-478]|52\d|530)\b"
@@ -41,20 +38,6 @@ def text_of(value: Any) -> str | None:
         if message is not None:
             return message
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-
-
-def id_of(value: Any) -> str:
-    """A value as an ID: a short text itself, a long one its beginning and its digest."""
-    text = " ".join((text_of(value) or "").split())
-    if len(text) <= _READABLE_CHARS:
-        return text
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGEST_CHARS]
-    return f"{text[:_READABLE_CHARS]}… {digest}"
-
-
-def short_id(text: str) -> str:
-    """A given ID, with a digest in place of its end when it is too long to be stored."""
-    return text if len(text) <= MAX_ID_CHARS else id_of(text)
 
 
 class TrialCounter:

@@ -12,18 +12,16 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from app.core.errors import AppError
-from app.core.http.url_syntax import is_path_segment
 from app.core.strict_json import parse_json
 from app.core.text import unstorable_reason
+from app.core.url_syntax import is_path_segment
 from app.harness.transcript import Transcript, document_of, parse_transcript
 from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.types import MAX_ID_CHARS, MAX_TRIAL, ToolCall, Trace, TraceOutcome
 from app.traces.upload_errors import DuplicateTrace, InvalidTrace
 
 T = TypeVar("T")
 
-MAX_ID_CHARS: Final = 256
-MAX_TRIAL: Final = 2**15 - 1
 MAX_TURNS: Final = 2**31 - 1
 MAX_INTEGER: Final = 2**63 - 1
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

@@ -7,16 +7,8 @@ from typing import Any, Final, NoReturn
 from app.core.parameter_names import mapped_column, parameter_name
 from app.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
 from app.traces.files.import_file import ImportFile, InvalidImport, TableRow, is_blank_row
-from app.traces.files.imported_values import (
-    TrialCounter,
-    id_of,
-    model_tags,
-    outcome_of_error,
-    short_id,
-    text_of,
-)
+from app.traces.files.imported_values import TrialCounter, model_tags, outcome_of_error, text_of
 from app.traces.files.importer_registry import ImportedTraces
-from app.traces.files.ndjson import MAX_TRIAL
 from app.traces.files.table_columns import (
     MAX_LISTED,
     InvalidMapping,
@@ -30,7 +22,8 @@ from app.traces.files.table_columns import (
     list_columns,
     nested_columns,
 )
-from app.traces.types import Trace, TraceOutcome
+from app.traces.storable_traces import id_of, short_id
+from app.traces.types import MAX_TRIAL, Trace, TraceOutcome
 
 SAMPLED_ROWS: Final = 100
 TASK_PASSED: Final = "TASK_PASSED"
@@ -150,7 +143,7 @@ class _RowReader:
         if "item" in self._columns:
             self._reject(row, "item", "an ID")
         question = self._cell(row, "input")
-        return row.position if is_blank(question) else id_of(question)
+        return row.position if is_blank(question) else id_of(text_of(question) or "")
 
     def _require_input(self, row: TableRow) -> None:
         """Refuse a row without a question and without an answer: without a question, an empty

@@ -88,7 +88,7 @@ class TraceReader:
     def upload_lines(self, path: ResultSource) -> Iterator[Iterator[bytes]]:
         """The file in the upload format of the service; a file of traces as it is."""
         # It brings the database along, which no other command on files needs.
-        from app.traces.files.storable_traces import make_storable
+        from app.traces.storable_traces import make_storable
 
         with open_import(path) as file:
             name, importer = find_importer(file, self._format_name)
@@ -140,7 +140,7 @@ def read_upload_lines(
     Raises: `InvalidImport` with the line, `InvalidMapping`, `TooLarge` for a line above 16 MiB.
     """
     from app.core.web.uploads import iter_lines
-    from app.traces.files.storable_traces import make_storable
+    from app.traces.storable_traces import make_storable
 
     load_importers(lambda _: None)
     import_file = ImportFile(name, file)

@@ -15,11 +15,11 @@ from app.traces.files.imported_values import (
     model_tags,
     object_of,
     objects_of,
-    short_id,
     text_of,
 )
 from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from app.traces.files.table_columns import as_number
+from app.traces.storable_traces import short_id
 from app.traces.types import ToolCall, Trace
 
 MILLISECONDS: Final = 1000.0

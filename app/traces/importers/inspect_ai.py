@@ -22,11 +22,11 @@ from app.traces.files.imported_values import (
     object_of,
     objects_of,
     outcome_of_error,
-    short_id,
     text_of,
 )
 from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from app.traces.files.table_columns import as_number
+from app.traces.storable_traces import short_id
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 SAMPLES: Final = "samples/"

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from app.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from app.traces.files.import_file import Container, ImportFile
-from app.traces.files.imported_values import object_of, short_id, text_of
+from app.traces.files.imported_values import object_of, text_of
 from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from app.traces.files.table_columns import as_number
+from app.traces.storable_traces import short_id
 from app.traces.types import Trace
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}

@@ -15,7 +15,6 @@ from app.traces.files.imported_values import (
     TrialCounter,
     amount_of,
     count_of,
-    id_of,
     model_tags,
     object_of,
     objects_of,
@@ -24,6 +23,7 @@ from app.traces.files.imported_values import (
 )
 from app.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from app.traces.files.table_columns import as_number
+from app.traces.storable_traces import id_of
 from app.traces.types import Trace, TraceOutcome
 
 RESULT_FIELDS: Final = (
@@ -121,7 +121,7 @@ def _expected(result: Mapping[str, Any]) -> str | None:
 
 
 def _tags(result: Mapping[str, Any]) -> tuple[str, ...]:
-    prompt = object_of(result.get("prompt")).get("label")
+    prompt = text_of(object_of(result.get("prompt")).get("label"))
     topic = object_of(object_of(result.get("testCase")).get("metadata")).get("topic")
     return (
         *model_tags(object_of(result.get("provider")).get("id")),

@@ -12,7 +12,6 @@ from app.harness.transcript import (
     TranscriptToolCall,
 )
 from app.traces.files.imported_values import outcome_of_error
-from app.traces.files.ndjson import MAX_TRIAL
 from app.traces.otel.facts import FactReader, ItemKey, SpanFacts, merge_facts
 from app.traces.otel.messages import RequestedCall, canonical_text
 from app.traces.otel.span_reader import (
@@ -27,7 +26,7 @@ from app.traces.otel.span_reader import (
     read_tool,
 )
 from app.traces.otel.spans import Span
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 
 EXPECTED_OUTPUTS: Final = (
     "mosaico.expected_output",

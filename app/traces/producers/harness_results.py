@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from app.harness.result_file import InvalidResultFile, parse_json_document
 from app.traces.files.ndjson import format_trace_line
-from app.traces.files.storable_traces import make_storable
+from app.traces.storable_traces import make_storable
 
 NAME = "the body"
 # A file of 64 MiB with real conversations has 1.6 million. Small values take up to thirty times the memory of

@@ -107,7 +107,7 @@ class McpProducer:
         self, plan: McpRunPlan, send: Callable[[TaskResult], None], budget: Budget
     ) -> Coroutine[Any, Any, McpReport]:
         # The MCP SDK takes seconds to import; a service that runs no such file does without.
-        from app.harness.mcp.run import run_plan
+        from app.harness.mcp.agent_loop.run import run_plan
         from app.harness.mcp.servers.server import ServerEnvironment
 
         def on_event(event: Event) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.core.resources import Resources
-from app.traces import queries
 from app.traces.files.ndjson import parse_trace
 from app.traces.models import LocalDataset
 from app.traces.registry import (
@@ -19,6 +18,7 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
+from app.traces.uploads import queries
 
 # A page is a transaction of ten statements; MAX_PAGE_BYTES bounds the memory of long lines.
 PAGE_SIZE = 2000

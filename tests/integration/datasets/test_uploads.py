@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.traces.queries import read_local_lines
+from app.traces.uploads.queries import read_local_lines
 from tests.support.service import JSON, Service, ndjson, pair, run_mosaico
 
 DATASETS = "/local-datasets"

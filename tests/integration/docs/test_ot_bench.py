@@ -14,7 +14,7 @@ from app.benchmarks.schemas import BenchmarkCreate
 from app.core.registry import Registry
 from app.harness.bash.check_registry import CHECKS, Check, CheckResult
 from app.harness.harness_config import McpHarnessSettings, validate_harness
-from app.harness.mcp.cli import cli
+from app.harness.mcp.cli.ot_bench import cli
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import (
     EVALUATORS,

@@ -26,7 +26,7 @@ from app.results import run_list
 from app.results.rules import RunStatus
 from app.results.run_list import RunListFilter, count_runs, search_runs
 from app.schedules.queries import ScheduleFilter, list_schedules
-from app.traces.queries import UploadFilter, list_local_datasets
+from app.traces.uploads.queries import UploadFilter, list_local_datasets
 from app.triggers.queries import TriggerEventFilter
 from app.triggers.queries import list_events as list_trigger_events
 from app.triggers.rules import TriggerEventStatus, TriggerEventType

@@ -15,7 +15,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from app.core.http.client import outbound_client, redact_credentials
-from app.core.http.network_policy import (
+from app.core.http.transport import OversizedResponse
+from app.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,
@@ -23,7 +24,6 @@ from app.core.http.network_policy import (
     RefusedAddress,
     parse_networks,
 )
-from app.core.http.transport import OversizedResponse
 from tests.support.http import serving
 
 MIB = 1024 * 1024

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from app.api import include_pages
 from app.core.keyset import encode_cursor
 from app.core.web.allowed_hosts import HostPolicy, host_policy
-from app.core.web.forms.fields import words_of
+from app.core.web.form_words import words_of
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
 

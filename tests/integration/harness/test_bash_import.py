@@ -11,11 +11,11 @@ import pytest
 from app.harness.bash.result_file import json_report
 from app.harness.judge import JudgeScore
 from app.harness.results import AttemptOutcome, ConversationEnding
-from app.traces import router
 from app.traces.files.ndjson import iter_traces
 from app.traces.producers import harness_results
 from app.traces.producers.harness_results import read_results
 from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.traces.uploads import router
 from tests.support.bash_eval import (
     HAIKU,
     RECORDINGS,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.core.encryption import Secret
-from app.core.http.network_policy import PUBLIC_ONLY
 from app.core.llm_server import LlmServer
+from app.core.network_policy import PUBLIC_ONLY
 from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report

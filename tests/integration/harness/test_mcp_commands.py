@@ -165,7 +165,7 @@ def test_run__tui_picks_a_favorite() -> None:
     )
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "app.harness.mcp.cli", "run", "--tui", "--dry-run", "--task", "*:right"],
+        ["-m", "app.harness.mcp.cli.ot_bench", "run", "--tui", "--dry-run", "--task", "*:right"],
         env={
             "PYTHONPATH": str(ROOT),
             "PATH": "/usr/bin:/bin",

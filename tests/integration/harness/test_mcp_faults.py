@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from app.harness.mcp.agent_loop.run import run_plan
 from app.harness.mcp.plan import McpRunPlan
-from app.harness.mcp.run import run_plan
 from app.harness.mcp.servers.process_reaper import ProcessReaper
 from app.harness.mcp.servers.server import ServerEnvironment, running_servers
 from app.harness.mcp.servers.stdio import ServerProgram, running_program

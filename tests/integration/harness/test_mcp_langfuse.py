@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.core.clock import utc_now
 from app.core.encryption import Secret
 from app.harness.langfuse_export import LangfuseProject
-from app.harness.mcp.cli import cli
+from app.harness.mcp.cli.ot_bench import cli
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.langfuse_export import export_run
 from app.harness.results import AttemptOutcome, ConversationEnding

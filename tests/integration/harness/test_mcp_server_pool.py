@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from app.harness.mcp.agent_loop.run import run_plan
 from app.harness.mcp.plan import McpRunPlan
-from app.harness.mcp.run import run_plan
 from app.harness.mcp.servers.pool import ServerPool
 from app.harness.mcp.types import (
     AttemptBegan,

@@ -10,7 +10,8 @@ import httpx2
 import pytest
 
 from app.core.http.async_client import outbound_async_client
-from app.core.http.network_policy import (
+from app.core.http.transport import OversizedResponse
+from app.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,
@@ -19,7 +20,6 @@ from app.core.http.network_policy import (
     Resolver,
     resolve_name,
 )
-from app.core.http.transport import OversizedResponse
 from app.llm.conversation import Provider, TurnSettings, user_message
 from app.llm.errors import LlmError
 from app.llm.providers import open_llm

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from app.core.resources import Resources
 from app.harness.bash.cli import cli as bash_cli
 from app.harness.bash.result_file import read_report as read_bash_report
-from app.harness.mcp.cli import cli as mcp_cli
+from app.harness.mcp.cli.ot_bench import cli as mcp_cli
 from app.harness.mcp.result_file import read_report as read_mcp_report
 from app.llm.conversation import (
     ChatMessage,

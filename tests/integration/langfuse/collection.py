@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from app.core.db import Database
 from app.core.encryption import Secret, SecretBox
-from app.core.http.network_policy import PRIVATE_SERVERS
+from app.core.network_policy import PRIVATE_SERVERS
 from app.core.resources import Resources
 from app.traces.registry import TracePage, TraceQuery, collect
 from app.traces.sources.langfuse.catalog import SERVER_CACHE

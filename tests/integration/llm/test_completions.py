@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from app.core.encryption import Secret
 from app.core.errors import Invalid
 from app.core.http.async_client import outbound_async_client
-from app.core.http.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
 from app.core.http.throttle import AsyncThrottle
+from app.core.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
 from app.llm.completion_pool import model_event_loop
 from app.llm.completions import CompletionClient, new_client, open_completions
 from app.llm.conversation import Usage

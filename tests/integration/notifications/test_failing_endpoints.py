@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.core.http.url_syntax import redact_url
+from app.core.url_syntax import redact_url
 from app.jobs.declarations import Deliver
 from app.jobs.handlers import JobContext
 from app.jobs.queue import split_arguments

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.traces import trial_numbers
-from app.traces.files.ndjson import MAX_TRIAL
 from app.traces.service import create_collection
 from app.traces.trial_numbers import number_stored_trials
+from app.traces.types import MAX_TRIAL
 from benchmarks.table_rows import insert_rows
 
 ONE_STATEMENT: Final = text(

@@ -19,7 +19,7 @@ import pytest
 from app.core.db import Database
 from app.core.encryption import BadMasterKey
 from app.core.engine import libpq_url
-from app.core.http.network_policy import HTTPS_PORT
+from app.core.network_policy import HTTPS_PORT
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.jobs.process_pool import ProcessPool

@@ -15,7 +15,7 @@ from app.core.console.error_messages import LIST_COMMANDS, REMEDIES
 from app.core.console.terminal import load_command
 from app.core.errors import NotFound
 from app.harness.bash.cli import cli as bash_cli
-from app.harness.mcp.cli import cli as mcp_cli
+from app.harness.mcp.cli.ot_bench import cli as mcp_cli
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"mosaico": cli, "bashkit-eval": bash_cli, "ot-bench": mcp_cli}

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from app.comparison.formulas.properties import line_of
-from app.comparison.items.matrix import ItemRow, matrix_of_rows
 from app.comparison.verdict_text import render_verdict
 from app.formula import compile_formula
+from app.items.formulas.properties import line_of
+from app.items.matrix import ItemRow, matrix_of_rows
 from app.statistics.verdict_rules import (
     Note,
     Scale,

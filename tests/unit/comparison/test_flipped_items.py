@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from app.comparison.items.attributes import AttributeRow, attributes_of_rows
-from app.comparison.items.flipped import (
+from app.items.attributes import AttributeRow, attributes_of_rows
+from app.items.flipped import (
     ConstantItemIds,
     FlipCause,
     PeerMeans,
@@ -14,7 +14,7 @@ from app.comparison.items.flipped import (
     find_flips,
     item_means,
 )
-from app.comparison.items.matrix import ItemRow, matrix_of_rows
+from app.items.matrix import ItemRow, matrix_of_rows
 from app.statistics.verdict_rules import Scale
 from app.traces.types import TraceOutcome
 

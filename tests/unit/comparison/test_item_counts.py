@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from app.comparison.items.label_counts import LabelCountsBuilder, summarize_traces
-from app.comparison.items.matrix import ItemMatrix
+from app.items.label_counts import LabelCountsBuilder, summarize_traces
+from app.items.matrix import ItemMatrix
 from app.metrics.types import MetricRef
 from app.traces.types import Trace, TraceOutcome
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from app.comparison.child_computation import compute, trial_statistics
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, MetricComparisonSpec
-from app.comparison.formulas.properties import ValueRange
-from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
+from app.items.formulas.properties import ValueRange
+from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
 from app.kpis.verdict_types import RepeatedTrials
 from app.statistics.trials import reduce_trials
 from app.statistics.verdict_rules import Note

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from app.comparison.formulas.linearization import linearize
 from app.formula import Reference, compile_formula
+from app.items.formulas.linearization import linearize
 
 A = np.array([1.0, 0.0, 1.0, 0.5])
 B = np.array([0.2, 0.4, np.nan, 0.6])

@@ -7,10 +7,10 @@ import pytest
 
 from app.comparison.child_computation import compute
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, MetricComparisonSpec
-from app.comparison.formulas.properties import ValueRange, line_of
-from app.comparison.items.matrix import ItemMatrix
 from app.comparison.series_levels import merge_runs, points_of_run
 from app.formula import compile_formula
+from app.items.formulas.properties import ValueRange, line_of
+from app.items.matrix import ItemMatrix
 from app.results.run_series import (
     ItemIndex,
     RunPoints,

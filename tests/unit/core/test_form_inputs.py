@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from app.core.web.form_words import FormWords, with_label
 from app.core.web.forms.fields import InputKind
-from app.core.web.forms.form_words import FormWords, with_label
 from app.core.web.forms.local_times import FormZones, read_local_time
 from app.core.web.forms.rendering import FieldInput, write_value
 

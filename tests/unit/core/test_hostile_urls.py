@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from app.core.http.client import outbound_client
-from app.core.http.network_policy import (
+from app.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,

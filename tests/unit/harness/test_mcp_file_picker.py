@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.core.console.files import UnreadableInput
-from app.harness.mcp.file_picker import (
+from app.harness.mcp.cli.file_picker import (
     Favorite,
     InvalidFavorites,
     NoFavorites,

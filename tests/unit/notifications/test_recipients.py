@@ -3,7 +3,7 @@
 import pytest
 
 from app.core.errors import Invalid
-from app.core.http.network_policy import RefusedAddress
+from app.core.network_policy import RefusedAddress
 from app.notifications.chat_hosts import allow_chat_hosts
 from app.notifications.registry import CHANNELS, InvalidRecipient, load_channels, resolve_targets
 from app.notifications.types import DeliveryTarget

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.comparison.items.matrix import ItemMatrix
+from app.items.matrix import ItemMatrix
 from app.statistics.multiplicity import max_t
 from app.statistics.verdict_rules import ChangeVerdict
 from tests.support.run_campaign import (

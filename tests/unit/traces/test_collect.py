@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.files.storable_traces import MAX_TEXT_CHARS, make_storable
 from app.traces.registry import CollectionFailed, TracePage, TraceQuery, collect
+from app.traces.storable_traces import MAX_TEXT_CHARS, make_storable
 from app.traces.types import ToolCall, Trace, TraceOutcome
 
 QUERY = TraceQuery(dataset_ref="support", run_name=None)

@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from app.core.web.form_words import words_of
+
 LONG_TEXT_CHARS: Final = 4000
-ABBREVIATIONS: Final = MappingProxyType(
-    {"id": "ID", "kpi": "KPI", "kpis": "KPIs", "url": "URL", "usd": "USD"}
-)
 SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 
 Choices: TypeAlias = Sequence[tuple[str, str]]
@@ -80,18 +79,6 @@ def read_schema(model: type[BaseModel]) -> dict[str, FieldSchema]:
         name: field._replace(default=to_jsonable_python(defaults.get(name)))
         for name, field in _read_members([document], document.get("$defs", {})).items()
     }
-
-
-def words_of(name: str) -> str:
-    """`minCoverage` as "Min coverage", `runUsd` as "Run USD", `FIRE_ONCE` as "Fire once"."""
-    if "-" in name:
-        return name.replace("-", " ")
-    if name.isupper():
-        words = name.lower().split("_")
-    else:
-        words = "".join(f" {char.lower()}" if char.isupper() else char for char in name).split()
-    text = " ".join(ABBREVIATIONS.get(word, word) for word in words)
-    return text[:1].upper() + text[1:]
 
 
 def _read_members(objects: Sequence[_Node], definitions: _Node) -> dict[str, FieldSchema]:

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from app.core.web.forms.fields import Choices, FieldSchema, InputKind, read_schema, words_of
-from app.core.web.forms.form_words import MISSING_CHOICE, MISSING_TEXT, FormWords
+from app.core.web.form_words import MISSING_CHOICE, MISSING_TEXT, FormWords, words_of
+from app.core.web.forms.fields import Choices, FieldSchema, InputKind, read_schema
 from app.core.web.forms.local_times import FormZones
 
 # Rows that a list of objects offers beside those that it has.

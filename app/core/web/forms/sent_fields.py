@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.problem_documents import UnsupportedMediaType, error_items
-from app.core.web.forms.form_words import translate_phrases
+from app.core.web.form_words import translate_phrases
 from app.core.web.request_body import BODY_FIELDS
 
 FORM_TYPE = "application/x-www-form-urlencoded"

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from app.core.http.async_client import outbound_async_client
-from app.core.http.network_policy import OutboundPolicy
+from app.core.network_policy import OutboundPolicy
 from app.harness.mcp.config import HttpServer
 
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024

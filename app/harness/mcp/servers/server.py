@@ -19,8 +19,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from app.core.errors import AppError
-from app.core.http.network_policy import ALLOW_ALL_ADDRESSES, OutboundPolicy
 from app.core.masking import secret_masker
+from app.core.network_policy import ALLOW_ALL_ADDRESSES, OutboundPolicy
 from app.harness.mcp.config import HttpServer, StdioServer
 from app.harness.mcp.plan import PlannedServer
 from app.harness.mcp.servers.http import HttpConnection, is_closed

@@ -11,8 +11,8 @@ from typing import Final
 
 from app.core.clock import utc_now
 from app.core.http.throttle import CancelToken
-from app.core.http.url_syntax import is_path_segment
 from app.core.resources import Resources
+from app.core.url_syntax import is_path_segment
 from app.traces.execution.items import item_of_document
 from app.traces.registry import SourceCheck, SourceRun, TraceQuery
 from app.traces.sources.langfuse.client import (

@@ -24,8 +24,8 @@ from app.core.http.client import outbound_client
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import Pause, Throttle, get_throttle
 from app.core.http.transport import OversizedResponse
-from app.core.http.url_syntax import is_path_segment
 from app.core.resources import Resources
+from app.core.url_syntax import is_path_segment
 from app.traces.circuit_breaker import CircuitBreaker
 from app.traces.sources.langfuse.failures import (
     BadResponse,

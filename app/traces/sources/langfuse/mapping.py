@@ -34,9 +34,8 @@ from app.traces.sources.langfuse.usage import (
     select_descendants,
     sum_usage,
 )
-from app.traces.types import Trace, TraceOutcome
+from app.traces.types import MAX_TRIAL, Trace, TraceOutcome
 
-MAX_TRIAL: Final = 2**15 - 1
 ERROR_PREFIX: Final = "Error: "
 MALFORMED_PREFIX: Final = "malformed-"
 TAG_EXPECTED_OUTPUT_GONE: Final = "expected-output-gone"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.core.http.threads import run_in_order
 from app.core.http.throttle import MAX_IN_FLIGHT
-from app.core.http.url_syntax import is_path_segment
+from app.core.url_syntax import is_path_segment
 from app.traces.repetition_names import is_repetition
 from app.traces.sources.langfuse.client import (
     LangfuseClient,

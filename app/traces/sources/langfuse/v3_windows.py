@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from app.core.http.url_syntax import is_path_segment
+from app.core.url_syntax import is_path_segment
 from app.traces.production import ProductionTraces, ScoreFilter, TraceFilters, item_id_of
 from app.traces.sources.langfuse.client import (
     LangfuseClient,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.harness.budget import BudgetLimits
+from app.harness.commands.run_command import run_interruptible
 from app.harness.result_file import IncompatibleRun, InvalidResultFile, journal_of
-from app.harness.run_command import run_interruptible
 from app.traces.execution.answers import AgentAnswer, trace_of_answer
 from app.traces.execution.experiment import (
     ExecutionPlan,

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.comparison.items.attributes import AttributeRow, ItemAttributes, attributes_of_rows
-from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.core.db import stream_rows
+from app.items.attributes import AttributeRow, ItemAttributes, attributes_of_rows
+from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.results.models import BenchmarkRun
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.comparison.formulas.linearization import FloatArray, Gradient
-from app.comparison.formulas.run_statistics import Mask, RunStatistics
 from app.formula import Reference
+from app.items.formulas.linearization import FloatArray, Gradient
+from app.items.formulas.run_statistics import Mask, RunStatistics
 from app.metrics.registry import column_of
 from app.statistics.cost_power import LogNormalItems, fit_log_normal
 from app.statistics.trials import IntArray, ItemSums, reduce_trials

@@ -10,15 +10,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.comparison.formulas.linearization import (
+from app.formula import Reference
+from app.items.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
     columns_statistic,
     divide_sums,
     mean_statistic,
 )
-from app.comparison.items.matrix import ItemMatrix, LabelCounts
-from app.formula import Reference
+from app.items.matrix import ItemMatrix, LabelCounts
 from app.metrics.registry import column_of, load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricRef
 from app.statistics.resampling import Draws, resampled_counts, resampled_statistic

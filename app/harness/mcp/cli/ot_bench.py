@@ -17,7 +17,7 @@ from app.core.console.terminal import (
     warn_failed_plugin,
 )
 from app.core.harness_packages import require_harness_packages
-from app.harness import run_command
+from app.harness.commands import run_command
 from app.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ def run(
 
     from app.core.text import count_noun
     from app.harness.budget import BudgetLimits
-    from app.harness.mcp.command import McpRunOptions, make_plan, prepare, run_files
-    from app.harness.mcp.file_picker import resolve_files
+    from app.harness.mcp.cli.file_picker import resolve_files
+    from app.harness.mcp.cli.run import McpRunOptions, make_plan, prepare, run_files
     from app.harness.mcp.plan_builder import PlanOverrides
     from app.harness.mcp.summary import gate_figures
     from app.harness.result_file import result_of
@@ -182,7 +182,7 @@ def run(
     now = datetime.now(UTC)
     resume = result_of(resume) if resume else None
     if tui:
-        from app.harness.mcp.file_picker import pick_favorite
+        from app.harness.mcp.cli.file_picker import pick_favorite
 
         files = [str(pick_favorite(os.environ))]
     if not files:
@@ -227,7 +227,7 @@ def run(
 
         export = exporter(export_run, os.environ, options.files[0].stem)
 
-    from app.harness.progress import is_shown_live
+    from app.harness.commands.progress import is_shown_live
 
     prepared = prepare(options, environment=os.environ, now=now)
 
@@ -260,7 +260,7 @@ def list_tasks(
     import os
 
     from app.core.console.table import field, print_page
-    from app.harness.mcp.command import inspect_files
+    from app.harness.mcp.cli.run import inspect_files
     from app.harness.mcp.loader import require_valid
     from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, plan_tasks
 
@@ -289,7 +289,7 @@ def validate(
     import os
 
     from app.harness.lint import report_findings
-    from app.harness.mcp.command import inspect_files
+    from app.harness.mcp.cli.run import inspect_files
 
     _load_evaluators()
     inspected = inspect_files(files, secrets, os.environ)

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.comparison.items.matrix import ItemMatrix, LabelCounts
 from app.core.db import Database
+from app.items.matrix import ItemMatrix, LabelCounts
 from app.metrics.engine import attempt
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricFailed, MetricRef, Summary

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.comparison.formulas.linearization import (
+from app.formula import CompiledFormula, Reference
+from app.formula.rows import FormulaRows, evaluate_rows
+from app.items.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
     LinearChange,
@@ -22,22 +24,20 @@ from app.comparison.formulas.linearization import (
     sums_of,
     value_at,
 )
-from app.comparison.formulas.properties import ValueRange
-from app.comparison.formulas.run_statistics import (
+from app.items.formulas.properties import ValueRange
+from app.items.formulas.run_statistics import (
     OVER_ALL_ITEMS,
     Mask,
     RunStatistics,
     pool_items,
     shared_labels,
 )
-from app.comparison.formulas.spread import (
+from app.items.formulas.spread import (
     TrialNoise,
     design_effect,
     estimate_trial_noise,
     fit_items,
 )
-from app.formula import CompiledFormula, Reference
-from app.formula.rows import FormulaRows, evaluate_rows
 from app.metrics.registry import column_of
 from app.statistics.change import satterthwaite
 from app.statistics.cost_power import LogNormalItems

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from app.comparison.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
+from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.traces.types import TraceOutcome
 
 # Named like the metrics of the same figures.

@@ -15,11 +15,11 @@ from app.core.web.deps import Res
 from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
-from app.traces import queries, service
 from app.traces.execution.items import item_of
 from app.traces.files.ndjson import parse_trace
 from app.traces.producers.harness_results import read_results
-from app.traces.schemas import DatasetItemView, LocalDatasetView
+from app.traces.uploads import queries, service
+from app.traces.uploads.schemas import DatasetItemView, LocalDatasetView
 
 router = Router(prefix="/local-datasets", tags=["local datasets"])
 

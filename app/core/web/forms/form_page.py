@@ -13,9 +13,9 @@ from fastapi import Request, Response
 
 from app.core.errors import Conflict, Invalid, NotFound, without_request
 from app.core.web.etag import PreconditionFailed
+from app.core.web.form_words import with_label, words_of
 from app.core.web.forms.body import read_form_body
-from app.core.web.forms.fields import Choices, InputKind, words_of
-from app.core.web.forms.form_words import with_label
+from app.core.web.forms.fields import Choices, InputKind
 from app.core.web.forms.local_times import FormZones, zones_of
 from app.core.web.forms.rendering import (
     FormInput,

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from app.core.web.forms.fields import words_of
-
+_ABBREVIATIONS: Final = MappingProxyType(
+    {"id": "ID", "kpi": "KPI", "kpis": "KPIs", "url": "URL", "usd": "USD"}
+)
 MISSING_TEXT: Final = "is missing; fill it in"
 MISSING_CHOICE: Final = "is missing; choose one"
 # A text in quotes may be the reader's own. An apostrophe within a word is not a quote.
@@ -82,3 +84,15 @@ def _replace_phrase(replacement: str, match: re.Match[str]) -> str:
 def with_label(error: str, label: str) -> str:
     """The error of an input as a sentence that begins with its label."""
     return f"{label} {error}" if _PREDICATE.match(error) else f"{label}: {error}"
+
+
+def words_of(name: str) -> str:
+    """`minCoverage` as "Min coverage", `runUsd` as "Run USD", `FIRE_ONCE` as "Fire once"."""
+    if "-" in name:
+        return name.replace("-", " ")
+    if name.isupper():
+        words = name.lower().split("_")
+    else:
+        words = "".join(f" {char.lower()}" if char.isupper() else char for char in name).split()
+    text = " ".join(_ABBREVIATIONS.get(word, word) for word in words)
+    return text[:1].upper() + text[1:]

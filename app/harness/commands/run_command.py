@@ -138,7 +138,7 @@ def add_transcript_commands(
         Exit codes: 0 shown, 2 missing or invalid result file, or an unknown task.
         """
         # The reports take long to import; every other command does without.
-        from app.harness.transcript_command import show_attempts
+        from app.harness.commands.transcript_command import show_attempts
 
         show_attempts(load_view(result), task, output)
 
@@ -151,7 +151,7 @@ def add_transcript_commands(
         Exit codes: 0 written, 2 missing or invalid result file.
         """
         # As above.
-        from app.harness.transcript_command import write_page
+        from app.harness.commands.transcript_command import write_page
 
         write_page(file, *(load_view(path) for path in (result, other) if path is not None))
 

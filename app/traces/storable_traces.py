@@ -1,19 +1,20 @@
 """Makes traces storable: texts, numbers and IDs that the columns of Postgres can hold."""
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.core.http.url_syntax import is_path_segment
 from app.core.text import replace_unstorable, replace_unstorable_in_json
-from app.traces.files.imported_values import short_id
-from app.traces.files.ndjson import MAX_ID_CHARS, MAX_TRIAL
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from app.core.url_syntax import is_path_segment
+from app.traces.types import MAX_ID_CHARS, MAX_TRIAL, ToolCall, Trace, TraceOutcome
 
 MAX_TEXT_CHARS = 1_000_000
 MAX_ATTRIBUTES = 64
 MAX_ATTRIBUTE_CHARS = 256
+_READABLE_CHARS = 80
+_DIGEST_CHARS = 12
 
 # Limits of the columns; no agent reaches them.
 COUNT_LIMITS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
@@ -98,3 +99,17 @@ def _make_storable_text(text: str) -> str:
     if len(text) > MAX_TEXT_CHARS:
         text = f"{text[:MAX_TEXT_CHARS]}… [{len(text) - MAX_TEXT_CHARS} characters cut]"
     return replace_unstorable(text)
+
+
+def id_of(text: str) -> str:
+    """A text as an ID: a short text itself, a long one its beginning and its digest."""
+    text = " ".join(text.split())
+    if len(text) <= _READABLE_CHARS:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGEST_CHARS]
+    return f"{text[:_READABLE_CHARS]}… {digest}"
+
+
+def short_id(text: str) -> str:
+    """A given ID, with a digest in place of its end when it is too long to be stored."""
+    return text if len(text) <= MAX_ID_CHARS else id_of(text)

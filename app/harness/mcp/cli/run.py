@@ -11,8 +11,10 @@ from app.core.console.files import require_file
 from app.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from app.core.text import count_noun
 from app.harness.budget import Budget, BudgetLimits
+from app.harness.commands.progress import show_progress
+from app.harness.commands.run_command import RunInterrupted, run_interruptible
 from app.harness.lint import LintSeverity
-from app.harness.mcp.file_picker import resolve_files
+from app.harness.mcp.cli.file_picker import resolve_files
 from app.harness.mcp.lint import lint
 from app.harness.mcp.loader import LoadedFile, host_values, load_file, require_valid, secret_values
 from app.harness.mcp.plan import McpRunPlan, PlannedTask
@@ -35,10 +37,8 @@ from app.harness.mcp.types import (
     TaskResult,
     Traced,
 )
-from app.harness.progress import show_progress
 from app.harness.result_file import RunJournal, claim_result_file, journal_of, result_of
 from app.harness.results import AttemptOutcome
-from app.harness.run_command import RunInterrupted, run_interruptible
 from app.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
@@ -172,7 +172,7 @@ def run_files(prepared: PreparedRun) -> McpReport:
     Raises: RunInterrupted on Ctrl-C.
     """
     # The MCP SDK takes seconds to import; checking and listing files do without.
-    from app.harness.mcp.run import run_plan
+    from app.harness.mcp.agent_loop.run import run_plan
 
     with closing(McpRecorder(prepared)) as recorder:
         try:

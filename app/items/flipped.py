@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from app.comparison.items.matrix import ItemMatrix
+from app.items.matrix import ItemMatrix
 from app.statistics.verdict_rules import Scale
 
 # An item is flipped when its mean changed by half of the range of a rate, or half of its baseline.

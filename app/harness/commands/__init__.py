@@ -1,0 +1,1 @@
+"""Commands that both harnesses have: run, show and view, and the progress of a run."""

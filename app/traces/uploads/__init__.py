@@ -1,0 +1,1 @@
+"""Uploads: the traces of one run of a dataset, sent to this service."""
