@@ -54,8 +54,7 @@ from app.core.web.http_protocol import (
 )
 from app.core.web.listener import inherited_listener
 from app.core.web.pages import compile_templates
-from app.core.web.response_headers import ResponseHeadersMiddleware
-from app.core.web.security_headers import SecurityHeadersMiddleware
+from app.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
 from app.notifications.queries import count_inbox
 from app.plugins import load_plugins

@@ -8,7 +8,7 @@ from app.core.errors import AppError, without_request
 from app.core.problem_documents import problem_title, request_id
 from app.core.web.forms.confirmation import ConfirmationRequired, page_before
 from app.core.web.forms.sent_fields import local_path
-from app.core.web.navigation import find_section
+from app.core.web.page_paths import find_section
 from app.core.web.pages import WORDS, render_page
 
 # Of errors whose code says too little, or another word than the pages.

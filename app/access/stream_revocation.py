@@ -9,7 +9,7 @@ from app.access.deps import get_caller
 from app.access.rules import is_usable
 from app.core.clock import Clock
 from app.core.db import Database
-from app.core.web.stream_owners import StreamOwner
+from app.core.web.event_feeds import StreamOwner
 
 
 class KeyStreamOwners:

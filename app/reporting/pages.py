@@ -15,8 +15,8 @@ from app.alerts.incident_queries import list_incidents_of_kpi
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.comparison.change_text import ChangeText, describe_change
 from app.core.keyset import MAX_LIMIT
-from app.core.web.day_period import period_of_days
 from app.core.web.deps import Res
+from app.core.web.forms.local_times import period_of_days
 from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, reader_zone, render_page

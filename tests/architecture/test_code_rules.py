@@ -51,7 +51,6 @@ MAY_BE_ASYNC = {
     "app/kpis/router.py",
     "app/runs/router.py",
     "app/traces/otel/router.py",
-    "app/core/web/security_headers.py",
     "app/core/web/health.py",
     "app/core/web/prometheus.py",
     "app/worker.py",

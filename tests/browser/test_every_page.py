@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Page, Response, ViewportSize
 
 from app.agents.models import Agent
-from app.core.web.security_headers import CONTENT_SECURITY_POLICY
+from app.core.web.response_headers import CONTENT_SECURITY_POLICY
 from tests.browser.axe import find_color_violations, find_violations
 from tests.browser.conftest import NARROW, WIDE, Site
 from tests.browser.identities import list_names

@@ -1,17 +1,55 @@
-"""The states that event streams send: one call reads those of all streams that wait."""
+"""Event streams: the states that they send, of which one call reads those of all that wait, and their owners."""
 
 import asyncio
 import contextvars
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
+from fastapi import Request
 from pydantic_core import to_json
 
 from app.core.errors import NotFound
+
+
+class StreamOwner(NamedTuple):
+    """The owner of a stream: an API key, or the browser session `session` of one.
+
+    The limit of streams of a key counts those of its sessions, too.
+    """
+
+    key_id: str
+    session: bytes | None = None
+
+
+class StreamOwners(Protocol):
+    """Decides which owners may hold a stream open."""
+
+    def owner_of(self, request: Request) -> StreamOwner:
+        """The owner of the stream that a request opens."""
+        ...
+
+    def find_unusable(self, owners: AbstractSet[StreamOwner]) -> AbstractSet[StreamOwner]:
+        """The owners whose streams must be closed; runs in a thread."""
+        ...
+
+
+class OpenToAll:
+    """Streams without owners, which are never closed."""
+
+    def owner_of(self, request: Request) -> StreamOwner:  # noqa: ARG002 - the protocol
+        return StreamOwner("")
+
+    def find_unusable(
+        self,
+        owners: AbstractSet[StreamOwner],  # noqa: ARG002 - the protocol
+    ) -> AbstractSet[StreamOwner]:
+        return set()
+
 
 # A thread of its own, with one connection while it reads: many streams must not delay requests. One is
 # enough, because a call reads the states of all streams that began to wait during the call before.

@@ -23,7 +23,7 @@ from app.core.errors import AppError
 from app.core.ids import new_id
 from app.core.problem_documents import REQUEST_ID, MalformedRequest, SlowRequest, problem_response
 from app.core.web.client_network import client_network
-from app.core.web.security_headers import SECURITY_HEADERS
+from app.core.web.response_headers import SECURITY_HEADERS
 
 log = structlog.stdlib.get_logger(__name__)
 _ERRORS_ONLY = logging.getLogger("uvicorn.error.connections")

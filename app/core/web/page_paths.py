@@ -1,7 +1,7 @@
-"""The paths of web pages that other parts of the service link to, such as notifications."""
+"""The paths of web pages: those that other parts of the service link to, such as notifications, and the navigation."""
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 
@@ -32,3 +32,51 @@ def trace_page_path(run_id: str, trace_id: str) -> str:
 def comparison_page_path(baseline_id: str, run_id: str) -> str:
     """The page of a comparison of two runs."""
     return f"/compare?{urlencode({'base': baseline_id, 'run': run_id})}"
+
+
+# Pages whose entry of the navigation has another address.
+SECTIONS: Final = {
+    "/compare": "/runs",
+    "/incidents": "/alerts",
+    "/alert-history": "/alerts",
+    "/deliveries": "/endpoints",
+    "/silences": "/inbox",
+}
+
+
+class NavItem(NamedTuple):
+    """An entry of the navigation: its text, its address, what the page is for, whether it is in the main row, and for
+    admins only.
+    """
+
+    text: str
+    url: str
+    help: str
+    is_main: bool = True
+    is_admin: bool = False
+
+
+NAVIGATION: Final = (
+    NavItem("Morning", "/", "The last verdict of each agent and benchmark, the runs in progress and missed schedules."),
+    NavItem("Runs", "/runs", "All runs, with filters. Select two of them to compare them; download the list as CSV."),
+    NavItem("Benchmarks", "/benchmarks", "What is measured: the test sets with their metrics and KPIs."),
+    NavItem("Agents", "/agents", "The programs that are measured, and where their traces come from."),
+    NavItem("Inbox", "/inbox", "Messages about alerts, failed runs and missed schedules. Acknowledge and silence them here."),
+    NavItem("Alerts", "/alerts", "The rules that watch a KPI or metric, with their states and a backtest."),
+    NavItem("Schedules", "/schedules", "When runs start by themselves, and whether they started."),
+    NavItem("Datasets", "/datasets", "Uploaded files of traces.", is_main=False),
+    NavItem("Formulas", "/formulas", "Try the formula of a KPI on a run; nothing is saved.", is_main=False),
+    NavItem("Endpoints", "/endpoints", "The recipients of messages, and whether messages reach them.", is_main=False),
+    NavItem("Triggers", "/triggers", "Webhooks and events of Langfuse that start runs.", is_main=False),
+    NavItem("API keys", "/keys", "Who may use the service, and in which role.", is_main=False, is_admin=True),
+    NavItem("Audit log", "/audit", "Who changed what.", is_main=False, is_admin=True),
+    NavItem("Providers", "/providers", "The metrics, channels and trace sources that are installed.", is_main=False),
+    NavItem("System", "/system", "Whether the service works; what is wrong comes first, with its remedy.", is_main=False),
+)  # fmt: skip
+
+
+def find_section(path: str) -> NavItem | None:
+    """The entry that a page belongs to by its address; None for Morning and others."""
+    first = "/" + path.split("/")[1]
+    section = SECTIONS.get(first, first)
+    return next((item for item in NAVIGATION[1:] if item.url == section), None)

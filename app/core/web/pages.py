@@ -31,7 +31,7 @@ from app.core.resources import Resources
 from app.core.text import format_duration, format_number, replace_unstorable, shorten
 from app.core.web.compression import ENCODED, accepts_gzip, compress_page
 from app.core.web.form_words import FormWords, with_label, words_of
-from app.core.web.navigation import NAVIGATION, NavItem
+from app.core.web.page_paths import NAVIGATION, NavItem
 from app.core.web.page_text import (
     break_at_underscores,
     date_element,

@@ -1,4 +1,4 @@
-"""Headers that every kind of response gets (view, file, problem), and JSON rendering in threads."""
+"""Headers that every kind of response gets (view, file, problem), those of security included, and JSON rendering in threads."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,6 +9,44 @@ from fastapi import Response
 from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
+)
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_RAW = {name.lower().encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
+_RAW_OF_API = {**_RAW, b"cache-control": b"no-store"}
+
+
+class SecurityHeadersMiddleware:
+    """Adds the security headers to every response, and `no-store` to those of `/api/`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        security_headers = _RAW_OF_API if scope["path"].startswith("/api/") else _RAW
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                other_headers = (
+                    header for header in message["headers"] if header[0] not in security_headers
+                )
+                message["headers"] = [*other_headers, *security_headers.items()]
+            await send(message)
+
+        return await self.app(scope, receive, send_guarded)
+
 
 _HEADERS = "mosaico.headers"
 

@@ -26,8 +26,14 @@ from app.core.engine import libpq_url
 from app.core.errors import Unavailable
 from app.core.postgres_notify import CHANNEL
 from app.core.problem_documents import TooManyRequests
-from app.core.web.event_feeds import EncodedEvent, EventFeed, FeedReader
-from app.core.web.stream_owners import OpenToAll, StreamOwner, StreamOwners
+from app.core.web.event_feeds import (
+    EncodedEvent,
+    EventFeed,
+    FeedReader,
+    OpenToAll,
+    StreamOwner,
+    StreamOwners,
+)
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -21,12 +21,17 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.core.web.text_diff import TextDiff, compare_texts
 from app.results import rules, trace_list
 from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import get_run, get_trace
 from app.results.trace_list import TraceListFilter
-from app.runs.pages.shown_steps import count_omitted, cut_text, list_shown_steps
+from app.runs.pages.trace_texts import (
+    TextDiff,
+    compare_texts,
+    count_omitted,
+    cut_text,
+    list_shown_steps,
+)
 from app.traces.models import CollectedTrace
 
 router = Router()

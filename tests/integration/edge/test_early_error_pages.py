@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.core.web.security_headers import CONTENT_SECURITY_POLICY
+from app.core.web.response_headers import CONTENT_SECURITY_POLICY
 from tests.support.service import Service
 
 HTML: Final = {

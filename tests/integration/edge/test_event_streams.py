@@ -18,9 +18,8 @@ from app.core.db import Database, DatabaseUnavailable
 from app.core.errors import NotFound
 from app.core.postgres_notify import notify_streams
 from app.core.web import sse
-from app.core.web.event_feeds import EventSnapshot
+from app.core.web.event_feeds import EventSnapshot, StreamOwner
 from app.core.web.sse import EVERY_KEY, EventHub
-from app.core.web.stream_owners import StreamOwner
 from app.main import Server
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOwners, toy_app
 from tests.support.busy_loops import shared_clock

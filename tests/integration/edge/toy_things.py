@@ -20,10 +20,9 @@ from app.core.problem_documents import PROBLEMS
 from app.core.resources import Resources
 from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
 from app.core.web.deps import Hub
-from app.core.web.event_feeds import EventFeed, EventSnapshot
+from app.core.web.event_feeds import EventFeed, EventSnapshot, StreamOwner
 from app.core.web.query_parameters import PageParams
 from app.core.web.sse import stream_events
-from app.core.web.stream_owners import StreamOwner
 from app.main import create_app
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"

@@ -13,8 +13,8 @@ from starlette.datastructures import QueryParams
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.schemas import ListFilter
-from app.core.web.day_period import period_of_days
 from app.core.web.forms.fields import Choices
+from app.core.web.forms.local_times import period_of_days
 from app.core.web.forms.sent_fields import check_form
 from app.core.web.page_paths import page_parameter
 from app.core.web.pages import reader_zone

@@ -1,7 +1,9 @@
-"""The steps of a transcript as a page shows them."""
+"""Texts of traces as a page shows them: the steps of a transcript, and the difference of two texts, word by word."""
 
 import json
-from typing import NamedTuple
+import re
+from difflib import SequenceMatcher
+from typing import Literal, NamedTuple
 
 from app.core.text import cut_middle, format_number
 from app.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
@@ -58,3 +60,43 @@ def count_omitted(transcript: Transcript | None) -> int:
 
 def cut_text(text: str | None) -> str | None:
     return None if text is None else cut_middle(text, MAX_SHOWN_CHARS)
+
+
+# The time grows with the square of the length.
+MAX_WORDS = 4_000
+
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+
+
+class DiffPart(NamedTuple):
+    """A part of a text: in both texts, or in this one only."""
+
+    kind: Literal["same", "changed"]
+    text: str
+
+
+class TextDiff(NamedTuple):
+    """Both texts in parts. `is_complete` is false for texts that are too long to compare."""
+
+    left: list[DiffPart]
+    right: list[DiffPart]
+    is_complete: bool
+
+
+def compare_texts(left: str, right: str) -> TextDiff:
+    """The parts of two texts, in order; equal texts have one part each."""
+    left_words, right_words = _WORDS.findall(left), _WORDS.findall(right)
+    if max(len(left_words), len(right_words)) > MAX_WORDS:
+        return TextDiff([DiffPart("same", left)], [DiffPart("same", right)], is_complete=False)
+    matcher = SequenceMatcher(a=left_words, b=right_words, autojunk=False)
+    left_parts, right_parts = [], []
+    for operation, *spans in matcher.get_opcodes():
+        kind: Literal["same", "changed"] = "same" if operation == "equal" else "changed"
+        left_start, left_end, right_start, right_end = spans
+        left_parts.append(DiffPart(kind, "".join(left_words[left_start:left_end])))
+        right_parts.append(DiffPart(kind, "".join(right_words[right_start:right_end])))
+    return TextDiff(
+        [part for part in left_parts if part.text],
+        [part for part in right_parts if part.text],
+        is_complete=True,
+    )
