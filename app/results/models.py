@@ -71,12 +71,13 @@ class BenchmarkRun(Base):
         # The runs of an agent on a benchmark: the last one, and baselines.
         Index("ix_benchmark_runs_benchmark_id_agent_id_seq", "benchmark_id", "agent_id", "seq"),
         Index("ix_benchmark_runs_status_seq", "status", "seq"),
+        Index("ix_benchmark_runs_created_at_seq", "created_at", "seq"),
         # The daily summary counts by these columns without reading the wide rows.
         Index(
-            "ix_benchmark_runs_created_at_seq",
+            "ix_benchmark_runs_status_created_at",
+            "status",
             "created_at",
-            "seq",
-            postgresql_include=["status", "validity"],
+            postgresql_include=["validity"],
         ),
         Index("ix_benchmark_runs_verdict_seq", VERDICT_KEY, "seq"),
         Index("ix_benchmark_runs_completed_at_seq", COMPLETED_KEY, "seq"),

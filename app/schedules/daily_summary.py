@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import func, select, text
+from sqlalchemy import ColumnElement, func, literal, select, text, union_all
 from sqlalchemy.orm import Session
 
 from app.core.errors import ErrorItem, Invalid
@@ -23,6 +23,7 @@ from app.notifications.types import MessageFact, MessageItem, MessageSeverity, N
 from app.results.models import BenchmarkRun
 from app.results.rules import RunStatus, Validity
 from app.schedules.models import ScheduleConfig
+from app.schedules.rules import FireStatus
 from app.schedules.schemas import (
     DailySummaryView,
     DisabledScheduleView,
@@ -35,24 +36,32 @@ CHECK_INTERVAL_S = 60.0
 MAX_LISTED = 200
 MAX_ALERT_TITLES = 20
 
-# The fires of the day are read once: a schedule of every second has 86,400 of them. A pending fire counts as active:
-# its run may start in the next second.
+# A schedule of every second has 86,400 fires a day. Those that started a run, which are most of them, are only counted:
+# to group a row by its texts takes twice the time of reading it from the index. The schedules that started a run are
+# read only if another one may have started none. A pending fire counts as active: its run may start in the next second.
 DAY_FIRES = text(
     """
-    WITH fires AS MATERIALIZED (
+    WITH others AS MATERIALIZED (
         SELECT schedule_id, status, reason, count(*) AS number FROM schedule_fires
-        WHERE due_at >= :since AND due_at < :until GROUP BY schedule_id, status, reason
+        WHERE status = ANY(:others) AND due_at >= :since AND due_at < :until
+        GROUP BY schedule_id, status, reason
     ), idle AS (
-        SELECT schedule.id, schedule.name, fires.reason, sum(number) AS number
-        FROM fires JOIN schedule_configs AS schedule ON schedule.id = fires.schedule_id
-        WHERE schedule.id NOT IN (SELECT schedule_id FROM fires WHERE status IN ('STARTED', 'PENDING'))
-        GROUP BY schedule.id, schedule.name, fires.reason ORDER BY schedule.id, fires.reason LIMIT :limit
+        SELECT schedule.id, schedule.name, others.reason, sum(number) AS number
+        FROM others JOIN schedule_configs AS schedule ON schedule.id = others.schedule_id
+        LEFT JOIN (
+            SELECT DISTINCT schedule_id FROM schedule_fires
+            WHERE status IN ('STARTED', 'PENDING') AND due_at >= :since AND due_at < :until
+        ) AS active ON active.schedule_id = others.schedule_id
+        WHERE active.schedule_id IS NULL
+        GROUP BY schedule.id, schedule.name, others.reason ORDER BY schedule.id, others.reason LIMIT :limit
     )
-    SELECT NULL AS schedule_id, NULL AS name, status, NULL AS reason, CAST(sum(number) AS bigint) AS number
-    FROM fires GROUP BY status
+    SELECT NULL AS schedule_id, NULL AS name, 'STARTED' AS status, NULL AS reason, count(*) AS number
+    FROM schedule_fires WHERE status = 'STARTED' AND due_at >= :since AND due_at < :until HAVING count(*) > 0
+    UNION ALL SELECT NULL, NULL, status, NULL, CAST(sum(number) AS bigint) FROM others GROUP BY status
     UNION ALL SELECT id, name, NULL, reason, CAST(number AS bigint) FROM idle ORDER BY schedule_id, reason
     """
 )
+_NOT_STARTED = [status.value for status in FireStatus if status is not FireStatus.STARTED]
 
 # To start parallel workers takes longer than they save, for some 100,000 entries of an index.
 _WITHOUT_WORKERS = text("SET LOCAL max_parallel_workers_per_gather = 0")
@@ -77,6 +86,13 @@ class DayAlerts(NamedTuple):
 
     total: int
     titles: list[str]
+
+
+class DayRuns(NamedTuple):
+    """The runs of a day: their number by status, and that of invalid ones."""
+
+    by_status: dict[str, int]
+    invalid: int
 
 
 class DayFires(NamedTuple):
@@ -125,29 +141,25 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     session.execute(_WITHOUT_WORKERS)
     # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
-    is_invalid = BenchmarkRun.validity == Validity.INVALID
-    run_counts = (
-        select(BenchmarkRun.status, func.count(), func.count().filter(is_invalid))
-        .where(runs)
-        .group_by(BenchmarkRun.status)
-    )
     failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
     disabled = select(ScheduleConfig).where(
         ScheduleConfig.disabled_at >= day.since, ScheduleConfig.disabled_at < day.until
     )
-    counts = session.execute(run_counts).all()
+    counts = _count_day_runs(session, runs)
     fires = _read_day_fires(session, day)
     return DailySummaryView(
         day=day.date.isoformat(),
         timezone=day.timezone,
         since=day.since,
         until=day.until,
-        runs={status: run_count for status, run_count, _ in counts},
-        invalid_runs=sum(invalid_count for _, _, invalid_count in counts),
+        runs=counts.by_status,
+        invalid_runs=counts.invalid,
         failed_runs=[
             FailedRunView.model_validate(run)
             for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED))
-        ],
+        ]
+        if RunStatus.FAILED in counts.by_status
+        else [],
         fires=fires.counts,
         disabled_schedules=[
             DisabledScheduleView.model_validate(schedule)
@@ -252,8 +264,29 @@ def _read_day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
     )
 
 
+def _count_day_runs(session: Session, runs: ColumnElement[bool]) -> DayRuns:
+    # Each status alone, whose range of an index is counted in half of the time of a GROUP BY.
+    is_invalid = BenchmarkRun.validity == Validity.INVALID
+    counts = (
+        select(literal(status.value), func.count(), func.count().filter(is_invalid)).where(
+            BenchmarkRun.status == status, runs
+        )
+        for status in RunStatus
+    )
+    rows = session.execute(union_all(*counts)).all()
+    return DayRuns(
+        {status: run_count for status, run_count, _ in rows if run_count},
+        sum(invalid_count for _, _, invalid_count in rows),
+    )
+
+
 def _read_day_fires(session: Session, day: SummaryDay) -> DayFires:
-    parameters = {"since": day.since, "until": day.until, "limit": MAX_LISTED}
+    parameters = {
+        "since": day.since,
+        "until": day.until,
+        "others": _NOT_STARTED,
+        "limit": MAX_LISTED,
+    }
     counts: dict[str, int] = {}
     idle: dict[str, IdleScheduleView] = {}
     for row in session.execute(DAY_FIRES, parameters):

@@ -81,9 +81,10 @@ class ScheduleFire(Base):
         UniqueConstraint("schedule_id", "due_at"),
         # The daily summary counts by these columns without reading the wide rows.
         Index(
-            "ix_schedule_fires_due_at",
+            "ix_schedule_fires_status_due_at",
+            "status",
             "due_at",
-            postgresql_include=["schedule_id", "status", "reason"],
+            postgresql_include=["schedule_id", "reason"],
         ),
         Index("ix_schedule_fires_missed", "due_at", "schedule_id", postgresql_where=text(MISSED)),
         Index("ix_schedule_fires_run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),

@@ -650,7 +650,12 @@ def upgrade() -> None:
         "ix_benchmark_runs_created_at_seq",
         "benchmark_runs",
         ["created_at", "seq"],
-        postgresql_include=["status", "validity"],
+    )
+    op.create_index(
+        "ix_benchmark_runs_status_created_at",
+        "benchmark_runs",
+        ["status", "created_at"],
+        postgresql_include=["validity"],
     )
     op.create_index(
         "ix_benchmark_runs_same_source_as", "benchmark_runs", ["same_source_as"], postgresql_where=sa.text("same_source_as IS NOT NULL")
@@ -1260,10 +1265,10 @@ def upgrade() -> None:
         sa.UniqueConstraint("schedule_id", "due_at", name="uq_schedule_fires_schedule_id_due_at"),
     )
     op.create_index(
-        "ix_schedule_fires_due_at",
+        "ix_schedule_fires_status_due_at",
         "schedule_fires",
-        ["due_at"],
-        postgresql_include=["schedule_id", "status", "reason"],
+        ["status", "due_at"],
+        postgresql_include=["schedule_id", "reason"],
     )
     op.create_index(
         "ix_schedule_fires_unsettled",

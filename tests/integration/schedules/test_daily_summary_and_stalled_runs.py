@@ -101,6 +101,25 @@ def test_daily_summary__runs_failures_and_idle_schedules(
     assert prepared_service.get("/daily-summary", date="2020-01-01")["runs"] == {}
 
 
+def test_daily_summary__schedule_with_a_run_or_before_its_start_is_not_idle(
+    prepared_service: Service, rows: DatabaseReader, due: Callable[..., JSON]
+) -> None:
+    for schedule_id in ("s-idle", "s-pending", "s-started"):
+        due(datetime(2030, 1, 1, tzinfo=UTC), schedule_id)
+    rows.execute(
+        "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status, reason)"
+        " SELECT id, timestamptz '2020-01-05 12:00Z' + n * interval '1 minute', now(), 'SCHEDULED',"
+        " CASE WHEN n = 0 AND id <> 's-idle' THEN upper(substr(id, 3)) ELSE 'SKIPPED' END,"
+        " CASE WHEN n > 0 OR id = 's-idle' THEN CASE n WHEN 1 THEN 'OVERLAP' ELSE 'MISSED' END END"
+        " FROM schedule_configs, generate_series(0, 2) AS n"
+    )
+
+    summary = prepared_service.get("/daily-summary", date="2020-01-05")
+    assert summary["fires"] == {"STARTED": 1, "PENDING": 1, "SKIPPED": 7}
+    reasons = {"MISSED": 2, "OVERLAP": 1}
+    assert summary["idleSchedules"] == [{"id": "s-idle", "name": "nightly", "reasons": reasons}]
+
+
 def test_daily_summary__day_is_in_time_zone(prepared_service: Service) -> None:
     summary = prepared_service.get("/daily-summary", date="2026-10-25", timezone="Europe/Rome")
     # The night of 25 October has an hour more.
@@ -114,7 +133,7 @@ def test_daily_summary__day_is_in_time_zone(prepared_service: Service) -> None:
 def test_daily_summary__reads_an_index_in_one_process(prepared_service: Service) -> None:
     workers = text("SHOW max_parallel_workers_per_gather")
     day = get_day(date(2026, 1, 5), "UTC", prepared_service.resources.clock())
-    parameters = {"since": day.since, "until": day.until, "limit": 1}
+    parameters = {"since": day.since, "until": day.until, "others": ["SKIPPED"], "limit": 1}
     with prepared_service.resources.db.read() as session:
         summarize_day(session, day)
         assert session.scalar(workers) == "0"
@@ -122,6 +141,6 @@ def test_daily_summary__reads_an_index_in_one_process(prepared_service: Service)
         for plan in ("seqscan", "bitmapscan"):
             session.execute(text(f"SET LOCAL enable_{plan} = off"))
         lines = session.scalars(text(f"EXPLAIN {DAY_FIRES}"), parameters).all()
-    assert "Index Only Scan using ix_schedule_fires_due_at" in "".join(lines)
+    assert "".join(lines).count("Index Only Scan using ix_schedule_fires_status_due_at") == 3
     with prepared_service.resources.db.read() as session:
         assert session.scalar(workers) != "0"
