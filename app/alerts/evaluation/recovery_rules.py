@@ -13,19 +13,19 @@ from app.alerts.evaluation.series_evidence import SeriesView, mean_level, varian
 from app.kpis.series_types import OpenIncident
 from app.statistics.sequential import RunLevel, Spread, score_effect
 
-# No evidence against the old level: at most so far below it, as a normal quantile.
-NEAR = 1.6
-# How far the last run, the last two, three, and four to eight runs lie above the other runs of the
+# No evidence against the old level: the 95 % interval of the difference from it includes zero.
+NEAR = 1.96
+# How far the last run, the last two, three, and four to ten runs lie above the other runs of the
 # incident: a normal quantile. A long incident has many single good runs by chance, and hardly ever
-# three in a row; of four and more runs there are five chances at once.
-RISES = (4.4, 3.8, 3.1, 3.3)
+# three in a row; of four and more runs there are seven chances at once.
+RISES = (4.4, 3.8, 3.05, 3.3)
 # In the first five runs after the page an incident has had few chances to end falsely. Its level rests
 # on few runs, too, so that no rise is far. One or two runs that paged are no level yet: they were chosen
 # because they are bad.
 NEW_INCIDENT_RUNS = 5
 MIN_PAGE_RUNS = 3
-NEW_RISES = (3.4, 2.65, 2.05, 2.2)
-MAX_RECOVERY_RUNS = 8
+NEW_RISES = (3.4, 2.65, 2.1, 2.2)
+MAX_RECOVERY_RUNS = 10
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14
 CLEAN_Z = 1.0
@@ -66,9 +66,8 @@ def find_recovery(
         has_level = len(earlier_runs) >= MIN_PAGE_RUNS or earlier_runs[-1] > incident.opened
         is_new = len(later_runs) <= NEW_INCIDENT_RUNS
         rises = NEW_RISES if is_new and has_level else RISES
-        latest = _Level.of(view.of(latest_runs), spread)
-        rise = _rise(view, latest, incident, earlier_runs, spread)
-        is_near = latest.distance(old_level, spread) > -NEAR
+        rise = _rise(view, incident, earlier_runs, latest_runs, spread)
+        is_near = _Level.of(view.of(latest_runs), spread).distance(old_level, spread) > -NEAR
         if is_near and rise > rises[min(width, len(rises)) - 1]:
             return latest_runs
     runs_since_level = tuple(run for run in incident.runs if run > incident.level_runs[-1])
@@ -81,16 +80,18 @@ def find_recovery(
 
 def _rise(
     view: SeriesView,
-    latest: _Level,
     incident: OpenIncident,
     earlier_runs: Sequence[int],
+    latest_runs: Sequence[int],
     spread: Spread,
 ) -> float:
     """How far the last runs lie above the other runs of the incident, or above those of its present
     level: a fall in an incident that was chance is one of all its runs.
     """
     level_runs = [run for run in earlier_runs if run >= incident.level_runs[0]]
+    # Without a recovery, the last runs are bad ones, too, and have the noise of bad runs.
     spread = _with_noise_of(view.of(earlier_runs[1:]), spread)
+    latest = _Level.of(view.of(latest_runs), spread)
     return max(
         latest.distance(_Level.of(view.of(runs), spread), spread)
         for runs in (earlier_runs, level_runs)

@@ -35,6 +35,8 @@ class Series:
     def __init__(self, policy: PagePolicy = POLICY, seed: int = 1) -> None:
         self.policy = policy
         self.random = random.Random(seed)
+        # Half of the scatter is that of the items.
+        self.item_noise = NOISE**2 / 2
         self.levels: dict[int, RunLevel] = {}
         self.state = SeriesState()
         self.evidence: list[RunsEvidence] = []
@@ -42,8 +44,7 @@ class Series:
     def add(self, *levels: float) -> RunsEvidence:
         for level in levels:
             run = len(self.levels) + 1
-            # Half of the scatter is that of the items.
-            self.levels[run] = RunLevel(run, level, NOISE**2 / 2 if run > 1 else None)
+            self.levels[run] = RunLevel(run, level, self.item_noise if run > 1 else None)
             step = advance_series(self.state, self.levels, run, self.policy)
             # Between two runs the state is JSON in a row of the database.
             self.state = SeriesState.model_validate_json(step.state.model_dump_json())
@@ -228,6 +229,42 @@ def test_advance_series__runs_that_paged_are_no_level_to_rise_from() -> None:
     assert is_open == [True, False]
 
 
+def test_advance_series__a_rise_is_measured_with_the_noise_of_bad_runs() -> None:
+    """Runs that vary more when they are bad rise as far without a recovery."""
+    is_open = []
+    for factor in (1, 4):
+        series = Series()
+        series.add_around(0.8, 20)
+        series.item_noise *= factor
+        series.add(*[0.73] * 10)
+        assert series.is_open()
+        series.add(0.79, 0.79, 0.79)
+        is_open.append(series.is_open())
+    assert is_open == [False, True]
+
+
+def test_advance_series__a_run_whose_interval_has_the_old_level_is_a_recovery() -> None:
+    """Far above the bad runs, a run may lie up to 1.96 standard errors below the runs before those."""
+    for below, is_open in ((1.8, False), (2.1, True)):
+        series = Series()
+        series.add_around(0.8, 40)
+        level = reference_level(series, below=below, runs=1)
+        series.add(*[0.5] * 10)
+        series.add(level)
+        assert series.is_open() is is_open
+
+
+def test_advance_series__ten_runs_together_end_an_incident_of_a_small_fall() -> None:
+    """Fewer are too few to tell so small a rise from chance."""
+    series = Series()
+    series.add_around(0.8, 40)
+    series.add(*[0.761] * 20)
+    series.add(*[0.792] * 9)
+    assert series.is_open()
+    series.add(0.792)
+    assert not series.is_open()
+
+
 def test_with_noise__of_an_incident_that_recovered_gives_its_part_of_the_promise_back() -> None:
     series = recovered_from_a_small_fall()
     last = len(series.levels)
@@ -331,17 +368,17 @@ def after(history: list[tuple[float, Answers]], keep_firing: int) -> Series:
     return series
 
 
-def reference_level(series: Series, below: float = 0.0) -> float:
-    """The mean of the reference, or so many standard errors of fourteen runs below it."""
+def reference_level(series: Series, below: float = 0.0, runs: int = 14) -> float:
+    """The mean of the reference, or so many standard errors of the mean of `runs` below it."""
     view = SeriesView(series.levels, POLICY)
-    *earlier, runs = (
+    *earlier, current = (
         [run for run in level if run in series.levels] for level in series.state.levels
     )
-    reference = view.of(runs)
+    reference = view.of(current)
     spread = estimate_spread(
         reference, prior_sd=POLICY.prior_sd, earlier=[view.of(level) for level in earlier]
     )._replace(widening=1.0)
-    latest = [RunLevel(0, 0.0, NOISE**2 / 2)] * 14
+    latest = [RunLevel(0, 0.0, NOISE**2 / 2)] * runs
     error = math.sqrt(variance_of_mean(latest, spread) + variance_of_mean(reference, spread))
     return mean_level(reference) - below * error
 
