@@ -29,7 +29,7 @@ from app.core.migrations import SchemaMismatch, require_columns, require_current
 from app.core.resources import Resources
 from app.core.settings import Settings, base_url
 from app.core.smtp import SmtpServer
-from app.jobs.worker_presence import PRESENCE_LOCK
+from app.jobs.worker_process import PRESENCE_LOCK
 from app.notifications.mail_session import mail_session
 from app.plugins import load_plugins
 from app.postgres.external import external_status

@@ -45,7 +45,6 @@ from app.core.web import (
     request_body,
     static_files,
 )
-from app.core.web.allowed_hosts import AllowedHostsMiddleware, HostPolicy, host_policy
 from app.core.web.http_protocol import (
     ACCEPT_BACKLOG,
     HttpProtocol,
@@ -54,6 +53,7 @@ from app.core.web.http_protocol import (
 )
 from app.core.web.listener import inherited_listener
 from app.core.web.pages import compile_templates
+from app.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
 from app.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
 from app.notifications.queries import count_inbox

@@ -29,7 +29,7 @@ from app.core.resources import Resources
 from app.core.secret_files import read_secret_file
 from app.core.settings import Settings, base_url
 from app.core.smtp import SmtpServer, parse_smtp_url
-from app.notifications.chat_hosts import allow_chat_hosts
+from app.notifications.registry import allow_chat_hosts
 from app.postgres.server import EmbeddedPostgres
 from app.tables import METADATA
 

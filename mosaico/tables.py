@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import AppError
-from app.core.reports.html import html_table
+from app.core.reports import html_table
 from app.core.text import aligned_lines, html_text
 
 if TYPE_CHECKING:

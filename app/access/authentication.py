@@ -17,9 +17,9 @@ from app.access.rules import hash_token
 from app.core.errors import AppError, Unauthorized
 from app.core.problem_documents import TooManyRequests, on_app_error
 from app.core.resources import Resources
-from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS
 from app.core.web.request_body import never
+from app.core.web.request_origin import require_same_origin
 from app.core.web.response_headers import add_header
 
 RATE_LIMIT = "rate_limit"  # the option: requests a minute for each key, 0 for no limit

@@ -16,13 +16,13 @@ from app.core.clock import zone_names
 from app.core.errors import AppError, Unauthorized
 from app.core.resources import Resources
 from app.core.url_syntax import is_redacted
-from app.core.web.cross_site import require_same_origin
 from app.core.web.deps import SAFE_METHODS, Res
 from app.core.web.forms.confirmation import page_before
 from app.core.web.forms.rendering import REMOVE
 from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
+from app.core.web.request_origin import require_same_origin
 from app.core.web.routes import Router
 
 router = Router()

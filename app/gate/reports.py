@@ -4,8 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.comparison.change_text import ChangeText, describe_change
-from app.core.reports.junit import JUnitCase, JUnitProblem, junit_xml
-from app.core.reports.markdown import folded_lines, markdown_table, markdown_text
+from app.core.reports import (
+    JUnitCase,
+    JUnitProblem,
+    folded_lines,
+    junit_xml,
+    markdown_table,
+    markdown_text,
+)
 from app.gate.rules import GateCheck, GateOutcome, GateResult
 from app.kpis.verdict_types import ValueVerdict
 

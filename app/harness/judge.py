@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.harness.json_in_text import objects_in
 from app.harness.results import JudgeUsage
+from app.harness.text_search import objects_in
 
 LONGEST_REASON: Final = 500  # characters
 

@@ -19,8 +19,7 @@ from app.core.batches import STATEMENT_ROWS
 from app.jobs.deaths import PLACE_SUSPECTS
 from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import JobClaim
-from app.jobs.worker_presence import WorkerPresence
-from app.jobs.worker_process import ProcessOrigin
+from app.jobs.worker_process import ProcessOrigin, WorkerPresence
 
 log = logging.getLogger(__name__)
 

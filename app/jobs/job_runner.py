@@ -42,8 +42,7 @@ from app.jobs.queries import has_waiting_short_job
 from app.jobs.queue import split_arguments
 from app.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S
 from app.jobs.rescue_tick import RescueTick
-from app.jobs.worker_presence import WorkerPresence
-from app.jobs.worker_process import read_process_origin
+from app.jobs.worker_process import WorkerPresence, read_process_origin
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,7 @@ from app.jobs.handlers import JobHandlers
 from app.jobs.outcomes import MAX_RETRY_DELAY_S, JobClaim, JobFailed, fail_job, finish_twin
 from app.jobs.queue import DEATHS, RESCUES, split_arguments
 from app.jobs.silent_sessions import SilentSessions
-from app.jobs.worker_presence import PRESENCE_LOCK
-from app.jobs.worker_process import ProcessOrigin
+from app.jobs.worker_process import PRESENCE_LOCK, ProcessOrigin
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.core.registry import suggest_names
-from app.metrics.metric_errors import UnknownStatistic
 from app.metrics.types import (
     MetricFailed,
     MetricSkipReason,
     Missing,
     TraceMeasurements,
+    UnknownStatistic,
 )
 
 STATISTICS: Final = (

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from app.core.text import unstorable_reason
 from app.metrics.confusion import Confusion, LabelAverage, LabelStatistic, total_confusion
-from app.metrics.metric_errors import InvalidMetricOption
 from app.metrics.registry import version_with
 from app.metrics.text_metric import BOTH_TEXTS
 from app.metrics.text_overlap import fold_case
-from app.metrics.types import MetricSpec, Summary
+from app.metrics.types import InvalidMetricOption, MetricSpec, Summary
 from app.traces.types import Trace
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from app.metrics.types import MetricRef, TraceMeasurements
 from app.traces.types import Trace
 
 if TYPE_CHECKING:
-    from app.llm.answer_cache import AnswerCache
+    from app.llm.folder_cache import AnswerCache
     from app.llm.request_budget import RequestBudget
 
 Input = TypeVar("Input")
@@ -172,9 +172,9 @@ class OfflineModels:
     ) -> Iterator[Callable[[Sequence[Trace], Sequence[MetricRef]], list[TraceMeasurements]]]:
         # Few commands call a model, and these modules take long to import.
         from app.core.network_policy import ALLOW_ALL_ADDRESSES
-        from app.llm.answer_cache import AnswerCache
         from app.llm.completion_pool import CompletionPool
         from app.llm.completions import open_completions
+        from app.llm.folder_cache import AnswerCache
         from app.llm.prices import parse_prices
         from app.llm.request_budget import BudgetedCompleter, RequestBudget
         from app.llm.retry import COMPLETION_RETRIES

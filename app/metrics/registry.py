@@ -12,13 +12,17 @@ from app.core.errors import Invalid
 from app.core.registry import LoadedPlugin, Registry, suggest_names
 from app.formula.ast import filtered_key, split_filter
 from app.metrics.filtered_metric import filter_metric
-from app.metrics.metric_errors import (
+from app.metrics.types import (
     InvalidMetricOption,
     InvalidMetricReference,
+    MetricFactory,
+    MetricProvider,
+    MetricRef,
+    MetricSpec,
+    OptionValue,
     UnknownMetric,
     UnknownMetricOption,
 )
-from app.metrics.types import MetricFactory, MetricProvider, MetricRef, MetricSpec, OptionValue
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
 _NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)

@@ -22,7 +22,6 @@ from app.core.web.pages import Crumb, build_url, list_in_api, render_page, see_o
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.notifications import endpoints, queries, service
-from app.notifications.delivery_rows import describe_request
 from app.notifications.models import Delivery
 from app.notifications.queries import DeliveryFilter, EndpointFilter
 from app.notifications.registry import CHANNELS, require_target
@@ -34,6 +33,7 @@ from app.notifications.schemas import (
     EndpointSecretRotation,
 )
 from app.notifications.types import DeliveryTarget
+from app.notifications.views import describe_request
 
 router = Router()
 

@@ -1,4 +1,4 @@
-"""The registry of channels, and the check of recipients against them."""
+"""The registry of channels, the check of recipients against them, and the servers of the operator that accept the webhooks of Slack or Teams."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -161,3 +161,17 @@ def _describe_errors(problems: dict[str, str | None]) -> str:
     if not problems:
         return "no channel is given for the recipient; add one to `channels`"
     return "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+
+
+_own_hosts: set[str] = set()
+
+
+def allow_chat_hosts(hosts: str) -> None:
+    """Replace the allowed servers by those of a comma-separated list of host names."""
+    _own_hosts.clear()
+    _own_hosts.update(host.strip().lower() for host in hosts.split(",") if host.strip())
+
+
+def is_own_chat_host(host: str) -> bool:
+    """Return whether the operator allowed the formats of Slack and Teams for a server."""
+    return host.lower() in _own_hosts

@@ -18,7 +18,6 @@ from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.sse import EventStream, stream_events
 from app.notifications import endpoints, inbox, queries, service
-from app.notifications.delivery_rows import describe_request
 from app.notifications.registry import require_target
 from app.notifications.schemas import (
     DeliveryRequestView,
@@ -36,6 +35,7 @@ from app.notifications.types import DeliveryTarget, MessageSeverity
 from app.notifications.views import (
     delivery_view,
     delivery_views,
+    describe_request,
     endpoint_view,
     notification_view,
 )

@@ -14,8 +14,8 @@ from app.core.http.retry import parse_retry_after
 from app.core.network_policy import RefusedAddress, check_url, require_callable_host
 from app.core.resources import Resources
 from app.core.url_syntax import find_url_flaw, is_redacted
+from app.notifications.message_layout import ELLIPSIS, MAX_LINK_CHARS, one_line
 from app.notifications.registry import InvalidRecipient
-from app.notifications.safe_text import ELLIPSIS, MAX_LINK_CHARS, one_line
 from app.notifications.types import (
     DeliveryFailed,
     DeliveryOutcome,

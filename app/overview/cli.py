@@ -37,7 +37,7 @@ def demo(
 
 def _load(api: "ApiClient", *, quiet: bool) -> None:
     from app.core.web.page_paths import run_page_path
-    from app.runs.cli.watching import finish_watching, watch_run_until_end
+    from app.runs.cli.progress import finish_watching, watch_run_until_end
 
     api.post("/agents", sample_data.AGENT)
     api.post("/benchmarks", sample_data.BENCHMARK)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from app.comparison.change_text import change_bar, describe_change, format_headline, format_value
 from app.comparison.schemas import Comparison, FlippedItem, MetricComparison
-from app.core.reports.html import html_page, html_table
+from app.core.reports import html_page, html_table
 from app.core.text import html_text, shorten
 from app.core.web.change_charts import ItemChange, changes_chart, items_chart
 from app.statistics.verdict_rules import Scale, Verdict

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.keyset import PageQuery, PageRows, iter_pages
-from app.core.reports.csv_text import csv_lines
+from app.core.reports import csv_lines
 from app.kpis.models import KpiHistory
 from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
 from app.results.models import BenchmarkRun

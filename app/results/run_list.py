@@ -37,7 +37,7 @@ from app.core.schemas import FilterValues, PeriodFilter, ShortText
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS
 from app.results.rules import RunStatus, TriggerType, Validity
-from app.results.runs_by_name import NameOrder, RunsByName
+from app.results.run_names import NameOrder, RunsByName
 from app.statistics.verdict_rules import Verdict
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])

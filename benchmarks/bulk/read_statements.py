@@ -157,7 +157,7 @@ SERVER_STATE: Final[Mapping[str, str]] = {
     "app.jobs.rescue.rescue_jobs": "the jobs of dead workers; measured as rescue",
     "app.jobs.silent_sessions._SELECT_WAITING": "the sessions of the server",
     "app.jobs.silent_sessions._TERMINATE": "one session",
-    "app.jobs.worker_presence._HOLD": "a lock",
+    "app.jobs.worker_process._HOLD": "a lock",
     "app.overview.system._DATABASE": "sizes of the server",
     "app.overview.system_checks._COUNT_SCHEDULERS": "the sessions of the server",
     "app.overview.system_checks._HAS_SCHEMA": "the schema",

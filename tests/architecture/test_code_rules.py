@@ -34,7 +34,7 @@ MAY_BE_ASYNC = {
     "app/core/web/forms/sent_fields.py",
     "app/core/web/forms/page_filters.py",
     "app/core/web/query_parameters.py",
-    "app/core/web/allowed_hosts.py",
+    "app/core/web/request_origin.py",
     "app/core/web/response_headers.py",
     "app/core/web/static_files.py",
     "app/core/web/request_body.py",
@@ -44,7 +44,7 @@ MAY_BE_ASYNC = {
     "app/core/web/uploads.py",
     "app/jobs/job_manager.py",
     "app/jobs/job_runner.py",
-    "app/jobs/worker_presence.py",
+    "app/jobs/worker_process.py",
     "app/main.py",
     # A dependency of a list: a thread for it would cost more than it does.
     "app/alerts/router.py",

@@ -11,7 +11,6 @@ import pytest
 
 from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
-from app.traces import queries
 from app.traces.execution.answers import AgentAnswer, trace_of_answer
 from app.traces.execution.items import ItemAttempt
 from app.traces.models import Collection
@@ -21,6 +20,7 @@ from app.traces.service import create_collection, store_page
 from app.traces.sources import local
 from app.traces.stored_traces import read_traces
 from app.traces.types import DatasetItem, Trace, TraceOutcome
+from app.traces.uploads import queries
 from tests.contracts.source_cases import (
     CASES,
     FULL,

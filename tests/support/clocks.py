@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.core.clock import utc_now
 from app.jobs.process_pool import ProcessPool
-from app.jobs.worker_presence import PRESENCE_LOCK
+from app.jobs.worker_process import PRESENCE_LOCK
 from app.runs.retention import purge_runs_before
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import ROOT, until

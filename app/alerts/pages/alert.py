@@ -37,7 +37,7 @@ from app.core.web.pages import Crumb, build_url, list_in_api, reader_zone, rende
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.kpis.number_text import FigureFormat
-from app.notifications.delivery_rows import list_delivery_rows
+from app.notifications.views import list_delivery_rows
 from app.results.models import BenchmarkRun
 
 router = Router()

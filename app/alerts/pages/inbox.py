@@ -33,10 +33,10 @@ from app.core.web.pages import (
 )
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.notifications.delivery_rows import delivery_rows
 from app.notifications.inbox import announce_inbox, mark_all_read, set_read_at
 from app.notifications.queries import endpoints_of
 from app.notifications.types import MessageSeverity
+from app.notifications.views import delivery_rows
 
 router = Router()
 

@@ -24,10 +24,11 @@ from app.core.console.generated_command import (
     SchemaOption,
     Values,
     build_command,
+    clear_fields,
     import_object,
     indefinite,
+    read_body,
 )
-from app.core.console.request_bodies import clear_fields, read_body
 from app.core.console.service import complete_ids, open_api
 from app.core.console.short_ids import GENERATED_ID_LISTS, LATEST
 from app.core.console.table import (

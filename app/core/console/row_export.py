@@ -13,7 +13,7 @@ import typer
 from app.core.console.files import replaced_file
 from app.core.console.terminal import WrongUsage
 from app.core.errors import BadUsage
-from app.core.reports.csv_text import write_csv
+from app.core.reports import write_csv
 
 JSON = dict[str, Any]
 # The type of each column: str, int, float or bool.

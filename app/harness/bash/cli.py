@@ -353,7 +353,7 @@ def _show_run(
     from app.harness.bash.report_view import render, run_view
     from app.harness.commands.progress import is_shown_live
     from app.harness.reports.files import write_reports
-    from app.harness.reports.terminal import terminal_report
+    from app.harness.reports.text import terminal_report
 
     view = run_view(report)
     write_reports(view, junit=junit, html=html)

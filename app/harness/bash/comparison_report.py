@@ -14,7 +14,7 @@ from app.harness.bash.compare import (
 )
 from app.harness.bash.replay import AgreementCount, ChangedCheck, ReplayedRun
 from app.harness.bash.summary import summarize
-from app.harness.reports import markdown, terminal
+from app.harness.reports.text import table_lines, titled_table
 from app.harness.reports.view import (
     UNKNOWN,
     ReportTable,
@@ -90,7 +90,7 @@ def comparison_report(comparison: EvalComparison) -> str:
     """The comparison as plain text for a terminal."""
     lines = [f"{len(comparison.tasks)} tasks with the same content in every run"]
     for table in comparison_tables(comparison):
-        lines += ["", *terminal.table_lines(table)]
+        lines += ["", *table_lines(table)]
     return "\n".join(lines) + "\n"
 
 
@@ -103,7 +103,7 @@ def comparison_markdown(comparison: EvalComparison) -> str:
         "",
     ]
     for table in comparison_tables(comparison):
-        lines += markdown.titled_table(table)
+        lines += titled_table(table)
     return "\n".join(lines) + "\n"
 
 

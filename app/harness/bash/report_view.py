@@ -6,14 +6,12 @@ from typing import Final
 from app.harness.bash.original_markdown import original_markdown_report
 from app.harness.bash.result_file import json_report
 from app.harness.bash.run_health import RunProfile, profile
-from app.harness.bash.summary import summarize
+from app.harness.bash.summary import TrialSummary, summarize, summarize_trials
 from app.harness.bash.transcript import attempt_transcript
-from app.harness.bash.trial_summary import TrialSummary, summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
+from app.harness.reports.files import junit_report
 from app.harness.reports.html import html_report
-from app.harness.reports.junit import junit_report
-from app.harness.reports.markdown import markdown_report
-from app.harness.reports.terminal import terminal_report
+from app.harness.reports.text import markdown_report, terminal_report
 from app.harness.reports.view import (
     AttemptStatus,
     AttemptView,

@@ -9,8 +9,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from app.harness.bash.run_health import profile
-from app.harness.bash.summary import summarize
-from app.harness.bash.trial_summary import summarize_trials
+from app.harness.bash.summary import summarize, summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.result_file import (
     document_text,

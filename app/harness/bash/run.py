@@ -22,9 +22,9 @@ from app.harness.commands.progress import show_progress
 from app.harness.commands.run_command import RunInterrupted, run_interruptible
 from app.harness.result_file import claim_result_file, result_of
 from app.llm.conversation import Llm, Provider, TurnSettings
+from app.llm.folder_cache import CachedLlm
 from app.llm.prices import NoPrice, Price, read_price
 from app.llm.providers import open_llm
-from app.llm.turn_cache import CachedLlm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

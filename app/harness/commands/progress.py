@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from app.core.console.terminal import escape_line, is_interactive, print_status
 from app.core.text import count_noun
-from app.harness.reports.terminal import attempt_line, failure_lines
+from app.harness.reports.text import attempt_line, failure_lines
 from app.harness.reports.view import AttemptStatus, AttemptView
 from app.harness.running_attempts import (
     RunningAttempts,

@@ -13,7 +13,7 @@ from app.core.console.terminal import (
 )
 from app.harness.reports.files import write_report
 from app.harness.reports.html import html_report
-from app.harness.reports.terminal import attempt_line
+from app.harness.reports.text import attempt_line
 from app.harness.reports.transcript import transcript_lines
 from app.harness.reports.view import AttemptView, RunReportView
 from app.harness.transcript import document_of

@@ -12,7 +12,7 @@ from app.harness.langfuse_export import (
     write_run,
 )
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.scores import expected_output, input_text, task_scores
+from app.harness.mcp.stored_attempt import expected_output, input_text, task_scores
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.core.reports.csv_text import csv_text
+from app.core.reports import csv_text
 from app.core.text import count_noun
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.context_cost import LEGEND, context_costs, context_plots, tool_usages
+from app.harness.mcp.stored_attempt import attempt_transcript
 from app.harness.mcp.summary import McpSummary, summarize
-from app.harness.mcp.transcript import attempt_transcript
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.reports.view import (
     UNKNOWN,

@@ -1,13 +1,15 @@
-"""Writes the report files that a command names."""
+"""Writes the report files that a command names; JUnit XML is made here."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from app.core.console.files import require_file, write_text
 from app.core.console.terminal import print_status
+from app.core.reports import JUnitCase, JUnitProblem, junit_xml
 from app.harness.reports.html import html_report
-from app.harness.reports.junit import junit_report
-from app.harness.reports.markdown import markdown_report
-from app.harness.reports.view import RunReportView
+from app.harness.reports.text import markdown_report
+from app.harness.reports.view import AttemptStatus, AttemptView, RunReportView
 
 
 def write_reports(
@@ -31,3 +33,29 @@ def write_report(path: Path, text: str) -> None:
     require_file(path)
     write_text(path, text)
     print_status(f"written to {path}")
+
+
+_PROBLEMS: Final[Mapping[AttemptStatus, JUnitProblem]] = {
+    AttemptStatus.FAILED: "failure",
+    AttemptStatus.ERROR: "error",
+    AttemptStatus.SKIPPED: "skipped",
+}
+
+
+def junit_report(view: RunReportView) -> str:
+    """One test suite with a test case per attempt."""
+    cases = list(map(_case, view.attempts))
+    return junit_xml(view.program, cases, timestamp=view.timestamp.removesuffix("Z"))
+
+
+def _case(attempt: AttemptView) -> JUnitCase:
+    problem = _PROBLEMS.get(attempt.status)
+    return JUnitCase(
+        classname=attempt.group,
+        name=attempt.case,
+        problem=problem,
+        message=attempt.reason,
+        type=attempt.error_kind if problem == "error" else None,
+        text="\n".join(attempt.failures) if problem == "failure" else None,
+        duration_s=attempt.duration_s,
+    )

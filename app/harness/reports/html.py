@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from app.core.reports.html import html_page, html_table
+from app.core.reports import html_page, html_table
 from app.core.text import html_text
 from app.harness.reports.transcript import transcript_html
 from app.harness.reports.view import AttemptView, ReportTable, RunReportView

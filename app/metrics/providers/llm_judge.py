@@ -13,9 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
-from app.metrics.metric_errors import InvalidMetricOption
 from app.metrics.registry import METRICS, version_with
-from app.metrics.types import InvalidJudgment, MetricJudgeScore, MetricProvider, MetricSpec, Need
+from app.metrics.types import (
+    InvalidJudgment,
+    InvalidMetricOption,
+    MetricJudgeScore,
+    MetricProvider,
+    MetricSpec,
+    Need,
+)
 from app.traces.types import Trace
 
 # A change of one of the two texts can change values: increase VERSION as well.

@@ -17,9 +17,14 @@ from typing import Final
 from app.core.resources import Resources
 from app.core.smtp import SmtpServer
 from app.notifications.mail_session import mail_session
-from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
+from app.notifications.message_layout import (
+    MessageLayout,
+    TextLine,
+    TextSpan,
+    build_layout,
+    one_line,
+)
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
-from app.notifications.safe_text import one_line
 from app.notifications.types import (
     DeliveryFailed,
     DeliveryOutcome,

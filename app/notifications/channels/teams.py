@@ -11,9 +11,14 @@ from typing import Any
 
 from app.core.resources import Resources
 from app.core.url_syntax import redact_url
-from app.notifications.chat_hosts import is_own_chat_host
 from app.notifications.message_layout import MessageLayout, TextLine, TextSpan, build_layout
-from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
+from app.notifications.registry import (
+    CHANNELS,
+    ChannelSpec,
+    InvalidRecipient,
+    OutgoingMessage,
+    is_own_chat_host,
+)
 from app.notifications.types import DeliveryOutcome, PublishedMessage
 from app.notifications.webhook_client import parse_recipient_url, post
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from app.core.resources import Resources
 from app.core.url_syntax import redact_url
+from app.notifications.message_layout import resolve_link
 from app.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
-from app.notifications.safe_text import resolve_link
 from app.notifications.types import (
     DeliveryOutcome,
     MessageItem,

@@ -173,7 +173,7 @@ def start_run(
     Exit codes: 0 accepted; with --wait, 0 completed and valid, 3 failed, cancelled or invalid.
     """
     from app.core.console.api_client import parse_response
-    from app.runs.cli.watching import finish_watching, watch_run_until_end
+    from app.runs.cli.progress import finish_watching, watch_run_until_end
     from app.runs.schemas import RunView
 
     if exit_status is not None and not wait:
@@ -303,7 +303,7 @@ def watch_run(
 
     Exit codes: 0 ended; with --exit-status, 3 if the run failed, was cancelled or is invalid.
     """
-    from app.runs.cli.watching import finish_watching, watch_run_until_end
+    from app.runs.cli.progress import finish_watching, watch_run_until_end
 
     with open_api() as api:
         run = watch_run_until_end(api, run_id, quiet=quiet, jsonl=jsonl)

@@ -29,7 +29,7 @@ from app.kpis.models import KpiHistory
 from app.kpis.number_text import FigureFormat
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.verdict_types import RunVerdict, ValueVerdict
-from app.notifications.delivery_rows import list_delivery_rows
+from app.notifications.views import list_delivery_rows
 from app.results.expected_end import expect_ends
 from app.results.kpi_trend import (
     kpi_figures,

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.scores import expected_output, input_text, task_scores
-from app.harness.mcp.transcript import attempt_transcript
+from app.harness.mcp.stored_attempt import (
+    attempt_transcript,
+    expected_output,
+    input_text,
+    task_scores,
+)
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
 from app.traces.types import OUTCOMES, ToolCall, Trace, TraceOutcome

@@ -25,7 +25,7 @@ from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.smtp import SmtpServer
 from app.doctor import CheckFailed
-from app.jobs.worker_presence import WorkerPresence
+from app.jobs.worker_process import WorkerPresence
 from app.startup import schema_remedy
 from app.traces.registry import TraceQuery
 from tests.support.processes import start_command

@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 
 from app.api import include_pages
 from app.core.keyset import encode_cursor
-from app.core.web.allowed_hosts import HostPolicy, host_policy
 from app.core.web.form_words import words_of
+from app.core.web.request_origin import HostPolicy, host_policy
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.harness.budget import BudgetLimits
-from app.harness.mcp.transcript import attempt_transcript
+from app.harness.mcp.stored_attempt import attempt_transcript
 from app.harness.mcp.types import (
     Content,
     ContentKind,

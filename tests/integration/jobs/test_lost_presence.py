@@ -20,8 +20,7 @@ from app.jobs.job_manager import FencedJobManager
 from app.jobs.job_runner import Worker
 from app.jobs.process_pool import ProcessPool
 from app.jobs.queue import enqueue, split_arguments
-from app.jobs.worker_presence import PRESENCE_LOCK, WorkerPresence
-from app.jobs.worker_process import read_process_origin
+from app.jobs.worker_process import PRESENCE_LOCK, WorkerPresence, read_process_origin
 from tests.support.processes import LIVENESS_S, until
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import BuildToy, ReportToy

@@ -21,8 +21,7 @@ from app.jobs.outcomes import (
 from app.jobs.queue import enqueue
 from app.jobs.rescue import rescue_jobs
 from app.jobs.silent_sessions import SilentSessions
-from app.jobs.worker_presence import PRESENCE_LOCK
-from app.jobs.worker_process import ProcessOrigin
+from app.jobs.worker_process import PRESENCE_LOCK, ProcessOrigin
 from tests.support.toy_jobs import BuildToy, ReportToy
 
 HANDLERS = JobHandlers()

@@ -19,8 +19,7 @@ from app.jobs.handlers import JobHandlers
 from app.jobs.queue import enqueue
 from app.jobs.rescue import ABSENT_AFTER_S, RECONNECT_S, SUSPENDED_AFTER_S
 from app.jobs.rescue_tick import RescueTick
-from app.jobs.worker_presence import PRESENCE_LOCK
-from app.jobs.worker_process import read_process_origin
+from app.jobs.worker_process import PRESENCE_LOCK, read_process_origin
 from tests.support.processes import until
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import BuildToy, ReportToy

@@ -18,12 +18,12 @@ from app.jobs.declarations import DropDeliveries
 from app.jobs.handlers import JobContext, WorkerStopping
 from app.notifications import endpoints
 from app.notifications import queries as notification_queries
-from app.notifications.delivery_rows import list_delivery_rows
 from app.notifications.endpoint_users import EndpointInUse
 from app.notifications.models import Delivery
 from app.notifications.service import publish
 from app.notifications.tasks import drop_deliveries, tick
 from app.notifications.types import NotificationMessage
+from app.notifications.views import list_delivery_rows
 from tests.support.processes import until
 from tests.support.service import Service
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from fastapi.responses import Response
 
-from app.notifications import chat_hosts
+from app.notifications import registry
 from app.postgres.external import psql_environment
 from app.postgres.programs import packaged_binaries
 from tests.integration.notifications.conftest import NotificationScenario
@@ -52,7 +52,7 @@ def notified(scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch) ->
     """The IDs of a service whose alert was sent to every product, each of which repeats the URL in its
     refusal.
     """
-    monkeypatch.setattr(chat_hosts, "_own_hosts", {"127.0.0.1"})
+    monkeypatch.setattr(registry, "_own_hosts", {"127.0.0.1"})
     urls = [url_of(scenario, product) for product in PRODUCTS]
     for product, (_, path) in PRODUCTS.items():
         refusal = f"cannot POST {url_of(scenario, product)}, no token {token_of(product)}"

@@ -16,7 +16,7 @@ from app.core import keyset, list_filters
 from app.core.db import Database
 from app.core.keyset import BadCursor, BatchSizes, PageQuery, encode_cursor
 from app.core.resources import Resources
-from app.results import run_list, runs_by_name
+from app.results import run_list, run_names
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.run_list import RunListFilter, count_runs, search_runs
 from tests.support.batch_sizes import set_batch_sizes
@@ -158,8 +158,8 @@ def test_search_runs__pages_are_those_of_a_plain_query(
         smallest = numbers.randint(1, 9)
         sizes = BatchSizes(smallest, numbers.randint(smallest, 60))
         set_batch_sizes(monkeypatch, sizes)
-        monkeypatch.setattr(runs_by_name, "_OWNERS_PER_BATCH", numbers.randint(1, 6))
-        monkeypatch.setattr(runs_by_name, "_OWNERS_PER_STATEMENT", numbers.randint(1, 6))
+        monkeypatch.setattr(run_names, "_OWNERS_PER_BATCH", numbers.randint(1, 6))
+        monkeypatch.setattr(run_names, "_OWNERS_PER_STATEMENT", numbers.randint(1, 6))
         # No more than one: every search looks up the owner of each run.
         monkeypatch.setattr(run_list, "MAX_OWNERS", numbers.choice([1, 1_000]))
         # Negative: each page has one batch.
@@ -238,7 +238,7 @@ def test_search_runs__an_owner_renamed_after_all_its_runs_hides_no_other(
     runs: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A page ends after the runs of one owner.
-    monkeypatch.setattr(runs_by_name, "_OWNERS_PER_BATCH", 1)
+    monkeypatch.setattr(run_names, "_OWNERS_PER_BATCH", 1)
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     run_filter = RunListFilter(text="run")
     with runs.read() as session:

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from app.core.console.api_client import ApiClient
-from app.runs.cli.watching import detach
+from app.runs.cli.progress import detach
 
 
 class DetachService:

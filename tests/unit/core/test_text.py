@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.reports.markdown import markdown_text
+from app.core.reports import markdown_text
 from app.core.text import (
     count_noun,
     describe_duration,

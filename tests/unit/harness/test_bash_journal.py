@@ -22,8 +22,8 @@ from app.harness.results import AttemptOutcome
 from app.llm.conversation import (
     TurnSettings,
 )
+from app.llm.folder_cache import CachedLlm
 from app.llm.scripted import Script, ScriptedLlm
-from app.llm.turn_cache import CachedLlm
 from tests.support.bash_eval import report, result, task
 from tests.support.bash_turns import ScriptedTurns, turn
 

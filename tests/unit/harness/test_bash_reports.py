@@ -15,7 +15,7 @@ from app.harness.bash.comparison_report import (
 )
 from app.harness.bash.report_view import REPORTS, render
 from app.harness.bash.result_file import file_stem, parse_report, read_report, write_report
-from app.harness.bash.trial_summary import summarize_trials
+from app.harness.bash.summary import summarize_trials
 from app.harness.bash.types import EvalReport, EvalResult
 from app.harness.reports.view import format_percent, format_points
 from app.harness.results import AttemptOutcome

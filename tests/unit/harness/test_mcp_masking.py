@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from app.core.masking import secret_masker
-from app.harness.mcp.masking import mask_result
+from app.harness.mcp.secrets import mask_result
 from app.harness.mcp.types import (
     AttemptError,
     Content,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.console.files import UnreadableInput
-from app.core.reports.csv_text import escape_cell
+from app.core.reports import escape_cell
 from app.harness.mcp.context_cost import context_costs, context_plots, tool_usages
 from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from app.harness.mcp.result_file import (
@@ -24,12 +24,12 @@ from app.harness.mcp.result_file import (
     report_document,
     write_report,
 )
-from app.harness.mcp.scores import task_scores
+from app.harness.mcp.stored_attempt import task_scores
 from app.harness.mcp.summary import gate_figures, summarize
 from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
+from app.harness.reports.files import junit_report
 from app.harness.reports.html import html_report
-from app.harness.reports.junit import junit_report
-from app.harness.reports.terminal import terminal_report
+from app.harness.reports.text import terminal_report
 from app.harness.result_file import InvalidResultFile, Journal, journal_of
 from app.harness.results import AttemptOutcome, HarnessExit, decide_exit
 from app.llm.conversation import user_message

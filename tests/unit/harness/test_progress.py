@@ -9,7 +9,7 @@ import pytest
 from app.harness.commands import progress
 from app.harness.commands.progress import RunProgress, show_progress
 from app.harness.commands.run_command import resume_command
-from app.harness.reports.terminal import terminal_report
+from app.harness.reports.text import terminal_report
 from app.harness.reports.view import AttemptStatus, AttemptView, RunReportView
 from app.harness.running_attempts import (
     RunningAttempt,

@@ -4,7 +4,7 @@ import os
 from array import array
 from pathlib import Path
 
-from app.llm.answer_cache import AnswerCache
+from app.llm.folder_cache import AnswerCache
 from app.llm.types import ChatAnswer, EmbeddingAnswer
 
 NOW = 1_000_000_000.0

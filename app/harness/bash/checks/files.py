@@ -13,7 +13,7 @@ from app.harness.bash.check_registry import (
     FileKind,
     UnreadableFile,
 )
-from app.harness.patterns import InvalidPattern, compile_pattern
+from app.harness.text_search import InvalidPattern, compile_pattern
 
 
 class PathAndText(NamedTuple):

@@ -12,8 +12,8 @@ from app.harness.budget import Budget
 from app.harness.mcp.agent_loop.attempt import AttemptContext, run_attempt
 from app.harness.mcp.agent_loop.attempt_record import TraceSink, discard_trace
 from app.harness.mcp.agent_loop.model_pool import ModelPool, OpenModel, open_model
-from app.harness.mcp.masking import mask_event
 from app.harness.mcp.plan import McpRunPlan, PlannedAttempt
+from app.harness.mcp.secrets import mask_event
 from app.harness.mcp.servers.pool import ServerPool, ServerTracker
 from app.harness.mcp.servers.server import ServerEnvironment
 from app.harness.mcp.types import (

@@ -367,7 +367,7 @@ def _print_report(
         print_json(report_document(report))
         return
     from app.harness.mcp.report_view import run_view
-    from app.harness.reports.terminal import terminal_report
+    from app.harness.reports.text import terminal_report
 
     view = run_view(report, verbose=verbose)
     print_result(terminal_report(view, attempts=attempts).removesuffix("\n"))

@@ -6,7 +6,6 @@ from typing import Any
 from pydantic import JsonValue
 
 from app.core.registry import suggest_names
-from app.harness.json_in_text import objects_in
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import (
     EVALUATORS,
@@ -16,7 +15,7 @@ from app.harness.mcp.evaluator_registry import (
     expected_items,
     is_pattern,
 )
-from app.harness.patterns import InvalidPattern, compile_pattern
+from app.harness.text_search import InvalidPattern, compile_pattern, objects_in
 
 
 def select_mappings(evaluator: EvaluatorConfig) -> list[JsonValue]:

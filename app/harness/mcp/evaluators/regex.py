@@ -14,7 +14,7 @@ from app.harness.mcp.evaluator_registry import (
     expected_items,
     is_pattern,
 )
-from app.harness.patterns import InvalidPattern, compile_pattern
+from app.harness.text_search import InvalidPattern, compile_pattern
 
 
 def select_patterns(evaluator: EvaluatorConfig) -> list[JsonValue]:

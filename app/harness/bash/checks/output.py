@@ -1,4 +1,4 @@
-"""The standard output of each single call, and checks that the clock can satisfy by chance.
+"""What the calls wrote and how the last one exited, and checks that the clock can satisfy by chance.
 
 Listings and `date` print times and sizes, so that `stdout_contains:3` passes at some minutes only.
 """
@@ -14,7 +14,7 @@ from app.harness.bash.check_registry import (
     CheckResult,
     CheckWarning,
 )
-from app.harness.patterns import InvalidPattern, compile_pattern
+from app.harness.text_search import InvalidPattern, compile_pattern
 
 _SMALL_NUMBER = re.compile(r"(?<![0-9{,\\])[0-9]{1,2}\.[*+]|\.[*+][0-9]{1,2}(?![0-9},])")
 
@@ -113,4 +113,45 @@ CHECKS.register(
         evaluate=stdout_regex,
         warnings=pattern_warnings,
     ),
+)
+
+
+NO_CALL = -1
+_CODE = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+def exit_code(value: str, evidence: CheckEvidence) -> CheckResult:
+    # Like the original evaluation: an invalid code is read as 0.
+    expected = int(value) if _CODE.fullmatch(value) else 0
+    actual = evidence.calls[-1].exit_code if evidence.calls else NO_CALL
+    return CheckResult(actual == expected, f"expected {expected}, got {actual}")
+
+
+def exit_code_warnings(value: str) -> Iterable[CheckWarning]:
+    if not _CODE.fullmatch(value):
+        yield CheckWarning(f"{value!r} is not an exit code and is read as 0")
+
+
+CHECKS.register(
+    "exit_code",
+    Check(
+        summary="the last call exited with this code; -1 without calls",
+        evaluate=exit_code,
+        warnings=exit_code_warnings,
+    ),
+)
+
+
+SHOWN = 100  # characters
+
+
+def stderr_empty(_: str, evidence: CheckEvidence) -> CheckResult:
+    first_text = next((call.stderr for call in evidence.calls if call.stderr), None)
+    if first_text is None:
+        return CheckResult(True, "all stderr empty")
+    return CheckResult(False, f"stderr: {first_text[:SHOWN]}")
+
+
+CHECKS.register(
+    "stderr_empty", Check(summary="no call wrote to standard error", evaluate=stderr_empty)
 )

@@ -1,18 +1,22 @@
-"""Refuses requests under a host name that is not the service's own.
+"""Refuses requests that another web site causes: under a host name that is not the service's own, and changes through a
+signed-in browser (OWASP Cross-Site Request Forgery Prevention, "Fetch Metadata headers").
 
-Without this check, a web page could point its own name at this machine (DNS rebinding) and have the
+Without the check of the host, a web page could point its own name at this machine (DNS rebinding) and have the
 browser of a visitor send requests to the service.
 """
 
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from fastapi import Request
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.core.errors import Forbidden
 from app.core.problem_documents import UnknownHost, error_response
+from app.core.web.deps import SAFE_METHODS
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 # Probes of load balancers send the address that they probe, and learn nothing here.
@@ -112,3 +116,24 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class CrossSiteRequest(Forbidden):
+    """The request comes from another web site; open the page of this service and repeat it there."""
+
+
+def require_same_origin(request: Request) -> None:
+    """Raise `CrossSiteRequest` for a change that a page of another origin sends.
+
+    `none` is an action of the user, such as a bookmark. Browsers without the header send `Origin`.
+    """
+    if request.method in SAFE_METHODS:
+        return
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        if site not in {"same-origin", "none"}:
+            raise CrossSiteRequest
+        return
+    origin = urlsplit(request.headers.get("origin", "")).netloc
+    if not origin or origin.lower() != request.headers.get("host", "").lower():
+        raise CrossSiteRequest

@@ -1,11 +1,13 @@
-"""Regular expressions of users, searched by RE2 in linear time.
+"""What the harnesses find in texts: patterns of users, searched by RE2 in linear time, and JSON objects.
 
 Without look-around and back-references a pattern cannot cause exponential run time. RE2 also has the
 dialect that the datasets were written for: `$` matches only at the very end.
 """
 
+import json
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 MAX_PATTERN: Final = 10_000  # characters
 
@@ -46,3 +48,24 @@ def _explain(error: Exception) -> str:
     if "invalid escape sequence: \\" in text and text[-1].isdigit():
         return f"{text}; back-references are not supported"
     return text
+
+
+MOST_TRIES: Final = 200
+
+
+def objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a text from left to right, with prose and fences around them.
+
+    After 200 braces that begin none the rest is left alone.
+    """
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    tries = 0
+    while start >= 0 and tries < MOST_TRIES:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            tries, end = tries + 1, start + 1
+        else:
+            yield value
+        start = text.find("{", end)

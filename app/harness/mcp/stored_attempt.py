@@ -1,11 +1,17 @@
-"""The input, expected output and scores of an attempt, as traces and Langfuse store them."""
+"""An attempt as traces, reports and Langfuse store it: its transcript, its input, expected output and scores."""
 
 import json
 from typing import Final
 
 from app.harness.mcp.config import TaskType
-from app.harness.mcp.types import Evaluation, TaskResult
+from app.harness.mcp.types import Evaluation, LlmCall, McpToolCall, TaskResult
 from app.harness.results import AttemptOutcome
+from app.harness.transcript import (
+    ModelRequest,
+    Transcript,
+    TranscriptToolCall,
+    build_transcript,
+)
 from app.llm.conversation import MessageRole
 
 _ANSWER_EVALUATORS: Final = ("contains", "fields", "literal", "number", "regex")
@@ -60,3 +66,37 @@ def _mean_score(evaluations: tuple[Evaluation, ...]) -> float | None:
     ]
     known_scores = [float(score) for score in scores if score is not None]
     return sum(known_scores) / len(known_scores) if known_scores else None
+
+
+def attempt_transcript(result: TaskResult) -> Transcript | None:
+    """The conversation with every tool call, or the calls of a direct task; None without any."""
+    if not result.messages and not result.tool_calls:
+        return None
+    has_many_servers = len(result.servers) > 1
+    calls = [_call(call, name_server=has_many_servers) for call in result.tool_calls]
+    return build_transcript(
+        result.messages,
+        calls,
+        system=result.system,
+        requests=map(_request, result.llm_calls),
+    )
+
+
+def _call(call: McpToolCall, *, name_server: bool) -> TranscriptToolCall:
+    return TranscriptToolCall(
+        tool=f"{call.server}__{call.tool}" if name_server and call.server else call.tool,
+        arguments=call.arguments,
+        output=call.text,
+        is_error=call.is_error,
+        duration_ms=call.duration_ms,
+    )
+
+
+def _request(call: LlmCall) -> ModelRequest:
+    return ModelRequest(
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        latency_ms=call.latency_ms,
+        waited_ms=call.waited_ms,
+        retries=call.retries,
+    )

@@ -1,9 +1,10 @@
-"""A run as plain text for a terminal or a log."""
+"""A run as plain text for a terminal or a log, and as Markdown; foreign text is escaped."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from app.core.console.terminal import escape_line
+from app.core.reports import markdown_table, markdown_text
 from app.core.text import aligned_lines, count_noun
 from app.harness.reports.view import AttemptStatus, AttemptView, ReportTable, RunReportView
 
@@ -76,3 +77,50 @@ def table_lines(table: ReportTable) -> Iterable[str]:
         return
     rows = [[escape_line(cell) for cell in row] for row in (table.columns, *table.rows)]
     yield from (f"  {line}" for line in aligned_lines(rows))
+
+
+def markdown_report(view: RunReportView) -> str:
+    """The figures and tables, then a section per attempt with its checks."""
+    overview = [view.overview] if view.overview is not None else []
+    lines = [
+        f"# {markdown_text(view.title)}",
+        "",
+        f"- **Date**: {markdown_text(view.timestamp)}",
+        *([f"- **Setting**: {markdown_text(view.note)}"] if view.note else []),
+        *(f"- **{name}**: {markdown_text(text)}" for name, text in view.figures),
+        "",
+        *(line for table in (*overview, *view.tables) for line in titled_table(table)),
+        "## Attempts",
+        "",
+        *(line for attempt in view.attempts for line in _attempt(attempt)),
+    ]
+    return "\n".join(lines)
+
+
+def titled_table(table: ReportTable) -> Iterable[str]:
+    """A table below a heading of the second level."""
+    yield from (f"## {markdown_text(table.title)}", "")
+    yield from _table(table)
+
+
+def _table(table: ReportTable) -> Iterable[str]:
+    if not table.rows:
+        return
+    rows = (map(markdown_text, row) for row in table.rows)
+    yield from (*markdown_table([*map(markdown_text, table.columns)], rows), "")
+
+
+def _attempt(attempt: AttemptView) -> Iterable[str]:
+    yield from (f"### {attempt.label} {markdown_text(attempt.title)}", "")
+    if attempt.description:
+        yield from (markdown_text(attempt.description), "")
+    for name, text in (
+        ("", attempt.facts),
+        ("Score: ", attempt.points),
+        ("Error: ", attempt.error),
+    ):
+        if text:
+            yield f"- {name}{markdown_text(text)}"
+    yield ""
+    if attempt.checks is not None:
+        yield from _table(attempt.checks)
