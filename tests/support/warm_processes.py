@@ -10,10 +10,8 @@ import atexit
 import contextlib
 import gc
 import json
-import multiprocessing
 import os
 import pkgutil
-import runpy
 import select
 import signal
 import socket
@@ -22,13 +20,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures.process import _ExecutorManagerThread
 from dataclasses import dataclass, field
 from importlib import import_module
-from multiprocessing.context import BaseContext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+
+from tests.support.forked_commands import become
 
 ROOT = Path(__file__).resolve().parents[2]
 # The process of this test run. The name belongs to no file: nobody has to remove it.
@@ -45,8 +42,6 @@ PLUGINS = (
     *("app.harness.bash.checks", "app.harness.mcp.evaluators", "app.notifications.channels"),
 )
 COMMANDS = frozenset({"api", "scheduler", "serve", "worker"})
-# The other one only waits for the end of its input.
-THREADS_WITHOUT_LOCKS = frozenset({"MainThread", "end with parent"})
 START_S = 300.0
 PROGRAM = """\
 #!{interpreter} -IS
@@ -104,26 +99,24 @@ class WarmProcesses:
     """
 
     connection: socket.socket
-    process: "subprocess.Popen[bytes] | None" = None
     exit_codes: dict[int, int] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
 
     @classmethod
     def connect(cls) -> "WarmProcesses":
         """Connect to the process of this test run; the first test process that asks starts it."""
-        address, process = ADDRESS, None
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with listener, contextlib.suppress(OSError):  # another test process has started it
-            listener.bind(address)
+            listener.bind(ADDRESS)
             listener.listen()
-            process = _start_forking(listener)
+            _start_forking(listener)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         deadline = time.monotonic() + START_S
-        while connection.connect_ex(address):
+        while connection.connect_ex(ADDRESS):
             assert time.monotonic() < deadline, "the process that forks does not listen"
             time.sleep(0.01)
         atexit.register(connection.close)
-        return cls(connection, process)
+        return cls(connection)
 
     def start(
         self,
@@ -188,9 +181,11 @@ def write_program(file: Path) -> None:
     file.chmod(0o755)
 
 
-def _start_forking(listener: socket.socket) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+def _start_forking(listener: socket.socket) -> None:
+    """Start the process that forks; what is waited for here has started it and ends at once."""
+    subprocess.run(
         [sys.executable, "-m", __name__, str(listener.fileno())],
+        check=True,
         cwd=ROOT,
         pass_fds=[listener.fileno()],
         stdin=subprocess.DEVNULL,
@@ -266,117 +261,6 @@ class ForkServer:
                     self.parents.pop(pid).send(json.dumps(report).encode())
 
 
-def become(request: dict[str, Any]) -> None:
-    """Run the command as `python -m` does: each module of commands has a `main`."""
-    os.chdir(request["folder"])
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    for target, source in enumerate(request["files"]):
-        os.dup2(source, target)
-        os.close(source)
-    # Those of this process remember what kind of file they had.
-    sys.stdin = os.fdopen(0, closefd=False)
-    sys.stdout = os.fdopen(1, "w", closefd=False)
-    sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1, errors="backslashreplace")
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = [request["folder"], *filter(None, paths)]
-    _set_command(request["command"])
-    _load_site_customization(paths)
-    _fork_first_pool_children()
-    if request["command"][:1] == ["serve"]:
-        _fork_children_of_serve()
-    import_module(request["module"]).main()
-
-
-def _set_command(command: Sequence[str]) -> None:
-    sys.argv = ["mosaico", *command]
-    sys.orig_argv = [sys.executable, "-m", "app.cli", *command]
-
-
-def _load_site_customization(paths: Sequence[str]) -> None:
-    """Do what a new interpreter does at its start."""
-    for path in paths:
-        file = Path(path) / "sitecustomize.py"
-        if file.exists():
-            runpy.run_path(str(file))
-            return
-
-
-def _fork_children_of_serve() -> None:
-    serve: Any = import_module("app.serve")
-    serve.subprocess = SimpleNamespace(
-        Popen=ForkedChild, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
-    )
-
-
-class ForkedChild(subprocess.Popen[bytes]):
-    """A child of `mosaico serve` that is forked from it. It runs the last word of its arguments."""
-
-    def _execute_child(self, args: Sequence[str], *options: Any) -> None:
-        # The options of CPython 3.11 to 3.14, in their order.
-        pass_fds, environment, standard_input = options[3], options[5], options[9]
-        self.pid = os.fork()
-        if self.pid:
-            self._child_created = True
-            os.close(standard_input)
-            return
-        try:
-            os.setsid()
-            os.dup2(standard_input, 0)
-            close_other_files({0, 1, 2, *pass_fds})
-            run_as_new_process(args[-1], environment)
-        finally:
-            # Never back into the caller: this process is a copy of
-            # `serve` in the middle of its work.
-            os._exit(1)
-
-
-def close_other_files(open_files: set[int]) -> None:
-    for descriptor in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
-        if descriptor not in open_files:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-
-
-def run_as_new_process(command: str, environment: Mapping[str, str]) -> None:
-    """Run a command as if this process had just been started, and end it."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.clear()
-    os.environ.update(environment)
-    _set_command([command])
-    _load_site_customization(environment.get("PYTHONPATH", "").split(os.pathsep))
-    Path("/proc/self/comm").write_text(command)
-    code: Any = 0
-    try:
-        import_module("app.cli").main()
-    except SystemExit as end:
-        code = end.code or 0
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # What the parent has opened stays as it is.
-    os._exit(code)
-
-
-def _fork_first_pool_children() -> None:
-    """Let a worker fork the children that compute, as long as it has no thread that holds locks: a new
-    interpreter takes a second. Those that replace them are new interpreters.
-    """
-    get_context = multiprocessing.get_context
-
-    def choose(method: str | None = None) -> BaseContext:
-        is_safe = method == "spawn" and all(map(_holds_no_lock, threading.enumerate()))
-        return get_context("fork" if is_safe else method)
-
-    multiprocessing.get_context = choose  # type: ignore[assignment]
-
-
-def _holds_no_lock(thread: threading.Thread) -> bool:
-    """Whether a thread holds no lock that a forked child needs: those of a pool have locks of its own."""
-    is_of_pool = thread.name == "QueueFeederThread" or isinstance(thread, _ExecutorManagerThread)
-    return is_of_pool or thread.name in THREADS_WITHOUT_LOCKS
-
-
 def load_service() -> None:
     """Do once what every command or every API does before its first job or request."""
     for name in IMPORTED:
@@ -390,6 +274,9 @@ def load_service() -> None:
 
 
 def main() -> None:
+    # It serves other test processes, too, and ends with the last of them: no child of the one that started it.
+    if os.fork():
+        return
     load_service()
     gc.collect()
     # The collector of a child would write to every object, and so copy the pages that all share.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, text
@@ -23,7 +24,10 @@ from tests.integration.access.toy_service import (
     Workshop,
     toy_app,
 )
+from tests.support.browser_sessions import HTML, listens
 from tests.support.postgres import cluster, drop_database, make_database
+from tests.support.processes import until
+from tests.support.service import Service
 
 
 @pytest.fixture(scope="session")
@@ -104,3 +108,15 @@ def toys(db: Database) -> Callable[[], int]:
             return session.scalar(select(func.count()).select_from(TOYS)) or 0
 
     return count
+
+
+@pytest.fixture
+def browser(service: Service) -> Iterator[httpx.Client]:
+    """A client without a key, which keeps cookies and asks for pages, of a service that listens already."""
+    until(lambda: listens(service))
+    headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
+    url = service.client.base_url
+    with httpx.Client(
+        base_url=url, headers=headers, trust_env=False, verify=False, timeout=60
+    ) as client:
+        yield client

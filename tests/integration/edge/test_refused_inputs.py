@@ -14,7 +14,6 @@ from fastapi.routing import APIRoute
 from app.api import include_pages
 from app.core.keyset import encode_cursor
 from app.core.web.form_words import words_of
-from app.core.web.request_origin import HostPolicy, host_policy
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
 
@@ -121,52 +120,6 @@ def test_malformed_request__gets_a_problem_document(request_bytes: bytes, servic
     assert PROBLEM.encode() in head
     assert b"x-request-id" in head.lower()
     assert b"/problems/malformed-request" in body
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "10.0.0.1", "[::2]"],
-)
-def test_host__foreign_name_is_refused(host: str, service: Service) -> None:
-    response = service.client.get("/api/v1/agents", headers={"Host": host})
-    assert response.status_code == 421
-    assert response.headers["content-type"] == PROBLEM
-    assert "MOSAICO_ALLOWED_HOSTS" in response.json()["detail"]
-    assert service.client.get("/healthz", headers={"Host": host}).status_code == 200
-
-
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:80"])
-def test_host__loopback_is_accepted(host: str, service: Service) -> None:
-    assert service.client.get("/api/v1/agents", headers={"Host": host}).status_code == 200
-
-
-ANYWHERE = host_policy(None, bind_host="0.0.0.0", public_host="mosaico.example.org")
-LISTED = host_policy("a.example, *.b.example", bind_host="192.168.1.5", public_host=None)
-
-
-@pytest.mark.parametrize(
-    ("policy", "host", "is_allowed"),
-    [
-        (ANYWHERE, "10.1.2.3:8080", True),
-        (ANYWHERE, "mosaico.example.org", True),
-        (ANYWHERE, "other.example.org", False),
-        (ANYWHERE, "[fe80::1]:80", True),
-        (LISTED, "192.168.1.5:8080", True),
-        (LISTED, "192.168.1.6", False),
-        (LISTED, "A.example.", True),
-        (LISTED, "x.y.b.example", True),
-        (LISTED, "b.example", False),
-        (LISTED, "xb.example", False),
-        (LISTED, "", False),
-        (LISTED, "a.example:80:80", False),
-        (LISTED, "a.example:x", False),
-        (host_policy("*", bind_host="127.0.0.1", public_host=None), "any.example", True),
-    ],
-)
-def test_host_policy__allows_configured_names(
-    policy: HostPolicy, host: str, is_allowed: bool
-) -> None:
-    assert policy.allows(host) is is_allowed
 
 
 def test_query_parameters__repeated_status_lists_every_status(service: Service) -> None:
