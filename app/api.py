@@ -6,8 +6,7 @@ from fastapi import APIRouter
 from fastapi.params import Depends
 from starlette.types import Scope
 
-from app.access.audit_pages import router as audit_page
-from app.access.key_pages import router as key_pages
+from app.access.admin_pages import router as admin_pages
 from app.access.pages import router as login_pages
 from app.access.router import audit_router as audit
 from app.access.router import router as keys
@@ -35,10 +34,9 @@ from app.notifications.pages import router as endpoint_pages
 from app.notifications.router import deliveries_router as deliveries
 from app.notifications.router import endpoints_router as endpoints
 from app.notifications.router import inbox_router as notifications
-from app.overview.agent_pages import router as agent_pages
-from app.overview.benchmark_pages import router as benchmark_pages
 from app.overview.dataset_pages import router as dataset_pages
 from app.overview.formula_pages import router as formula_page
+from app.overview.owner_pages import router as owner_pages
 from app.overview.pages import router as morning_page
 from app.overview.router import router as overview
 from app.overview.search_page import router as search_page
@@ -120,9 +118,8 @@ PAGES: tuple[Router, ...] = (
     trend_page,
     inbox_page,
     silence_pages,
-    agent_pages,
     agent_forms,
-    benchmark_pages,
+    owner_pages,
     benchmark_forms,
     power_page,
     estimate_page,
@@ -132,8 +129,7 @@ PAGES: tuple[Router, ...] = (
     rule_forms,
     incident_pages,
     endpoint_pages,
-    key_pages,
-    audit_page,
+    admin_pages,
     formula_page,
     search_page,
     system_pages,
@@ -154,7 +150,7 @@ OPEN_PATHS = (
 def include_pages(routes: APIRouter) -> None:
     """Add the routers of pages, which the description of the API leaves out."""
     for router in PAGES:
-        router.add_to(routes, checks=PAGE_CHECKS, include_in_schema=False)
+        router.add_to(routes, checks=PAGE_CHECKS, include_in_schema=False, has_head=True)
 
 
 def include_routers(routes: APIRouter) -> None:

@@ -9,7 +9,8 @@ from fastapi import Request, Response
 
 from app.core.encryption import SecretBox
 from app.core.errors import AppError
-from app.core.web.pages import public_url, see_other
+from app.core.web.pages import see_other
+from app.core.web.request_origin import needs_secure_cookie
 
 COOKIE: Final = "mosaico_shown_once"
 MAX_AGE_S: Final = 60
@@ -25,7 +26,7 @@ def redirect_with_secret(request: Request, path: str, secret: str, box: SecretBo
         path=path,
         httponly=True,
         samesite="strict",
-        secure=public_url(request).startswith("https:"),
+        secure=needs_secure_cookie(request),
     )
     return response
 

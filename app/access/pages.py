@@ -21,8 +21,12 @@ from app.core.web.forms.confirmation import page_before
 from app.core.web.forms.rendering import REMOVE
 from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
-from app.core.web.pages import ZONE_COOKIE, build_url, public_url, render_page, see_other
-from app.core.web.request_origin import require_same_origin
+from app.core.web.pages import ZONE_COOKIE, build_url, render_page, see_other
+from app.core.web.request_origin import (
+    needs_secure_cookie,
+    require_kept_cookie,
+    require_same_origin,
+)
 from app.core.web.routes import Router
 
 router = Router()
@@ -50,7 +54,8 @@ def show_login(
     """The form of an API key; with `once`, the link that logs in by itself."""
     target = local_path(next_path or "/")
     is_logged_in = getattr(request.state, "caller", None) is not None
-    if once is None:
+    # A program that looks where a link leads does not use it up.
+    if once is None or request.method == "HEAD":
         # The browser went back to the page that asked for the key, which is done.
         is_done = is_logged_in and next_path is not None
         return see_other(target) if is_done else _login_page(request, target)
@@ -69,6 +74,7 @@ def show_login(
 async def log_in(request: Request, form: SentForm, res: Res) -> Response:
     """Log in with an API key, and go on where the browser was stopped."""
     require_same_origin(request)
+    require_kept_cookie(request)
     target, encrypted = local_path(form.text("next", "/")), form.text("draft")
     try:
         key = await identify_token(request, form.text("key"))
@@ -185,7 +191,7 @@ def _with_cookie(request: Request, response: Response, new_session: NewSession) 
         max_age=int((SESSION_LIFETIME + ENDED_SESSION_KEPT).total_seconds()),
         httponly=True,
         samesite="lax",
-        secure=public_url(request).startswith("https:"),
+        secure=needs_secure_cookie(request),
     )
     return response
 

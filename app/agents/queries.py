@@ -1,6 +1,6 @@
 """Reads of agents."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -47,6 +47,15 @@ def list_agent_names(session: Session, ids: Collection[str] = ()) -> Names:
     names = _select_agents(ids, archived=False).with_only_columns(Agent.id, Agent.name)
     keys = [Agent.created_at, Agent.id]
     return list_newest_names(session, names, keys, "/agents", lambda _, name: name)
+
+
+def add_agent_names(
+    session: Session, names: Mapping[str, str], ids: Iterable[str]
+) -> dict[str, str]:
+    """Names by ID, with those of `ids` that are missing: of old and of archived agents."""
+    missing = set(ids) - names.keys()
+    found = select(Agent.id, Agent.name).where(Agent.id.in_(missing))
+    return {**names, **({row.id: row.name for row in session.execute(found)} if missing else {})}
 
 
 def _select_agents(ids: Collection[str], *, archived: bool) -> Select[Agent]:

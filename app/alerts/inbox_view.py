@@ -18,7 +18,7 @@ from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.core.batches import batched, keyset_batches
 from app.core.errors import Invalid
-from app.core.keyset import PageQuery, PageRows
+from app.core.keyset import PageQuery, PageRows, WholeList, count_rows
 from app.core.list_filters import match_columns
 from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
@@ -146,6 +146,14 @@ def silence_message(session: Session, notification_id: str, hours: int, now: dat
             alert_config_id=rule_id, benchmark_id=benchmark_id, agent_id=agent_id
         )
         start_silence(session, matchers, hours, "silenced from the inbox", now)
+
+
+def find_all_alerts(session: Session, entry: InboxEntry) -> WholeList | None:
+    """All alerts, and how many a message has; None where the entry has each of them."""
+    if len(entry.events) < MAX_LISTED:
+        return None
+    of_message = AlertEvent.notification_id == entry.notification.id
+    return WholeList("/alert-history", count_rows(session, select(AlertEvent.id).where(of_message)))
 
 
 def _list_parts(

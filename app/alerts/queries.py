@@ -14,7 +14,7 @@ from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
 from app.core.batches import batched
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, select_page
+from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, count_rows, select_page
 from app.core.list_filters import (
     IndexedFilter,
     filter_any,
@@ -202,6 +202,14 @@ def states_by_rule(session: Session, rule_ids: Sequence[str]) -> dict[str, list[
         for state in session.execute(_FIRST_STATES, parameters):
             states[state.rule_id].append(state)
     return states
+
+
+def count_states(session: Session, rule_id: str) -> str:
+    """The number of agents with a state of a rule, as a text."""
+    states = select(AlertState.agent_id).where(
+        AlertState.rule_id == rule_id, AlertState.run_seq > 0
+    )
+    return count_rows(session, states)
 
 
 def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, AcknowledgedCount]:

@@ -1,6 +1,6 @@
 """Reads of benchmarks and their KPIs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 from sqlalchemy import Select, exists, func, or_, select
@@ -69,6 +69,16 @@ def list_benchmark_names(session: Session) -> Names:
     names = select(Benchmark.id, Benchmark.metadata_).where(Benchmark.archived.is_(False))
     keys = [Benchmark.created_at, Benchmark.id]
     return list_newest_names(session, names, keys, "/benchmarks", name_of_benchmark)
+
+
+def add_benchmark_names(
+    session: Session, names: Mapping[str, str], ids: Iterable[str]
+) -> dict[str, str]:
+    """Names by ID, with those of `ids` that are missing: of old and of archived benchmarks."""
+    missing = set(ids) - names.keys()
+    found = select(Benchmark).where(Benchmark.id.in_(missing))
+    benchmarks = session.scalars(found) if missing else ()
+    return {**names, **{benchmark.id: benchmark.display_name for benchmark in benchmarks}}
 
 
 def list_owner_names(session: Session) -> dict[str, NameChoices]:

@@ -47,6 +47,8 @@ MAX_PEERS = 8
 PEER_WINDOW = timedelta(hours=12)
 
 MAX_CATEGORY_CHARS: Final = 4096
+MAX_BASELINE_RUNS: Final = 30
+MAX_JUDGED: Final = 100
 FIRST_PAGE: Final = PageQuery()
 # Categories are not a column of a table.
 CATEGORY_KEYS: Final = (column("category", Text),)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Integer, Select, func, literal, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Integer, Select, func, literal, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import KeyedColumnElement
 from sqlalchemy.types import TypeEngine
@@ -29,6 +29,7 @@ S = TypeVar("S", bound=Select[Any])
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
+MAX_COUNTED = 10_000
 # Of a name of 200 characters, each of four bytes, and two IDs.
 MAX_CURSOR = 2048
 # The end of a page that has found too little: its cursor goes on from there.
@@ -91,6 +92,29 @@ class PageRows(NamedTuple, Generic[T]):
     def to_page(self, to_view: Callable[[T], V]) -> Page[V]:
         """The page as a response body, each row as a view."""
         return Page(items=[to_view(row) for row in self.rows], next_cursor=self.next_cursor)
+
+
+class WholeList(NamedTuple):
+    """The page of a list that another page shows cut, and the number of its rows as a text."""
+
+    url: str
+    total: str
+
+
+def find_whole_list(
+    session: Session, page: PageRows[Any], url: str, column: Key, value: str
+) -> WholeList | None:
+    """The list at `url`, whose rows have a value in a column; None where `page` has all of them."""
+    if page.next_cursor is None:
+        return None
+    return WholeList(url, count_rows(session, select(column).where(column == value)))
+
+
+def count_rows(session: Session, rows: Select[Any]) -> str:
+    """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
+    counted = rows.limit(MAX_COUNTED + 1).subquery()
+    total = session.scalar(select(func.count()).select_from(counted)) or 0
+    return f"more than {MAX_COUNTED:,}" if total > MAX_COUNTED else f"{total:,}"
 
 
 def select_page(

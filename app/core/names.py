@@ -1,16 +1,14 @@
 """Names of resources as a form offers them: those of the newest, with the number of all."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.core.keyset import MAX_LIMIT
+from app.core.keyset import MAX_LIMIT, count_rows
 
 V = TypeVar("V")
-
-MAX_COUNTED: Final = 10_000
 
 
 class NameChoices(list[tuple[str, str]]):
@@ -51,7 +49,4 @@ def list_newest_names(
 
 
 def count_names(session: Session, rows: Select[*tuple[Any, ...]], noun: str) -> str:
-    """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
-    counted = rows.limit(MAX_COUNTED + 1).subquery()
-    total = session.scalar(select(func.count()).select_from(counted)) or 0
-    return f"more than {MAX_COUNTED:,} {noun}" if total > MAX_COUNTED else f"{total:,} {noun}"
+    return f"{count_rows(session, rows)} {noun}"

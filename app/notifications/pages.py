@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.deps import ADMIN, READ, RUN
 from app.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
 from app.core.errors import Invalid
-from app.core.keyset import PageQuery
+from app.core.keyset import PageQuery, find_whole_list
 from app.core.text import cut_middle
 from app.core.web.deps import Res
 from app.core.web.forms.form_page import FormPage, show_form, submit_form
@@ -92,6 +92,13 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         of_endpoint = DeliveryFilter(endpoint_id=endpoint_id)
         page = queries.list_deliveries(session, PageQuery(SHOWN_DELIVERIES), of_endpoint)
         deliveries = _list_rows(session, page.rows)
+        all_deliveries = find_whole_list(
+            session,
+            page,
+            build_url("/deliveries", endpoint=endpoint_id),
+            Delivery.endpoint_id,
+            endpoint_id,
+        )
     channel = CHANNELS.find(endpoint.channel)
     response = render_page(
         request,
@@ -106,7 +113,7 @@ def show_endpoint(request: Request, endpoint_id: EndpointId, res: Res) -> Respon
         steps=STEPS,
         endpoint=endpoint,
         **{**deliveries, "endpoints": {}},
-        all_deliveries=build_url("/deliveries", endpoint=endpoint_id) if page.next_cursor else None,
+        all_deliveries=all_deliveries,
         is_signed=channel is not None and channel.signed,
         secret=find_secret(request, res.secrets),
         overlaps=OVERLAPS,

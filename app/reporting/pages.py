@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.agents.models import Agent
-from app.alerts.incident_queries import list_incidents_of_kpi
+from app.alerts.incident_queries import MAX_NEWEST, list_incidents_of_kpi
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.comparison.change_text import ChangeText, describe_change
 from app.core.keyset import MAX_LIMIT
@@ -78,13 +78,13 @@ def show_trend(
         trends = load_trends(session, kpi, agent_names, since, until)
         incidents = (
             list_incidents_of_kpi(
-                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_INCIDENTS + 1
+                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_NEWEST
             )
             if len(agent_ids) == 1
             else []
         )
     name = benchmark.display_name
-    spans = incident_spans(trends[0], incidents) if len(trends) == 1 else []
+    spans = incident_spans(trends[0], incidents[: MAX_INCIDENTS + 1]) if len(trends) == 1 else []
     chart = draw_trends(kpi.name, kpi, trends, zone, spans=spans, is_page=True)
     figures = trend_figures(trends)
     rows = sorted(
@@ -132,7 +132,12 @@ def show_trend(
         first_day=first_day,
         last_day=last_day,
         incidents=incidents[:MAX_INCIDENTS],
-        has_more_incidents=len(incidents) > MAX_INCIDENTS,
+        all_incidents=(
+            build_url("/incidents", benchmark=benchmark_id, agent=agent_ids, kpi=kpi_id),
+            len(incidents),
+        )
+        if len(incidents) > MAX_INCIDENTS
+        else None,
         periods=DAYS,
         chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
         rows=rows[:NEWEST],

@@ -41,8 +41,6 @@ from app.runs.views import run_columns_view, run_view, trace_result_view, trace_
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
 # The largest number of runs that the baseline mode MEAN_OF_LAST averages.
-MAX_BASELINE_RUNS = 30
-MAX_JUDGED = 100
 _TAG_FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"
 
 RunId = Annotated[str, Path(alias="runId")]
@@ -107,7 +105,7 @@ def compare_runs(
         list[str],
         Query(
             min_length=1,
-            max_length=MAX_BASELINE_RUNS,
+            max_length=stored_run_comparison.MAX_BASELINE_RUNS,
             description="ID of the baseline run. Repeat it to compare with the mean of several runs.",
         ),
     ],
@@ -116,7 +114,7 @@ def compare_runs(
     judge: Annotated[
         list[str] | None,
         Query(
-            max_length=MAX_JUDGED,
+            max_length=stored_run_comparison.MAX_JUDGED,
             description="Name of a KPI or metric to judge. All named ones are judged together: their"
             " intervals and p-values are adjusted. Default: the KPIs of the gate, otherwise all KPIs.",
         ),

@@ -11,7 +11,7 @@ from app.access.deps import ADMIN, READ, RUN
 from app.agents.queries import get_agent, list_agent_names
 from app.alerts.publishing import DisplayNameReader
 from app.benchmarks.queries import get_benchmark, list_benchmark_names
-from app.core.keyset import PageQuery
+from app.core.keyset import PageQuery, find_whole_list
 from app.core.names import Names
 from app.core.resources import Resources
 from app.core.schemas import IsoDate
@@ -38,7 +38,7 @@ from app.core.web.pages import (
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.schedules import daily_summary, firing, queries, service
-from app.schedules.models import ScheduleConfig
+from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.schedules.schedule_view import (
     LABELS,
     iter_problems,
@@ -120,6 +120,13 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
         fires = queries.list_fires(session, schedule_id, PageQuery(SHOWN_FIRES))
         benchmark = get_benchmark(session, schedule.benchmark_id)
         agent = get_agent(session, schedule.agent_id)
+        all_fires = find_whole_list(
+            session,
+            fires,
+            path_of("schedules", schedule_id, "fires"),
+            ScheduleFire.schedule_id,
+            schedule_id,
+        )
     return render_page(
         request,
         "schedule.html",
@@ -141,9 +148,31 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
         schedule=schedule,
         preview=preview_of_schedule(schedule, now, reader=reader_zone(request)),
         fires=show_fires(fires.rows),
-        has_more_fires=fires.next_cursor is not None,
+        all_fires=all_fires,
         benchmark=benchmark.display_name,
         agent=agent.name,
+    )
+
+
+@router.get("/schedules/{scheduleId}/fires", dependencies=READ)
+def show_all_fires(
+    request: Request, schedule_id: ScheduleId, res: Res, query: ListQuery
+) -> Response:
+    """The fires of a schedule, newest first."""
+    with res.db.read() as session:
+        name = queries.get_schedule(session, schedule_id).name
+        page = queries.list_fires(session, schedule_id, query)
+    address = path_of("schedules", schedule_id)
+    return render_page(
+        request,
+        "history.html",
+        title=f"Fires of {name}",
+        nav=NAV,
+        api=list_in_api(request, f"/schedule-configs{path_of(schedule_id)}/fires"),
+        steps=[*STEPS, Crumb(name, address)],
+        path=f"{address}/fires",
+        fires=show_fires(page.rows)[::-1],
+        next_cursor=page.next_cursor,
     )
 
 

@@ -10,6 +10,7 @@ IDENTITIES: Final = (
     "itemId",
     "key",
     "name",
+    "revision",
     "signature",
     "version",
     "seq",

@@ -125,6 +125,8 @@ def rows(module_service: Service) -> Service:
             )
             for number in range(ROWS_OF_LIST)
         )  # fmt: skip
+    for task in ("answer", "answer well"):
+        service.patch("/benchmarks/support", {"taskDef": task})
     for number in range(ROWS_OF_LIST):
         service.create_agent(f"heron-{number}")
         service.create_benchmark(f"herons-{number}", metrics=["ROUGE"])
@@ -190,6 +192,31 @@ def test_list__each_page_links_to_its_rows_in_the_api(path: str, rows: Service) 
         if following is None:
             break
     assert len(row_names) >= 2
+
+
+def test_head__of_a_page_is_answered_like_get_without_a_body(rows: Service) -> None:
+    headers = {"Accept": "text/html"}
+    for path in (
+        "/",
+        "/runs",
+        "/agents/billing",
+        "/help",
+        "/login",
+        "/agents/nobody",
+        "/no-such-page",
+    ):
+        page, head = (
+            rows.client.request(method, path, headers=headers) for method in ("GET", "HEAD")
+        )
+        assert head.status_code == page.status_code, path
+        assert head.headers["content-type"] == page.headers["content-type"]
+        assert not head.content
+    # A link that logs in once is not used up, and the API stays as it is described.
+    assert rows.client.head("/login?once=unknown").status_code == HTTPStatus.OK
+    for path, allowed in (("/inbox/read-all", "POST"), ("/api/v1/agents", "GET, POST")):
+        head = rows.client.head(path)
+        assert (head.status_code, head.headers["allow"]) == (HTTPStatus.METHOD_NOT_ALLOWED, allowed)
+    assert rows.client.put("/agents").headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.mark.parametrize("role", ["read", "run"])

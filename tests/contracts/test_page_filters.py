@@ -60,13 +60,14 @@ RENAMED: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("/benchmark-runs/compare/items", "candidate"): "run",
         ("/inbox", "state"): "tab",
         ("/notifications", "unread"): "tab",
+        ("/silences", "active"): "when",
+        ("/silences", "ended"): "when",
     }
 )
 TRENDS: Final = ("/kpi-history", "/kpi-history.csv", "/kpi-history.svg", "/kpi-history/trend")
 # Parameters without a field, and lists without a page, each with the reason.
 EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
-        ("/benchmark-runs/compare", "judge"): "the page judges the values by which runs are judged, each with its verdict",
         ("/benchmark-runs/compare", "categoriesAfter"): "a button leads to the next categories",
         ("/benchmark-runs/{runId}/categories", "field"): "the report of a run has its categories, of the tag `category`",
         ("/benchmark-runs/{runId}/plot", "*"): "a picture for messages and commands; pages draw their own charts",

@@ -1,7 +1,8 @@
 """The page Inbox: open messages, their deliveries, and silences."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
 
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -44,6 +45,14 @@ INBOX = "/inbox"
 PAGE_SIZE = 25
 SILENCE_HOURS = ((1, "1 h"), (8, "8 h"), (24, "1 day"), (168, "7 days"))
 
+# Choices of silences: the filters of the API in the query, and their text.
+WHEN: Final = (
+    ("ended=false", "not ended"),
+    ("active=true", "in effect now"),
+    ("ended=false&active=false", "to come"),
+    ("ended=true", "ended"),
+)
+
 SilenceFilters = Annotated[
     SentFilters[SilenceFilter], Depends(PageFilters(SilenceFilter, "ended active"))
 ]
@@ -59,11 +68,14 @@ def show_inbox(
     query: ListQuery,
     silences: SilenceFilters,
     tab: Tab = "open",
+    when: Filter = "",
     agent: Filter = "",
     benchmark: Filter = "",
     severity: Filter = "",
 ) -> Response:
     """The open, acknowledged or all messages, or the silences."""
+    if when in dict(WHEN):
+        return see_other(f"/inbox?tab=silenced&{when}")
     if tab == "silenced":
         return _show_silences(request, res, query, silences)
     inbox_filter = inbox_view.InboxFilter(
@@ -118,7 +130,7 @@ def _show_silences(
     request: Request, res: Resources, query: PageQuery, filters: SentFilters[SilenceFilter]
 ) -> Response:
     """Silences, newest first, with the number of alerts that each held back."""
-    now = res.clock()
+    now, chosen = res.clock(), urlencode(filters.in_api)
     with res.db.read() as session:
         page = silence_queries.list_silences(session, query, filters.of_list, now)
         counts = silence_queries.count_silenced_events(
@@ -145,7 +157,7 @@ def _show_silences(
         max_events=silence_queries.MAX_SILENCED,
         filters=[
             _field("tab", "silenced", kind="hidden"),
-            *filters.fields,
+            _field("when", chosen, list(dict([(chosen, chosen), *WHEN]).items())),
         ],
         names={},
         newest_url="",
@@ -269,7 +281,7 @@ def _entry(
         if runs
         else local_path((message.link or "").removeprefix(base), ""),
         "alerts": [(event.name, alert_page_path(event.id)) for event in entry.events],
-        "is_cut": len(entry.events) == inbox_view.MAX_LISTED,
+        "all_alerts": inbox_view.find_all_alerts(session, entry),
         "rules": [
             false_alarms[rule_id]
             for rule_id in dict.fromkeys(event.rule_id or "" for event in entry.events)

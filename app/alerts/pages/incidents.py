@@ -16,7 +16,7 @@ from app.alerts.rules import Condition, IncidentState
 from app.alerts.schemas import IncidentAcceptance
 from app.benchmarks.queries import list_owner_names
 from app.core.errors import Invalid
-from app.core.keyset import PageQuery
+from app.core.keyset import PageQuery, find_whole_list
 from app.core.web.deps import Res
 from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import SentForm, check_form
@@ -78,6 +78,13 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         events = event_queries.list_events(
             session, PageQuery(SHOWN_ALERTS), AlertFilter(), incident_id=incident_id
         )
+        all_alerts = find_whole_list(
+            session,
+            events,
+            build_url("/alert-history", rule=incident.rule_id, agent=incident.agent_id),
+            AlertEvent.incident_id,
+            incident_id,
+        )
         chart = draw_incident(session, incident, reader_zone(request))
     return render_page(
         request,
@@ -94,9 +101,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         row=row,
         chart=chart,
         alerts=[_alert_row(event) for event in events.rows],
-        all_alerts=build_url("/alert-history", rule=incident.rule_id, agent=incident.agent_id)
-        if events.next_cursor
-        else None,
+        all_alerts=all_alerts,
         has_level=Condition(incident.condition).excludes_incidents,
     )
 

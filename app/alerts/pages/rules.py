@@ -13,6 +13,7 @@ from app.alerts.backtest_schemas import BacktestRequest
 from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.event_queries import AlertFilter
 from app.alerts.incident_queries import IncidentFilter
+from app.alerts.models import AlertEvent, Incident
 from app.alerts.pages.backtest import (
     COMPARED,
     CONDITIONS,
@@ -34,7 +35,7 @@ from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.alerts.views import rule_views
 from app.benchmarks.queries import list_owner_names
-from app.core.keyset import PageQuery
+from app.core.keyset import PageQuery, find_whole_list
 from app.core.web.deps import Res
 from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.sent_fields import SentForm
@@ -112,6 +113,15 @@ def show_rule(
         )
         incident_rows = [incident_row(session, incident) for incident in incidents.rows]
         alerts = event_queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id]))
+        all_incidents, all_alerts = (
+            find_whole_list(session, rows, build_url(path, rule=rule_id), column, rule_id)
+            for rows, path, column in (
+                (incidents, "/incidents", Incident.rule_id),
+                (alerts, "/alert-history", AlertEvent.rule_id),
+            )
+        )
+        is_cut = len(view.states) == queries.MAX_STATES
+        state_total = queries.count_states(session, rule_id) if is_cut else None
         silences = [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_rule(session, view, now)
@@ -141,14 +151,14 @@ def show_rule(
         api_question=question,
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
-        max_states=queries.MAX_STATES,
+        state_total=state_total,
         row=row,
         false_alarms=false_alarms,
         agents=agents,
         incidents=incident_rows,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in alerts.rows],
-        all_incidents=build_url("/incidents", rule=rule_id) if incidents.next_cursor else None,
-        all_alerts=build_url("/alert-history", rule=rule_id) if alerts.next_cursor else None,
+        all_incidents=all_incidents,
+        all_alerts=all_alerts,
         silences=silences,
         hours=SILENCE_HOURS,
         days=days or BACKTEST_DAYS,

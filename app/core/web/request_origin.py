@@ -2,7 +2,8 @@
 signed-in browser (OWASP Cross-Site Request Forgery Prevention, "Fetch Metadata headers").
 
 Without the check of the host, a web page could point its own name at this machine (DNS rebinding) and have the
-browser of a visitor send requests to the service.
+browser of a visitor send requests to the service. The origin of a form also tells whether its browser keeps a cookie of
+https only.
 """
 
 import ipaddress
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.core.errors import Forbidden
 from app.core.problem_documents import UnknownHost, error_response
+from app.core.resources import Resources
 from app.core.web.deps import SAFE_METHODS
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -24,6 +26,7 @@ PROBED_PATHS = frozenset({"/healthz", "/readyz"})
 # The page of the error needs its style sheet, which is the same for everybody.
 PUBLIC_FILES = "/static/"
 MAX_QUOTED_CHARS = 100
+_HTTP = "http://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,10 @@ class CrossSiteRequest(Forbidden):
     """The request comes from another web site; open the page of this service and repeat it there."""
 
 
+class InsecureLogin(Forbidden):
+    """The service has an https address, and the page of the login is not at https; log in at that address."""
+
+
 def require_same_origin(request: Request) -> None:
     """Raise `CrossSiteRequest` for a change that a page of another origin sends.
 
@@ -137,3 +144,31 @@ def require_same_origin(request: Request) -> None:
     origin = urlsplit(request.headers.get("origin", "")).netloc
     if not origin or origin.lower() != request.headers.get("host", "").lower():
         raise CrossSiteRequest
+
+
+def needs_secure_cookie(request: Request) -> bool:
+    """Whether a cookie with a secret is one of https only: its readers use https.
+
+    A connection says nothing about that, since a proxy may end the TLS, but the origin that a browser sends
+    with a form is the address that it shows. What goes to http on its own machine leaves no machine.
+    """
+    return _own_url(request).startswith("https:") and _http_host(request) not in LOOPBACK_HOSTS
+
+
+def require_kept_cookie(request: Request) -> None:
+    """Raise `InsecureLogin` where the browser would drop a cookie of https only, of which it tells nobody."""
+    if needs_secure_cookie(request) and _http_host(request) is not None:
+        raise InsecureLogin(
+            f"a browser keeps no session without https; log in at {_own_url(request)}"
+        )
+
+
+def _own_url(request: Request) -> str:
+    resources: Resources = request.app.state.resources
+    return resources.options.get("public_url") or str(request.base_url)
+
+
+def _http_host(request: Request) -> str | None:
+    """The host of a page at http: that sent this form; None for any other page."""
+    origin = request.headers.get("origin", "")
+    return split_host(origin.removeprefix(_HTTP)) if origin.startswith(_HTTP) else None

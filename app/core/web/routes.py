@@ -67,11 +67,13 @@ class Router:
         checks: Sequence[Depends] = (),
         responses: Mapping[int | str, dict[str, Any]] | None = None,
         include_in_schema: bool = True,
+        has_head: bool = False,
     ) -> None:
         """Add the routes to those of an application.
 
         `prefix` precedes the prefix of the router, `dependencies` run before those of the router,
         `checks` after those of the route, `responses` are documented where the router documents no other.
+        With `has_head`, what answers GET answers HEAD, too; the server leaves out the body.
         """
         for method, path, endpoint, options in self.routes:
             status = options.get("status_code", HTTPStatus.OK)
@@ -94,7 +96,7 @@ class Router:
             routes.add_api_route(
                 f"{prefix}{self.prefix}{path}",
                 serialize_in_thread(endpoint, status),
-                methods=[method],
+                methods=[method, "HEAD"] if has_head and method == "GET" else [method],
                 **own,
             )
 

@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import READ
-from app.agents.queries import get_agent, list_agent_names
+from app.agents.queries import add_agent_names, get_agent, list_agent_names
 from app.benchmarks.queries import get_benchmark
 from app.comparison import stored_run_comparison
 from app.comparison.change_text import describe_change, format_amount
@@ -22,6 +22,7 @@ from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, Fl
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.resources import Resources
+from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.page_text import format_instant
 from app.core.web.pages import build_url, reader_zone, render_page, see_other
@@ -38,7 +39,7 @@ from app.results.run_list import (
     list_runs_by_id,
     search_runs,
 )
-from app.runs.pages.flips import case_row
+from app.runs.pages.flips import TrialText, case_row
 from app.statistics.verdict_rules import ChangeMethod
 
 router = Router()
@@ -54,6 +55,8 @@ Shown = Literal["all", "flips"]
 Layout = Literal["metric", "case"]
 
 RunIds = Annotated[list[str] | None, Query(max_length=PAIR)]
+BaseIds = Annotated[list[str] | None, Query(max_length=stored_run_comparison.MAX_BASELINE_RUNS)]
+Judged = Annotated[list[str] | None, Query(max_length=stored_run_comparison.MAX_JUDGED)]
 
 
 @router.get("/compare", dependencies=READ)
@@ -62,7 +65,8 @@ def show_comparison(
     res: Res,
     query: ListQuery,
     run: RunIds = None,
-    base: Annotated[str, Query(max_length=200)] = "",
+    base: BaseIds = None,
+    judge: Judged = None,
     metric: Annotated[str, Query(max_length=200)] = "",
     only: Shown = "all",
     sort: ItemOrder = "fall",
@@ -71,39 +75,43 @@ def show_comparison(
         str | None,
         Query(alias="categoriesAfter", max_length=stored_run_comparison.MAX_CATEGORY_CHARS),
     ] = None,
-    base_id: Annotated[str, Query(alias="baseId", max_length=200)] = "",
+    base_id: Annotated[str, Query(alias="baseId", max_length=2_000)] = "",
     run_id: Annotated[str, Query(alias="runId", max_length=200)] = "",
 ) -> Response:
-    """Compare `run` with `base`; of two runs without a base, the earlier one is the base. An ID that was
-    typed (`baseId`, `runId`) takes the place of the run that was chosen.
+    """Compare `run` with the mean of `base`; of two runs without a base, the earlier one is the base. IDs
+    that were typed (`baseId`, `runId`) take the place of the run that was chosen.
     """
-    runs = run or []
+    runs, bases, judged = run or [], list(filter(None, base or ())), judge or []
     # An empty input is sent, too: the address of a comparison is the same however the runs were chosen.
     if request.query_params.keys() & {"baseId", "runId"}:
         address = {
-            "base": base_id.strip() or base,
+            "base": [*(base_id.split() or bases[:1]), *bases[1:]],
             "run": run_id.strip() or runs,
+            "judge": judged,
             "layout": _unless(layout, "metric"),
         }
         return see_other(build_url("/compare", address))
-    if len(runs) + bool(base) != PAIR:
+    if len(runs) + bool(bases) != PAIR:
         raise Invalid(
             "a comparison needs two runs; select two runs of one benchmark in the list of runs"
         )
     with res.db.read() as session:
-        pair = [get_run(session, id_) for id_ in (base, *runs) if id_]
-        if not base:
-            pair.sort(key=lambda run: run.seq)
-        ids = [run.id for run in pair]
-        agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in pair)
-        benchmark = get_benchmark(session, pair[1].benchmark_id)
+        compared = [get_run(session, id_) for id_ in (*dict.fromkeys(bases), *runs)]
+        if not bases:
+            compared.sort(key=lambda run: run.seq)
+        *baselines, candidate = compared
+        agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in compared)
+        benchmark = get_benchmark(session, candidate.benchmark_id)
         benchmark_name = benchmark.display_name
-        choices = list_choices(session, request, res, *pair)
+        choices = list_choices(session, request, res, *compared)
+    bases = [run.id for run in baselines]
     comparison = stored_run_comparison.compare_in_child(
-        res.db, [ids[0]], ids[1], metric=metric or None, categories_after=categories_after
-    )
+        res.db, bases, candidate.id, metric=metric or None, judged=judged, categories_after=categories_after
+    )  # fmt: skip
     flips = comparison.flipped_items
-    baseline, candidate = pair
+    # The trials of an item are those of one run.
+    baseline = baselines[0]
+    ids = (baseline.id, candidate.id)
     metrics = common_metrics(baseline, candidate)
     shown_metric = metric or (flips.metric if flips else next(iter(metrics), ""))
     cases: PageRows[ComparedItemView] = PageRows([], None)
@@ -115,7 +123,16 @@ def show_comparison(
             flipped = describe_items(session, (baseline, candidate), flips.metric, flipped_ids)
         if layout == "case":
             cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
-    verdicts = _comparison_in_api(ids, metric, categories_after)
+    kpis = [_row(kpi.name, kpi.verdict) for kpi in comparison.kpis]
+    rows = [_row(row.metric, row.verdict) for row in (*comparison.metrics, *comparison.usage)]
+    verdicts = build_url(
+        "/benchmark-runs/compare",
+        baseline=bases,
+        candidate=candidate.id,
+        metric=metric,
+        judge=judged,
+        categoriesAfter=categories_after,
+    )
     items = _items_in_api(ids, shown_metric, sort, query)
     return render_page(
         request,
@@ -128,30 +145,21 @@ def show_comparison(
         benchmark=benchmark_name,
         choices=choices,
         comparison=comparison,
-        pair=pair,
-        base=ids[0],
-        run=ids[1],
-        swap=build_url(
-            "/compare",
-            base=ids[1],
-            run=ids[0],
-            metric=metric,
-            only=_unless(only, "all"),
-            sort=_unless(sort, "fall"),
-            layout=_unless(layout, "metric"),
-        ),
+        baselines=baselines,
+        candidate=candidate,
         layout=layout,
         params={
-            "base": ids[0],
-            "run": ids[1],
+            "base": bases,
+            "run": candidate.id,
+            "judge": judged,
             "metric": metric,
-            "sort": _unless(sort, "fall"),
             "only": _unless(only, "all"),
+            "sort": _unless(sort, "fall"),
             "layout": _unless(layout, "metric"),
             "cursor": query.cursor,
         },
         cases=[
-            case_row(case, (ids[0], ids[1]), has_marks=not less_is_better(candidate, shown_metric))
+            case_row(case, ids, has_marks=not less_is_better(candidate, shown_metric))
             for case in cases.rows
         ],
         case_metrics=metrics,
@@ -159,11 +167,9 @@ def show_comparison(
         next_cursor=cases.next_cursor,
         only=only,
         sort=sort,
-        kpis=[_row(kpi.name, kpi.verdict) for kpi in comparison.kpis],
-        metrics=[
-            _row(metric.metric, metric.verdict)
-            for metric in (*comparison.metrics, *comparison.usage)
-        ],
+        kpis=kpis,
+        metrics=rows,
+        judged_names=dict.fromkeys([*(row["name"] for row in kpis + rows), *judged]),
         categories=_category_rows(comparison),
         categories_after=categories_after,
         peers=peers,
@@ -172,10 +178,11 @@ def show_comparison(
         items=[
             case_row(
                 flipped[item.item_id],
-                (ids[0], ids[1]),
+                ids,
                 has_marks=not less_is_better(candidate, flipped[item.item_id].metric),
             )
             | {"cause": item.cause}
+            | ({"before": TrialText("", format_number(item.baseline))} if bases[1:] else {})
             for item in (_in_order(flips, sort) if flips else ())
             if item.item_id in flipped
         ],
@@ -233,11 +240,6 @@ def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any
     ]
 
 
-def _comparison_in_api(ids: Sequence[str], metric: str, categories_after: str | None) -> str:
-    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
-    return build_url("/benchmark-runs/compare", pair, categoriesAfter=categories_after)
-
-
 def _items_in_api(ids: Sequence[str], metric: str, order: ItemOrder, query: PageQuery) -> str:
     pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
     path = "/benchmark-runs/compare/items"
@@ -262,12 +264,13 @@ def list_choices(
     ).rows
     listed = {row["id"] for row in recent}
     other_runs = list_runs_by_id(session, [run.id for run in page_runs if run.id not in listed])
-    names = list_agent_names(session)
+    runs = [*recent, *other_runs]
+    names = add_agent_names(session, list_agent_names(session), (row["agent_id"] for row in runs))
     zone, now = reader_zone(request), res.clock()
     return [
         (
             row["id"],
-            f"{format_instant(row['created_at'], zone, now)} · {names.get(row['agent_id'])}",
+            f"{format_instant(row['created_at'], zone, now)} · {names[row['agent_id']]}",
         )
-        for row in (*recent, *other_runs)
+        for row in runs
     ]

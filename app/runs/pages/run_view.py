@@ -18,7 +18,7 @@ from app.benchmarks.models import Benchmark
 from app.comparison.baselines import is_pinned
 from app.comparison.change_text import change_bar, describe_change, format_amount
 from app.comparison.verdict_text import describe_runs_evidence
-from app.core.keyset import PageQuery
+from app.core.keyset import PageQuery, find_whole_list
 from app.core.resources import Resources
 from app.core.text import format_duration, format_number
 from app.core.web.page_paths import alert_page_path, path_of
@@ -77,7 +77,7 @@ def load_run_page(
     baseline_ids = (
         list(run.verdict.baseline.run_ids) if run.verdict and run.verdict.baseline else []
     )
-    compare_url = build_url("/compare", base=baseline_ids[0], run=run.id) if baseline_ids else None
+    compare_url = build_url("/compare", base=baseline_ids, run=run.id) if baseline_ids else None
     status = RunStatus(run.status)
     return {
         "run": run,
@@ -240,9 +240,9 @@ def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
         "alerts": [
             _alert(session, event, false_alarms.get(event.rule_id or "")) for event in events.rows
         ],
-        "all_alerts": f"/api/v1{build_url('/alerts', runId=run_id)}"
-        if events.next_cursor
-        else None,
+        "all_alerts": find_whole_list(
+            session, events, build_url("/alert-history", run=run_id), AlertEvent.run_id, run_id
+        ),
     }
 
 

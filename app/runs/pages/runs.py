@@ -8,7 +8,8 @@ from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
-from app.benchmarks.queries import list_owner_names
+from app.agents.queries import add_agent_names
+from app.benchmarks.queries import add_benchmark_names, list_owner_names
 from app.comparison import baselines
 from app.core.errors import Invalid
 from app.core.keyset import DEFAULT_LIMIT, MAX_LIMIT, PageQuery, PageRows
@@ -98,7 +99,13 @@ def show_runs(
         elsewhere = [run_id for run_id in chosen_ids or [] if run_id not in shown_ids]
         selected_rows = run_list.list_runs_by_id(session, elsewhere)
         names = list_owner_names(session)
-    owners = dict(names["agent"]), dict(names["benchmark"])
+        rows = [*page.rows, *selected_rows]
+        owners = (
+            add_agent_names(session, dict(names["agent"]), (row["agent_id"] for row in rows)),
+            add_benchmark_names(
+                session, dict(names["benchmark"]), (row["benchmark_id"] for row in rows)
+            ),
+        )
     # A run that was deleted is no longer selected.
     chosen_ids = [
         run_id
@@ -182,7 +189,7 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
             "/alert-configs", benchmarkId=run.benchmark_id, limit=MAX_LIMIT
         )
     if view["flips"]:
-        pair = {"baseline": view["baseline_ids"], "candidate": run.id}
+        pair = {"baseline": view["baseline_ids"][0], "candidate": run.id}
         parts["flipped items"] = build_url("/benchmark-runs/compare", pair)
         parts["items"] = build_url("/benchmark-runs/compare/items", pair)
     if view["trend"]:

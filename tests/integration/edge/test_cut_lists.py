@@ -6,16 +6,18 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from app.alerts import inbox_view
 from app.alerts.models import AlertEvent
 from app.benchmarks.config_types import MetricSelection
 from app.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
 from app.notifications.models import Delivery, Notification
+from app.reporting import pages as trend_pages
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.schedules.models import ScheduleFire
 from app.traces.models import CollectedTrace
@@ -177,27 +179,43 @@ def test_page__cut_part_is_counted_and_folded(
 @pytest.mark.parametrize(
     ("path", "count_text", "address"),
     [
-        ("/benchmarks/support", "The newest 10 revisions", "/api/v1/benchmarks/support/revisions"),
-        ("/schedules/nightly", "The newest 30 fires", "/api/v1/schedule-configs/nightly/fires"),
-        ("/alerts/rule-1", "The newest 10 alerts", "/alert-history?rule=rule-1"),
-        (f"/runs/{RUN}", "The newest 5 alerts", f"/api/v1/alerts?runId={RUN}"),
-        ("/incidents/alert-0", "The newest 50 alerts", "/alert-history?rule=rule-1&agent=billing"),
-        ("/endpoints/endpoint-1", "The newest 30 deliveries", "/deliveries?endpoint=endpoint-1"),
+        ("/benchmarks/support", "10 of 12 revisions", "/benchmarks/support/revisions"),
+        ("/schedules/nightly", "30 of 70 fires", "/schedules/nightly/fires"),
+        ("/alerts/rule-1", "10 of 61 alerts", "/alert-history?rule=rule-1"),
+        (f"/runs/{RUN}", "5 of 61 alerts", f"/alert-history?run={RUN}"),
+        ("/incidents/alert-0", "50 of 61 alerts", "/alert-history?rule=rule-1&agent=billing"),
+        ("/endpoints/endpoint-1", "30 of 41 deliveries", "/deliveries?endpoint=endpoint-1"),
     ],
 )  # fmt: skip
-def test_page__newest_rows_link_to_all(
+def test_page__cut_list_is_counted_and_links_to_all(
     path: str, count_text: str, address: str, crowded: Service
 ) -> None:
     page = read_page(crowded, path)
     assert count_text in page
     assert f'href="{address}"' in page
-    shown = int(re.findall(r"\d+", count_text)[0])
-    if address.startswith("/api/"):
-        answer: Any = crowded.client.get(address, params={"limit": 200}).json()
-        assert len(answer["items"]) > shown
-    else:
-        listed = read_page(crowded, address)
-        assert listed.count("<tr") > shown + 1 or 'rel="next"' in listed
+    total = int(count_text.split()[2])
+    rows = 0
+    following: str | None = address
+    while following:
+        listed = read_page(crowded, following)
+        rows += listed.count("<tr data-row")
+        following = next(iter(re.findall(r'href="([^"]+)" rel="next"', listed)), None)
+    assert rows == total
+
+
+def test_message__cut_alerts_are_counted(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_view, "MAX_LISTED", 2)
+    assert "2 of 6 alerts" in read_page(crowded, "/inbox?tab=all")
+
+
+def test_trend__cut_incidents_are_counted(
+    crowded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trend_pages, "MAX_INCIDENTS", 0)
+    page = read_page(crowded, "/benchmarks/support/kpis/support-pass?agent=billing")
+    assert "0 of 1 incidents" in page
+    [address] = re.findall(r'<a href="([^"]+)">all incidents', page)
+    assert read_page(crowded, address).count("<tr data-row") == 1
 
 
 def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:
@@ -213,6 +231,11 @@ def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:
     [address] = re.findall(r'<a href="([^"]+)">2 before it</a>', page)
     listed = read_page(crowded, address)
     assert all(f'href="/runs/{run_id}"' in listed for run_id in earlier)
+    # The comparison is that of the verdict, and each document of the page can be read.
+    [comparison] = set(re.findall(r'href="(/compare\?[^"]+)">compare', page))
+    assert comparison == f"/compare?{''.join(f'base={run_id}&' for run_id in earlier)}run={RUN}"
+    for document in re.findall(r'<a type="application/json" href="([^"]+)"', page):
+        assert crowded.client.get(document).status_code in {200, 409}, document
     assert 'href="/runs/run-billing-support-4"' not in listed
     with crowded.resources.db.begin() as session:
         session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == RUN)).one().verdict = before

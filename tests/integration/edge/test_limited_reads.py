@@ -91,7 +91,7 @@ def test_rule__has_the_states_of_its_first_agents(
     states = filled.get("/alert-configs/rule-1")["states"]
     assert [state["agentId"] for state in states] == agents[:2]
     page = filled.client.get("/alerts/rule-1", headers=HTML).text
-    assert "The first 2 agents by ID" in page
+    assert f"2 of {len(agents)} agents, by ID" in page
 
 
 def add_alerts(service: Service, count: int) -> None:

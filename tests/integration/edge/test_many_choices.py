@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from app.access.models import ApiKey
 from app.agents.models import Agent
-from app.core import names
+from app.core import keyset
 from app.core.names import Names
 from app.core.web.pages import environment
 from app.kpis.models import KpiHistory
@@ -88,7 +88,7 @@ def test_suggested_names__choice_of_none_is_no_name() -> None:
 
 
 def test_names__are_counted_up_to_a_limit(crowd: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "MAX_COUNTED", 240)
+    monkeypatch.setattr(keyset, "MAX_COUNTED", 240)
     assert "200 of more than 240 agents are suggested" in read_page(crowd, "/runs")
 
 
@@ -148,6 +148,14 @@ def test_runs__agent_that_is_not_suggested_is_found_by_its_id(crowd: Service) ->
     assert 'name="agent" value="agent-003"' in page
     assert "/runs/of-3" in page
     assert "/runs/run-billing" not in page
+
+
+def test_runs__names_the_agents_of_its_rows_that_it_does_not_suggest(crowd: Service) -> None:
+    """One of the first of 250 agents, and one that is archived."""
+    crowd.patch("/agents/agent-019", {"archived": True})
+    runs = read_page(crowd, "/runs?agent=agent-003&agent=agent-019")
+    assert re.findall(r'href="/runs/of-\d+">([^<]+)</a>', runs) == ["Robin 19", "Robin 3"]
+    crowd.patch("/agents/agent-019", {"archived": False})
 
 
 def test_trend__few_agents_are_tabs_and_the_others_are_suggested(crowd: Service) -> None:

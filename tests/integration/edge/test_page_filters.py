@@ -15,7 +15,7 @@ from app.overview.visits import Visits, read_visits
 from app.results.kpi_trend import MAX_POINTS, list_trend_buckets
 from app.statistics.verdict_rules import Verdict
 from tests.support.many_runs import write_many_runs
-from tests.support.page_data import write_month, write_schedule
+from tests.support.page_data import write_month, write_schedule, write_traces
 from tests.support.service import Service
 
 HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -321,3 +321,41 @@ def test_compare__flipped_items_are_ordered_and_can_be_shown_alone(read_month: S
     swap = unescape(re.findall(r'href="(/compare[^"]*)">Swap', flips)[0])
     assert "only=flips&sort=item" in swap
     assert read_month.client.get(f"{path}&sort=worst", headers=HTML).status_code == 422
+
+
+def test_compare__several_bases_and_the_judged_values_are_those_of_the_api(month: Service) -> None:
+    with month.resources.db.begin() as session:
+        write_traces(session, "run-billing-support-2", broken=29)
+    bases = ["run-billing-support-1", "run-billing-support-2"]
+    sent = {
+        "base": bases[0],
+        "baseId": "",
+        "run": RUN,
+        "runId": "",
+        "judge": ["pass rate", "LATENCY_MS"],
+    }
+    typed = month.client.get("/compare", params={**sent, "baseId": " ".join(bases)}, headers=HTML)
+    chosen = month.client.get("/compare", params={**sent, "base": [*bases, ""]}, headers=HTML)
+    assert typed.headers["location"] == chosen.headers["location"]
+    page = read_page(month, chosen.headers["location"])
+    [address] = re.findall(r'rel="alternate" type="application/json" href="([^"]+)"', page)
+    comparison = month.client.get(unescape(address)).json()
+    assert comparison["baselineRunIds"] == bases
+    assert comparison["judged"] == ["pass rate", "LATENCY_MS"]
+    assert unescape(comparison["verdict"]["explanation"]).replace(" %", "\xa0%") in unescape(page)
+    # The form has what the address has.
+    form = page[page.index('<form action="/compare">') :]
+    form = form[: form.index("</form>")]
+    assert re.findall(r'value="([^"]+)" selected', form) == [bases[0], RUN, bases[1]]
+    checked = re.findall(r'name="judge" value="([^"]+)" checked', form)
+    assert set(checked) == {"pass rate", "LATENCY_MS"}
+    # Half of the items passed in the second base: they flipped against the mean.
+    [flipped, *_] = comparison["flippedItems"]["items"]
+    row = page[page.index(f"<code>{flipped['itemId']}</code>") :]
+    assert f'<td class="num">{flipped["baseline"]:g}</td>' in row[: row.index("</tr>")]
+    # Every other form and link of the page keeps them.
+    assert page.count('type="hidden" name="base"') == page.count('type="hidden" name="judge"') == 2
+    for layout in (
+        address for address in re.findall(r'<nav class="tabs".*?</nav>', page, re.DOTALL)
+    ):
+        assert layout.count("judge=LATENCY_MS") == layout.count(f"base={bases[1]}") == 2

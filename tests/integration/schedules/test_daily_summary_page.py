@@ -91,6 +91,6 @@ def test_daily_summary_page__says_what_it_leaves_out(
         )  # fmt: skip
     monkeypatch.setattr(daily_summary, "MAX_LISTED", 1)
     page = read_page(service, f"/daily-summary?date={today}")
-    assert "The first 1 failed runs" in page
+    assert "1 of 2 failed runs" in page
     assert "all failed runs" in page
     assert page.count("run failed") == 1

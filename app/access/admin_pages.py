@@ -1,8 +1,8 @@
-"""Pages of API keys: who can do what, and a new key, which is shown once."""
+"""Pages for admins: the API keys, of which a new one is shown once, and the audit log."""
 
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 
 from app.access import queries, service
 from app.access.deps import ADMIN
@@ -19,6 +19,7 @@ from app.core.web.forms.form_page import (
     show_form,
     submit_form,
 )
+from app.core.web.forms.page_filters import PageFilters, SentFilters
 from app.core.web.forms.rendering import FieldInput, SchemaForm
 from app.core.web.forms.sent_fields import SentForm
 from app.core.web.page_paths import path_of
@@ -45,6 +46,9 @@ EDIT_FORM = SchemaForm(
 )
 
 KeyId = Annotated[str, Path(alias="keyId")]
+AuditFilters = Annotated[
+    SentFilters[AuditFilter], Depends(PageFilters(AuditFilter, "actor action outcome from to"))
+]
 
 
 @router.get("/keys", dependencies=ADMIN)
@@ -139,6 +143,20 @@ def revoke_api_key(key_id: KeyId, res: Res) -> Response:
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
     return see_other(NAV)
+
+
+@router.get("/audit", dependencies=ADMIN)
+def show_audit_log(request: Request, res: Res, query: ListQuery, filters: AuditFilters) -> Response:
+    """The entries, newest first."""
+    with res.db.read() as session:
+        page = queries.list_audit_entries(session, query, filters.of_list)
+        actors = queries.list_key_names(session)
+    return render_page(
+        request, "audit.html", title="Audit log", nav="/audit",
+        api=list_in_api(request, "/audit", **filters.in_api), filters=filters.fields,
+        entries=page.items, actors=actors, names={"actor": actors.choices()},
+        next_cursor=page.next_cursor,
+    )  # fmt: skip
 
 
 def _revision(key: ApiKeyView) -> str:

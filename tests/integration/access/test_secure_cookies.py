@@ -1,0 +1,49 @@
+"""Cookies of a service with an https address: Secure wherever https is used, and no silent loss where it is not."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from app.core.resources import Resources
+from app.jobs.process_pool import ProcessPool
+from tests.support.service import Service, running_service
+
+PUBLIC = "https://mosaico.example"
+
+
+@pytest.fixture
+def https_service(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
+    options = {**service_resources.options, "public_url": PUBLIC}
+    with running_service(replace(service_resources, options=options), metric_pool) as service:
+        yield service
+
+
+def log_in(service: Service, key: str, origin: str | None) -> httpx.Response:
+    headers = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+    headers |= {"Origin": origin} if origin else {}
+    with httpx.Client(base_url=service.client.base_url, trust_env=False, timeout=60) as browser:
+        return browser.post("/login", data={"key": key}, headers=headers)
+
+
+def test_login__cookie_is_secure_unless_the_browser_shows_its_own_machine(
+    https_service: Service,
+) -> None:
+    key = str(https_service.post("/keys", {"name": "reader", "role": "read"})["token"])
+    # Behind a proxy every connection is one of http, also to the name of the loopback interface.
+    for origin in (PUBLIC, "https://127.0.0.1", "null", None, "http://"):
+        response = log_in(https_service, key, origin)
+        assert response.status_code == 303, origin
+        assert "; Secure" in response.headers["set-cookie"], origin
+    for origin in ("http://127.0.0.1:8080", "http://localhost:8080", "http://[::1]:8080"):
+        response = log_in(https_service, key, origin)
+        assert response.status_code == 303
+        assert "; Secure" not in response.headers["set-cookie"]
+        assert "HttpOnly" in response.headers["set-cookie"]
+    # A browser would drop the cookie, and ask for the key again and again.
+    for origin in ("http://mosaico.example", "http://10.0.0.7:8080", "http://localhost.example"):
+        response = log_in(https_service, key, origin)
+        assert response.status_code == 403
+        assert "set-cookie" not in response.headers
+        assert f"log in at {PUBLIC}" in response.text
