@@ -67,6 +67,8 @@ NOT_DURABLE_SETTINGS = {
     "full_page_writes": "off",
     # An autovacuum worker inside a database prevents a test from dropping the database.
     "autovacuum": "off",
+    # The processes of a test run share the server, with about twelve connections each.
+    "max_connections": "400",
 }
 
 

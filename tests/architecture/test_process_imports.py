@@ -10,6 +10,8 @@ from functools import cache
 
 import pytest
 
+from tests.support.processes import LIVENESS_S
+
 NUMERICAL = {"numpy", "scipy"}
 SANDBOX = {"bashkit"}
 WEB = {"fastapi", "starlette"}
@@ -61,7 +63,11 @@ def test_terminal_libraries__are_left_out_by_those_who_could_use_them() -> None:
     )
 
     completed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIVENESS_S,
     )
 
     assert (completed.stdout, completed.stderr) == ("[]\n", "")
@@ -81,7 +87,7 @@ def _modules_after_each_step() -> dict[str, list[str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=LIVENESS_S,
     )
     modules: dict[str, list[str]] = json.loads(completed.stdout)
     return modules

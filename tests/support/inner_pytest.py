@@ -10,4 +10,7 @@ PLUGIN = ("-p", "no:mosaico", "-p", "mosaico.pytest_plugin")
 def run_inner_pytest(*options: str) -> int:
     """Run the tests of the current folder with the plugin `mosaico`; returns the exit code."""
     sys.modules.pop("test_bot", None)  # the next run reads the file of that name again
-    return int(pytest.main(["--rootdir", ".", "--import-mode=importlib", *PLUGIN, *options]))
+    with pytest.MonkeyPatch.context() as patch:
+        # The options of the outer run: its conftest.py defines some, such as `--busy-loops`.
+        patch.delenv("PYTEST_ADDOPTS", raising=False)
+        return int(pytest.main(["--rootdir", ".", "--import-mode=importlib", *PLUGIN, *options]))

@@ -1,5 +1,8 @@
 """The database of the application: role, rights, settings and templates."""
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -34,7 +37,6 @@ def test_role__owns_its_database_and_is_not_a_superuser(shared: RunningPostgres)
     [
         ("server_encoding", "UTF8"),
         ("jit", "off"),
-        ("max_connections", "100"),
         ("listen_addresses", "127.0.0.1"),
         ("TimeZone", "UTC"),
         ("logging_collector", "on"),
@@ -45,6 +47,12 @@ def test_server__is_configured_for_a_small_service(
 ) -> None:
     with psycopg.connect(shared.url) as connection:
         assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
+
+
+def test_cluster__has_a_hundred_connections(stopped_cluster: Path) -> None:
+    """As users have it; a server of tests is started with more."""
+    [file] = stopped_cluster.rglob("postgresql.conf")
+    assert re.search(r"^max_connections = 100\b", file.read_text(), re.MULTILINE)
 
 
 def test_server__collation_does_not_depend_on_the_machine(shared: RunningPostgres) -> None:
