@@ -152,7 +152,9 @@ def needs_secure_cookie(request: Request) -> bool:
     A connection says nothing about that, since a proxy may end the TLS, but the origin that a browser sends
     with a form is the address that it shows. What goes to http on its own machine leaves no machine.
     """
-    return _own_url(request).startswith("https:") and _http_host(request) not in LOOPBACK_HOSTS
+    addresses = (request.headers.get("origin", ""), _own_url(request))
+    uses_https = any(address.startswith("https:") for address in addresses)
+    return uses_https and _http_host(request) not in LOOPBACK_HOSTS
 
 
 def require_kept_cookie(request: Request) -> None:

@@ -47,3 +47,10 @@ def test_login__cookie_is_secure_unless_the_browser_shows_its_own_machine(
         assert response.status_code == 403
         assert "set-cookie" not in response.headers
         assert f"log in at {PUBLIC}" in response.text
+
+
+def test_login__cookie_is_secure_at_https_without_a_configured_address(service: Service) -> None:
+    """A proxy ends the TLS, and nobody told the service its public address."""
+    key = str(service.post("/keys", {"name": "reader", "role": "read"})["token"])
+    assert "; Secure" in log_in(service, key, PUBLIC).headers["set-cookie"]
+    assert "; Secure" not in log_in(service, key, "http://10.0.0.7:8080").headers["set-cookie"]
