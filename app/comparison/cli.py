@@ -101,6 +101,24 @@ def compare_runs(
             autocompletion=complete_ids(PATH),
         ),
     ],
+    further_bases: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--base",
+            metavar="RUN",
+            help="ID of a further baseline run: CANDIDATE is compared with the mean of all. Repeat it.",
+            autocompletion=complete_ids(PATH),
+        ),
+    ] = None,
+    judged: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="NAME",
+            help="KPI or metric to judge. Repeat it: intervals are adjusted for all that are judged"
+            " together (default: the KPIs of the gate, otherwise all KPIs).",
+        ),
+    ] = None,
     metric: Annotated[
         str | None,
         typer.Option("--metric", help="Metric that decides which items flipped."),
@@ -113,16 +131,19 @@ def compare_runs(
     ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compare two runs: verdicts, flipped items, and the features common to flipped items."""
+    """Compare a run with another or with the mean of several: verdicts, flipped items, and the features
+    common to flipped items.
+    """
     from app.core.web.page_paths import comparison_page_path
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
-        baseline, candidate = (api.full_id(PATH, run_id) for run_id in (base, candidate))
+        run_ids = (base, *(further_bases or ()), candidate)
+        *baselines, candidate = (api.full_id(PATH, run_id) for run_id in run_ids)
         comparison = api.get(
-            f"{PATH}/compare", baseline=baseline, candidate=candidate, metric=metric,
+            f"{PATH}/compare", baseline=baselines, candidate=candidate, judge=judged, metric=metric,
             categoriesAfter=categories_after,
         )  # fmt: skip
-        page_url = f"{api.pages_url}{comparison_page_path(baseline, candidate)}"
+        page_url = f"{api.pages_url}{comparison_page_path(baselines, candidate, judged or ())}"
     if output is OutputFormat.JSON:
         print_json(comparison)
         return

@@ -51,7 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs accept": ("mosaico runs accept RUN --note 'the new model answers shorter'",),
     "runs retry": ("mosaico runs retry RUN",),
     "runs rescore": ("mosaico runs rescore RUN",),
-    "runs compare": ("mosaico runs compare BASE RUN --metric ROUGE",),
+    "runs compare": (
+        "mosaico runs compare BASE RUN --metric ROUGE",
+        "mosaico runs compare BASE RUN --base EARLIER --judge accuracy",
+    ),
     "runs report": ("mosaico runs report latest --html run.html",),
     "runs plot": (
         "mosaico runs plot latest quality.svg --kpi quality",

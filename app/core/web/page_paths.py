@@ -1,5 +1,6 @@
 """The paths of web pages: those that other parts of the service link to, such as notifications, and the navigation."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -29,9 +30,12 @@ def trace_page_path(run_id: str, trace_id: str) -> str:
     return path_of("runs", run_id, "traces", trace_id)
 
 
-def comparison_page_path(baseline_id: str, run_id: str) -> str:
-    """The page of a comparison of two runs."""
-    return f"/compare?{urlencode({'base': baseline_id, 'run': run_id})}"
+def comparison_page_path(
+    baseline_ids: Sequence[str], run_id: str, judged: Sequence[str] = ()
+) -> str:
+    """The page that compares a run with the mean of others; `judged` are its KPIs and metrics to judge."""
+    query = {"base": baseline_ids, "run": run_id, "judge": judged}
+    return f"/compare?{urlencode(query, doseq=True)}"
 
 
 # Pages whose entry of the navigation has another address.

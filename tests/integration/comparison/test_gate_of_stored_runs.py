@@ -121,6 +121,22 @@ def test_compare_command__prints_the_comparison(
 
 
 @pytest.mark.usefixtures("at_once")
+def test_compare_command__takes_several_baselines_and_what_is_judged(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    env = address_of(service)
+    monday, tuesday, worse = (
+        complete_run(name, traces(range(wrong)))["id"]
+        for name, wrong in (("monday", 0), ("tuesday", 4), ("wednesday", 14))
+    )
+    words = ["runs", "compare", monday, worse, "--base", tuesday, "--judge", "quality"]
+    completed = CliRunner().invoke(cli, words, env=env)
+    assert completed.exit_code == 0, completed.output
+    assert "quality fell from 0.950 to 0.650" in completed.stdout
+    assert f"/compare?base={monday}&base={tuesday}&run={worse}&judge=quality" in completed.stderr
+
+
+@pytest.mark.usefixtures("at_once")
 def test_change__has_the_same_numbers_everywhere(
     service: Service, complete_run: CompleteRun, tmp_path: Path
 ) -> None:
