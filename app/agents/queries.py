@@ -54,8 +54,11 @@ def add_agent_names(
 ) -> dict[str, str]:
     """Names by ID, with those of `ids` that are missing: of old and of archived agents."""
     missing = set(ids) - names.keys()
-    found = select(Agent.id, Agent.name).where(Agent.id.in_(missing))
-    return {**names, **({row.id: row.name for row in session.execute(found)} if missing else {})}
+    statement = select(Agent.id, Agent.name).where(Agent.id.in_(missing))
+    return {
+        **names,
+        **({row.id: row.name for row in session.execute(statement)} if missing else {}),
+    }
 
 
 def _select_agents(ids: Collection[str], *, archived: bool) -> Select[Agent]:

@@ -153,7 +153,8 @@ def find_all_alerts(session: Session, entry: InboxEntry) -> WholeList | None:
     if len(entry.events) < MAX_LISTED:
         return None
     of_message = AlertEvent.notification_id == entry.notification.id
-    return WholeList("/alert-history", count_rows(session, select(AlertEvent.id).where(of_message)))
+    total = count_rows(session, select(AlertEvent.id).where(of_message))
+    return WholeList("/alert-history", total) if total != f"{len(entry.events):,}" else None
 
 
 def _list_parts(

@@ -25,7 +25,7 @@ from app.alerts.rules import (
     merge_spans,
 )
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_sorted_page
+from app.core.keyset import PageQuery, PageRows, count_rows, select_sorted_page
 from app.core.list_filters import filter_any, match_any
 from app.core.schemas import FilterValues
 
@@ -97,6 +97,12 @@ def list_incidents_of_kpi(
         Incident.resolved_at.is_(None) | (Incident.resolved_at >= since),
     )
     return list(session.scalars(statement.order_by(Incident.started_at.desc()).limit(limit)))
+
+
+def count_incidents_of_kpi(session: Session, benchmark_id: str, agent_id: str, kpi_id: str) -> str:
+    """How many incidents a KPI of an agent ever had, as a text."""
+    series = (Incident.benchmark_id == benchmark_id, Incident.agent_id == agent_id)
+    return count_rows(session, select(Incident.id).where(*series, Incident.kpi == kpi_id))
 
 
 def excluded_runs(session: Session, series: ValueSeries) -> list[RunSpan]:

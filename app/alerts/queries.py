@@ -204,12 +204,15 @@ def states_by_rule(session: Session, rule_ids: Sequence[str]) -> dict[str, list[
     return states
 
 
-def count_states(session: Session, rule_id: str) -> str:
-    """The number of agents with a state of a rule, as a text."""
+def count_states(session: Session, rule_id: str, shown: int) -> str | None:
+    """The number of agents with a state of a rule, as a text; None if `shown` are all of them."""
+    if shown < MAX_STATES:
+        return None
     states = select(AlertState.agent_id).where(
         AlertState.rule_id == rule_id, AlertState.run_seq > 0
     )
-    return count_rows(session, states)
+    total = count_rows(session, states)
+    return total if total != f"{shown:,}" else None
 
 
 def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, AcknowledgedCount]:

@@ -76,8 +76,8 @@ def add_benchmark_names(
 ) -> dict[str, str]:
     """Names by ID, with those of `ids` that are missing: of old and of archived benchmarks."""
     missing = set(ids) - names.keys()
-    found = select(Benchmark).where(Benchmark.id.in_(missing))
-    benchmarks = session.scalars(found) if missing else ()
+    statement = select(Benchmark).where(Benchmark.id.in_(missing))
+    benchmarks = session.scalars(statement) if missing else ()
     return {**names, **{benchmark.id: benchmark.display_name for benchmark in benchmarks}}
 
 

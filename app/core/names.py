@@ -38,8 +38,8 @@ def list_newest_names(
     page: str,
     name_of: Callable[[str, V], str],
 ) -> Names:
-    """The names of the newest rows, by `keys`. `rows` selects the ID of each resource and what `name_of` makes its name of;
-    `page` is the address of their list, which ends with the plural of their kind.
+    """The names of the newest rows, by `keys`. `rows` selects the ID of each resource and a value, from which `name_of`
+    makes the name. `page` is the address of their list, which ends with the plural of their kind.
     """
     first = session.execute(rows.order_by(*(key.desc() for key in keys)).limit(MAX_LIMIT + 1)).all()
     names = ((row_id, name_of(row_id, named)) for row_id, named in first[:MAX_LIMIT])
@@ -49,4 +49,5 @@ def list_newest_names(
 
 
 def count_names(session: Session, rows: Select[*tuple[Any, ...]], noun: str) -> str:
+    """The number of rows with its noun: `253 agents`."""
     return f"{count_rows(session, rows)} {noun}"

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from app.access.deps import READ
 from app.agents.models import Agent
-from app.alerts.incident_queries import MAX_NEWEST, list_incidents_of_kpi
+from app.alerts.incident_queries import count_incidents_of_kpi, list_incidents_of_kpi
 from app.benchmarks.queries import get_benchmark, get_kpi
 from app.comparison.change_text import ChangeText, describe_change
-from app.core.keyset import MAX_LIMIT
+from app.core.keyset import MAX_LIMIT, WholeList
 from app.core.web.deps import Res
 from app.core.web.forms.local_times import period_of_days
 from app.core.web.overlay_chart import MAX_SERIES
@@ -78,13 +78,21 @@ def show_trend(
         trends = load_trends(session, kpi, agent_names, since, until)
         incidents = (
             list_incidents_of_kpi(
-                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_NEWEST
+                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_INCIDENTS + 1
             )
             if len(agent_ids) == 1
             else []
         )
+        all_incidents = (
+            WholeList(
+                build_url("/incidents", benchmark=benchmark_id, agent=agent_ids, kpi=kpi_id),
+                count_incidents_of_kpi(session, benchmark_id, agent_ids[0], kpi_id),
+            )
+            if len(incidents) > MAX_INCIDENTS
+            else None
+        )
     name = benchmark.display_name
-    spans = incident_spans(trends[0], incidents[: MAX_INCIDENTS + 1]) if len(trends) == 1 else []
+    spans = incident_spans(trends[0], incidents) if len(trends) == 1 else []
     chart = draw_trends(kpi.name, kpi, trends, zone, spans=spans, is_page=True)
     figures = trend_figures(trends)
     rows = sorted(
@@ -132,12 +140,7 @@ def show_trend(
         first_day=first_day,
         last_day=last_day,
         incidents=incidents[:MAX_INCIDENTS],
-        all_incidents=(
-            build_url("/incidents", benchmark=benchmark_id, agent=agent_ids, kpi=kpi_id),
-            len(incidents),
-        )
-        if len(incidents) > MAX_INCIDENTS
-        else None,
+        all_incidents=all_incidents,
         periods=DAYS,
         chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
         rows=rows[:NEWEST],

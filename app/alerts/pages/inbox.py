@@ -157,7 +157,7 @@ def _show_silences(
         max_events=silence_queries.MAX_SILENCED,
         filters=[
             _field("tab", "silenced", kind="hidden"),
-            _field("when", chosen, list(dict([(chosen, chosen), *WHEN]).items())),
+            _field("when", chosen, list(dict([*([(chosen, chosen)] if chosen else []), *WHEN]).items())),
         ],
         names={},
         newest_url="",

@@ -120,8 +120,7 @@ def show_rule(
                 (alerts, "/alert-history", AlertEvent.rule_id),
             )
         )
-        is_cut = len(view.states) == queries.MAX_STATES
-        state_total = queries.count_states(session, rule_id) if is_cut else None
+        state_total = queries.count_states(session, rule_id, len(view.states))
         silences = [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_rule(session, view, now)

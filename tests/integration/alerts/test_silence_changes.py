@@ -131,7 +131,7 @@ def test_list_silences__by_end_on_the_page_and_in_the_api(
         page = read_page(benchmark_service, f"/inbox?tab=silenced&{query}")
         assert set(re.findall(r'id="s-(\w+)"', page)) == names, query
         # One field has both filters.
-        [chosen] = re.findall(r'<option value="([^"]+)" selected', page) or [""]
+        [chosen] = re.findall(r'<option value="([^"]*)" selected', page) or [""]
         assert sorted(unescape(chosen).split("&")) == sorted(query.split("&"))
         [address] = re.findall(r'<a type="application/json" href="([^"]+)"', page)
         listed = benchmark_service.client.get(unescape(address)).json()["items"]

@@ -2,6 +2,7 @@
 paired by their number.
 """
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,11 +10,11 @@ from html import unescape
 from typing import Final
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
 from app.alerts import inbox_view
-from app.alerts.models import AlertEvent
+from app.alerts.models import AlertEvent, Incident
 from app.benchmarks.config_types import MetricSelection
 from app.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
 from app.notifications.models import Delivery, Notification
@@ -206,16 +207,30 @@ def test_page__cut_list_is_counted_and_links_to_all(
 def test_message__cut_alerts_are_counted(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox_view, "MAX_LISTED", 2)
     assert "2 of 6 alerts" in read_page(crowded, "/inbox?tab=all")
+    monkeypatch.setattr(inbox_view, "MAX_LISTED", 6)
+    assert "6 of 6 alerts" not in read_page(crowded, "/inbox?tab=all")
 
 
 def test_trend__cut_incidents_are_counted(
     crowded: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of all times, and with the false alarms, as the list to which the page leads."""
     monkeypatch.setattr(trend_pages, "MAX_INCIDENTS", 0)
+    other = {
+        "id": "false-alarm",
+        "verdict": "noise",
+        "state": "RESOLVED",
+        "resolved_at": "2026-01-01T00:00:00Z",
+    }
+    with crowded.resources.db.begin() as session:
+        copy = "INSERT INTO incidents SELECT (jsonb_populate_record(incidents, :other)).* FROM incidents LIMIT 1"
+        session.execute(text(copy), {"other": json.dumps(other)})
     page = read_page(crowded, "/benchmarks/support/kpis/support-pass?agent=billing")
-    assert "0 of 1 incidents" in page
-    [address] = re.findall(r'<a href="([^"]+)">all incidents', page)
-    assert read_page(crowded, address).count("<tr data-row") == 1
+    with crowded.resources.db.begin() as session:
+        listed = read_page(crowded, re.findall(r'<a href="([^"]+)">all incidents', page)[0])
+        session.execute(delete(Incident).where(Incident.id == "false-alarm"))
+    assert "0 of 2 incidents" in page
+    assert listed.count("<tr data-row") == 2
 
 
 def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:

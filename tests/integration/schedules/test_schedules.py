@@ -154,6 +154,13 @@ def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -
     assert after["nextRunAt"] == created["nextRunAt"]
 
 
+def test_fires_page__of_a_new_schedule_says_that_there_are_none(prepared_service: Service) -> None:
+    scheduled(prepared_service)
+    page = prepared_service.client.get("/schedules/s-1/fires", headers={"Accept": "text/html"})
+    assert "Not fired yet." in page.text
+    assert "<table" not in page.text
+
+
 def test_trigger_now__active_run_with_forbid_is_a_conflict(prepared_service: Service) -> None:
     scheduled(prepared_service)
     run = prepared_service.post("/schedule-configs/s-1/trigger")["runId"]

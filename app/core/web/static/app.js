@@ -231,8 +231,8 @@ function show(state) {
   const runs = state.activeRuns;
   if ("unread" in state) showUnread(`${state.unread}`);
   for (const run of runs ?? [state]) showProgress(runs ? element.querySelector(`[data-run="${CSS.escape(run.runId)}"]`) : element, run);
-  if (element.id === "runs") return showRows(runs);
   if (element.id === "inbox-count") return;
+  if (element.id === "runs") return showRows(runs);
   // What has ended changes the order of the page: a link offers it.
   const link = byId("new-rows");
   if (runs && link) {
