@@ -40,7 +40,6 @@ from app.runs.views import run_columns_view, run_view, trace_result_view, trace_
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
-# The largest number of runs that the baseline mode MEAN_OF_LAST averages.
 _TAG_FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$"
 
 RunId = Annotated[str, Path(alias="runId")]

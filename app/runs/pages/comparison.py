@@ -1,6 +1,6 @@
 """The page that compares two runs: the verdict, whether they are comparable, and the flipped items."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
@@ -22,7 +22,6 @@ from app.comparison.schemas import ComparedItemView, Comparison, FlippedItem, Fl
 from app.core.errors import Invalid
 from app.core.keyset import PageQuery, PageRows
 from app.core.resources import Resources
-from app.core.text import format_number
 from app.core.web.deps import Res
 from app.core.web.page_text import format_instant
 from app.core.web.pages import build_url, reader_zone, render_page, see_other
@@ -39,7 +38,7 @@ from app.results.run_list import (
     list_runs_by_id,
     search_runs,
 )
-from app.runs.pages.flips import TrialText, case_row
+from app.runs.pages.flips import case_row
 from app.statistics.verdict_rules import ChangeMethod
 
 router = Router()
@@ -50,7 +49,6 @@ RECENT_RUNS = 30
 RECENT_TIME_S = 0.1
 
 
-# What is shown, and whether it is ordered by metric or by item.
 Shown = Literal["all", "flips"]
 Layout = Literal["metric", "case"]
 
@@ -117,10 +115,11 @@ def show_comparison(
     cases: PageRows[ComparedItemView] = PageRows([], None)
     with res.db.read() as session:
         peers = [(get_agent(session, peer.agent_id).name, peer) for peer in comparison.peers]
-        flipped: Mapping[str, ComparedItemView] = {}
-        if flips and layout == "metric":
-            flipped_ids = [item.item_id for item in flips.items]
-            flipped = describe_items(session, (baseline, candidate), flips.metric, flipped_ids)
+        flip_rows = (
+            _flip_rows(session, baselines, candidate, flips, sort)
+            if flips and layout == "metric"
+            else []
+        )
         if layout == "case":
             cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
     kpis = [_row(kpi.name, kpi.verdict) for kpi in comparison.kpis]
@@ -175,17 +174,7 @@ def show_comparison(
         peers=peers,
         max_peers=stored_run_comparison.MAX_PEERS,
         flips=flips,
-        items=[
-            case_row(
-                flipped[item.item_id],
-                ids,
-                has_marks=not less_is_better(candidate, flipped[item.item_id].metric),
-            )
-            | {"cause": item.cause}
-            | ({"before": TrialText("", format_number(item.baseline))} if bases[1:] else {})
-            for item in (_in_order(flips, sort) if flips else ())
-            if item.item_id in flipped
-        ],
+        items=flip_rows,
         metric_names=[metric.metric for metric in comparison.metrics],
     )
 
@@ -193,6 +182,31 @@ def show_comparison(
 def _unless(choice: str, default: str) -> str | None:
     """A choice of the address; None for the default, which the address leaves out."""
     return None if choice == default else choice
+
+
+def _flip_rows(
+    session: Session,
+    baselines: Sequence[BenchmarkRun],
+    candidate: BenchmarkRun,
+    flips: FlippedItems,
+    order: ItemOrder,
+) -> list[dict[str, Any]]:
+    """The flipped items, each beside the first base that has it."""
+    rows: dict[str, dict[str, Any]] = {}
+    has_marks = not less_is_better(candidate, flips.metric)
+    for baseline in baselines:
+        items = {item.item_id: item for item in flips.items if item.item_id not in rows}
+        if not items or flips.metric not in common_metrics(baseline, candidate):
+            continue
+        cases = describe_items(session, (baseline, candidate), flips.metric, list(items))
+        for id_, case in cases.items():
+            item = items[id_]
+            # The trials are those of one base; an item flips against the mean of all.
+            mean = {"baseline": item.baseline, "baseline_trials": [], "change": item.change}
+            shown = case.model_copy(update=mean if baselines[1:] else {})
+            row = case_row(shown, (baseline.id, candidate.id), has_marks=has_marks)
+            rows[id_] = row | {"cause": item.cause}
+    return [rows[item.item_id] for item in _in_order(flips, order) if item.item_id in rows]
 
 
 def _in_order(flips: FlippedItems, order: ItemOrder) -> list[FlippedItem]:

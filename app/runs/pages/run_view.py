@@ -77,7 +77,9 @@ def load_run_page(
     baseline_ids = (
         list(run.verdict.baseline.run_ids) if run.verdict and run.verdict.baseline else []
     )
-    compare_url = build_url("/compare", base=baseline_ids, run=run.id) if baseline_ids else None
+    baselines = _list_runs(session, baseline_ids)
+    # A comparison needs the traces of each base.
+    bases = [base.id for base in baselines if not base.purged_at] or baseline_ids[:1]
     status = RunStatus(run.status)
     return {
         "run": run,
@@ -103,8 +105,8 @@ def load_run_page(
         "explanation": run.verdict.explanation if run.verdict else None,
         "differences": run.verdict.differences if run.verdict else (),
         "baseline_ids": baseline_ids,
-        "baselines": _list_runs(session, baseline_ids),
-        "compare_url": compare_url,
+        "baselines": baselines,
+        "compare_url": build_url("/compare", base=bases, run=run.id) if bases else None,
         "retried_as": session.scalar(
             select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
         ),

@@ -8,11 +8,13 @@ from html import unescape
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from app.core.web.static_files import FOLDER
+from app.kpis.verdict_types import BaselineRuns, BaselineSelection
 from app.overview.visits import Visits, read_visits
 from app.results.kpi_trend import MAX_POINTS, list_trend_buckets
+from app.results.models import BenchmarkRun
 from app.statistics.verdict_rules import Verdict
 from tests.support.many_runs import write_many_runs
 from tests.support.page_data import write_month, write_schedule, write_traces
@@ -359,3 +361,97 @@ def test_compare__several_bases_and_the_judged_values_are_those_of_the_api(month
         address for address in re.findall(r'<nav class="tabs".*?</nav>', page, re.DOTALL)
     ):
         assert layout.count("judge=LATENCY_MS") == layout.count(f"base={bases[1]}") == 2
+
+
+def read_flips(page: str) -> dict[str, str]:
+    """The row of each flipped item, by ID."""
+    rows = re.findall(r"<tr data-row>.*?</tr>", page, re.DOTALL)
+    return {re.findall("<code>([^<]+)</code>", row)[0]: row for row in rows}
+
+
+BASES: Final = [f"run-billing-support-{number}" for number in (2, 1, 3)]
+
+
+@pytest.fixture
+def mean(month: Service) -> Service:
+    """Ten items fell against the mean of three bases; in the first base they failed as well."""
+    with month.resources.db.begin() as session:
+        write_traces(session, BASES[0], broken=29)
+        write_traces(session, BASES[2], broken=0)
+    return month
+
+
+def read_comparison_with_mean(service: Service) -> tuple[str, list[dict[str, Any]]]:
+    """The page of a comparison with `BASES`, and the flipped items of the API."""
+    page = read_page(service, f"/compare?{''.join(f'base={id_}&' for id_ in BASES)}run={RUN}")
+    query = "".join(f"baseline={id_}&" for id_ in BASES)
+    compared = read_json(service, f"/benchmark-runs/compare?{query}candidate={RUN}")
+    assert "Flipped items · 10 fell, 0 rose" in page
+    return page, compared["flippedItems"]["items"]
+
+
+def test_compare__flipped_items_change_as_the_mean_of_several_bases_says(mean: Service) -> None:
+    page, items = read_comparison_with_mean(mean)
+    rows = read_flips(page)
+    assert list(rows) == [item["itemId"] for item in items]
+    for item in items:
+        assert item["change"] < 0
+        row = rows[item["itemId"]]
+        assert re.search("regressed[^<]*>.*fell", row)
+        # The trials of one base would say otherwise than the mean.
+        assert f'<td class="num">{item["baseline"]:.4g}</td>' in row
+        assert f"item={item['itemId']}&base={BASES[0]}" in unescape(row)
+
+
+def test_compare__flipped_items_that_the_first_base_lacks_are_shown(mean: Service) -> None:
+    run = f"(SELECT {{}} FROM benchmark_runs WHERE id = '{BASES[0]}')"
+    with mean.resources.db.begin() as session:
+        for table, of_run in (
+            ("trace_results", f"run_seq = {run.format('seq')}"),
+            ("collected_traces", f"collection_id = {run.format('collection_id')}"),
+        ):
+            session.execute(text(f"DELETE FROM {table} WHERE {of_run} AND position < 3"))
+    page, items = read_comparison_with_mean(mean)
+    rows = read_flips(page)
+    assert list(rows) == [item["itemId"] for item in items]
+    assert len(rows) == 10
+    assert f"item=case-000&base={BASES[1]}" in unescape(rows["case-000"])
+    assert f"item=case-001&base={BASES[0]}" in unescape(rows["case-001"])
+
+
+def test_compare__further_bases_share_one_list_of_suggestions(read_month: Service) -> None:
+    # Older than the recent runs, so that the choices are too many for a list.
+    bases = [f"run-{agent}-support-{n}" for agent in ("billing", "sql") for n in range(16, 30)]
+    page = read_page(read_month, f"/compare?{''.join(f'base={id_}&' for id_ in bases)}run={RUN}")
+    assert page.count('list="base-names"') == len(bases)
+    assert page.count('<datalist id="base-names">') == 1
+
+
+def test_run__comparison_is_with_the_baselines_that_have_traces(month: Service) -> None:
+    bases = [f"run-billing-support-{number}" for number in (1, 2, 3)]
+
+    def read_address() -> str:
+        [address] = set(
+            re.findall(r'href="(/compare[^"]+)">compare', read_page(month, f"/runs/{RUN}"))
+        )
+        return unescape(address)
+
+    def purge(run_ids: list[str]) -> None:
+        with month.resources.db.begin() as session:
+            session.execute(
+                text("UPDATE benchmark_runs SET purged_at = now() WHERE id = ANY(:ids)"),
+                {"ids": run_ids},
+            )
+
+    with month.resources.db.begin() as session:
+        write_traces(session, bases[1], broken=0)
+        run = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == RUN)).one()
+        assert run.verdict is not None
+        baseline = BaselineRuns(mode=BaselineSelection.MEAN_OF_LAST, run_ids=(*bases, "deleted"))
+        run.verdict = run.verdict.model_copy(update={"baseline": baseline})
+    purge(bases[2:])
+    assert read_address() == f"/compare?base={bases[0]}&base={bases[1]}&run={RUN}"
+    assert "the mean of base" in read_page(month, read_address())
+    # Without any, the page of the comparison says what is missing.
+    purge(bases)
+    assert read_address() == f"/compare?base={bases[0]}&run={RUN}"
