@@ -8,6 +8,7 @@ from typing import Final
 
 _PAGE: Final = "the rows with the keys of a page, a batch or a request"
 _NAMES: Final = "the newest page of a list; `count_names` limits what it counts"
+_COUNTED: Final = "`count_rows` limits what it counts"
 _RULES: Final = "the rules of one benchmark that judge a run, and what belongs to them"
 _RUN: Final = "the shards, metrics, KPIs or models of one run"
 _HISTORY: Final = "the runs that a comparison or a rule reads, whose number it limits"
@@ -22,10 +23,12 @@ OF_KEYS: Final[Mapping[str, str]] = {
     "app.agents.queries.lock_existing_agents": _PAGE,
     "app.access.queries.list_key_names": _NAMES,
     "app.agents.queries._select_agents": "the page of its callers, or its agents",
+    "app.agents.queries.add_agent_names": _PAGE,
     "app.alerts.event_queries.list_silenced_events": "the incidents that a run resolves: one of each rule",
     "app.alerts.queries.list_rule_names": _NAMES,
     "app.alerts.queries.lock_states": _RULES,
     "app.alerts.rule_records.read_false_alarms": _PAGE,
+    "app.benchmarks.queries.add_benchmark_names": _PAGE,
     "app.benchmarks.queries.list_benchmark_names": _NAMES,
     "app.comparison.compared_items._MEANS": _ITEMS,
     "app.comparison.compared_items._read_errors": _ITEMS,
@@ -110,12 +113,16 @@ COMPUTATIONS: Final[Mapping[str, str]] = {
 PARTS: Final[Mapping[str, str]] = {
     "app.access.queries._select_active": "with the limit of its callers; measured",
     "app.alerts.inbox_view.InboxFilter.conditions": "a condition of a page",
+    "app.alerts.inbox_view.find_all_alerts": _COUNTED,
+    "app.alerts.incident_queries.count_incidents_of_kpi": _COUNTED,
+    "app.alerts.queries.count_states": _COUNTED,
     "app.benchmarks.queries.current_kpis": "of one benchmark, or of a page of them",
     "app.comparison.baselines._is_held": "a condition",
     "app.comparison.baselines._valid_runs_before": "with the limit of the baseline; measured as B7",
     "app.items.queries.ALL_TAGS": "an expression",
     "app.items.queries.REVISION": "an expression",
     "app.doctor.list_langfuse_agents": "of a window of rows; measured",
+    "app.core.keyset.find_whole_list": _COUNTED,
     "app.core.list_filters._find_few": "counts, each up to `FEW_ROWS`",
     "app.results.queries.RUN_COLUMNS": "columns",
     "app.results.run_list.LISTED_COLUMNS": "columns",
@@ -126,6 +133,7 @@ PARTS: Final[Mapping[str, str]] = {
     "app.runs.retention._PURGEABLE": "conditions of a batch",
     "app.runs.retention.count_runs_before": "of a window of rows; measured as `purge --dry-run`",
     "app.overview.system_checks.read_stored_state": "each list up to `MAX_COUNTED`; measured",
+    "app.schedules.daily_summary._count_day_runs": "a count for each status; its request is measured as B1",
     "app.schedules.daily_summary.send_summary": "one notification, by its key",
     "app.traces.otel.queries._count_traces": "counts, each with its limit or its window",
     "app.traces.otel.queries._some_span": "a condition",
