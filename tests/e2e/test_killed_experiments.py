@@ -96,7 +96,9 @@ def scenario(service: Service, worker_programs: Programs) -> Iterator[Experiment
 
 def send_experiment(service: Service) -> JSON:
     service.post("/langfuse-secrets", {"name": "one", "secret": LANGFUSE_SECRET})
-    with httpx.Client(base_url=service.client.base_url, trust_env=False, verify=False) as client:
+    with httpx.Client(
+        base_url=service.client.base_url, trust_env=False, verify=False, timeout=60
+    ) as client:
         setup = TriggerSetup(service=service, client=client, clock=AdjustableClock())
         return LangfuseSender(setup).accepted(EXPERIMENT)
 

@@ -143,6 +143,6 @@ def stranger(service: Service) -> Iterator[httpx.Client]:
     """A client without an API key."""
     # The certificates of the machine take long to load, and the service speaks plain HTTP.
     with httpx.Client(
-        base_url=service.client.base_url, trust_env=False, verify=False, timeout=30
+        base_url=service.client.base_url, trust_env=False, verify=False, timeout=60
     ) as client:
         yield client

@@ -61,7 +61,9 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
 
 
 def post_webhook(url: str, headers: dict[str, str]) -> None:
-    assert httpx.post(url, content=b'{"type": "test"}', headers=headers).status_code == 204
+    assert (
+        httpx.post(url, content=b'{"type": "test"}', headers=headers, timeout=60).status_code == 204
+    )
 
 
 @pytest.mark.parametrize(

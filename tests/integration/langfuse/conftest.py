@@ -76,6 +76,6 @@ def _reader_of(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
         auth=(langfuse.public_key, langfuse.secret_key),
         trust_env=False,
         verify=False,  # no certificates to read
-        timeout=20,
+        timeout=60,
     ) as client:
         yield ApiReader(client)

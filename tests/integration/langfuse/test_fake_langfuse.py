@@ -13,7 +13,9 @@ JSON = dict[str, Any]
 
 
 def test_fake__health_needs_no_key(langfuse: FakeLangfuse) -> None:
-    answer = httpx.get(f"{langfuse.url}/api/public/health", trust_env=False, verify=False)
+    answer = httpx.get(
+        f"{langfuse.url}/api/public/health", trust_env=False, verify=False, timeout=60
+    )
 
     assert answer.json() == {"status": "OK", "version": "4.16.0"}
 
@@ -31,7 +33,7 @@ def test_fake__wrong_key_and_organization_key_differ(
     langfuse: FakeLangfuse, key: tuple[str, str] | None, status: int
 ) -> None:
     answer = httpx.get(
-        f"{langfuse.url}/api/public/projects", auth=key, trust_env=False, verify=False
+        f"{langfuse.url}/api/public/projects", auth=key, trust_env=False, verify=False, timeout=60
     )
 
     assert answer.status_code == status
@@ -309,7 +311,9 @@ def test_fake__trials_are_rows_of_the_same_item(langfuse: FakeLangfuse, reader: 
 
 
 def test_fake__v3_endpoints_answer_404_before_authentication(langfuse: FakeLangfuse) -> None:
-    answer = httpx.get(f"{langfuse.url}/api/public/traces", trust_env=False, verify=False)
+    answer = httpx.get(
+        f"{langfuse.url}/api/public/traces", trust_env=False, verify=False, timeout=60
+    )
 
     # A 404 even without keys is how a client recognizes a server that has API v4 only.
     assert answer.status_code == 404

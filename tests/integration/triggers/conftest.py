@@ -112,7 +112,7 @@ def setup(
         service.upload([pair(1)])
         service.work()
         with httpx.Client(
-            base_url=service.client.base_url, trust_env=False, verify=False
+            base_url=service.client.base_url, trust_env=False, verify=False, timeout=60
         ) as client:
             yield TriggerSetup(service=service, client=client, clock=clock)
 
