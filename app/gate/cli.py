@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -179,7 +180,9 @@ def gate(
             )
         with open_api(COMPARISON_TIMEOUT_S) as api:
             result = gate_run(api, run, baseline, terms)
-            print_status(f"page: {api.pages_url}{run_page_path(result.candidate)}")
+            page = f"{api.pages_url}{run_page_path(result.candidate)}"
+            result = replace(result, page=page)
+            print_status(f"page: {page}")
     _print(result, output, usage)
     if junit is not None:
         write_text(junit, gate_junit(result))

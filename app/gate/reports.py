@@ -73,6 +73,7 @@ def gate_json(result: GateResult) -> dict[str, Any]:
         "outcome": result.outcome,
         "exitCode": result.exit_code,
         "candidate": result.candidate,
+        "page": result.page,
         "baseline": result.baseline,
         "baselineRunIds": list(result.baselines),
         "reason": result.reason,
@@ -114,6 +115,8 @@ def gate_markdown(result: GateResult) -> str:
         lines += ["", *markdown_table(_SUMMARY_TITLES, _summary_rows(result))]
     if result.passes_inconclusive:
         lines += ["", markdown_text(PASSES_INCONCLUSIVE)]
+    if result.page:
+        lines += ["", f"Page of the run: <{result.page}>"]
     lines += folded_lines(
         "Explanation", [f"- {markdown_text(text)}" for text in _explanations(result)]
     )
@@ -192,11 +195,12 @@ def _test_case(result: GateResult, check: GateCheck) -> JUnitCase:
     }
     text = _change_text(check.verdict)
     numbers = f"{text.values}, {text.change}: " if text else ""
+    page = f". Page of the run: {result.page}" if result.page else ""
     return JUnitCase(
         classname=f"mosaico.{result.candidate}",
         name=f"{check.name}: {check.requirement}",
         problem=problems.get(check.outcome),
-        message=f"{numbers}{check.reason}",
+        message=f"{numbers}{check.reason}{page}",
     )
 
 

@@ -130,7 +130,8 @@ class GateResult:
 
     With several `baselines` the candidate is compared with their mean. With `inconclusive_passes`
     an INCONCLUSIVE outcome has the exit code 0. `choice` is the reason for the selection when no
-    names were given; then `figures`, which were not judged, are shown for information.
+    names were given; then `figures`, which were not judged, are shown for information. `page` is the URL of the
+    page of a run.
     """
 
     outcome: GateOutcome
@@ -142,6 +143,7 @@ class GateResult:
     choice: str | None = None
     reason: str | None = None
     differences: Sequence[str] = ()
+    page: str | None = None
 
     @property
     def baseline(self) -> str | None:

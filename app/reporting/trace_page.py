@@ -5,7 +5,7 @@ from typing import Final
 
 from app.core.console.api_client import ApiClient
 from app.core.text import format_number
-from app.core.web.page_paths import path_of
+from app.core.web.page_paths import path_of, run_page_path
 from app.harness.reports.html import html_report
 from app.harness.reports.view import (
     AttemptStatus,
@@ -59,6 +59,7 @@ def _view(api: ApiClient, run_id: str) -> RunReportView:
         ],
         tables=[],
         attempts=[_attempt(trace) for trace in traces],
+        page=f"{api.pages_url}{run_page_path(run.id)}",
     )
 
 

@@ -48,7 +48,7 @@ def html_report(view: RunReportView, other: RunReportView | None = None) -> str:
     return html_page(
         " and ".join(view.title for view in views),
         [
-            *(f"<p>{html_text(_subtitle(view))}</p>" for view in views),
+            *(f"<p>{html_text(_subtitle(view))}{_link(view)}</p>" for view in views),
             *_overview(views),
             "<h2>Attempts</h2>",
             *_filter("Result", "r", results),
@@ -61,6 +61,10 @@ def html_report(view: RunReportView, other: RunReportView | None = None) -> str:
 
 def _subtitle(view: RunReportView) -> str:
     return ", ".join(filter(None, (view.title, view.timestamp, view.note)))
+
+
+def _link(view: RunReportView) -> str:
+    return f' · <a href="{html_text(view.page)}">page of the run</a>' if view.page else ""
 
 
 def _overview(views: Sequence[RunReportView]) -> Iterator[str]:

@@ -130,7 +130,7 @@ def retry_figures(attempts: Iterable[ProviderRetries]) -> list[FigureLine]:
 class RunReportView:
     """A run. `overview`, when given, lists the attempts as a table instead of one line each.
 
-    `plots` are finished HTML fragments, shown on the HTML page only.
+    `plots` are finished HTML fragments, shown on the HTML page only. `page` is the URL of the run in a service.
     """
 
     program: str
@@ -142,3 +142,4 @@ class RunReportView:
     overview: ReportTable | None = None
     note: str = ""
     plots: Sequence[str] = field(default=())
+    page: str = ""

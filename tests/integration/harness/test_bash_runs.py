@@ -113,6 +113,7 @@ def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_
     assert html.count('<details class="attempt') == 2
     assert "$ cat /none" in html
     assert '<div class="pair">' not in html
+    assert f'/runs/{run}">page of the run</a>' in html
     assert run_mosaico(service, "runs", "view", run, other, "--file", page).exit_code == 0
     assert page.read_text().count('<div class="pair">') == 2
 

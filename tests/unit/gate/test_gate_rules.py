@@ -372,6 +372,15 @@ def test_markdown__shows_outcome_and_table_first_and_folds_the_rest() -> None:
     assert lines[-1] == "</details>"
 
 
+def test_gate_reports__lead_to_the_page_of_the_run() -> None:
+    page = "https://mosaico.example/runs/run-2"
+    result = replace(decide(compared({"quality": WORSE}), NO_TERMS), page=page)
+    assert gate_json(result)["page"] == page
+    visible, _, _ = gate_markdown(result).partition("<details>")
+    assert f"<{page}>" in visible
+    assert page in gate_junit(result)
+
+
 def test_markdown__reason_without_checks_is_visible() -> None:
     result = GateResult(outcome=GateOutcome.INVALID, candidate="run-2", reason="it has FAILED")
     assert gate_markdown(result) == "### 🚫 INVALID: run-2\n\nIt has FAILED.\n"
