@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "runs compare": Entry(
         "app.comparison.cli:compare",
-        "Compare two runs: verdicts, flipped items, and the features common to flipped items.",
+        "Compare a run with others: verdicts, flipped items, and the features common to flipped items.",
     ),
     "runs report": Entry(
         "app.reporting.cli:report",

@@ -131,9 +131,7 @@ def compare_runs(
     ] = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compare a run with another or with the mean of several: verdicts, flipped items, and the features
-    common to flipped items.
-    """
+    """Compare a run with others: verdicts, flipped items, and the features common to flipped items."""
     from app.core.web.page_paths import comparison_page_path
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
