@@ -19,7 +19,6 @@ from app.access import queries as key_queries
 from app.access.rules import ROLES
 from app.agents.models import Agent
 from app.agents.service import check_langfuse, langfuse_query
-from app.core.batch_delete import RowWindow, iter_windows
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.errors import AppError
@@ -27,6 +26,7 @@ from app.core.http.client import own_service_client
 from app.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from app.core.migrations import SchemaMismatch, require_columns, require_current_schema
 from app.core.resources import Resources
+from app.core.row_windows import RowWindow, iter_windows
 from app.core.settings import Settings, base_url
 from app.core.smtp import SmtpServer
 from app.jobs.worker_process import PRESENCE_LOCK

@@ -1,25 +1,13 @@
-"""Statements over many rows: a table is read in ranges, rows are deleted in short transactions, and what has expired a day
-after it was marked.
+"""Deletes many rows in short transactions, and what has expired a day after it was marked.
 
 A clock that is wrong for some minutes must not delete what is still needed: see
 docs/decisions/0028-purges-mark-first.md.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    SQLColumnExpression,
-    and_,
-    delete,
-    func,
-    inspect,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import ColumnElement, delete, func, inspect, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -28,42 +16,7 @@ from app.core.db import Base, Database
 from app.core.errors import Unavailable
 from app.core.text import format_utc
 
-WINDOW_ROWS: Final = 5_000
-BATCH_ROWS: Final = 1_000
-
-
-class RowWindow(NamedTuple):
-    """A range of the values of a key: `after` is excluded, and None for the first range; `last` is
-    included.
-    """
-
-    after: Any
-    last: Any
-
-    def contains(self, key: SQLColumnExpression[Any]) -> ColumnElement[bool]:
-        """Return whether the key of a row is in the range."""
-        is_before_end = key <= self.last
-        return is_before_end if self.after is None else and_(key > self.after, is_before_end)
-
-
-def iter_windows(db: Database, key: SQLColumnExpression[Any]) -> Iterator[RowWindow]:
-    """All rows of a table in ranges of `WINDOW_ROWS`, in the order of a key that is unique and indexed.
-
-    Each range is read in a transaction of its own; rows that are inserted meanwhile may be left out.
-    """
-    after = None
-    while True:
-        keys = select(key).order_by(key).limit(WINDOW_ROWS)
-        if after is not None:
-            keys = keys.where(key > after)
-        with db.read_statement() as session:
-            last = session.scalar(select(func.max(keys.subquery().c[0])))
-        if last is None:
-            return
-        yield RowWindow(after, last)
-        after = last
-
-
+BATCH_ROWS = 1_000
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 PURGE_DELAY = timedelta(days=1)
 

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Column, ColumnElement, MetaData, Table, delete, func, select, true, update
 from sqlalchemy.orm import Session
 
-from app.core.batch_delete import RowWindow, iter_windows
 from app.core.db import Database
 from app.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey, ciphertext_prefix
 from app.core.errors import Misconfigured
+from app.core.row_windows import RowWindow, iter_windows
 
 BATCH_ROWS: Final = 200
 MAX_PASSES: Final = 50

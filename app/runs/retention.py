@@ -28,10 +28,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.benchmarks.models import Benchmark
-from app.core.batch_delete import RowWindow, delete_all, iter_windows, trusted_now
+from app.core.batch_delete import delete_all, trusted_now
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.errors import Conflict
+from app.core.row_windows import RowWindow, iter_windows
 from app.jobs.declarations import DropPurgedRun, DropResults, DropTraces, EndLinks
 from app.jobs.handlers import JobContext
 from app.jobs.queue import enqueue

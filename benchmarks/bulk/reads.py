@@ -32,12 +32,12 @@ from app.alerts.rule_records import MAX_FIRED, read_records
 from app.alerts.rule_service import MAX_RULES
 from app.alerts.silences import MAX_SILENCES
 from app.comparison.baselines import list_pinned_baselines
-from app.core.batch_delete import WINDOW_ROWS, RowWindow
 from app.core.batches import STATEMENT_ROWS
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.keyset import MAX_LIMIT, PageQuery
 from app.core.migrations import upgrade
+from app.core.row_windows import WINDOW_ROWS, RowWindow
 from app.doctor import list_langfuse_agents
 from app.notifications.queries import list_summary_endpoints
 from app.overview.queries import read_overview

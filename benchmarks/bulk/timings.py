@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from sqlalchemy.orm import Session
 
-from app.core.batch_delete import WINDOW_ROWS
 from app.core.db import Database
+from app.core.row_windows import WINDOW_ROWS
 from benchmarks.result_rows import BenchRow
 
 ROWS: Final = int(os.environ.get("MOSAICO_BENCH_BULK_ROWS", "1000000"))

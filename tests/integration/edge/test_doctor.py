@@ -19,7 +19,7 @@ from app import doctor
 from app.access import queries
 from app.agents.schemas import AgentCheck
 from app.cli import cli
-from app.core import batch_delete
+from app.core import row_windows
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.settings import Settings
@@ -204,7 +204,7 @@ def test_check_langfuse__asks_the_server_of_each_agent_with_keys(service: Servic
 def test_check_langfuse__reads_agents_in_windows(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_delete, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", 2)
     access = {"langfusePublicKey": "pk", "langfuseSecretKey": "sk"}
     for number in range(5):
         service.create_agent(f"agent-{number}", **(access if number else {}))

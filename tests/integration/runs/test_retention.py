@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core import batch_delete
+from app.core import row_windows
 from app.core.batch_delete import ClocksDiffer, delete_in_batches, purge_in_batches
 from app.core.clock import utc_now
 from app.jobs.declarations import DropPurgedRun
@@ -112,7 +112,7 @@ def test_count_runs_before__counts_what_a_purge_would_remove_in_every_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert len(runs) == 2
-    monkeypatch.setattr(batch_delete, "WINDOW_ROWS", window_rows)
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", window_rows)
     db, tomorrow = service.resources.db, utc_now() + timedelta(days=1)
     assert count_runs_before(db, tomorrow) == (2, 2)
     assert count_runs_before(db, tomorrow, benchmark_id="bench-002") == (1, 1)

@@ -10,7 +10,7 @@ from sqlalchemy import select, text
 
 from app.agents.models import Agent
 from app.agents.service import reveal_secret
-from app.core import batch_delete, key_rotation
+from app.core import key_rotation, row_windows
 from app.core.db import Database
 from app.core.encryption import SecretBox
 from app.core.errors import Unavailable
@@ -81,7 +81,7 @@ def test_rotate_keys__reencrypts_everything_so_that_the_old_key_is_unneeded(
     db: Database, window_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one window of three batches, and in windows smaller than a batch."""
-    monkeypatch.setattr(batch_delete, "WINDOW_ROWS", window_rows)
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", window_rows)
     add_agents(db, BEFORE, 450)
     secrets_before = reveal_secrets(db, BEFORE)
 
@@ -175,7 +175,7 @@ def test_require_known_keys__missing_key_is_refused_with_a_remedy(db: Database) 
 def test_drop_lost_secrets__clears_the_texts_of_one_key(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_delete, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(row_windows, "WINDOW_ROWS", 2)
     lost_box = SecretBox.from_keys([LOST])
     add_agents(db, BEFORE, 2)
     add_agents(db, lost_box, 3, prefix="lost")
