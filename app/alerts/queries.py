@@ -204,15 +204,15 @@ def states_by_rule(session: Session, rule_ids: Sequence[str]) -> dict[str, list[
     return states
 
 
-def count_states(session: Session, rule_id: str, shown: int) -> str | None:
-    """The number of agents with a state of a rule, as a text; None if `shown` are all of them."""
-    if shown < MAX_STATES:
+def count_states(session: Session, rule_id: str, listed_count: int) -> str | None:
+    """The number of agents with a state of a rule, as a text; None if all of them are listed."""
+    if listed_count < MAX_STATES:
         return None
     states = select(AlertState.agent_id).where(
         AlertState.rule_id == rule_id, AlertState.run_seq > 0
     )
     total = count_rows(session, states)
-    return total if total != f"{shown:,}" else None
+    return total if total != f"{listed_count:,}" else None
 
 
 def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, AcknowledgedCount]:

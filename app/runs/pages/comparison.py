@@ -203,8 +203,8 @@ def _flip_rows(
             item = items[id_]
             # The trials are those of one base; an item flips against the mean of all.
             mean = {"baseline": item.baseline, "baseline_trials": [], "change": item.change}
-            shown = case.model_copy(update=mean if baselines[1:] else {})
-            row = case_row(shown, (baseline.id, candidate.id), has_marks=has_marks)
+            case_of_mean = case.model_copy(update=mean if baselines[1:] else {})
+            row = case_row(case_of_mean, (baseline.id, candidate.id), has_marks=has_marks)
             rows[id_] = row | {"cause": item.cause}
     return [rows[item.item_id] for item in _in_order(flips, order) if item.item_id in rows]
 
