@@ -1,5 +1,5 @@
 """Details of pages besides the criteria: a comparison by case, a rule beside another
-one, the request of a delivery, the note of a revision, and the JSON of a filtered inbox and of a long trend."""
+one, the request of a delivery, the note of a revision, and the JSON of a filtered inbox."""
 
 import json
 import re
@@ -14,9 +14,7 @@ from app.notifications.models import Delivery, Endpoint
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
 from tests.support.every_page import BASE, RUN
-from tests.support.many_runs import write_many_runs
 from tests.support.page_data import write_month, write_traces
-from tests.support.service import Service
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -221,21 +219,6 @@ def test_inbox__json_has_the_messages_of_the_filter(month: Site, site: Site) -> 
             assert "deliveries" in row
 
 
-def test_trend__json_has_the_points_of_a_chart_of_many_runs(service: Service) -> None:
-    """Seven months of 30 runs: 210 runs in 105 points of two."""
-    with service.resources.db.begin() as session:
-        write_many_runs(session, months=7)
-    path = "/benchmarks/support/kpis/support-pass?agent=billing&days=3660"
-    html = service.client.get(path, headers={"Accept": "text/html"}).text
-    [address] = re.findall(r'rel="alternate" type="application/json" href="([^"]+)"', html)
-    points = service.client.get(address.replace("&amp;", "&")).json()["items"]
-    # At most 180 points fit into a chart, so two runs share one.
-    assert len(points) == html.count("data-point") == 105
-    assert sum(point["runs"] for point in points) == 210
-    assert all(point["low"] <= point["mean"] <= point["high"] for point in points)
-    assert points == sorted(points, key=lambda point: point["firstAt"])
-
-
 def test_missing__reason_is_shown_on_focus(month: Site, site: Site) -> None:
     """6.4 and 6.7: the reason of a "–" is no information of a pointer only."""
     page = site.open("/runs")
@@ -254,6 +237,19 @@ def test_missing__reason_is_shown_on_focus(month: Site, site: Site) -> None:
     assert visible_box["x"] + visible_box["width"] <= 390
     assert visible_box["y"] + visible_box["height"] <= 800
     assert find_violations(page) == []
+
+
+def test_copy__label_returns_after_a_second_click(month: Site, site: Site) -> None:
+    context = site.context()
+    context.clock.install()
+    page = site.open("/runs", context=context)
+    button = page.locator("[data-copy='']")
+    for _ in range(2):
+        button.click()
+        expect(button).to_have_text("Copied")
+    # A second click while the label is "Copied" must not store that word as the label to restore.
+    context.clock.run_for(2000)
+    expect(button).to_have_text("Copy link")
 
 
 def test_copy_json__copies_the_data_of_the_page(month: Site, site: Site) -> None:

@@ -143,19 +143,6 @@ def test_part__is_not_replaced_while_a_link_in_it_is_pressed(
         expect(page).to_have_url(f"{site.url}/runs/{RUN}")
 
 
-def test_copy__label_returns_after_a_second_click(month: Site, site: Site) -> None:
-    context = site.context()
-    context.clock.install()
-    page = site.open("/runs", context=context)
-    button = page.locator("[data-copy='']")
-    for _ in range(2):
-        button.click()
-        expect(button).to_have_text("Copied")
-    # A second click while the label is "Copied" must not store that word as the label to restore.
-    context.clock.run_for(2000)
-    expect(button).to_have_text("Copy link")
-
-
 def test_page__says_that_the_server_does_not_answer_and_tries_again(
     month: Site, site: Site
 ) -> None:

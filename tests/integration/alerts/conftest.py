@@ -26,6 +26,7 @@ HISTORY_RULES: list[dict[str, object]] = [
 GOOD = (0.92, 0.9, 0.93, 0.91, 0.92)
 
 RuleMaker = Callable[..., JSON]
+RunMaker = Callable[..., JSON]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def rows(service: Service) -> DatabaseReader:
 
 
 @pytest.fixture
-def run_with(benchmark_service: Service) -> Callable[..., JSON]:
+def run_with(benchmark_service: Service) -> RunMaker:
     """Complete a run of ten traces: `right` correct ones and `silent` ones without output."""
     numbers = iter(range(1, 1000))
 

@@ -1,4 +1,4 @@
-"""The toy service on a real server, with and without a database."""
+"""The toy service on a real server, with and without a database, and the service with a month of runs."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,9 @@ import pytest
 from app.core.logging import configure_logging
 from tests.integration.edge.toy_things import NOWHERE, ThingStore, toy_app
 from tests.support.http import serving
+from tests.support.page_data import write_month
 from tests.support.postgres import cluster, drop_database, make_database
+from tests.support.service import Service
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,3 +43,18 @@ def database_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> It
         drop_database(running.url, name)
         yield make_database(running.url, name)
         drop_database(running.url, name)
+
+
+@pytest.fixture
+def month(service: Service) -> Service:
+    with service.resources.db.begin() as session:
+        write_month(session)
+    return service
+
+
+@pytest.fixture(scope="module")
+def read_month(module_service: Service) -> Service:
+    """A month that no test changes."""
+    with module_service.resources.db.begin() as session:
+        write_month(session)
+    return module_service

@@ -15,9 +15,9 @@ from app.core.web.pages import environment
 from app.kpis.models import KpiHistory
 from app.results.models import BenchmarkRun
 from tests.support.page_data import write_month
+from tests.support.page_reads import HTML, read_page
 from tests.support.service import Service
 
-HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 TREND: Final = "/benchmarks/support/kpis/support-pass"
 
 
@@ -44,12 +44,6 @@ def crowd(module_service: Service) -> Service:
             own = {"run_id": run.id, "run_seq": run.seq, "agent_id": run.agent_id}
             session.add(KpiHistory(**{**columns, **own}))
     return module_service
-
-
-def read_page(service: Service, path: str) -> str:
-    response = service.client.get(path, headers=HTML)
-    assert response.status_code == 200, response.text
-    return str(response.text)
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.many_runs import write_many_runs
-from tests.support.page_data import write_month
 from tests.support.service import Service
 
 HTML: Final = {"Accept": "text/html"}
 TREND: Final = "/benchmarks/support/kpis/support-pass"
-
-
-@pytest.fixture
-def month(service: Service) -> Service:
-    with service.resources.db.begin() as session:
-        write_month(session)
-    return service
 
 
 def read_page(service: Service, path: str) -> str:
