@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +22,14 @@ from app.core.web.routes import DeclaredRoute
 from app.results.models import BenchmarkRun
 from app.traces.models import LocalDataset, LocalTrace
 from app.triggers.models import TriggerEvent
-from tests.support.page_data import HOSTILE, write_month, write_schedule, write_traces
+from tests.support.page_data import (
+    HOSTILE,
+    time_of_night,
+    write_month,
+    write_schedule,
+    write_traces,
+)
+from tests.support.replays import write_or_replay
 
 RUN: Final = "run-billing-support-0"
 BASE: Final = "run-billing-support-1"
@@ -77,8 +85,14 @@ def write_every_page(session: Session) -> None:
     """The rows of each page: a month, a failed run, a schedule, an upload, a key, a silence and traces with
     hostile texts."""
     now = datetime.now(UTC)
-    write_month(session)
-    write_schedule(session)
+    # The names of runs have the dates of their nights.
+    key = ("every page", time_of_night(now, 0).date())
+    write_or_replay(session, key, now, partial(_write_every_page, session, now))
+
+
+def _write_every_page(session: Session, now: datetime) -> None:
+    write_month(session, now=now)
+    write_schedule(session, now=now)
     write_traces(session, "run-sql-support-0", broken=0, text=HOSTILE)
     session.add(
         BenchmarkRun(

@@ -6,6 +6,7 @@ The rows are written directly, because a month of real runs takes minutes.
 import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -27,6 +28,7 @@ from app.schedules.models import ScheduleConfig, ScheduleFire
 from app.statistics.verdict_rules import Scale, Side, Verdict
 from app.traces.models import CollectedTrace, Collection, TraceTranscript
 from tests.support.page_alerts import LOST_TRACES, write_alert
+from tests.support.replays import write_or_replay
 
 AGENTS = {"billing": "Billing bot", "sql": "SQL copilot", "triage": "Triage"}
 BENCHMARKS = {
@@ -50,8 +52,14 @@ def write_month(session: Session, *, nights: int = NIGHTS, now: datetime | None 
     """Runs of `nights` nights; in the last one Billing bot regressed on its first benchmark, Triage
     was not measured enough, and a run of SQL copilot is in progress.
     """
-    write_names(session)
     now = now or datetime.now(UTC)
+    # The names of runs have the dates of their nights.
+    key = ("month", nights, time_of_night(now, 0).date())
+    write_or_replay(session, key, now, partial(_write_month, session, nights, now))
+
+
+def _write_month(session: Session, nights: int, now: datetime) -> None:
+    write_names(session)
     # A seed for each pair: a new pair or another order leaves the values of the others as they are.
     deviations = {pair: random.Random(" ".join(pair)) for pair in PAIRS}
     # Night by night: runs that were created later have higher numbers.
@@ -122,10 +130,14 @@ def _night(
         value, verdict = level + 0.06, Verdict.IMPROVED
     return PageRun(
         f"run-{agent_id}-{benchmark_id}-{back}", agent_id, benchmark_id,
-        now - timedelta(days=back, hours=2), value=value, baseline=level, verdict=verdict,
+        time_of_night(now, back), value=value, baseline=level, verdict=verdict,
         is_valid=not (is_last and (agent_id, benchmark_id) == ("triage", "tickets")),
         baseline_id=f"run-{agent_id}-{benchmark_id}-{back + 1}" if back < nights - 1 else None,
     )  # fmt: skip
+
+
+def time_of_night(now: datetime, back: int) -> datetime:
+    return now - timedelta(days=back, hours=2)
 
 
 def write_run(session: Session, *fields: Any, **more: Any) -> BenchmarkRun:
