@@ -40,7 +40,6 @@ from app.schedules import daily_summary, missed_schedules
 from app.schedules import tasks as schedule_tasks
 from app.startup import opened_resources, set_up_logs
 from app.traces.otel.service import delete_expired_traces
-from app.traces.uploads import tasks as trace_tasks
 from app.triggers import tasks as trigger_tasks
 from app.triggers.service import delete_expired_events
 
@@ -64,7 +63,7 @@ PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
 }
 
 # Importing a module of tasks declares its handlers.
-TASKS = (notification_tasks, run_tasks, schedule_tasks, trace_tasks, trigger_tasks)
+TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
 
 
 class UnknownQueue(Misconfigured):

@@ -43,9 +43,9 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "name": f"CASE WHEN {IS_OLDER} THEN 'name-' || n % 100 ELSE 'name' END",
         "run_name": "'run-' || n",
         "agent_id": f"CASE WHEN n = 7 THEN 'a' WHEN {IS_NEWER} THEN 'agent-1' END",
+        "collection_id": "1",
         "trace_count": str(ROWS),
     },
-    "local_traces": {"dataset_id": "'set-1'", "position": "n - 1", "trace_id": "'t-' || n", "line": "'{\"traceId\": \"t\"}'"},
     "benchmark_runs": {
         **HALVED_NAMES,
         "id": "'run-' || n",

@@ -18,7 +18,7 @@ from sqlalchemy import insert
 from app.core.ids import new_id
 from app.results.models import BenchmarkRun
 from app.runs.views import run_view
-from app.traces.models import LocalDataset, LocalTrace
+from app.traces.models import CollectedTrace, Collection, LocalDataset
 from app.traces.uploads.schemas import LocalDatasetView
 from benchmarks.api import serve_app
 from benchmarks.peer_app import PREFIX, Opened, check_key, peer_app, sessions_of
@@ -44,16 +44,24 @@ async def upload(request: Request, name: str, runName: str, session: Opened) -> 
     content = await request.body()
     lines = content.decode().splitlines()
     traces = [UploadedTrace.model_validate_json(line) for line in lines]
+    collection = Collection(source="local", query={}, trace_count=len(traces))
+    session.add(collection)
+    await session.flush()
     dataset = LocalDataset(
-        id=new_id(), name=name, run_name=runName, trace_count=len(traces), size_bytes=len(content)
-    )
+        id=new_id(), name=name, run_name=runName, collection_id=collection.id,
+        trace_count=len(traces), size_bytes=len(content),
+    )  # fmt: skip
     session.add(dataset)
     await session.flush()
-    rows = [
-        {"dataset_id": dataset.id, "position": position, "trace_id": trace.trace_id, "line": line}
-        for position, (trace, line) in enumerate(zip(traces, lines, strict=True))
-    ]
-    await session.execute(insert(LocalTrace), rows)
+    rows: list[dict[str, object]] = [
+        {
+            "collection_id": collection.id, "position": position, "trace_id": trace.trace_id,
+            "item_id": trace.trace_id, "trial": 0, "outcome": "scored", "tags": [],
+            "expected_output": trace.expected_output, "output": trace.output,
+        }
+        for position, trace in enumerate(traces)
+    ]  # fmt: skip
+    await session.execute(insert(CollectedTrace), rows)
     await session.commit()
     await session.refresh(dataset)
     return dataset

@@ -1,7 +1,7 @@
 """Bulk inserts with COPY, inside the caller's transaction."""
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -17,24 +17,6 @@ _FIELD_LENGTH = struct.Struct(">i")
 _NULL = _FIELD_LENGTH.pack(-1)
 
 BLOCK_BYTES = 256 * 1024
-
-
-def copy_rows(
-    session: Session, table: str, columns: Mapping[str, str], rows: Iterable[tuple[object, ...]]
-) -> int:
-    """Append rows in binary form; returns how many.
-
-    `columns` maps each column, in the order of the row's values, to its Postgres type.
-    Cost:    memory for one row at a time.
-    """
-    count = 0
-    with _open_copy(session, table, columns) as copy:
-        # Binary COPY does no casts: the values must have exactly the types of the columns.
-        copy.set_types(list(columns.values()))
-        for row in rows:
-            copy.write_row(row)
-            count += 1
-    return count
 
 
 def copy_encoded_rows(

@@ -100,7 +100,7 @@ class DropResults(JobRequest):
 
 
 class DropTraces(JobRequest):
-    """Delete the traces of a collection."""
+    """Delete a collection with its traces, unless a run or an upload has it."""
 
     NAME = "runs.drop_traces"
     collection_id: int
@@ -253,13 +253,3 @@ class HoldOrRestart(JobRequest):
 
     NAME = "notifications.hold_or_restart"
     endpoint_id: str
-
-
-# Uploads
-
-
-class DropUpload(JobRequest):
-    """Delete the lines of an upload that was deleted or replaced."""
-
-    NAME = "traces.drop_upload"
-    dataset_id: str

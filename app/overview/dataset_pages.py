@@ -1,6 +1,5 @@
 """Pages of uploaded datasets: the list, the form that uploads a file, and one upload with its traces."""
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,6 @@ from app.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, se
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
 from app.harness.result_file import InvalidResultFile
-from app.traces.files.ndjson import parse_trace
 from app.traces.files.table_columns import InvalidMapping, parse_mapping
 from app.traces.files.trace_file import read_upload_lines
 from app.traces.producers.harness_results import read_results
@@ -76,20 +74,20 @@ def show_dataset(
     """Show one upload and its traces, as they were read from the file."""
     with res.db.read() as session:
         dataset = queries.get_local_dataset(session, dataset_id)
-        page = queries.list_local_items(session, dataset_id, query)
+        page = queries.list_uploaded_traces(session, dataset_id, query)
         agent = get_agent(session, dataset.agent_id).name if dataset.agent_id else ""
     return render_page(
         request, "dataset.html", title=f"{dataset.name}, {dataset.run_name}", nav=NAV,
         api=list_in_api(request, f"/local-datasets{path_of(dataset_id)}/items"),
         api_parts={"upload": path_of("local-datasets", dataset_id)}, steps=(Crumb("Datasets", NAV),),
-        dataset=dataset, agent=agent, traces=[parse_trace(json.loads(line)) for line in page.rows],
+        dataset=dataset, agent=agent, traces=page.rows,
         next_cursor=page.next_cursor,
     )  # fmt: skip
 
 
 @router.post("/datasets/{datasetId}/delete", dependencies=RUN)
 def delete_local_dataset(dataset_id: DatasetId, res: Res) -> Response:
-    """Delete an upload; runs keep their copies."""
+    """Delete an upload; runs keep its traces."""
     with res.db.begin() as session:
         service.delete_local_dataset(session, dataset_id)
     return see_other(NAV)
@@ -143,7 +141,7 @@ def _store(
 ) -> str:
     """Store a file; returns the ID of the upload. Raises: `Invalid`, `Conflict`, `TooLarge`."""
     run_name, lines = _read_file(filename, file, mapping)
-    with service.encode_traces(lines) as traces, res.db.begin() as session:
+    with service.encode_traces(res.db, lines) as traces, res.db.begin() as session:
         dataset = service.store_local_dataset(
             session, body.name, body.run_name or run_name, traces, agent_id=body.agent_id,
             size_bytes=size, replace=body.replace,

@@ -87,10 +87,9 @@ def append_page(
     """
     run, began = _lock_run_with_collection(session, lease)
     collection = store_page(session, began, page, now)
-    if collection.id != run.collection_id:
-        # By a job: it may hold many rows, and this transaction holds the lock of the run.
-        enqueue(session, DropTraces(collection_id=run.collection_id))
+    if collection.id != began.id:
         run.collection_id = collection.id
+        _drop_replaced(session, began)
     run.traces_total = max(page.total or 0, collection.trace_count)
     run.traces_collected = collection.trace_count + page.held_back
     # Store the name that the source resolved, so that a retry reads the same run of the source.
@@ -99,6 +98,17 @@ def append_page(
         assign_source_run(session, run, collection)
     session.flush()
     return run if collection.completed_at is not None else None
+
+
+def _drop_replaced(session: Session, collection: Collection) -> None:
+    """Delete a collection that an earlier one replaces: at once without traces, as most are, otherwise
+    by a job. The caller holds the lock of the run.
+    """
+    session.flush()
+    if collection.trace_count == 0:
+        session.delete(collection)
+    else:
+        enqueue(session, DropTraces(collection_id=collection.id))
 
 
 def _lock_run_with_collection(session: Session, lease: RunLease) -> tuple[BenchmarkRun, Collection]:

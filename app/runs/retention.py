@@ -41,7 +41,7 @@ from app.results import queries
 from app.results.models import BenchmarkBaseline, BenchmarkRun, RunShard, TraceResult
 from app.results.rules import FINAL, IllegalTransition, RunStatus
 from app.results.write_back_state import UNFINISHED
-from app.traces.models import Collection
+from app.traces.models import Collection, LocalDataset
 from app.traces.queries import lock_for_deletion
 from app.traces.service import delete_positions
 
@@ -214,15 +214,15 @@ def _lock_ended(session: Session, run_id: str) -> BenchmarkRun:
 
 
 def _drop(session: Session, run_seq: int, collection_id: int | None) -> None:
-    """Enqueue the deletion of the values of a run, and of its traces unless other runs use them."""
+    """Enqueue the deletion of the values of a run, and of its traces unless others have them."""
     enqueue(session, DropResults(run_seq=run_seq))
     if collection_id is not None:
-        _drop_unless_shared(session, collection_id)
+        enqueue(session, DropTraces(collection_id=collection_id))
 
 
 def delete_run(session: Session, run_id: str) -> None:
     """Delete a run that has ended with its history, and enqueue the deletion of its values, and of
-    its traces unless another run scores them too.
+    its traces unless another run or an upload has them too.
     """
     run = _lock_ended(session, run_id)
     seq, collection_id, benchmark_id = run.seq, run.collection_id, run.benchmark_id
@@ -256,17 +256,6 @@ def end_link_batch(session: Session, run_id: str) -> int:
     return len(session.scalars(ended.returning(BenchmarkRun.seq)).all())
 
 
-def _drop_unless_shared(session: Session, collection_id: int) -> None:
-    # The lock waits for a run that is taking the collection over at this moment, which the query
-    # then sees.
-    collection = lock_for_deletion(session, collection_id)
-    shared = select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == collection_id)
-    if session.scalar(shared.limit(1)) is None:
-        collection.completed_at = None  # a new run cannot take it over any more
-        session.flush()
-        enqueue(session, DropTraces(collection_id=collection_id))
-
-
 def drop_results(job: JobContext, dropped: DropResults) -> None:
     """Delete the values of a run that was deleted or purged."""
     of_run = TraceResult.run_seq == dropped.run_seq
@@ -282,20 +271,37 @@ def drop_results(job: JobContext, dropped: DropResults) -> None:
 
 
 def drop_traces(job: JobContext, dropped: DropTraces) -> None:
-    """Delete a collection that no run uses."""
+    """Delete a collection, unless a run or an upload has it."""
     collection_id = dropped.collection_id
-    with job.resources.db.read() as session:
-        collection = session.get(Collection, collection_id)
-    if collection is None:
+    with job.resources.db.begin() as session:
+        trace_count = mark_unused(session, collection_id)
+    if trace_count is None:
         return
     delete_in_batches(
         job,
-        collection.trace_count - 1,
+        trace_count - 1,
         lambda session, first, last: delete_positions(session, collection_id, first, last),
     )
     with job.resources.db.begin() as session:
         # Last: a repeated job must still find how many traces there are.
         session.execute(delete(Collection).where(Collection.id == collection_id))
+
+
+def mark_unused(session: Session, collection_id: int) -> int | None:
+    """Mark a collection that neither a run nor an upload has, so that nobody takes it over any more.
+
+    Returns: the number of its traces; None when it is used or deleted.
+    Locks:   its row: waits for a run or an upload that is taking it over at this moment.
+    """
+    collection = lock_for_deletion(session, collection_id)
+    users = (
+        select(BenchmarkRun.seq).where(BenchmarkRun.collection_id == collection_id),
+        select(LocalDataset.id).where(LocalDataset.collection_id == collection_id),
+    )
+    if collection is None or any(session.scalar(user.limit(1)) is not None for user in users):
+        return None
+    collection.completed_at = None
+    return collection.trace_count
 
 
 def delete_in_batches(

@@ -76,12 +76,12 @@ class MeasuredShard(NamedTuple):
     reused: int
 
 
-def require_clusters(session: Session, lease: RunLease) -> None:
-    """Raise `CollectionFailed` when the benchmark has a `clusterField` that no item has. Reads all
-    traces in the worst case: never call it in a transaction that holds the lock of the run.
+def require_clusters(session: Session, collection_id: int, field: str) -> None:
+    """Raise `CollectionFailed` when no item of a collection has `field`, the `clusterField` of the
+    benchmark. Reads all traces in the worst case: never call it in a transaction that holds the lock of
+    the run.
     """
-    field = lease.plan.cluster_field
-    if field is not None and not has_attribute(session, lease.collection_id, field):
+    if not has_attribute(session, collection_id, field):
         raise ClusterFieldUnknown(
             f"no item has {field!r}, the clusterField of the benchmark: neither as an attribute nor as a"
             f" tag {field}:…; correct clusterField, or set it to null"
@@ -108,8 +108,10 @@ def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
         # In a read transaction of its own: it reads all items, and must not hold the lock of the
         # run meanwhile.
         fingerprint = find_fingerprint(session, run, lease.plan)
-        if ranges:
-            require_clusters(session, lease)
+        field = lease.plan.cluster_field
+        # Of the run and not of the lease: an earlier collection may have replaced the one of the lease.
+        if ranges and field is not None and run.collection_id is not None:
+            require_clusters(session, run.collection_id, field)
     with db.begin() as session:
         create_shards(session, lease, ranges, fingerprint, start_next=job.start_next)
 

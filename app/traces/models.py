@@ -21,7 +21,8 @@ from app.core.db import Base
 
 
 class Collection(Base):
-    """The traces of one reading of a source; several runs can evaluate one collection.
+    """The traces of one reading of a source, or of one upload; several runs and uploads can have one
+    collection.
 
     `cursor` is the position in the source after the stored pages, and `as_of` the time at which a
     changing source was read. `source_run_id` and `source_run_at` are the ID and the start of the
@@ -37,7 +38,8 @@ class Collection(Base):
         Index("ix_collections_revision", "revision"),
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    # Not `always`: the rows of an upload are encoded with an ID that was taken from the sequence before.
+    id: Mapped[int] = mapped_column(Identity(), primary_key=True)
     source: Mapped[str]
     query: Mapped[dict[str, Any]]
     cursor: Mapped[str | None]
@@ -100,8 +102,8 @@ class TraceTranscript(Base):
 
 
 class LocalDataset(Base):
-    """The uploaded traces of one run over a dataset; `agent_id` is None if the upload named no
-    agent.
+    """The uploaded traces of one run over a dataset, which are those of a collection; `agent_id` is
+    None if the upload named no agent.
     """
 
     __tablename__ = "local_datasets"
@@ -110,32 +112,18 @@ class LocalDataset(Base):
         Index("ix_local_datasets_created_at_id", "created_at", "id"),
         Index("ix_local_datasets_name_created_at_id", "name", "created_at", "id"),
         Index("ix_local_datasets_agent_id_created_at_id", "agent_id", "created_at", "id"),
+        Index("ix_local_datasets_collection_id", "collection_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     run_name: Mapped[str]
     agent_id: Mapped[str | None] = mapped_column(ForeignKey("agents.id", ondelete="RESTRICT"))
+    collection_id: Mapped[int] = mapped_column(ForeignKey("collections.id", ondelete="RESTRICT"))
     trace_count: Mapped[int]
     size_bytes: Mapped[int]
     ignored_keys: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default="{}")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-
-
-class LocalTrace(Base):
-    """One uploaded line, unchanged.
-
-    `dataset_id` is not a foreign key: an upload of millions of lines is deleted in one short
-    transaction, and a job deletes its lines (`traces.drop_upload`).
-    """
-
-    __tablename__ = "local_traces"
-    __table_args__ = (UniqueConstraint("dataset_id", "trace_id"),)
-
-    dataset_id: Mapped[str] = mapped_column(primary_key=True)
-    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    trace_id: Mapped[str]
-    line: Mapped[str]
 
 
 class OtelTrace(Base):

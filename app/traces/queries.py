@@ -52,13 +52,13 @@ def lock_completed(
     return session.scalars(statement.with_for_update(read=True)).one_or_none()
 
 
-def lock_for_deletion(session: Session, collection_id: int) -> Collection:
-    """A collection to delete.
+def lock_for_deletion(session: Session, collection_id: int) -> Collection | None:
+    """A collection to delete; None when it is deleted already.
 
-    Locks: the row, so that no run starts to use the collection before the transaction ends.
+    Locks: the row, so that nobody starts to use the collection before the transaction ends.
     """
     statement = select(Collection).where(Collection.id == collection_id)
-    return session.scalars(statement.with_for_update(key_share=True)).one()
+    return session.scalars(statement.with_for_update(key_share=True)).one_or_none()
 
 
 def count_items(session: Session, collection_id: int) -> int:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
@@ -20,6 +21,7 @@ _DIGEST_CHARS = 12
 COUNT_LIMITS = {"input_tokens": 2**63, "output_tokens": 2**63, "turns": 2**31}
 AMOUNT_FIELDS = ("cost_usd", "latency_ms")
 TEXT_FIELDS = ("trace_id", "item_id", "input", "expected_output", "output", "error", "url")
+_texts_of = attrgetter(*TEXT_FIELDS)
 
 
 def make_storable(trace: Trace) -> Trace:
@@ -32,12 +34,7 @@ def make_storable(trace: Trace) -> Trace:
     """
     if not is_path_segment(trace.trace_id):
         return make_storable(_malformed(trace))
-    changed: dict[str, Any] = {
-        name: cleaned
-        for name in TEXT_FIELDS
-        if (text := getattr(trace, name)) is not None
-        and (cleaned := _make_storable_text(text)) is not text
-    }
+    changed = _storable_texts(trace)
     if len(trace.trace_id) > MAX_ID_CHARS:
         changed["trace_id"] = short_id(changed.get("trace_id", trace.trace_id))
     changed |= dict.fromkeys(_find_unstorable_numbers(trace))
@@ -56,6 +53,20 @@ def make_storable(trace: Trace) -> Trace:
             if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def _storable_texts(trace: Trace) -> dict[str, Any]:
+    """The text fields that must change, with their storable texts."""
+    texts = _texts_of(trace)
+    together = "".join(filter(None, texts))
+    # One check in C: most traces have short texts of ASCII.
+    if len(together) <= MAX_TEXT_CHARS and together.isascii() and "\0" not in together:
+        return {}
+    return {
+        name: cleaned
+        for name, text in zip(TEXT_FIELDS, texts, strict=True)
+        if text is not None and (cleaned := _make_storable_text(text)) is not text
+    }
 
 
 def _malformed(trace: Trace) -> Trace:

@@ -124,6 +124,7 @@ PARTS: Final[Mapping[str, str]] = {
     "app.doctor.list_langfuse_agents": "of a window of rows; measured",
     "app.core.keyset.find_whole_list": _COUNTED,
     "app.core.list_filters._find_few": "counts, each up to `FEW_ROWS`",
+    "app.traces.uploads.service._next_collection_id": "a value of a sequence",
     "app.results.queries.RUN_COLUMNS": "columns",
     "app.results.run_list.LISTED_COLUMNS": "columns",
     "app.results.run_list._match_owners": "the IDs of two subqueries, each with its limit",

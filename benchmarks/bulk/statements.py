@@ -34,7 +34,7 @@ MEASURED: Final[Mapping[str, str]] = {
     "app.schedules.firing.delete_old_fires": PURGE.format("schedule_fires"),
     "app.schedules.missed_schedules.REPORT_MISSES": batches.MISSED_SCHEDULES,
     # A stream of COPY: the statement lasts as long as the upload.
-    "app.traces.uploads.service._copy_traces": stores.COPY_UPLOAD,
+    "app.traces.uploads.service.copy_traces": stores.COPY_UPLOAD,
     # Files of SQLite on the disk of the worker.
     "app.traces.sources.langfuse.source.TraceCounter.add": stores.COUNT_TRACES,
     "app.traces.sources.langfuse.v3_runs.ItemStore.add": stores.STORE_ITEMS,
@@ -75,7 +75,6 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "app.traces.circuit_breaker._HOLD": "circuit_breakers",
     "app.traces.circuit_breaker._RECORD_FAILURE": "circuit_breakers",
     "app.traces.circuit_breaker._RECORD_SUCCESS": "circuit_breakers",
-    "app.traces.uploads.service._delete_upload": "local_datasets",
     "app.triggers.remote_experiments.await_runs": "awaited_runs",
     "app.triggers.service._insert_event": "trigger_events",
     "app.triggers.service.record_change": "trigger_events",

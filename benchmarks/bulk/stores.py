@@ -13,7 +13,7 @@ from app.traces.sources.langfuse.source import TraceCounter
 from app.traces.sources.langfuse.v3_runs import ItemStore
 from app.traces.sources.langfuse.v3_windows import ROWS_PER_PAGE
 from app.traces.types import Trace, TraceOutcome
-from app.traces.uploads.service import _copy_traces, encode_traces
+from app.traces.uploads.service import copy_traces, create_collection, encode_traces
 from benchmarks.bulk.timings import (
     BATCHES,
     ROWS,
@@ -43,9 +43,10 @@ def _time_upload(db: Database) -> Timing:
         (n, b'{"traceId": "t-%d", "output": "%s"}' % (n, b"word " * 120))
         for n in range(UPLOADED_TRACES)
     )
-    with encode_traces(lines) as traces, Session(db.engine) as session:
+    with encode_traces(db, lines) as traces, Session(db.engine) as session:
+        create_collection(session, traces)
         started = time.perf_counter()
-        _copy_traces(session, traces)
+        copy_traces(session, traces)
         timing = Timing(COPY_UPLOAD, milliseconds_since(started) * COPIED / UPLOADED_TRACES)
         session.rollback()
     return timing

@@ -45,9 +45,8 @@ JOBS: Final = """
 
 
 class Phase(StrEnum):
-    """The phases of a run that a fault hits, in their order."""
+    """The phases of a run that a fault hits, in their order. An upload is collected in one transaction."""
 
-    COLLECTING = "collecting"
     SCORING = "scoring"
     FINISHING = "finishing"
 
@@ -102,9 +101,8 @@ class RunProgress:
 
     def follow_to_half_of(self, phase: Phase, finish_s: float) -> None:
         """Follow the run until half of a phase is done. Raises: `RuntimeError` if it ended before."""
-        counter = "tracesCollected" if phase is Phase.COLLECTING else "tracesProcessed"
         count = self._size if phase is Phase.FINISHING else self._size / 2
-        self.follow(lambda: self.run[counter] >= count or not self.is_running)
+        self.follow(lambda: self.run["tracesProcessed"] >= count or not self.is_running)
         if phase is Phase.FINISHING:
             time.sleep(finish_s / 2)
         if not self.is_running:

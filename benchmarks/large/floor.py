@@ -1,8 +1,8 @@
 """What the steps of a run cost at least: the same texts through the same libraries, without the service.
 
-It does what a run cannot leave out: read the uploaded lines, parse them, store the traces, read them
-again, hand them to a metric process, compute, store the values, and read them for means, intervals and a
-comparison. The tables have the columns and indexes of the product. It checks nothing and recovers from
+It does what a run cannot leave out: read the stored traces, hand them to a metric process, compute, store
+the values, and read them for means, intervals and a comparison; before it, the upload parses and stores the
+traces. The tables have the columns and indexes of the product. It checks nothing and recovers from
 nothing. What it costs is a limit for E1, and for how much faster than the peer a service can be.
 """
 
@@ -34,13 +34,11 @@ from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_row
 from app.traces.types import Trace, TraceOutcome
 
 TABLES: Final = """
-    DROP TABLE IF EXISTS floor_lines, floor_traces, floor_results;
-    CREATE TABLE floor_lines (LIKE local_traces INCLUDING ALL);
+    DROP TABLE IF EXISTS floor_traces, floor_results;
     CREATE TABLE floor_traces (LIKE collected_traces INCLUDING ALL);
     CREATE TABLE floor_results (LIKE trace_results INCLUDING ALL)
 """
-DROPPED: Final = "DROP TABLE floor_lines, floor_traces, floor_results"
-LINE_COLUMNS: Final = {"dataset_id": "text", "position": "int4", "trace_id": "text", "line": "text"}
+DROPPED: Final = "DROP TABLE floor_traces, floor_results"
 TRACE_COLUMNS: Final = {
     "collection_id": "int8",
     "position": "int4",
@@ -53,9 +51,6 @@ TRACE_COLUMNS: Final = {
     "output": "text",
     "tags": "text[]",
 }
-READ_LINES: Final = """
-    SELECT line FROM floor_lines WHERE dataset_id = 'floor' AND position BETWEEN %s AND %s ORDER BY position
-"""
 READ_TRACES: Final = """
     SELECT trace_id, input, expected_output, output FROM floor_traces
     WHERE collection_id = 1 AND position BETWEEN %s AND %s ORDER BY position
@@ -125,11 +120,8 @@ class _Floor:
     def cost(self, file: Path) -> FloorCost:
         self._warm_up()
         with self._step("upload"), file.open() as lines:
-            size = self._copy("floor_lines", LINE_COLUMNS, _numbered_lines(lines))
+            size = self._copy("floor_traces", TRACE_COLUMNS, _trace_rows(lines))
         shards = range(0, size, SHARD_TRACES)
-        with self._step("read lines, parse, store traces"):
-            for first in shards:
-                self._collect(first)
         # In memory, unlike a run, so that each step is measured alone.
         with self._step("read traces"):
             texts = [self._rows(READ_TRACES, first) for first in shards]
@@ -161,10 +153,6 @@ class _Floor:
         self.pool.submit(_score, [("a", "a", "a", "a")], self.plan.refs).result()
         for module in COMPARISON_MODULES:
             self.pool.submit(_import, module).result()
-
-    def _collect(self, first: int) -> None:
-        lines = (line for (line,) in self._rows(READ_LINES, first))
-        self._copy("floor_traces", TRACE_COLUMNS, _trace_rows(lines, first))
 
     def _measure(self, texts: Sequence[Texts]) -> list[TraceValues]:
         calls = (
@@ -227,16 +215,9 @@ class _Floor:
             return cursor.execute(statement.encode(), (first, first + SHARD_TRACES - 1)).fetchall()
 
 
-def _numbered_lines(lines: Iterable[str]) -> Iterator[tuple[str, int, str, str]]:
-    # An upload checks each line, and finds its trace ID so.
-    return (
-        ("floor", number, json.loads(line)["traceId"], line) for number, line in enumerate(lines)
-    )
-
-
-def _trace_rows(lines: Iterable[str], first: int) -> Iterator[tuple[object, ...]]:
+def _trace_rows(lines: Iterable[str]) -> Iterator[tuple[object, ...]]:
     """The rows of `TRACE_COLUMNS`."""
-    for position, line in enumerate(lines, first):
+    for position, line in enumerate(lines):
         document = json.loads(line)
         trace_id, outcome = document["traceId"], TraceOutcome.SCORED.value
         texts = (document["input"], document["expectedOutput"], document["output"])

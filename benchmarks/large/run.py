@@ -46,12 +46,10 @@ PEER_GOAL: Final = 8
 LIMIT_MIB: Final = {"api": 150, "scheduler": 150, "worker": 300, "metric child": 200}
 
 PHASES: Final = """
-    SELECT extract(epoch FROM collection.completed_at - run.started_at)::float8,
-           extract(epoch FROM max(shard.done_at) - collection.completed_at)::float8,
+    SELECT extract(epoch FROM max(shard.done_at) - run.started_at)::float8,
            extract(epoch FROM run.completed_at - max(shard.done_at))::float8
-    FROM benchmark_runs AS run JOIN collections AS collection ON collection.id = collection_id
-    JOIN run_shards AS shard ON shard.run_seq = run.seq WHERE run.run_name = %s
-    GROUP BY run.id, collection.id
+    FROM benchmark_runs AS run JOIN run_shards AS shard ON shard.run_seq = run.seq
+    WHERE run.run_name = %s GROUP BY run.id
 """
 
 
@@ -62,7 +60,6 @@ class LargeRun:
     size: int
     upload_s: float
     upload_cpu_s: float
-    collect_s: float
     score_s: float
     finish_s: float
     cpu_s: dict[str, float]
@@ -70,7 +67,7 @@ class LargeRun:
 
     @property
     def whole_s(self) -> float:
-        return self.upload_s + self.collect_s + self.score_s + self.finish_s
+        return self.upload_s + self.score_s + self.finish_s
 
     @property
     def whole_cpu_s(self) -> float:
@@ -140,9 +137,8 @@ def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
         size=size,
         upload_s=upload_s,
         upload_cpu_s=sum(before.values()) - sum(idle.values()),
-        collect_s=phases[0],
-        score_s=phases[1],
-        finish_s=phases[2],
+        score_s=phases[0],
+        finish_s=phases[1],
         cpu_s={role: after[role] - before.get(role, 0.0) for role in sorted(after)},
         peaks=peak_mib_by_role(service),
     )
@@ -274,7 +270,7 @@ def _rows(run: LargeRun, metrics_cpu_s: float) -> Iterator[BenchRow]:
         f"the finishing step ≤ {FINISH_LIMIT_S} s",
         run.finish_s / FINISH_LIMIT_S,
         run.finish_s <= FINISH_LIMIT_S,
-        f"{run.finish_s:.1f} s (collect {run.collect_s:.1f}, score {run.score_s:.1f})",
+        f"{run.finish_s:.1f} s (score {run.score_s:.1f})",
     )
     yield from memory_rows(run.size, run.peaks)
 
@@ -296,8 +292,8 @@ def _peer_rows(run: LargeRun, peer_s: float, metrics_cpu_s: float) -> Iterator[B
         f"upload and run ≥ {PEER_GOAL}× faster than pandas, rouge-score and sacrebleu",
         peer_s / whole_s,
         peer_s >= PEER_GOAL * whole_s,
-        f"{whole_s:.1f} s (upload {run.upload_s:.1f}, collect {run.collect_s:.1f},"
-        f" score {run.score_s:.1f}, finish {run.finish_s:.1f}) beside {peer_s:.1f} s"
+        f"{whole_s:.1f} s (upload {run.upload_s:.1f}, score {run.score_s:.1f},"
+        f" finish {run.finish_s:.1f}) beside {peer_s:.1f} s"
         f" in {PROCESSES} processes; the metrics alone take {metrics_s:.1f} s in as many"
         f" ({peer_s / metrics_s:.1f}×), upload and run {cpu_s / PROCESSES:.1f} s if none of"
         f" {PROCESSES} cores ever waited ({peer_s / cpu_s * PROCESSES:.1f}×)",

@@ -241,7 +241,7 @@ def upgrade() -> None:
     op.create_index("ix_benchmarks_dataset_ref", "benchmarks", ["dataset_ref"])
     op.create_table(
         "collections",
-        sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("id", sa.BigInteger(), sa.Identity(), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("query", JSON, nullable=False),
         sa.Column("cursor", sa.Text(), nullable=True),
@@ -316,12 +316,16 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("run_name", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("collection_id", sa.BigInteger(), nullable=False),
         sa.Column("trace_count", sa.BigInteger(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("ignored_keys", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(
             ["agent_id"], ["agents.id"], name="fk_local_datasets_agent_id", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["collection_id"], ["collections.id"], name="fk_local_datasets_collection_id", ondelete="RESTRICT"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_local_datasets"),
         sa.UniqueConstraint(
@@ -335,6 +339,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_local_datasets_agent_id_created_at_id", "local_datasets", ["agent_id", "created_at", "id"]
     )
+    op.create_index("ix_local_datasets_collection_id", "local_datasets", ["collection_id"])
     op.create_index("ix_local_datasets_created_at_id", "local_datasets", ["created_at", "id"])
     op.create_index("ix_local_datasets_name_created_at_id", "local_datasets", ["name", "created_at", "id"])
     op.create_table(
@@ -835,15 +840,6 @@ def upgrade() -> None:
         postgresql_where=sa.text("retired_at IS NULL"),
     )
     op.create_table(
-        "local_traces",
-        sa.Column("dataset_id", sa.Text(), nullable=False),
-        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("trace_id", sa.Text(), nullable=False),
-        sa.Column("line", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("dataset_id", "position", name="pk_local_traces"),
-        sa.UniqueConstraint("dataset_id", "trace_id", name="uq_local_traces_dataset_id_trace_id"),
-    )
-    op.create_table(
         "source_subscriptions",
         sa.Column("benchmark_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
@@ -1334,7 +1330,6 @@ def downgrade() -> None:
     op.drop_table("schedule_configs")
     op.drop_table("awaited_runs")
     op.drop_table("source_subscriptions")
-    op.drop_table("local_traces")
     op.drop_table("kpi_definitions")
     op.drop_table("deliveries")
     op.drop_table("trace_transcripts")

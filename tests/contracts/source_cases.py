@@ -94,7 +94,7 @@ def fill_local(resources: Resources, lines: list[JSON]) -> TraceQuery:
 
 def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
     with (
-        encode_traces(enumerate(body.splitlines(), start=1)) as encoded,
+        encode_traces(resources.db, enumerate(body.splitlines(), start=1)) as encoded,
         resources.db.begin() as session,
     ):
         store_local_dataset(

@@ -25,7 +25,7 @@ STATEMENT: Final = re.compile(
 # Functions of SQLAlchemy and of `app.core`, under whatever name a module imports them, and methods of sessions.
 BUILDERS: Final = {"update", "delete", "insert"}
 BULK_FUNCTIONS: Final = {
-    "delete_all", "delete_batch", "copy_rows", "copy_encoded_rows", "copy_encoded_file",
+    "delete_all", "delete_batch", "copy_encoded_rows", "copy_encoded_file",
 }  # fmt: skip
 BULK_METHODS: Final = {
     "add_all", "executemany", "executescript", "batch_defer", "batch_defer_jobs",
@@ -184,7 +184,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from app.core import bulk_copy, batch_delete
 from app.core.batch_delete import delete_batch
-from app.core.bulk_copy import copy_rows
+from app.core.bulk_copy import copy_encoded_rows
 import numpy as np
 _SET = text("UPDATE runs SET x = 1")
 _LOCK = text("SELECT 1 FROM runs FOR UPDATE OF runs")
@@ -197,7 +197,7 @@ def add_rows(session, rows): session.add_all(rows)
 _COPY = "COPY runs FROM STDIN"
 def enqueue(jobs): manager.batch_defer_jobs(jobs)
 def copy(session): bulk_copy.copy_encoded_file(session, "runs", [], file)
-def copy_all(session): copy_rows(session, "runs", [], rows)
+def copy_all(session): copy_encoded_rows(session, "runs", [], rows)
 def drop_all(session): session.execute(Run.__table__.delete())
 def forget(names, rows): names.update(rows); np.delete(rows, 1); api.delete("/runs"); rows.insert(0, 1)
 class Store:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 
 from app.core.resources import Resources
 from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
@@ -17,19 +18,15 @@ from app.traces.models import Collection
 from app.traces.producers import bash_traces, mcp_traces
 from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery, collect
 from app.traces.service import create_collection, store_page
-from app.traces.sources import local
 from app.traces.stored_traces import read_traces
 from app.traces.types import DatasetItem, Trace, TraceOutcome
-from app.traces.uploads import queries
 from tests.contracts.source_cases import (
     CASES,
     FULL,
     LANGFUSE_CASES,
     NOW,
     Case,
-    fill_local,
     langfuse_cases,
-    store_upload,
 )
 from tests.support import bash_eval, mcp_bench
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
@@ -49,7 +46,6 @@ def langfuse_servers() -> Iterator[dict[str, FakeLangfuse]]:
 @pytest.fixture(params=[*CASES, *LANGFUSE_CASES])
 def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Each source, without traces; its pages have 100 traces."""
-    monkeypatch.setattr(local, "PAGE_SIZE", 100)
     if request.param in CASES:
         return CASES[request.param]
     _, api, kind = request.param.split()
@@ -62,9 +58,22 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
 def read(
     resources: Resources, case: Case, query: TraceQuery, cursor: str | None = None
 ) -> list[TracePage]:
-    """The pages of a source, without those that only show that it is alive."""
+    """The pages of a source, without those that only show that it is alive. The page of an upload has the
+    traces of its collection.
+    """
     pages = collect(TRACE_SOURCES.get(case.name).open(resources), query, cursor)
-    return [page for page in pages if page.traces or page.cursor is None]
+    return [
+        with_stored_traces(resources, page) if page.revision else page
+        for page in pages
+        if page.traces or page.cursor is None
+    ]
+
+
+def with_stored_traces(resources: Resources, page: TracePage) -> TracePage:
+    with resources.db.read() as session:
+        statement = select(Collection.id).where(Collection.revision == page.revision)
+        collection_id = session.scalars(statement).one()
+    return replace(page, traces=tuple(collected(resources, collection_id)))
 
 
 def traces_of(pages: list[TracePage]) -> list[Trace]:
@@ -94,8 +103,8 @@ def test_trace_source__returns_each_trace_once_in_order(
     assert full_traces == [case.full_trace] * (case.full_trace.trace_id in ids)
     assert [page.cursor is None for page in pages] == [False] * (len(pages) - 1) + [True]
     assert {page.total for page in pages} <= {None, len(ids)}
-    # A source with one page would resume nowhere.
-    assert len(pages) > 1
+    # A source with one page would resume nowhere. An upload is taken over as a whole.
+    assert len(pages) > 1 or pages[0].revision
 
 
 def test_trace_source__resumes_after_any_page_with_the_same_traces(
@@ -166,38 +175,14 @@ def test_collection__interrupted_and_resumed_contains_each_trace_once(
     [first, *_] = pages = read(service_resources, case, query)
     for page in (first, first):  # the worker died before it knew that the page was stored
         with db.begin() as session:
-            store_page(session, session.get_one(Collection, collection_id), page, NOW)
+            collection = session.get_one(Collection, collection_id)
+            collection_id = store_page(session, collection, page, NOW).id
     for page in read(service_resources, case, query, first.cursor):
         with db.begin() as session:
-            store_page(session, session.get_one(Collection, collection_id), page, NOW)
+            collection = session.get_one(Collection, collection_id)
+            collection_id = store_page(session, collection, page, NOW).id
     assert collected(service_resources, collection_id) == traces_of(pages)
     with db.read() as session:
         collection = session.get_one(Collection, collection_id)
-        trace_count = len(traces_of(pages))
-        assert (collection.trace_count, collection.completed_at) == (trace_count, NOW)
-
-
-def test_trace_source__long_lines_give_short_pages(
-    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "MAX_PAGE_BYTES", 8000)
-    long = "x" * 3000
-    query = fill_local(
-        service_resources, [{"traceId": f"t-{number}", "output": long} for number in range(7)]
-    )
-    source = TRACE_SOURCES.get("local").open(service_resources)
-    # 3 kB a line and 8 kB a page: a line that begins below the limit is still taken.
-    assert [len(page.traces) for page in source.pages(query, None)] == [3, 3, 1]
-
-
-def test_upload_source__replaced_upload_is_detected_while_reading(
-    service_resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The lines of the second page are read before the first page is returned.
-    monkeypatch.setattr(local, "PAGE_SIZE", 100)
-    query = fill_local(service_resources, CASES["local"].lines())
-    pages = TRACE_SOURCES.get("local").open(service_resources).pages(query, None)
-    next(pages)
-    store_upload(service_resources, b'{"traceId": "new"}', replace=True)
-    with pytest.raises(CollectionFailed, match="deleted while the run was reading"):
-        next(pages)
+        assert collection.trace_count == len(traces_of(pages))
+        assert collection.completed_at is not None

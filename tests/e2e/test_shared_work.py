@@ -2,7 +2,7 @@
 
 import signal
 
-from tests.support.deployment import TRACES, Deployment
+from tests.support.deployment import COLLECTED_TRACES, TRACES, Deployment
 from tests.support.gated_source import SHARD_TRACES
 from tests.support.processes import until
 
@@ -132,7 +132,7 @@ def test_delete_run__while_it_is_scored_leaves_nothing(
 
     until(lambda: deployment.database.value(OPEN_JOBS) == 0)
     assert deployment.database.value("SELECT count(*) FROM trace_results") == 0
-    assert deployment.database.value("SELECT count(*) FROM collected_traces") == 0
+    assert deployment.database.value(COLLECTED_TRACES) == 0
     assert deployment.database.value(
         "SELECT bool_and(status = 'succeeded') FROM procrastinate_jobs"
     )

@@ -2,7 +2,7 @@
 
 import signal
 
-from tests.support.deployment import TRACES, Deployment
+from tests.support.deployment import COLLECTED_TRACES, TRACES, Deployment
 from tests.support.gated_source import PAGE_TRACES
 from tests.support.processes import children_of, lives, until
 
@@ -39,7 +39,7 @@ def test_cancel_run__while_it_collects_stores_no_further_row(
     deployment.programs.worker()
     run_id = deployment.start("gate:page")
     until(deployment.programs.gate("page").is_reached)
-    rows = "SELECT count(*) FROM collected_traces"
+    rows = COLLECTED_TRACES
     assert deployment.database.value(rows) == PAGE_TRACES
 
     cancelled = deployment.service.post(f"/benchmark-runs/{run_id}/cancel")
@@ -74,7 +74,7 @@ def test_frozen_worker__writes_nothing_and_finishes_no_job(
     frozen.send(signal.SIGCONT)
     frozen.wait_for_output("belongs to another worker now")
 
-    assert deployment.database.value("SELECT count(*) FROM collected_traces") == PAGE_TRACES
+    assert deployment.database.value(COLLECTED_TRACES) == PAGE_TRACES
     held_jobs = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'runs.collect'"
     assert deployment.database.value(held_jobs) in ("doing", "todo")
     other.kill()

@@ -3,7 +3,6 @@
 A new page is tested without being listed here; only a new parameter of a route needs an example.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,10 @@ from app.alerts.silence_matchers import SilenceMatchers
 from app.api import PAGES
 from app.core.web.routes import DeclaredRoute
 from app.results.models import BenchmarkRun
-from app.traces.models import LocalDataset, LocalTrace
+from app.traces.models import LocalDataset
+from app.traces.registry import TracePage
+from app.traces.service import create_collection, store_page
+from app.traces.types import Trace
 from app.triggers.models import TriggerEvent
 from tests.support.page_data import (
     HOSTILE,
@@ -108,18 +110,18 @@ def _write_every_page(session: Session, now: datetime) -> None:
         )
     )  # fmt: skip
     session.add(ApiKey(id="key-1", name="nightly CI", role="run", digest=b"key-1", created_at=now))
+    uploaded = create_collection(session, "local", {})
+    traces = tuple(
+        Trace(trace_id=f"u-{number}", item_id=f"u-{number}", input="How much?", output=output)
+        for number, output in enumerate(("12 EUR", HOSTILE))
+    )
+    store_page(session, uploaded, TracePage(traces=traces, cursor=None), now)
     session.add(
         LocalDataset(
-            id="upload-1", name="support", run_name="2026-11-20", trace_count=2, size_bytes=90_112
+            id="upload-1", name="support", run_name="2026-11-20", collection_id=uploaded.id, trace_count=2,
+            size_bytes=90_112,
         )
-    )
-    for position, output in enumerate(("12 EUR", HOSTILE)):
-        line = json.dumps({"traceId": f"u-{position}", "input": "How much?", "output": output})
-        session.add(
-            LocalTrace(
-                dataset_id="upload-1", position=position, trace_id=f"u-{position}", line=line
-            )
-        )
+    )  # fmt: skip
     session.add(
         AlertSilence(
             id="silence-1", matchers=SilenceMatchers(benchmark_id="warehouse", name="cost*"),

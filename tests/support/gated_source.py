@@ -18,15 +18,14 @@ from app.core import engine
 from app.core.resources import Resources
 from app.runs import shards
 from app.traces.registry import (
-    TRACE_SOURCES,
     NewScore,
     SourceSpec,
     TracePage,
     TraceQuery,
     TraceSource,
 )
-from app.traces.sources import local
 from tests.support.gates import FOLDER, gate
+from tests.support.paged_source import PagedSource
 
 SOURCE_RUN_AT = datetime(2026, 11, 21, tzinfo=UTC)
 PAGE_TRACES = 100
@@ -34,7 +33,7 @@ SHARD_TRACES = 400
 
 
 class GatedSource:
-    """The local source; in runs named `gate:NAME` every page but the very first waits at the gate.
+    """A source that reads an upload; in runs named `gate:NAME` every page but the very first waits at the gate.
 
     That includes the first page of a resumed collection: the worker that resumes it waits, too. Runs named
     `kill:NAME` kill their worker when the gate is open.
@@ -80,13 +79,12 @@ def _scores_of(folder: Path, run_id: str) -> Path:
 def register_sources(register: Callable[[str, SourceSpec], object]) -> None:
     # A test may hold a statement for long, for example on a loaded machine.
     engine.LIMITS_MS["statement_timeout"] = 330_000
-    local.PAGE_SIZE = PAGE_TRACES
     shards.SHARD_TRACES = SHARD_TRACES
     register("gated", SourceSpec(open=_open_gated, write_scores=_write_scores))
 
 
 def _open_gated(resources: Resources) -> TraceSource:
-    return GatedSource(TRACE_SOURCES.get("local").open(resources))
+    return GatedSource(PagedSource(resources=resources, page_size=PAGE_TRACES))
 
 
 def _write_scores(_: Resources, __: TraceQuery, scores: Sequence[NewScore]) -> Iterator[None]:

@@ -184,12 +184,15 @@ def _load_items(resources: Resources, query: TraceQuery) -> list[DatasetItem]:
     """The items of the dataset: a Langfuse dataset, a file of the harness folder, or an upload."""
     name = query.dataset_ref or ""
     if name.startswith(LANGFUSE_PREFIX):
-        list_items = TRACE_SOURCES.get("langfuse").list_items
-        assert list_items is not None
         dataset = replace(query, dataset_ref=name.removeprefix(LANGFUSE_PREFIX))
-        return unique_items(list_items(resources, dataset), name)
+        return unique_items(_list_items("langfuse", resources, dataset), name)
     if Path(name).suffix.lower() in FILE_SUFFIXES:
         with messages_for(UserInterface.SERVICE):
             return items_of(read_items(name, BytesIO(read_file(resources, name))), name)
-    pages = TRACE_SOURCES.get("local").open(resources).pages(query, None)
-    return items_of((trace for page in pages for trace in page.traces), name)
+    return unique_items(_list_items("local", resources, query), name)
+
+
+def _list_items(source: str, resources: Resources, query: TraceQuery) -> Iterator[DatasetItem]:
+    list_items = TRACE_SOURCES.get(source).list_items
+    assert list_items is not None
+    return list_items(resources, query)

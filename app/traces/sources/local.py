@@ -1,13 +1,10 @@
 """The `local` trace source: traces that were uploaded to this service."""
 
-import json
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from app.core.resources import Resources
-from app.traces.files.ndjson import parse_trace
+from app.traces.execution.items import item_of
 from app.traces.models import LocalDataset
 from app.traces.registry import (
     TRACE_SOURCES,
@@ -18,113 +15,65 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
+from app.traces.types import DatasetItem, Trace
 from app.traces.uploads import queries
+from app.traces.uploads.service import SOURCE, revision_of
 
-# A page is a transaction of ten statements; MAX_PAGE_BYTES bounds the memory of long lines.
 PAGE_SIZE = 2000
-
-# Increase it when the parser reads the same line as a different trace: the revision of an upload
-# includes it, so that collections of the older parser are not reused.
-PARSER_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSource:
-    """Reads `local_traces`.
-
-    The cursor names the upload and the next position in it, so that a replacement of the upload
-    during a run is noticed.
-    """
+    """The traces of an upload are a collection already, which the run takes over by its revision."""
 
     resources: Resources
 
-    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-        state = self._resume(cursor) if cursor is not None else self.start(query)
-        with ThreadPoolExecutor(1, "parse lines") as parser:
-            page: Future[TracePage] | None = None
-            while state.position < state.total or page is None:
-                lines = self._read_lines(state)
-                state = state._replace(position=state.position + len(lines))
-                # A page is parsed while the caller stores the one before.
-                previous, page = page, parser.submit(_parse_page, lines, state)
-                if previous is not None:
-                    yield previous.result()
-                    # The last page has been read before the one before was stored: without a further
-                    # page nothing else would show that the upload was replaced meanwhile.
-                    if state.cursor is None:
-                        self._require_upload(state)
-            yield page.result()
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:  # noqa: ARG002 - there is one page
+        upload = find_upload(self.resources, query)
+        yield TracePage(
+            traces=(),
+            cursor=None,
+            total=upload.trace_count,
+            run_name=upload.run_name,
+            revision=revision_of(upload.collection_id),
+        )
 
-    def _read_lines(self, state: "_ReadState") -> list[str]:
-        with self.resources.db.read_statement() as session:
-            lines = queries.read_local_lines(session, state.dataset_id, state.position, PAGE_SIZE)
-        if not lines and state.position < state.total:
+
+def find_upload(resources: Resources, query: TraceQuery) -> LocalDataset:
+    """The upload that a query selects. Raises: `CollectionFailed`."""
+    if query.dataset_ref is None:
+        raise CollectionFailed(
+            "the benchmark has no dataset; set its datasetRef to the name of an upload",
+            code="DATASET_NOT_FOUND",
+        )
+    with resources.db.read_statement() as session:
+        uploads = queries.list_uploads_for_agent(
+            session, query.dataset_ref, query.run_name, query.agent_id
+        )
+        if not uploads:
+            raise _upload_not_found(query, queries.list_newest_uploads(session, query.dataset_ref))
+    upload = uploads[0]
+    # Whichever came last may be that of another agent, whose answers would be judged as its own.
+    if upload.agent_id is None and len(uploads) > 1 and query.is_shared:
+        raise _ambiguous_upload(query)
+    return upload
+
+
+def iter_uploaded_traces(resources: Resources, upload: LocalDataset) -> Iterator[Trace]:
+    """The traces of an upload, read page by page. Raises: `CollectionFailed` when it is deleted meanwhile."""
+    position = 0
+    while position < upload.trace_count:
+        with resources.db.read_statement() as session:
+            traces = queries.read_uploaded_traces(session, upload.id, position, PAGE_SIZE)
+        if not traces:
             raise _upload_deleted()
-        return lines
-
-    def _require_upload(self, state: "_ReadState") -> None:
-        with self.resources.db.read_statement() as session:
-            if not queries.read_local_lines(session, state.dataset_id, state.total - 1, 1):
-                raise _upload_deleted()
-
-    def _resume(self, cursor: str) -> "_ReadState":
-        # The run name comes last, because it can contain colons.
-        position, total, dataset_id, run_name = cursor.split(":", 3)
-        return _ReadState(dataset_id, int(position), int(total), run_name)
-
-    def start(self, query: TraceQuery) -> "_ReadState":
-        """The first position of the upload that a query selects. Raises: `CollectionFailed`."""
-        if query.dataset_ref is None:
-            raise CollectionFailed(
-                "the benchmark has no dataset; set its datasetRef to the name of an upload",
-                code="DATASET_NOT_FOUND",
-            )
-        with self.resources.db.read_statement() as session:
-            uploads = queries.list_uploads_for_agent(
-                session, query.dataset_ref, query.run_name, query.agent_id
-            )
-            if not uploads:
-                raise _upload_not_found(
-                    query, queries.list_newest_uploads(session, query.dataset_ref)
-                )
-        upload = uploads[0]
-        # Whichever came last may be that of another agent, whose answers would be judged as its own.
-        if upload.agent_id is None and len(uploads) > 1 and query.is_shared:
-            raise _ambiguous_upload(query)
-        return _ReadState(upload.id, 0, upload.trace_count, upload.run_name)
-
-
-class _ReadState(NamedTuple):
-    """The position of the next page; the cursor contains all fields."""
-
-    dataset_id: str
-    position: int
-    total: int
-    run_name: str
-
-    @property
-    def cursor(self) -> str | None:
-        """None when all lines are read."""
-        if self.position >= self.total:
-            return None
-        return f"{self.position}:{self.total}:{self.dataset_id}:{self.run_name}"
-
-
-def _parse_page(lines: list[str], state: _ReadState) -> TracePage:
-    """The page of some lines; `state` is that after them."""
-    return TracePage(
-        traces=tuple(parse_trace(json.loads(line)) for line in lines),
-        cursor=state.cursor,
-        total=state.total,
-        run_name=state.run_name,
-        revision=f"{state.dataset_id}/{PARSER_VERSION}",
-    )
+        yield from traces
+        position += len(traces)
 
 
 def _upload_deleted() -> CollectionFailed:
     return CollectionFailed(
-        "the upload was deleted while the run was reading it; upload the traces again"
-        " and retry the run",
+        "the upload was deleted while its items were read; upload the traces again and retry the run",
         code="RUN_NOT_FOUND",
     )
 
@@ -172,15 +121,21 @@ def _has_run(resources: Resources, query: TraceQuery) -> bool:
 
 def _estimate(resources: Resources, query: TraceQuery) -> RequestEstimate:
     """An upload is read from the database of the service: without requests."""
-    total = LocalSource(resources=resources).start(query).total
+    total = find_upload(resources, query).trace_count
     return RequestEstimate(traces=total, selected=total, requests={}, at_most=False)
 
 
+def _list_items(resources: Resources, query: TraceQuery) -> Iterator[DatasetItem]:
+    traces = iter_uploaded_traces(resources, find_upload(resources, query))
+    return (item for trace in traces if (item := item_of(trace)) is not None)
+
+
 TRACE_SOURCES.register(
-    "local",
+    SOURCE,
     SourceSpec(
         open=lambda resources: LocalSource(resources=resources),
         has_run=_has_run,
         estimate=_estimate,
+        list_items=_list_items,
     ),
 )

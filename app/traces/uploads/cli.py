@@ -122,7 +122,7 @@ datasets.add_list(
     help_text="List uploads, newest first.",
 )
 datasets.add_show(help_text="Show an upload.")
-datasets.add_delete(help_text="Delete an upload. Runs that used it keep their copy of its traces.")
+datasets.add_delete(help_text="Delete an upload. Runs that read it keep its traces.")
 
 
 def _parameters(

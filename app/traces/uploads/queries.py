@@ -1,4 +1,4 @@
-"""Reads of uploads, their lines and their items."""
+"""Reads of uploads and their traces."""
 
 from pydantic import Field
 from sqlalchemy import select
@@ -19,23 +19,28 @@ from app.traces.models import (
     LocalDataset,
 )
 from app.traces.repetition_names import PREFIX
+from app.traces.stored_traces import COLUMNS, StoredTraces
+from app.traces.types import Trace
 from app.traces.upload_errors import UploadNotFound
 
 MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024
-# By rows: positions are unique, and a range would look for equal ones.
-LOCAL_LINES = """
-    SELECT line FROM (
-        SELECT position, line,
-               sum(octet_length(line)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING)
-               - octet_length(line) AS bytes_before
-        FROM local_traces
-        WHERE dataset_id = %(dataset_id)s AND position BETWEEN %(first)s AND %(last)s
-    ) AS lines
+# Texts and tool calls have no limit that is small; the other columns of a row have.
+UPLOADED_TRACES = f"""
+    SELECT {", ".join(COLUMNS)} FROM (
+        SELECT *, sum(bytes) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
+        FROM (
+            SELECT *, coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
+                      + coalesce(octet_length(output), 0) + coalesce(octet_length(error), 0)
+                      + coalesce(pg_column_size(tool_calls), 0) AS bytes
+            FROM collected_traces
+            WHERE collection_id = (SELECT collection_id FROM local_datasets WHERE id = %(dataset_id)s)
+              AND position BETWEEN %(first)s AND %(last)s
+        ) AS sized
+    ) AS traces
     WHERE bytes_before < %(max_bytes)s
-      AND EXISTS (SELECT FROM local_datasets WHERE id = %(dataset_id)s)
     ORDER BY position
-"""
+"""  # noqa: S608 - only constants
 
 
 def find_same_upload(
@@ -111,10 +116,10 @@ def list_local_datasets(
     return select_page(session, select(LocalDataset), keys=newest, query=query, filters=filters)
 
 
-def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) -> list[str]:
-    """Lines from position `start`: at most `limit` lines and `MAX_PAGE_BYTES`, but at least one.
+def read_uploaded_traces(session: Session, dataset_id: str, start: int, limit: int) -> StoredTraces:
+    """Traces from position `start`: at most `limit` traces and `MAX_PAGE_BYTES`, but at least one.
 
-    None of an upload that was deleted, while some of its lines still exist.
+    None of an upload that was deleted, while some of its traces still exist.
     """
     parameters = {
         "dataset_id": dataset_id,
@@ -122,11 +127,11 @@ def read_local_lines(session: Session, dataset_id: str, start: int, limit: int) 
         "last": start + limit - 1,
         "max_bytes": MAX_PAGE_BYTES,
     }
-    return [line for (line,) in fetch_tuples(session, LOCAL_LINES, parameters)]
+    return StoredTraces(fetch_tuples(session, UPLOADED_TRACES, parameters))
 
 
-def list_local_items(session: Session, dataset_id: str, query: PageQuery) -> PageRows[str]:
-    """The lines of an upload in its order; a page of long lines is shorter than its limit.
+def list_uploaded_traces(session: Session, dataset_id: str, query: PageQuery) -> PageRows[Trace]:
+    """The traces of an upload in its order; a page of long texts is shorter than its limit.
 
     Raises: `NotFound`, `BadCursor`.
     """
@@ -137,7 +142,7 @@ def list_local_items(session: Session, dataset_id: str, query: PageQuery) -> Pag
         if len(values) != 1 or not isinstance(values[0], int) or values[0] < 0:
             raise BadCursor("the cursor does not belong to this list; start again without a cursor")
         start = values[0]
-    lines = read_local_lines(session, dataset_id, start, query.limit)
-    end = start + len(lines)
-    has_more = bool(lines) and end < dataset.trace_count
-    return PageRows(lines, encode_cursor([end]) if has_more else None)
+    traces = list(read_uploaded_traces(session, dataset_id, start, query.limit))
+    end = start + len(traces)
+    has_more = bool(traces) and end < dataset.trace_count
+    return PageRows(traces, encode_cursor([end]) if has_more else None)

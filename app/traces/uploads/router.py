@@ -1,6 +1,5 @@
 """REST endpoints of uploaded datasets."""
 
-import json
 import threading
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from app.core.web.query_parameters import PageParams
 from app.core.web.routes import Router
 from app.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from app.traces.execution.items import item_of
-from app.traces.files.ndjson import parse_trace
 from app.traces.producers.harness_results import read_results
 from app.traces.uploads import queries, service
 from app.traces.uploads.schemas import DatasetItemView, LocalDatasetView
@@ -124,7 +122,7 @@ def _store(
     agent_id: str | None,
     replace: bool,
 ) -> Response:
-    with service.encode_traces(numbered_lines) as traces:
+    with service.encode_traces(once.resources.db, numbered_lines) as traces:
         return once(
             upload.sha256,
             lambda session: LocalDatasetView.model_validate(
@@ -165,8 +163,7 @@ def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
 def list_dataset_items(dataset_id: DatasetId, res: Res, page: PageParams) -> Page[DatasetItemView]:
     """List the items of an upload, in its order; traces without an input are left out."""
     with res.db.read() as session:
-        lines, next_cursor = queries.list_local_items(session, dataset_id, page)
-    traces = (parse_trace(json.loads(line)) for line in lines)
+        traces, next_cursor = queries.list_uploaded_traces(session, dataset_id, page)
     items = [
         view_of_row(DatasetItemView, item, output=trace.output)
         for trace in traces
@@ -177,6 +174,6 @@ def list_dataset_items(dataset_id: DatasetId, res: Res, page: PageParams) -> Pag
 
 @router.delete("/{datasetId}", status_code=204, dependencies=RUN)
 def delete_local_dataset(dataset_id: DatasetId, res: Res) -> None:
-    """Delete an upload. Runs that read it keep their copies of its traces."""
+    """Delete an upload. Runs that read it keep its traces."""
     with res.db.begin() as session:
         service.delete_local_dataset(session, dataset_id)

@@ -1,7 +1,6 @@
 """Writes of uploads."""
 
 import re
-import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,69 +8,103 @@ from dataclasses import dataclass
 from typing import IO
 
 from psycopg.errors import UniqueViolation
-from sqlalchemy import delete, text
+from sqlalchemy import func, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.core.bulk_copy import copy_encoded_file, encode_row
+from app.core.bulk_copy import copy_encoded_file
+from app.core.db import Database
 from app.core.errors import ErrorItem, Invalid
 from app.core.ids import new_id
-from app.jobs.declarations import DropUpload, RecordChange
+from app.jobs.declarations import DropTraces, RecordChange
 from app.jobs.queue import enqueue
-from app.traces.files.ndjson import BYTE_ORDER_MARK, IgnoredKeys, parse_trace_line
-from app.traces.models import LocalDataset
+from app.traces.files.ndjson import IgnoredKeys, parse_trace_line
+from app.traces.models import Collection, LocalDataset
+from app.traces.queries import lock_completed
+from app.traces.storable_traces import make_storable
+from app.traces.trace_rows import (
+    EMPTY_DIGEST,
+    TRACE_COLUMNS,
+    TRANSCRIPT_COLUMNS,
+    encode_trace,
+    extend_digest,
+    trace_row,
+    transcript_row,
+)
+from app.traces.trial_numbers import number_stored_trials
 from app.traces.upload_errors import DatasetExists, DuplicateTrace, UploadInFlight
 from app.traces.uploads import queries
 
-LOCAL_COLUMNS = ("dataset_id", "position", "trace_id", "line")
-_POSITION = struct.Struct(">i")
+# The trace source of uploads.
+SOURCE = "local"
 MEMORY_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedTraces:
-    """The validated traces of an upload as rows of `local_traces`; `rows` is at its beginning.
+    """The validated traces of an upload as rows of a collection; `rows` and `transcripts` are at their
+    beginning.
 
-    `ignored_keys` are the first keys of traces that are not used.
+    `has_items`: a trace names its item, which other traces may have, too. `ignored_keys` are the first
+    keys of traces that are not used.
     """
 
-    dataset_id: str
+    collection_id: int
     count: int
+    digest: bytes
     rows: IO[bytes]
+    transcripts: IO[bytes]
+    has_items: bool
     ignored_keys: Sequence[str] = ()
 
 
 @contextmanager
-def encode_traces(numbered_lines: Iterable[tuple[int, bytes]]) -> Iterator[EncodedTraces]:
-    """Validate the lines of an upload and keep them on disk until the block ends.
+def encode_traces(
+    db: Database, numbered_lines: Iterable[tuple[int, bytes]]
+) -> Iterator[EncodedTraces]:
+    """Validate the lines of an upload, and keep their rows on disk until the block ends.
 
     Before the transaction that stores them: parsing millions of lines takes minutes.
     Raises:  `Invalid` with the number of a line that is not a trace, or without any line.
     """
-    dataset_id, count, ignored_keys = new_id(), 0, IgnoredKeys()
-    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
+    count, digest, ignored_keys = 0, EMPTY_DIGEST, IgnoredKeys()
+    has_items = False
+    collection_id = _next_collection_id(db)
+    with (
+        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows,
+        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as transcripts,
+    ):
         for number, line in numbered_lines:
-            trace_id = parse_trace_line(line, number, ignored_keys).trace_id
-            rows.write(
-                encode_row(
-                    dataset_id.encode(),
-                    _POSITION.pack(count),
-                    trace_id.encode(),
-                    line.removeprefix(BYTE_ORDER_MARK).strip(),
-                )
-            )
+            trace = make_storable(parse_trace_line(line, number, ignored_keys))
+            fields = encode_trace(trace)
+            digest = extend_digest(digest, fields)
+            rows.write(trace_row(collection_id, count, fields))
+            if trace.transcript is not None:
+                transcripts.write(transcript_row(collection_id, count, trace.transcript))
+            has_items = has_items or trace.item_id != trace.trace_id
             count += 1
         if count == 0:
             raise Invalid(
                 "the upload has no traces; send one JSON object per line", code="no-traces"
             )
         rows.seek(0)
+        transcripts.seek(0)
         yield EncodedTraces(
-            dataset_id=dataset_id,
+            collection_id=collection_id,
             count=count,
+            digest=digest,
             rows=rows,
+            transcripts=transcripts,
+            has_items=has_items,
             ignored_keys=ignored_keys.names,
         )
+
+
+def _next_collection_id(db: Database) -> int:
+    """An ID that no collection has or will get: the rows that are encoded begin with it."""
+    with db.read_statement() as session:
+        statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
+        return int(session.execute(statement).scalar_one())
 
 
 def store_local_dataset(
@@ -98,11 +131,17 @@ def store_local_dataset(
     # In the transaction of the new upload: readers see the old one until it is complete, and keep
     # it if it fails.
     _delete_replaced(session, name, run_name, agent_id, replace=replace)
+    same_traces = (Collection.digest == traces.digest) & Collection.source_run_id.is_(None)
+    collection = lock_completed(session, SOURCE, same_traces)
+    is_stored = collection is not None
+    if collection is None:
+        collection = create_collection(session, traces)
     dataset = LocalDataset(
-        id=traces.dataset_id,
+        id=new_id(),
         name=name,
         run_name=run_name,
         agent_id=agent_id,
+        collection_id=collection.id,
         trace_count=traces.count,
         size_bytes=size_bytes,
         ignored_keys=list(traces.ignored_keys),
@@ -115,7 +154,11 @@ def store_local_dataset(
             f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents",
             errors=[ErrorItem(pointer="agentId", detail="is not an agent; create the agent first")],
         ) from None
-    _copy_traces(session, traces)
+    if not is_stored:
+        copy_traces(session, traces)
+        # Where each trace is an item of its own, as in most uploads, there is no trial to number.
+        if traces.has_items:
+            number_stored_trials(session, collection.id, traces.count)
     session.refresh(dataset)
     change = RecordChange(
         event="dataset-updated", subject=name, run_name=run_name, agent_id=agent_id
@@ -125,8 +168,8 @@ def store_local_dataset(
 
 
 def delete_local_dataset(session: Session, dataset_id: str) -> None:
-    """Delete an upload; runs keep their copies of its traces."""
-    _delete_upload(session, queries.get_local_dataset(session, dataset_id).id)
+    """Delete an upload; its traces remain as long as a run has them."""
+    _delete_upload(session, queries.get_local_dataset(session, dataset_id))
 
 
 def _delete_replaced(
@@ -140,17 +183,41 @@ def _delete_replaced(
             f"the dataset {name!r} already has an upload for the run {run_name!r}; choose another"
             " runName, or send replace=true"
         )
-    _delete_upload(session, previous.id)
+    _delete_upload(session, previous)
 
 
-def _delete_upload(session: Session, dataset_id: str) -> None:
-    session.execute(delete(LocalDataset).where(LocalDataset.id == dataset_id))
-    enqueue(session, DropUpload(dataset_id=dataset_id))
+def _delete_upload(session: Session, dataset: LocalDataset) -> None:
+    session.delete(dataset)
+    session.flush()
+    enqueue(session, DropTraces(collection_id=dataset.collection_id))
 
 
-def _copy_traces(session: Session, traces: EncodedTraces) -> None:
+def create_collection(session: Session, traces: EncodedTraces) -> Collection:
+    """The collection of an upload; its rows follow in the same transaction."""
+    collection = Collection(
+        id=traces.collection_id,
+        source=SOURCE,
+        query={},
+        digest=traces.digest,
+        trace_count=traces.count,
+        revision=revision_of(traces.collection_id),
+        completed_at=func.now(),
+    )
+    session.add(collection)
+    session.flush()
+    return collection
+
+
+def revision_of(collection_id: int) -> str:
+    """The name by which a run finds the collection of an upload."""
+    return f"upload/{collection_id}"
+
+
+def copy_traces(session: Session, traces: EncodedTraces) -> None:
+    """Store the rows of an upload. Raises: `DuplicateTrace`."""
     try:
-        copy_encoded_file(session, "local_traces", LOCAL_COLUMNS, traces.rows)
+        copy_encoded_file(session, "collected_traces", TRACE_COLUMNS, traces.rows)
+        copy_encoded_file(session, "trace_transcripts", TRANSCRIPT_COLUMNS, traces.transcripts)
     except UniqueViolation as error:
         raise DuplicateTrace(
             f"{_describe_duplicate(error)} occurs twice; give each trace a unique ID"
@@ -158,7 +225,7 @@ def _copy_traces(session: Session, traces: EncodedTraces) -> None:
 
 
 def _describe_duplicate(error: UniqueViolation) -> str:
-    match = re.search(r"=\([0-9a-f-]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
+    match = re.search(r"=\([0-9]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
     return f"the traceId {match[1]!r}" if match else "a traceId"
 
 

@@ -1,4 +1,4 @@
-"""Uploads: streamed, atomic, one at a time, and copied by the runs that read them."""
+"""Uploads: streamed, atomic, one at a time; the runs that read them keep their traces."""
 
 import gzip
 import json
@@ -7,9 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
-from app.traces.uploads.queries import read_local_lines
+from app.traces.registry import CollectionFailed, TraceQuery
+from app.traces.sources.local import find_upload, iter_uploaded_traces
+from app.traces.storable_traces import MAX_TEXT_CHARS
+from app.traces.uploads import queries
+from app.traces.uploads.queries import read_uploaded_traces
 from tests.support.service import JSON, Service, ndjson, pair, run_mosaico
 
 DATASETS = "/local-datasets"
@@ -54,7 +59,7 @@ def test_upload__is_stored_listed_shown_and_deleted(service: Service) -> None:
         problem = service.expect_problem(404, method, f"{DATASETS}/{dataset['id']}")
         assert problem["type"] == "/problems/dataset-not-found"
     service.work()
-    assert rows(service, "local_traces") == 1
+    assert rows(service, "collected_traces") == 1
 
 
 def test_upload__names_the_keys_that_nothing_reads(service: Service, tmp_path: Path) -> None:
@@ -106,7 +111,7 @@ def test_upload__invalid_line_rejects_the_whole_upload(service: Service) -> None
         problem = refused(service, 422, b"".join([good[0], b"\n", flaw, good[1]]))
         assert re.match("line 3(, column [0-9]+)?: ", problem["detail"]), flaw[:80]
         assert expected_detail in problem["detail"]
-    assert rows(service, "local_datasets") == rows(service, "local_traces") == 0
+    assert rows(service, "local_datasets") == rows(service, "collected_traces") == 0
     assert upload(service, b"".join(good)).status_code == 201
 
 
@@ -138,7 +143,7 @@ def test_upload__line_over_16_mib_is_rejected(service: Service) -> None:
     line = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2) + b'"}\n'
     problem = refused(service, 413, ndjson([pair(1)]) + line)
     assert "line 2 is longer" in problem["detail"]
-    assert rows(service, "local_traces") == 0
+    assert rows(service, "collected_traces") == 0
     # The limit is of the whole line, with its other 33 bytes.
     nearly = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2 - 50) + b'"}\n'
     assert upload(service, ndjson([pair(1)]) + nearly).json()["traceCount"] == 2
@@ -152,28 +157,80 @@ def test_upload__existing_run_needs_replace(service: Service) -> None:
     replacing = {"params": {**RUN_1, "replace": "true"}}
     refused(service, 422, ndjson([pair(3)]) + b"{", **replacing)
     assert service.get(DATASETS)["items"] == [first]
-    assert rows(service, "local_traces") == 2
+    assert rows(service, "collected_traces") == 2
     second = upload(service, ndjson([pair(3)]), **replacing).json()
     assert second["id"] != first["id"]
     assert service.get(DATASETS)["items"] == [second]
     service.work()
-    assert rows(service, "local_traces") == 1
+    assert rows(service, "collected_traces") == 1
 
 
-def test_deleted_upload__no_line_is_read_while_the_job_deletes_them(service: Service) -> None:
-    """A run that reads the upload at this moment must not continue with the rest of its lines."""
+def test_deleted_upload__no_trace_is_read_while_the_job_deletes_them(service: Service) -> None:
+    """Who reads the upload at this moment must not continue with the rest of its traces."""
     dataset = service.upload([pair(1), pair(2)])
     with service.resources.db.read() as session:
-        assert len(read_local_lines(session, dataset["id"], 0, 10)) == 2
+        assert len(read_uploaded_traces(session, dataset["id"], 0, 10)) == 2
+    upload = find_upload(service.resources, TraceQuery(dataset_ref="support", run_name=None))
 
     service.delete(f"{DATASETS}/{dataset['id']}")
 
-    assert rows(service, "local_traces") == 2
+    assert rows(service, "collected_traces") == 2
     with service.resources.db.read() as session:
-        assert read_local_lines(session, dataset["id"], 0, 10) == []
+        assert not read_uploaded_traces(session, dataset["id"], 0, 10)
+    with pytest.raises(CollectionFailed, match="was deleted while"):
+        list(iter_uploaded_traces(service.resources, upload))
 
 
-def test_upload__runs_keep_their_copies_of_the_traces(service: Service) -> None:
+def test_read_uploaded_traces__long_texts_give_short_pages(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_PAGE_BYTES", 8000)
+    dataset = service.upload([pair(number, input="?", output="x" * 3000) for number in range(7)])
+    sizes, position = [], 0
+    with service.resources.db.read() as session:
+        while page := read_uploaded_traces(session, dataset["id"], position, 10):
+            sizes.append(len(page))
+            position += len(page)
+    # 3 kB a trace and 8 kB a page: a trace that begins below the limit is still taken.
+    assert sizes == [3, 3, 1]
+    items = service.list_items(f"{DATASETS}/{dataset['id']}/items")
+    assert [item["id"] for item in items] == [f"i-{number}" for number in range(7)]
+
+
+def test_upload__equal_traces_are_stored_once(service: Service) -> None:
+    trace = pair(1, input="?")
+    first, second = (service.upload([trace], run_name=name) for name in ("run-1", "run-2"))
+    service.upload([pair(1, output="x")], run_name="run-3")
+    assert rows(service, "collections") == rows(service, "collected_traces") == 2
+    service.delete(f"{DATASETS}/{first['id']}")
+    service.work()
+    assert len(service.list_items(f"{DATASETS}/{second['id']}/items")) == 1
+    service.delete(f"{DATASETS}/{second['id']}")
+    service.work()
+    assert rows(service, "collections") == rows(service, "collected_traces") == 1
+
+
+def test_upload__repeated_trials_of_an_item_are_numbered(service: Service) -> None:
+    items = ["a", "b", "a", "a"]
+    dataset = service.upload([pair(number, itemId=item) for number, item in enumerate(items)])
+    with service.resources.db.read() as session:
+        traces = read_uploaded_traces(session, dataset["id"], 0, 10)
+    assert [(trace.item_id, trace.trial) for trace in traces] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 1),
+        ("a", 2),
+    ]
+
+
+def test_upload__long_text_is_truncated_with_a_note(service: Service) -> None:
+    dataset = service.upload([pair(1, output="x" * (MAX_TEXT_CHARS + 3))])
+    with service.resources.db.read() as session:
+        [trace] = read_uploaded_traces(session, dataset["id"], 0, 10)
+    assert (trace.output or "").endswith("… [3 characters cut]")
+
+
+def test_upload__runs_keep_the_traces(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["ACCURACY"])
     dataset = service.upload([pair(1)])
@@ -181,6 +238,8 @@ def test_upload__runs_keep_their_copies_of_the_traces(service: Service) -> None:
     service.delete(f"{DATASETS}/{dataset['id']}")
     [row] = service.get(f"/benchmark-runs/{run['id']}/results")["items"]
     assert row["output"] == "a b c d"
+    service.work()
+    assert rows(service, "collected_traces") == 1
     assert service.complete_run()["errorCode"] == "DATASET_NOT_FOUND"
 
 
@@ -193,7 +252,7 @@ def test_upload__one_of_concurrent_uploads_is_stored(service: Service) -> None:
     kinds = {answer.json()["type"] for answer in answers if answer.status_code == 409}
     # A request finds the upload in progress or stored, whichever it is in time for.
     assert kinds <= {"/problems/upload-in-flight", "/problems/dataset-exists"}
-    assert rows(service, "local_traces") == 2000
+    assert rows(service, "collected_traces") == 2000
     with ThreadPoolExecutor(4) as threads:
         names = [{"name": "support", "runName": f"other-{number}"} for number in range(4)]
         answers = list(threads.map(lambda p: upload(service, content, params=p), names))

@@ -164,6 +164,8 @@ def test_metric_cache__values_outlive_the_run_they_came_from(
     assert (pool.take_counts(), counts(third)) == ({}, (0, 4))
     for run in (heir, third):
         counting_service.delete(f"{RUNS}/{run['id']}")
+    [upload] = counting_service.get("/local-datasets")["items"]
+    counting_service.delete(f"/local-datasets/{upload['id']}")
     counting_service.work()
     for table in ("collections", "collected_traces", "trace_results"):
         assert rows.value(f"SELECT count(*) FROM {table}") == 0

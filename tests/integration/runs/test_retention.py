@@ -99,6 +99,8 @@ def test_purge__removes_collections_without_a_run(
     tomorrow = utc_now() + timedelta(days=1)
     with service.resources.db.begin() as session:
         assert purge_runs_before(session, tomorrow, utc_now()) == 2
+    [upload] = service.get("/local-datasets")["items"]
+    service.delete(f"/local-datasets/{upload['id']}")
     work_a_day_later(service)
 
     assert (count(service, "trace_results"), count(service, "collected_traces")) == (0, 0)

@@ -15,41 +15,61 @@ from app.runs import pipeline, retention
 from app.runs.collection import append_page
 from app.runs.leases import RunLease, acquire_run_lease
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
-from app.traces.sources import local
 from app.traces.types import Trace
+from app.traces.uploads.service import revision_of
 from tests.support.metric_calls import PAIRS, RUNS, CountingPool, counts
+from tests.support.paged_source import PagedSource
 from tests.support.processes import until
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
+PAGED = "paged"
+COLLECTIONS = "SELECT count(*) FROM collections WHERE source = 'paged'"
+TRACES = """
+    SELECT count(*) FROM collected_traces JOIN collections ON id = collection_id WHERE source = 'paged'
+"""
 WAITING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE wait_event_type = 'Lock' AND datname = current_database()
 """
 
 
-def test_collection__traces_about_to_be_deleted_are_not_taken_over(
+@pytest.fixture(autouse=True)
+def paged_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_paged(monkeypatch, page_size=2000)
+
+
+def register_paged(monkeypatch: pytest.MonkeyPatch, *, page_size: int) -> None:
+    """A source whose runs collect the traces of an upload: those of the source `local` take them over."""
+
+    def open_paged(resources: Resources) -> PagedSource:
+        return PagedSource(resources=resources, page_size=page_size)
+
+    monkeypatch.setitem(TRACE_SOURCES._items, PAGED, SourceSpec(open=open_paged))
+
+
+def test_collection__traces_about_to_be_deleted_are_stored_once(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"], source=PAGED)
     old = counting_service.complete_run()
     counting_service.delete(f"{RUNS}/{old['id']}")
     # Its traces are still there: the job that deletes them waits beside the new run's.
-    assert rows.value("SELECT count(*) FROM collected_traces") == 5
+    assert rows.value(TRACES) == 5
 
     run = counting_service.complete_run()
 
     assert (run["status"], counts(run)) == ("COMPLETED", (4, 0))
-    assert rows.value("SELECT count(*) FROM collected_traces") == 5
-    assert rows.value("SELECT count(*) FROM collections") == 1
+    assert rows.value(TRACES) == 5
+    assert rows.value(COLLECTIONS) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A run that takes over the traces of another run while that is deleted."""
+    """A run that takes over the traces of a deleted run while these are deleted."""
 
     service: Service
-    donor: JSON
+    collection_id: int
     heir: JSON
     lease: RunLease
     page: TracePage
@@ -62,11 +82,17 @@ class Race:
         lease = acquire_run_lease(service.resources.db, heir["id"], NO_JOB)
         assert lease is not None
         query = TraceQuery(dataset_ref="support", run_name=None)
-        [page] = TRACE_SOURCES.get("local").open(service.resources).pages(query, None)
-        return cls(service, donor, heir, lease, page)
+        [page] = TRACE_SOURCES.get(PAGED).open(service.resources).pages(query, None)
+        rows = DatabaseReader(service.resources.db.url)
+        collection_id = rows.value(
+            "SELECT collection_id FROM benchmark_runs WHERE id = %s", donor["id"]
+        )
+        # The job that deletes its traces waits until the end of the race.
+        service.delete(f"{RUNS}/{donor['id']}")
+        return cls(service, collection_id, heir, lease, page)
 
-    def delete(self, session: Session) -> None:
-        retention.delete_run(session, self.donor["id"])
+    def drop(self, session: Session) -> None:
+        retention.mark_unused(session, self.collection_id)
 
     def take_over(self, session: Session) -> None:
         append_page(session, self.lease, self.page, utc_now())
@@ -92,36 +118,37 @@ class Race:
 def test_collection__traces_being_taken_over_are_not_deleted(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"], source=PAGED)
     race = Race.of(counting_service)
-    # The smaller ID is that of the donor, whose traces the heir keeps.
-    collection_id = rows.value("SELECT min(id) FROM collections")
-    heir = race.run(race.take_over, race.delete)
+    heir = race.run(race.take_over, race.drop)
     assert (heir["status"], counts(heir)) == ("COMPLETED", (4, 0))
-    assert rows.all("SELECT id FROM collections") == [(collection_id,)]
-    assert rows.value("SELECT count(*) FROM collected_traces") == 5
+    assert collection_ids(rows) == [race.collection_id]
+    assert rows.value(TRACES) == 5
 
 
 def test_collection__traces_being_deleted_are_not_taken_over(
     counting_service: Service, rows: DatabaseReader
 ) -> None:
-    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"], source=PAGED)
     race = Race.of(counting_service)
-    # The larger ID is that of the heir, which has to store the traces of its own.
-    collection_id = rows.value("SELECT max(id) FROM collections")
-    heir = race.run(race.delete, race.take_over)
+    heir = race.run(race.drop, race.take_over)
     assert (heir["status"], counts(heir)) == ("COMPLETED", (4, 0))
-    assert rows.all("SELECT id FROM collections") == [(collection_id,)]
-    assert rows.value("SELECT count(*) FROM collected_traces") == 5
+    # The heir had to store the traces of its own.
+    assert collection_ids(rows) == [race.lease.collection_id]
+    assert rows.value(TRACES) == 5
+
+
+def collection_ids(rows: DatabaseReader) -> list[int]:
+    return [row[0] for row in rows.all("SELECT id FROM collections WHERE source = 'paged'")]
 
 
 def test_delete_in_batches__resumes_after_an_interruption(
     counting_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "ROWS_PER_BATCH", 2)
-    counting_service.create_benchmark(metrics=["ROUGE"])
+    counting_service.create_benchmark(metrics=["ROUGE"], source=PAGED)
     run = counting_service.complete_run()
-    collection_id = rows.value("SELECT id FROM collections")
+    [collection_id] = collection_ids(rows)
     counting_service.delete(f"{RUNS}/{run['id']}")
     # The job looks before each batch: it stops after the first two of five traces.
     stops: Iterator[bool] = iter([False, True])
@@ -134,10 +161,46 @@ def test_delete_in_batches__resumes_after_an_interruption(
     with pytest.raises(WorkerStopping):
         retention.drop_traces(job, DropTraces(collection_id=collection_id))
 
-    assert rows.value("SELECT count(*) FROM collected_traces") == 3
+    assert rows.value(TRACES) == 3
     counting_service.work()
-    for table in ("collections", "collected_traces", "trace_results"):
-        assert rows.value(f"SELECT count(*) FROM {table}") == 0
+    for count in (COLLECTIONS, TRACES, "SELECT count(*) FROM trace_results"):
+        assert rows.value(count) == 0
+
+
+def test_upload__its_runs_have_its_traces(counting_service: Service, rows: DatabaseReader) -> None:
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    runs = [counting_service.complete_run() for _ in range(2)]
+    [upload] = counting_service.get("/local-datasets")["items"]
+    states = "SELECT id, revision, trace_count FROM collections"
+    [(collection_id, *state)] = rows.all(states)
+    assert state == [revision_of(collection_id), 5]
+
+    # Whoever is left has them: the upload, then a run, at last nobody.
+    counting_service.delete(f"{RUNS}/{runs[0]['id']}")
+    counting_service.work()
+    assert len(rows.all(states)) == 1
+    counting_service.delete(f"/local-datasets/{upload['id']}")
+    counting_service.work()
+    assert len(counting_service.list_items(f"{RUNS}/{runs[1]['id']}/results")) == 5
+    counting_service.delete(f"{RUNS}/{runs[1]['id']}")
+    counting_service.work()
+    assert rows.all(states) == []
+    assert rows.value("SELECT count(*) FROM collected_traces") == 0
+
+
+def test_upload__deleted_while_its_run_starts_fails_the_run(
+    counting_service: Service, rows: DatabaseReader
+) -> None:
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    [upload] = counting_service.get("/local-datasets")["items"]
+    counting_service.delete(f"/local-datasets/{upload['id']}")
+    counting_service.upload(PAIRS, run_name="run-2")
+    # The collection of the upload disappears between its look-up and the transaction of the run.
+    rows.execute("UPDATE collections SET completed_at = NULL")
+
+    run = counting_service.complete_run()
+
+    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_TRACES")
 
 
 def test_collection__equal_traces_under_another_name_are_stored_once(
@@ -146,18 +209,18 @@ def test_collection__equal_traces_under_another_name_are_stored_once(
     rows: DatabaseReader,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local, "PAGE_SIZE", 3)
-    counting_service.create_benchmark(metrics=["ROUGE"])
+    register_paged(monkeypatch, page_size=3)
+    counting_service.create_benchmark(metrics=["ROUGE"], source=PAGED)
     counting_service.complete_run()
-    monkeypatch.setattr(local, "PAGE_SIZE", 2)  # pages do not matter, only what is on them
+    register_paged(monkeypatch, page_size=2)  # pages do not matter, only what is on them
     counting_service.upload(PAIRS, run_name="run-2")
     pool.take_counts()
 
     run = counting_service.complete_run()
 
     assert (pool.take_counts(), run["runName"]) == ({}, "run-2")
-    assert rows.value("SELECT count(*) FROM collected_traces") == 5
-    assert rows.value("SELECT count(*) FROM collections") == 1
+    assert rows.value(TRACES) == 5
+    assert rows.value(COLLECTIONS) == 1
 
 
 def test_collection__traces_with_any_difference_are_stored_separately(
@@ -202,7 +265,7 @@ def test_collection__an_immutable_source_is_not_read_again(
     assert ImmutableSource.reads == 2
     run = counting_service.complete_run()
     assert (ImmutableSource.reads, run["tracesTotal"], counts(run)) == (3, 2, (0, 2))
-    assert rows.value("SELECT count(*) FROM collections") == 1
+    assert rows.value("SELECT count(*) FROM collections WHERE revision = 'v1'") == 1
 
 
 def fail_after_collecting(service: Service) -> JSON:

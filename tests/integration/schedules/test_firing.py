@@ -9,6 +9,7 @@ import pytest
 from app.schedules import queries
 from app.schedules.service import recompute_next_runs
 from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
+from tests.support.paged_source import PagedSource
 from tests.support.processes import until
 from tests.support.schedule_fires import (
     DAY,
@@ -284,8 +285,10 @@ def test_recompute_next_runs__waits_for_a_schedule_whose_run_is_being_started(
 def source() -> Iterator[list[SourceRun]]:
     """A source whose runs the test decides about, newest first."""
     source_runs: list[SourceRun] = []
-    local = TRACE_SOURCES.get("local")
-    TRACE_SOURCES._items["listed"] = SourceSpec(open=local.open, list_runs=lambda *_: source_runs)
+    TRACE_SOURCES._items["listed"] = SourceSpec(
+        open=lambda resources: PagedSource(resources=resources, page_size=100),
+        list_runs=lambda *_: source_runs,
+    )
     yield source_runs
     del TRACE_SOURCES._items["listed"]
 
