@@ -6,6 +6,7 @@ nothing. `MOSAICO_BENCH_PLOTS` names a folder for the plot of the throughput.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import psycopg
@@ -180,6 +182,7 @@ def _namespaced() -> BenchRow:
         return BenchRow("namespaces", goal, 0.0, holds=False, note="needs root and iproute2")
     if shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
         return BenchRow("namespaces", goal, 0.0, holds=False, note="needs PgBouncer")
+    _delete_leftovers()
     with pooled_deployment(POOL_SIZE) as deployment, ExitStack() as networks:
         deployment.service.create_benchmark("large", measures=MEASURES)
         workers = [
@@ -236,6 +239,14 @@ def _start_runs(deployment: Deployment, names: Sequence[str]) -> list[str]:
     return [str(run["id"]) for run in runs]
 
 
+def _delete_leftovers() -> None:
+    """Delete the namespaces of benchmarks that were killed: their links have the addresses of ours."""
+    for namespace in _ip("netns", "list").split():
+        match = re.fullmatch(r"mosaico-(\d+)-\d+", namespace)
+        if match and not Path("/proc", match[1]).exists():
+            _ip("netns", "delete", namespace)
+
+
 @contextmanager
 def _namespaced_worker(deployment: Deployment, number: int) -> Iterator[Program]:
     """A worker in a network namespace, whose only link leads to the pooler and the server."""
@@ -277,5 +288,5 @@ def _link(number: int) -> str:
     return f"mos{os.getpid() % 100_000}-{number}"
 
 
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True)
+def _ip(*arguments: str) -> str:
+    return subprocess.run(["ip", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -75,3 +75,21 @@ def test_report__run_without_results_has_a_page(mosaico: Shell, service: Service
 def test_report__requires_a_format_and_an_existing_run(mosaico: Shell, service: Service) -> None:
     assert mosaico("runs", "report", "none").exit_code == 2
     assert mosaico("runs", "report", "none", "--html").exit_code == 66
+
+
+def test_report__shows_the_repeats_of_items_with_several_trials(service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["EXACT_MATCH"])
+    outputs = ("a b c d", "wrong")
+    service.upload(
+        [pair(1, output=outputs[trial], traceId=f"t-{trial}", trial=trial) for trial in range(2)]
+    )
+    run = service.complete_run()
+    page = service.client.get(f"/api/v1/benchmark-runs/{run['id']}/report").text
+    [repeats] = re.findall(r'aria-labelledby="repeats"><table>(.+?)</table>', page, re.DOTALL)
+    columns = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", repeats)
+    assert columns == ["Metric", "k", "pass@k", "pass^k", "At least k", "Items"]
+    cells = re.findall(r"<t[hd][^>]*>([^<]+)</t[hd]>", repeats)[len(columns) :]
+    # One of two trials succeeded.
+    assert cells[:6] == ["EXACT_MATCH", "1", "0.5", "0.5", "1", "1"]
+    assert cells[6:] == ["EXACT_MATCH", "2", "1", "0", "0", "1"]
