@@ -7,7 +7,7 @@ Refused, each with a JSON pointer: NaN and Infinity, numbers beyond a double or 
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.text import shorten, unstorable_reason
@@ -82,6 +82,18 @@ def parse_finite_json(text: bytes | str) -> Any:
     `json.loads` accepts all three, although they are not JSON and no other parser reads them back.
     """
     return json.loads(text, parse_float=_finite_float, parse_constant=refuse_constant)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a parsed value is a number: in Python, true and false are integers."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def text_of_json(value: Any) -> str | None:
+    """A text as it is, any other JSON value as canonical JSON; None for null and an empty text."""
+    if value is None or isinstance(value, str):
+        return value or None
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def refuse_constant(name: str) -> NoReturn:

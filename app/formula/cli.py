@@ -18,6 +18,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
+from app.core.strict_json import is_number
 
 if TYPE_CHECKING:
     from app.formula.ast import Reference
@@ -216,7 +217,7 @@ def _reject_constant(name: str) -> NoReturn:
 def _finite(name: str, value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise _InvalidValuesError(f"{name!r} in --values is not a number")
     try:
         number = float(value)

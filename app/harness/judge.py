@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.core.strict_json import is_number
 from app.harness.results import JudgeUsage
 from app.harness.text_search import objects_in
 
@@ -55,7 +56,7 @@ def read_score(answer: str, scale: int) -> JudgeScore:
 
 
 def _checked_score(score: Any, scale: int, reason: str) -> JudgeScore:
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+    if not is_number(score) or not math.isfinite(score):
         raise JudgeError("the score of the judge is not a number")
     if not 0 <= score <= scale:
         raise JudgeError(f"the score of the judge is {score:g}, not from 0 to {scale}")

@@ -154,13 +154,6 @@ def langfuse_project(environment: Mapping[str, str]) -> LangfuseProject:
     )
 
 
-def known_usage(input_tokens: int | None, output_tokens: int | None) -> Usage | None:
-    """The usage of an attempt; None when the provider did not report all of it."""
-    if input_tokens is None or output_tokens is None:
-        return None
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-
-
 def write_run(run: ExportedRun, project: LangfuseProject, *, dataset: str) -> ExportSummary:
     """Write a run; a run name that exists already extends that run. Raises: ExportFailed."""
     return ExportSummary(dataset, run.run_name, len(write_attempts(run, project, dataset=dataset)))

@@ -56,10 +56,14 @@ class ProviderRetries:
     failures: dict[str, int] = field(default_factory=dict)
     waited_ms: float = 0.0
 
+    @property
+    def causes(self) -> str:
+        """`3 × 503, 2 × 429`; empty without a failure."""
+        return ", ".join(f"{count} × {status}" for status, count in self.failures.items())
+
     def describe(self) -> str:
         """`5 (3 × 503, 2 × 429)`; empty without a failure."""
-        causes = ", ".join(f"{count} × {status}" for status, count in self.failures.items())
-        return f"{sum(self.failures.values())} ({causes})" if causes else ""
+        return f"{sum(self.failures.values())} ({self.causes})" if self.failures else ""
 
 
 def sum_retries(parts: Iterable[ProviderRetries]) -> ProviderRetries:

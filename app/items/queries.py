@@ -125,8 +125,8 @@ def read_attributes(
     session: Session,
     run_seqs: Sequence[int],
     *,
-    cluster_field: str | None = None,
-    is_sample: bool = False,
+    cluster_field: str | None,
+    is_sample: bool,
 ) -> ItemAttributes:
     """The attributes of the items that `read_items` selects."""
     session.execute(text("SET LOCAL statement_timeout = 0"))

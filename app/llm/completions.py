@@ -24,6 +24,7 @@ from app.core.http.async_client import outbound_async_client
 from app.core.http.throttle import AsyncThrottle, get_async_throttle
 from app.core.llm_server import LlmServer
 from app.core.network_policy import OutboundPolicy, RefusedAddress
+from app.core.strict_json import is_number
 from app.core.text import replace_unstorable
 from app.llm.conversation import Usage
 from app.llm.errors import (
@@ -277,7 +278,6 @@ def _vector(embedding: object) -> "array[float]":
 
 def _cost_usd(usage: object) -> float | None:
     cost = usage.get("cost") if isinstance(usage, dict) else None
-    # A bool is an int in Python.
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+    if not is_number(cost) or not 0 <= cost < math.inf:
         return None
     return float(cost)

@@ -99,6 +99,13 @@ class Usage:
     output_tokens: int
 
 
+def known_usage(input_tokens: int | None, output_tokens: int | None) -> Usage | None:
+    """The usage; None when the provider did not report all of it."""
+    if input_tokens is None or output_tokens is None:
+        return None
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One turn of a model; `usage` is None when the server does not report it."""

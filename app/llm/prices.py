@@ -9,6 +9,7 @@ from typing import Any
 
 from app.core.console.files import InvalidInput, read_object
 from app.core.errors import BadUsage
+from app.core.strict_json import is_number
 
 MILLION = 1_000_000
 
@@ -35,9 +36,9 @@ class NoPrice(BadUsage):
         )
 
 
-def parse_prices(table: Mapping[str, Any], source: str) -> dict[str, Price]:
-    """The prices of a table; `source` is its name in messages. Raises: InvalidInput."""
-    return {model: _price(source, model, entry) for model, entry in table.items()}
+def parse_prices(table: Mapping[str, Any]) -> dict[str, Price]:
+    """The prices of a table. Raises: InvalidInput."""
+    return {model: _price("prices", model, entry) for model, entry in table.items()}
 
 
 def read_price(path: Path, model: str) -> Price | None:
@@ -62,6 +63,6 @@ def _price(source: str, model: str, value: Any) -> Price:
 
 def _dollars(value: Any) -> float:
     # json.loads accepts NaN and Infinity, which would make a limit in dollars ineffective.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if not is_number(value) or not 0 <= value < math.inf:
         raise ValueError(value)
     return float(value)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from app.core.strict_json import parse_finite_json
 from app.core.text import replace_unstorable_in_json
-from app.llm.conversation import Turn, Usage
+from app.llm.conversation import Turn, Usage, known_usage
 from app.llm.errors import LlmError, LlmErrorKind, kind_of_status
 
 JSON = dict[str, Any]
@@ -96,18 +96,18 @@ def read_arguments(arguments: Any) -> ToolArguments:
         arguments = {}
     if not isinstance(arguments, dict):
         return ToolArguments({}, "the arguments are not a JSON object")
-    if _is_deeper(arguments, MAX_DEPTH):
+    if _is_too_deep(arguments):
         return ToolArguments({}, f"the arguments are nested more than {MAX_DEPTH} levels deep")
     return ToolArguments(arguments, None)
 
 
-def _is_deeper(document: Any, max_depth: int) -> bool:
-    """Return whether lists and objects are nested more than `max_depth` levels deep.
+def _is_too_deep(document: Any) -> bool:
+    """Return whether lists and objects are nested more than `MAX_DEPTH` levels deep.
 
     Level by level, because a recursive function fails at the depth that it has to find.
     """
     level = [document]
-    for _ in range(max_depth):
+    for _ in range(MAX_DEPTH):
         containers = (node for node in level if isinstance(node, dict | list))
         level = [
             child
@@ -137,8 +137,4 @@ def read_token_count(usage: Any, name: str) -> int | None:
 
 def read_usage(usage: Any, input_name: str, output_name: str) -> Usage | None:
     """The tokens of a response; None when the server does not report both numbers."""
-    input_tokens = read_token_count(usage, input_name)
-    output_tokens = read_token_count(usage, output_name)
-    if input_tokens is None or output_tokens is None:
-        return None
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    return known_usage(read_token_count(usage, input_name), read_token_count(usage, output_name))

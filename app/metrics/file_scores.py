@@ -41,7 +41,7 @@ def score_file(
     metrics: str | None,
     formula: str | None,
     reader: TraceReader,
-    models: OfflineModels | None = None,
+    models: OfflineModels | None,
 ) -> FileScores:
     """The metrics of a list (`parse_metrics`), by default all that have a value and call no model,
     with the scores in the file, and the KPI.

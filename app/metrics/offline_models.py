@@ -187,7 +187,7 @@ class OfflineModels:
             self._budget = RequestBudget(
                 max_requests=options.max_requests,
                 max_usd=options.max_usd,
-                prices=parse_prices(options.prices, "prices"),
+                prices=parse_prices(options.prices),
             )
         folder = AnswerCache(Path(options.cache or default_cache()), time.time())
         folder.evict_expired()

@@ -13,10 +13,10 @@ from app.harness.langfuse_export import (
     ExportedCall,
     ExportedRun,
     LangfuseProject,
-    known_usage,
     write_attempts,
 )
 from app.harness.langfuse_failures import FailingItem, FailureTargets, send_failing_items
+from app.llm.conversation import known_usage
 from app.metrics.engine import measure_all
 from app.metrics.registry import default_refs, load_metrics
 from app.traces.execution.items import FINISHED_OUTCOMES, LANGFUSE_PREFIX

@@ -156,9 +156,7 @@ def sampling_rank(seed: int, trace_id: str) -> str:
     return hashlib.md5(f"{seed}:{trace_id}".encode(), usedforsecurity=False).hexdigest()
 
 
-def draw_sample(
-    seed: int, trace_ids: Iterable[str], size: int | None, after: str = ""
-) -> list[str]:
+def draw_sample(seed: int, trace_ids: Iterable[str], size: int | None, after: str) -> list[str]:
     """The IDs with the `size` smallest ranks above the rank `after`, in order of rank; all without a
     size. An ID may come several times.
     """

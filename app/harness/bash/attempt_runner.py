@@ -208,13 +208,20 @@ async def evaluate(
     runner = Runner(
         lambda _: llm, _limits(settings), budget, on_result=send_unless_rejected, judge=judge
     )
+    await run_and_close(runner, trials, llm, judge)
+    if runner.rejection is not None:
+        raise ProviderRejected(runner.rejection.reason)
+
+
+async def run_and_close(
+    runner: Runner, trials: Sequence[Trial], llm: Llm, judge: BashJudge | None
+) -> None:
+    """Make the attempts, and close the models in any case."""
     async with AsyncExitStack() as models:
         models.push_async_callback(llm.close)
         if judge is not None:
             models.push_async_callback(judge.close)
         await runner.run(trials)
-    if runner.rejection is not None:
-        raise ProviderRejected(runner.rejection.reason)
 
 
 def open_budget(settings: BashHarnessSettings, used_budget: UsedBudget) -> Budget:

@@ -81,8 +81,7 @@ class Check:
     """One kind of check.
 
     `evaluate` decides, given the text after the colon exactly as in the dataset; `warnings` lists
-    the flaws of such a text for authors of datasets. `reads_files`: it needs the files of the
-    sandbox, not the calls alone.
+    the flaws of such a text for authors of datasets.
     """
 
     kind: ClassVar[str] = "check"
@@ -90,7 +89,6 @@ class Check:
     summary: str
     evaluate: Callable[[str, CheckEvidence], CheckResult]
     warnings: Callable[[str], Iterable[CheckWarning]] = _no_warnings
-    reads_files: bool = False
 
 
 class UnknownCheck(NotFound):

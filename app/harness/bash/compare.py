@@ -86,16 +86,12 @@ class ComparedCategory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalComparison:
-    """Runs over their common tasks; categories with the largest spread come first.
-
-    `failed_by_all` are the IDs of the tasks that no run passed.
-    """
+    """Runs over their common tasks; categories with the largest spread come first."""
 
     runs: tuple[ComparedEval, ...]
     tasks: tuple[ComparedTask, ...]
     pairs: tuple[ComparedPair, ...]
     categories: tuple[ComparedCategory, ...]
-    failed_by_all: tuple[str, ...]
 
 
 def compare(reports: Sequence[EvalReport]) -> EvalComparison:
@@ -123,7 +119,6 @@ def compare(reports: Sequence[EvalReport]) -> EvalComparison:
         tasks=tasks,
         pairs=_compare_pairs(runs),
         categories=_compare_categories(runs),
-        failed_by_all=tuple(task.task_id for task in tasks if not any(task.passed)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 from app.core.console.files import InvalidInput, open_input
 from app.core.errors import AppError, BadUsage, ErrorItem, UnusableInput
 from app.core.registry import suggest_names
-from app.core.strict_json import MalformedJson, parse_json
+from app.core.strict_json import MalformedJson, is_number, parse_json
 from app.core.text import count_noun
 from app.harness.bash.check_registry import CHECKS, split_check
 from app.harness.bash.sandbox import FILE_LIMITS, Sandbox
@@ -229,7 +229,9 @@ def _parse_task(line: bytes, number: int, findings: list[DatasetFinding]) -> Eva
     if not isinstance(document, Mapping):
         raise _InvalidLine("the line is not a JSON object")
     _warn_unknown_keys(document, TASK_KEYS, number, findings)
-    expectations = _required_list(document, "expectations")
+    expectations = document.get("expectations")
+    if not isinstance(expectations, list) or not expectations:
+        raise _InvalidLine("expectations must be a list with at least one item")
     for expectation in expectations:
         if isinstance(expectation, Mapping):
             _warn_unknown_keys(expectation, EXPECTATION_KEYS, number, findings)
@@ -250,7 +252,7 @@ def _parse_expectation(document: Any) -> Expectation:
     weight = document.get("weight")
     if weight is None:
         weight = 1.0
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+    if not is_number(weight) or weight < 0:
         raise _InvalidLine(f"weight must be a number of at least 0, not {weight!r:.40}")
     return Expectation(check=_required_text(document, "check"), weight=float(weight))
 
@@ -281,13 +283,6 @@ def _optional_text(document: Mapping[str, Any], key: str) -> str | None:
     if text is not None and not isinstance(text, str):
         raise _InvalidLine(f"{key} must be a text")
     return text
-
-
-def _required_list(document: Mapping[str, Any], key: str) -> list[Any]:
-    items = document.get(key)
-    if not isinstance(items, list) or not items:
-        raise _InvalidLine(f"{key} must be a list with at least one item")
-    return items
 
 
 def _warn_unknown_keys(

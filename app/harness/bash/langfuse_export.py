@@ -11,10 +11,10 @@ from app.harness.langfuse_export import (
     ExportedRun,
     ExportSummary,
     LangfuseProject,
-    known_usage,
     write_run,
 )
 from app.harness.results import last_answer
+from app.llm.conversation import known_usage
 
 
 def export_run(

@@ -1,7 +1,7 @@
 """`bashkit-eval run` without its command line: from a dataset to a report."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.core.console.files import require_folder
-from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
+from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials, run_and_close
 from app.harness.bash.dataset import load_dataset, open_script, select_tasks
 from app.harness.bash.judge import BashJudge
 from app.harness.bash.report_view import attempt_view
@@ -97,11 +97,7 @@ async def _run(
         runner = Runner(
             _llm_for_trial(options, llm), options.limits, budget, on_result=keep, judge=judge
         )
-        async with AsyncExitStack() as models:
-            models.push_async_callback(llm.close)
-            if judge is not None:
-                models.push_async_callback(judge.close)
-            await runner.run(missing)
+        await run_and_close(runner, missing, llm, judge)
 
 
 def _llm_for_trial(options: BashRunOptions, llm: Llm) -> Callable[[int], Llm]:

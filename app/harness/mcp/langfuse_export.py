@@ -8,13 +8,13 @@ from app.harness.langfuse_export import (
     ExportedRun,
     ExportSummary,
     LangfuseProject,
-    known_usage,
     write_run,
 )
 from app.harness.mcp.config import TaskType
 from app.harness.mcp.stored_attempt import expected_output, input_text, task_scores
 from app.harness.mcp.types import McpReport, TaskResult
 from app.harness.results import AttemptOutcome
+from app.llm.conversation import known_usage
 
 
 def export_run(

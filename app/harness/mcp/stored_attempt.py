@@ -72,8 +72,7 @@ def attempt_transcript(result: TaskResult) -> Transcript | None:
     """The conversation with every tool call, or the calls of a direct task; None without any."""
     if not result.messages and not result.tool_calls:
         return None
-    has_many_servers = len(result.servers) > 1
-    calls = [_call(call, name_server=has_many_servers) for call in result.tool_calls]
+    calls = [_call(result.tool_name(call), call) for call in result.tool_calls]
     return build_transcript(
         result.messages,
         calls,
@@ -82,9 +81,9 @@ def attempt_transcript(result: TaskResult) -> Transcript | None:
     )
 
 
-def _call(call: McpToolCall, *, name_server: bool) -> TranscriptToolCall:
+def _call(name: str, call: McpToolCall) -> TranscriptToolCall:
     return TranscriptToolCall(
-        tool=f"{call.server}__{call.tool}" if name_server and call.server else call.tool,
+        tool=name,
         arguments=call.arguments,
         output=call.text,
         is_error=call.is_error,

@@ -169,6 +169,13 @@ class TaskResult:
     def key(self) -> AttemptKey:
         return AttemptKey(self.file, self.scenario, self.task, self.model, self.trial)
 
+    def tool_name(self, call: McpToolCall) -> str:
+        """The name of a called tool, with its server when the task has several. A tool that no server has is
+        recorded under the name that the model wrote.
+        """
+        has_server = len(self.servers) > 1 and call.server
+        return f"{call.server}__{call.tool}" if has_server else call.tool
+
     @property
     def natural_stop(self) -> bool:
         """Return whether the model ended the conversation itself."""

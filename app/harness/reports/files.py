@@ -15,8 +15,8 @@ from app.harness.reports.view import AttemptStatus, AttemptView, RunReportView
 def write_reports(
     view: RunReportView,
     *,
-    junit: Path | None = None,
-    html: Path | None = None,
+    junit: Path | None,
+    html: Path | None,
     markdown: Path | None = None,
 ) -> None:
     """Write the reports that have a path. Raises: `UnwritableOutput`."""

@@ -27,8 +27,7 @@ def format_waiting(retries: ProviderRetries) -> str:
     """The part of a duration that waited for the provider: ` (12.0 s of it waiting after 2 × 429)`."""
     if not retries.waited_ms:
         return ""
-    causes = ", ".join(f"{count} × {status}" for status, count in retries.failures.items())
-    return f" ({format_seconds(retries.waited_ms)} of it waiting after {causes})"
+    return f" ({format_seconds(retries.waited_ms)} of it waiting after {retries.causes})"
 
 
 def format_points(points: float) -> str:

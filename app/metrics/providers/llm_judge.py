@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.core.strict_json import is_number
 from app.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, PromptMessage
 from app.metrics.registry import METRICS, version_with
 from app.metrics.types import (
@@ -108,7 +109,7 @@ class LlmJudge:
         score, reason = verdict["score"], verdict.get("reason")
         # No conversion of texts such as "0.9": a judge that ignores the format is not trusted with
         # the rest.
-        if isinstance(score, bool) or not isinstance(score, int | float):
+        if not is_number(score):
             raise InvalidJudgment(f"the score is {score!r:.80}, which is not a number")
         return MetricJudgeScore(score, reason if isinstance(reason, str) else None)
 

@@ -155,14 +155,15 @@ async def _wait_for_exit(process: "subprocess.Popen[bytes]", outputs: Sequence[I
     poll_s = FIRST_POLL_S
     # WNOWAIT leaves the process as a zombie, which keeps its number.
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    # It does not block: WNOHANG.
-    while os.waitid(os.P_PID, process.pid, options) is None:  # noqa: ASYNC222
+    while True:
+        # It does not block: WNOHANG. Before the sizes: a process that has exited writes no more.
+        has_exited = os.waitid(os.P_PID, process.pid, options) is not None  # noqa: ASYNC222
         if sum(os.fstat(file.fileno()).st_size for file in outputs) > MAX_OUTPUT_BYTES:
             raise _OutputTooLarge
+        if has_exited:
+            return
         await asyncio.sleep(poll_s)
         poll_s = min(poll_s * 1.5, SLOWEST_POLL_S)
-    if sum(os.fstat(file.fileno()).st_size for file in outputs) > MAX_OUTPUT_BYTES:
-        raise _OutputTooLarge
 
 
 def _read_text(file: IO[bytes]) -> str:

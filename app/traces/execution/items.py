@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from app.core.errors import Invalid
 from app.core.parameter_names import mapped_column
+from app.core.strict_json import text_of_json
 from app.core.text import replace_unstorable_in_json
 from app.traces.storable_traces import short_id
 from app.traces.types import DatasetItem, Trace, TraceOutcome
@@ -94,12 +95,12 @@ def item_of_document(document: Mapping[str, Any]) -> DatasetItem:
     metadata = document.get("metadata")
     return DatasetItem(
         id=short_id(str(document["id"])),
-        input=_text_of_json(document.get("input")) or "",
-        expected_output=_text_of_json(document.get("expectedOutput")),
+        input=text_of_json(document.get("input")) or "",
+        expected_output=text_of_json(document.get("expectedOutput")),
         attributes={
             name: text
             for name, value in (metadata.items() if isinstance(metadata, dict) else ())
-            if not isinstance(value, dict | list) and (text := _text_of_json(value)) is not None
+            if not isinstance(value, dict | list) and (text := text_of_json(value)) is not None
         },
     )
 
@@ -121,9 +122,3 @@ def fingerprint_of(attempts: Iterable[ItemAttempt]) -> str:
 def _storable(item: DatasetItem) -> DatasetItem:
     fields = replace_unstorable_in_json(asdict(item))
     return DatasetItem(**fields | {"tags": tuple(fields["tags"])})
-
-
-def _text_of_json(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value or None
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)

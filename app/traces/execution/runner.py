@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from app.harness.budget import Budget
 from app.harness.running_attempts import running_attempt
-from app.llm.conversation import Usage
+from app.llm.conversation import known_usage
 from app.traces.execution.answers import AgentAnswer, trace_of_answer
 from app.traces.execution.items import ItemAttempt
 from app.traces.types import Trace, TraceOutcome
@@ -57,7 +57,7 @@ async def _work(
     while budget.exhausted() is None and (attempt := next(queue, None)) is not None:
         with running_attempt(attempt.label):
             trace = await _make_attempt(agent, attempt, item_s)
-        budget.add_reported(_usage_of(trace), trace.cost_usd)
+        budget.add_reported(known_usage(trace.input_tokens, trace.output_tokens), trace.cost_usd)
         on_trace(attempt, trace)
 
 
@@ -69,9 +69,3 @@ async def _make_attempt(agent: ItemAgent, attempt: ItemAttempt, item_s: float) -
     except TimeoutError:
         answer = AgentAnswer(error=f"no answer within {item_s:g} s", outcome=TraceOutcome.TIMEOUT)
     return trace_of_answer(attempt, answer, (time.perf_counter() - start_s) * 1000)
-
-
-def _usage_of(trace: Trace) -> Usage | None:
-    if trace.input_tokens is None or trace.output_tokens is None:
-        return None
-    return Usage(input_tokens=trace.input_tokens, output_tokens=trace.output_tokens)

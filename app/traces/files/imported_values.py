@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from app.core.strict_json import is_number
 from app.traces.files.ndjson import MAX_INTEGER
 from app.traces.types import TraceOutcome
 
@@ -78,7 +79,7 @@ def outcome_of_error(message: str) -> TraceOutcome:
 
 def count_of(value: Any) -> int | None:
     """A count of tokens; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return None
     is_count = 0 <= value <= MAX_INTEGER and value == int(value)
     return int(value) if is_count else None
@@ -86,7 +87,7 @@ def count_of(value: Any) -> int | None:
 
 def amount_of(value: Any, factor: float = 1.0) -> float | None:
     """An amount of money or time, multiplied by a factor; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return None
     return value * factor if 0 <= value < float("inf") else None
 

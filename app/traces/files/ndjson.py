@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from app.core.errors import AppError
-from app.core.strict_json import parse_json
+from app.core.strict_json import is_number, parse_json
 from app.core.text import unstorable_reason
 from app.core.url_syntax import is_path_segment
 from app.harness.transcript import Transcript, document_of, parse_transcript
@@ -77,9 +77,7 @@ def iter_traces(
         yield trace
 
 
-def parse_trace_line(
-    line: str | bytes, number: int, ignored_keys: IgnoredKeys | None = None
-) -> Trace:
+def parse_trace_line(line: str | bytes, number: int, ignored_keys: IgnoredKeys | None) -> Trace:
     """Parse one line; keys that are not used are added to `ignored_keys`.
 
     Raises: `Invalid` with a message that starts with `line N:`, or `line N, column M:` where the
@@ -197,7 +195,7 @@ def _amount(value: Any, key: str) -> float:
 
 
 def _number(value: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         _reject(key, "a number", value)
     try:
         number = float(value)

@@ -80,7 +80,7 @@ def list_run_trace_ids(
     run_name: str,
     after: str,
     limit: int,
-    service_name: str | None = None,
+    service_name: str | None,
 ) -> list[str]:
     """The IDs of the traces of a run in their order, from the first one behind `after`; with a service
     those with an item of it.

@@ -92,11 +92,9 @@ def _shorten(name: str) -> str:
 
 
 def _tool_calls(result: TaskResult) -> tuple[ToolCall, ...]:
-    has_many_servers = len(result.servers) > 1
     return tuple(
         ToolCall(
-            # A tool that no server has is recorded under the name that the model wrote.
-            name=f"{call.server}__{call.tool}" if has_many_servers and call.server else call.tool,
+            name=result.tool_name(call),
             arguments=call.arguments,
             ok=not call.is_error,
             latency_ms=call.duration_ms,

@@ -103,7 +103,6 @@ CHECKS.register(
         summary="a file or directory exists at this path",
         evaluate=file_exists,
         warnings=path_warnings,
-        reads_files=True,
     ),
 )
 CHECKS.register(
@@ -112,7 +111,6 @@ CHECKS.register(
         summary="a directory exists at this path",
         evaluate=dir_exists,
         warnings=path_warnings,
-        reads_files=True,
     ),
 )
 CHECKS.register(
@@ -121,7 +119,6 @@ CHECKS.register(
         summary="the file contains this text: /path:text",
         evaluate=file_contains,
         warnings=partial(content_warnings, is_pattern=False),
-        reads_files=True,
     ),
 )
 CHECKS.register(
@@ -130,6 +127,5 @@ CHECKS.register(
         summary="a line of the file matches: /path:pattern",
         evaluate=file_line_regex,
         warnings=partial(content_warnings, is_pattern=True),
-        reads_files=True,
     ),
 )
