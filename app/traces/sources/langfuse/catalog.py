@@ -173,8 +173,13 @@ def _detect_api(client: LangfuseClient) -> str:
     return "v4"
 
 
-def find_dataset(client: LangfuseClient, name: str) -> LangfuseDataset:
-    """Look up a dataset by name. Raises: `DatasetNotFound`."""
+def find_dataset(client: LangfuseClient, name: str | None) -> LangfuseDataset:
+    """Look up the dataset of a benchmark by name. Raises: `DatasetNotFound`."""
+    if name is None:
+        raise DatasetNotFound(
+            "the benchmark has neither a dataset nor a run name; set its datasetRef to the name of "
+            "a dataset in Langfuse"
+        )
     try:
         document = _fetch_dataset(client, name)
     except NotFoundError as error:
@@ -191,10 +196,7 @@ def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:
     if is_path_segment(name):
         return client.get(f"/v2/datasets/{quote_segment(name)}")
     # A dataset named `.` or `..` cannot be part of a path; only the list contains it.
-    fetch = partial(fetch_page, client, "/v2/datasets", {"limit": DATASETS_PER_PAGE})
-    pages = iter_pages(fetch, limit=DATASETS_PER_PAGE, rows_name="datasets")
-    matches = (row for page in pages for row in page.rows if row.get("name") == name)
-    dataset = next(matches, None)
+    dataset = next((row for row in _iter_datasets(client) if row.get("name") == name), None)
     if dataset is None:
         raise NotFoundError("it is not in the list of datasets")
     return dataset
@@ -202,17 +204,13 @@ def _fetch_dataset(client: LangfuseClient, name: str) -> JSON:
 
 def has_dataset(client: LangfuseClient, dataset_id: str) -> bool:
     """Return whether a dataset with this ID exists; only the list knows IDs."""
+    return any(row.get("id") == dataset_id for row in _iter_datasets(client))
+
+
+def _iter_datasets(client: LangfuseClient) -> Iterator[JSON]:
     fetch = partial(fetch_page, client, "/v2/datasets", {"limit": DATASETS_PER_PAGE})
-    pages = iter_pages(fetch, limit=DATASETS_PER_PAGE, rows_name="datasets")
-    return any(row.get("id") == dataset_id for page in pages for row in page.rows)
-
-
-def missing_dataset_ref() -> DatasetNotFound:
-    """The error of a benchmark that names neither a dataset nor a run."""
-    return DatasetNotFound(
-        "the benchmark has neither a dataset nor a run name; set its datasetRef to the name of "
-        "a dataset in Langfuse"
-    )
+    for page in iter_pages(fetch, limit=DATASETS_PER_PAGE, rows_name="datasets"):
+        yield from page.rows
 
 
 def open_reader(
@@ -290,8 +288,6 @@ def narrow_run(resources: Resources, query: TraceQuery, run: SourceRun) -> Sourc
     """
     now_ms = int(resources.clock().timestamp() * 1000)
     with _listing_client(resources, query) as client:
-        if query.dataset_ref is None:
-            raise missing_dataset_ref()
         dataset = find_dataset(client, query.dataset_ref)
         for api in API_VERSIONS:
             reader = open_reader(client, query, api, None, lambda: now_ms)
@@ -306,8 +302,6 @@ def _list_experiment_runs(
     client: LangfuseClient, query: TraceQuery, now_ms: Callable[[], int]
 ) -> list[ExperimentRun]:
     """Raises: `ApiVersionMismatch` when the server offers no API version."""
-    if query.dataset_ref is None:
-        raise missing_dataset_ref()
     dataset = find_dataset(client, query.dataset_ref)
     runs: dict[str, ExperimentRun] = {}
     rejections: list[str] = []
@@ -342,18 +336,9 @@ def _to_datetime(milliseconds: int) -> datetime:
 
 def list_items(resources: Resources, query: TraceQuery) -> Iterator[DatasetItem]:
     """The active items of the query's dataset. Raises: `CollectionFailed` with its codes."""
-    name = query.dataset_ref
-    if name is None:
-        raise missing_dataset_ref()
-    credentials = require_credentials(query.url, query.public_key, query.secret_key)
-    with (
-        open_client(
-            resources, credentials, pause=CancelToken().pause, policy=LISTING_POLICY
-        ) as client,
-        translate_errors(),
-    ):
-        find_dataset(client, name)
-        parameters: Parameters = {"datasetName": name, "limit": ITEMS_PER_PAGE}
+    with _listing_client(resources, query) as client:
+        dataset = find_dataset(client, query.dataset_ref)
+        parameters: Parameters = {"datasetName": dataset.name, "limit": ITEMS_PER_PAGE}
         fetch = partial(
             fetch_page_in_parts, client, "/dataset-items", parameters, fields=ITEM_FIELDS
         )

@@ -15,7 +15,7 @@ from typing import Any, Final
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from app.core.strict_json import parse_finite_json
+from app.core.strict_json import is_number, parse_finite_json, text_of_json
 from app.traces.otel.messages import last_text, parse_value, read_messages
 from app.traces.production import TraceFilters
 from app.traces.registry import TraceQuery
@@ -45,17 +45,10 @@ _MEDIA: Final = re.compile(r"@@@langfuseMedia:type=([^|@]*)\|id=([^|@]*)\|source
 def normalize_raw_text(value: Any) -> str | None:
     """The canonical text of a field of API v4; None for an empty text."""
     if not isinstance(value, str):
-        return normalize_json_value(value)
+        return text_of_json(value)
     if value[:1] in ("{", "["):
         return _canonical_json(value)
     return value or None
-
-
-def normalize_json_value(value: Any) -> str | None:
-    """The canonical text of a JSON value of API v3; None for null and an empty text."""
-    if value is None or isinstance(value, str):
-        return value or None
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _canonical_json(text: str) -> str:
@@ -89,7 +82,7 @@ def require_text(row: Mapping[str, Any], name: str, row_name: str) -> str:
 
 def parse_number(value: object) -> float | None:
     """A finite number as float; None for every other value, booleans included."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return None
     try:
         number = float(value)
@@ -281,7 +274,7 @@ def _select(
     except (ValueError, RecursionError):
         return text
     try:
-        return normalize_json_value(jmespath.search(path, value))
+        return text_of_json(jmespath.search(path, value))
     # A function that does not accept the type or the size of a value selects nothing.
     except (JMESPathError, ArithmeticError):
         return None

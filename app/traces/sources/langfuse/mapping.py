@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from app.core.strict_json import text_of_json
 from app.traces.files.imported_values import outcome_of_error
 from app.traces.production import item_id_of
 from app.traces.sources.langfuse.json_fields import (
@@ -14,7 +15,6 @@ from app.traces.sources.langfuse.json_fields import (
     get_object,
     get_text,
     get_time_ms,
-    normalize_json_value,
     normalize_raw_text,
     parse_embedded_json,
     parse_fields,
@@ -206,7 +206,7 @@ def map_trace(
         trial=parse_trial(get_object(trace, "metadata")),
         outcome=_outcome(error),
         input=_task_text(task_row, trace, "input"),
-        expected_output=normalize_json_value((dataset_item or {}).get("expectedOutput")),
+        expected_output=text_of_json((dataset_item or {}).get("expectedOutput")),
         output=None if failed else _answer(output, task),
         error=error,
         tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
@@ -281,8 +281,8 @@ def _select_agent_calls(task: TaskSpan | None, spans: Sequence[ObservedSpan]) ->
 
 
 def _task_text(task_row: JSON, trace: JSON, name: str) -> str | None:
-    text = normalize_json_value(task_row.get(name))
-    return text if text is not None else normalize_json_value(trace.get(name))
+    text = text_of_json(task_row.get(name))
+    return text if text is not None else text_of_json(trace.get(name))
 
 
 def _trace_latency_ms(task: TaskSpan | None, trace: JSON) -> float | None:

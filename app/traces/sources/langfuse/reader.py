@@ -29,7 +29,7 @@ class ApiVersionMismatch(Exception):
         self.detail = detail
 
 
-class RunRow(NamedTuple):
+class ItemAnswer(NamedTuple):
     """One answer to an item; times in milliseconds since 1970."""
 
     item_id: str
@@ -122,7 +122,7 @@ class RunReader(Protocol):
 
     def narrow(self, run: ExperimentRun, expected_items: int | None, /) -> ExperimentRun: ...
 
-    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]: ...
+    def iter_rows(self, run: ExperimentRun) -> Iterator[ItemAnswer]: ...
 
     def list_runs(self, dataset: LangfuseDataset) -> list[ExperimentRun]: ...
 

@@ -28,8 +28,8 @@ from app.traces.sources.langfuse.json_fields import (
 )
 from app.traces.sources.langfuse.reader import (
     ExperimentRun,
+    ItemAnswer,
     RunReader,
-    RunRow,
 )
 
 # The shortest pause after which a run can have ended.
@@ -54,12 +54,12 @@ class NewestRun(NamedTuple):
     if there is none.
     """
 
-    rows: list[RunRow]
+    rows: list[ItemAnswer]
     earlier_end: int | None
     earlier_rows: int = 0
 
 
-def settle_time_ms(rows: Sequence[RunRow]) -> int:
+def settle_time_ms(rows: Sequence[ItemAnswer]) -> int:
     """The wait after the newest of these rows: three times the usual interval."""
     ends = sorted(row.end for row in rows)[-ROWS_OF_PACE:]
     intervals = [later - earlier for earlier, later in pairwise(ends)]
@@ -68,12 +68,12 @@ def settle_time_ms(rows: Sequence[RunRow]) -> int:
     return max(MIN_PAUSE_MS, round(INTERVALS_OF_QUIET * interval))
 
 
-def select_newest_run(rows: Iterable[RunRow], settle_ms: int | None = None) -> NewestRun:
+def select_newest_run(rows: Iterable[ItemAnswer], settle_ms: int | None = None) -> NewestRun:
     """The newest run among the rows of an experiment, in any order.
 
     Parameters: `settle_ms` is the pause after which a run has ended; None: `settle_time_ms`.
     """
-    current: list[RunRow] = []
+    current: list[ItemAnswer] = []
     earlier_end, earlier_rows = None, 0
     for burst in _iter_bursts(rows, settle_ms):
         if _repeats_most_items(burst, current):
@@ -84,7 +84,7 @@ def select_newest_run(rows: Iterable[RunRow], settle_ms: int | None = None) -> N
 
 
 def leaves_room(
-    start: int, row_count: int, newest_rows: Sequence[RunRow], expected_items: int | None
+    start: int, row_count: int, newest_rows: Sequence[ItemAnswer], expected_items: int | None
 ) -> bool:
     """Return whether an experiment can have an earlier run before its newest rows: it has more rows
     than items, or the pace of the newest rows leaves time for a pause.
@@ -109,7 +109,7 @@ def first_time_ms(earlier_end: int, settle_ms: int | None = None) -> int:
 
 
 def find_newest_links(
-    created: int, links: Sequence[RunRow], settle_ms: int | None = None
+    created: int, links: Sequence[ItemAnswer], settle_ms: int | None
 ) -> int | None:
     """When the newest run of a name began in API v3; None if it is the first one.
 
@@ -124,7 +124,7 @@ def find_newest_links(
     return max(ends, default=starts[0])
 
 
-def describe_old_links(links: Sequence[RunRow]) -> str | None:
+def describe_old_links(links: Sequence[ItemAnswer]) -> str | None:
     """The warning about a run of API v3 that cannot be separated from an earlier run."""
     starts = sorted(row.start for row in links)
     pauses = [(later - earlier, later) for earlier, later in pairwise(starts)]
@@ -159,9 +159,9 @@ def describe_doubts(newest: NewestRun) -> str | None:
     )
 
 
-def _iter_bursts(rows: Iterable[RunRow], settle_ms: int | None) -> Iterator[list[RunRow]]:
+def _iter_bursts(rows: Iterable[ItemAnswer], settle_ms: int | None) -> Iterator[list[ItemAnswer]]:
     """The rows between two pauses, in order of time."""
-    burst: list[RunRow] = []
+    burst: list[ItemAnswer] = []
     last_end = 0
     for row in sorted(rows, key=lambda row: (row.start, row.end)):
         pause_ms = row.start - last_end
@@ -174,20 +174,20 @@ def _iter_bursts(rows: Iterable[RunRow], settle_ms: int | None) -> Iterator[list
         yield burst
 
 
-def _has_ended(burst: Sequence[RunRow], pause_ms: int, settle_ms: int | None) -> bool:
+def _has_ended(burst: Sequence[ItemAnswer], pause_ms: int, settle_ms: int | None) -> bool:
     if settle_ms is not None:
         return pause_ms > settle_ms
     # The pace is computed for long pauses only: it costs a sort.
     return pause_ms > MIN_PAUSE_MS and pause_ms > settle_time_ms(burst[-ROWS_OF_PACE:])
 
 
-def _repeats_most_items(burst: Sequence[RunRow], earlier: Sequence[RunRow]) -> bool:
+def _repeats_most_items(burst: Sequence[ItemAnswer], earlier: Sequence[ItemAnswer]) -> bool:
     earlier_keys = {(row.item_id, row.trial) for row in earlier}
     keys = {(row.item_id, row.trial) for row in burst}
     return bool(earlier_keys) and len(keys & earlier_keys) >= MIN_REPEATED_SHARE * len(keys)
 
 
-def _find_repeated_items(rows: Iterable[RunRow]) -> list[str]:
+def _find_repeated_items(rows: Iterable[ItemAnswer]) -> list[str]:
     """The items with two rows of one trial number, each once."""
     keys: set[tuple[str, int]] = set()
     repeated: dict[str, None] = {}

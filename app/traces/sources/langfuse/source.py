@@ -29,7 +29,6 @@ from app.traces.sources.langfuse.catalog import (
     has_dataset,
     list_items,
     list_runs,
-    missing_dataset_ref,
     narrow_run,
     open_reader,
     translate_errors,
@@ -178,9 +177,7 @@ class _CollectionReader:
             info = ServerInfo(api=offered[0].api, project_id=project_id)
             SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, info)
             if run is not None:
-                settled_run = self._settler(client, reader).wait(run)
-                now = self.source.resources.clock()
-                return CollectionCursor(api=api, run=settled_run, project_id=project_id, as_of=now)
+                return self._settled_start(client, reader, run, project_id)
         if not offered:
             raise ApiVersionMismatch("; ".join(rejections))
         raise self._run_not_found(offered[0], dataset)
@@ -199,18 +196,20 @@ class _CollectionReader:
         # A run of another dataset with this name is not the one that is asked for.
         if run is None or run.dataset_id is None or has_dataset(client, run.dataset_id):
             return None
-        settled_run = self._settler(client, reader).wait(run)
+        return self._settled_start(client, reader, run, project_id)
+
+    def _settled_start(
+        self, client: LangfuseClient, reader: RunReader, run: ExperimentRun, project_id: str | None
+    ) -> CollectionCursor:
+        run = self._settler(client, reader).wait(run)
         now = self.source.resources.clock()
-        return CollectionCursor(api="v4", run=settled_run, project_id=project_id, as_of=now)
+        return CollectionCursor(api=reader.api, run=run, project_id=project_id, as_of=now)
 
     def _find_dataset(self, client: LangfuseClient) -> LangfuseDataset | None:
         """The dataset of the benchmark; None when the query names a run and no dataset."""
-        name = self.query.dataset_ref
-        if name is None:
-            if self.query.run_name is None:
-                raise missing_dataset_ref()
+        if self.query.dataset_ref is None and self.query.run_name is not None:
             return None
-        return find_dataset(client, name)
+        return find_dataset(client, self.query.dataset_ref)
 
     def _run_not_found(
         self, reader: RunReader, dataset: LangfuseDataset | None

@@ -40,8 +40,8 @@ from app.traces.sources.langfuse.mapping import (
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
+    ItemAnswer,
     LangfuseDataset,
-    RunRow,
     TraceBatch,
     TraceLink,
     split_source_id,
@@ -131,7 +131,7 @@ class V3Reader:
         """The run as it is: it was narrowed when it was found, since its items come with it."""
         return run
 
-    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]:
+    def iter_rows(self, run: ExperimentRun) -> Iterator[ItemAnswer]:
         document = self._fetch_run(run.dataset_name or "", run.name) or {}
         rows = [row for row in _parse_rows(document, run.start) if row.start >= run.first_time]
         return iter(sorted(rows, key=lambda row: row.end, reverse=True))
@@ -320,10 +320,10 @@ def _parse_run(document: JSON, dataset_name: str, settle_ms: int | None) -> Expe
     )
 
 
-def _parse_rows(document: JSON, created: int) -> list[RunRow]:
+def _parse_rows(document: JSON, created: int) -> list[ItemAnswer]:
     """The links of a run to its traces, each at the time at which it was made."""
     links = ((get_time_ms(row, "createdAt") or created, row) for row in _run_item_rows(document))
-    return [RunRow(str(row.get("datasetItemId")), at, at) for at, row in links]
+    return [ItemAnswer(str(row.get("datasetItemId")), at, at) for at, row in links]
 
 
 def _require_start(document: JSON) -> int:

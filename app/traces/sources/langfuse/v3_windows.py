@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from app.core.strict_json import text_of_json
 from app.core.url_syntax import is_path_segment
 from app.traces.production import ProductionTraces, ScoreFilter, TraceFilters, item_id_of
 from app.traces.sources.langfuse.client import (
@@ -30,7 +31,6 @@ from app.traces.sources.langfuse.json_fields import (
     get_text,
     get_time_ms,
     has_metadata,
-    normalize_json_value,
     parse_number,
     text_options,
     trace_conditions,
@@ -300,7 +300,7 @@ class V3Window:
 def _texts_of_calls(rows: Sequence[JSON]) -> Iterator[tuple[str | None, str | None]]:
     calls = [row for row in rows if row.get("type") == "GENERATION"]
     for call in sorted(calls, key=lambda row: get_time_ms(row, "startTime") or 0):
-        yield normalize_json_value(call.get("input")), normalize_json_value(call.get("output"))
+        yield text_of_json(call.get("input")), text_of_json(call.get("output"))
 
 
 def to_parameter(time: datetime) -> str:

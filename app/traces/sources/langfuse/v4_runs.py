@@ -23,8 +23,8 @@ from app.traces.sources.langfuse.mapping import (
 from app.traces.sources.langfuse.reader import (
     ApiVersionMismatch,
     ExperimentRun,
+    ItemAnswer,
     LangfuseDataset,
-    RunRow,
     TraceBatch,
     TraceLink,
     newest_of,
@@ -124,7 +124,7 @@ class V4Reader:
         settle_ms = self.settle_ms
         if run.end - run.start <= (MIN_PAUSE_MS if settle_ms is None else settle_ms):
             return run
-        rows = list[RunRow]()
+        rows = list[ItemAnswer]()
         for row in self.iter_rows(run):
             rows.append(row)
             if len(rows) % ROWS_PER_PAGE == 0:
@@ -139,7 +139,7 @@ class V4Reader:
         part = replace(run, since=since, start=newest.rows[0].start, dataset_items=None)
         return self.refresh_run(part) or replace(part, item_count=len(newest.rows))
 
-    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]:
+    def iter_rows(self, run: ExperimentRun) -> Iterator[ItemAnswer]:
         parameters: Parameters = {
             "fromStartTime": format_time(run.first_time),
             "filter": filter_parameter(equals("experimentId", run.id)),
@@ -153,7 +153,7 @@ class V4Reader:
             if is_task_row(row) and row["id"] not in ids:
                 ids.add(row["id"])
                 task = parse_task(row)
-                yield RunRow(
+                yield ItemAnswer(
                     item_id=get_text(row, "experimentItemId") or task.trace_id,
                     start=task.start,
                     end=max(task.end or 0, task.start),

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.strict_json import text_of_json
 from app.traces.registry import TraceQuery
 from app.traces.sources.langfuse.json_fields import (
     clean_texts,
-    normalize_json_value,
     normalize_raw_text,
 )
 from app.traces.types import Trace
@@ -35,13 +35,13 @@ def test_normalize_raw_text__scalar_text_is_unchanged(text: str) -> None:
 @pytest.mark.parametrize("missing", ["", None])
 def test_normalize_raw_text__empty_text_is_none(missing: str | None) -> None:
     assert normalize_raw_text(missing) is None
-    assert normalize_json_value(missing) is None
+    assert text_of_json(missing) is None
 
 
 def test_normalize_raw_text__equal_objects_give_equal_texts() -> None:
     first_text, other = '{"b":2,  "a":"é"}', '{"a": "\\u00e9", "b": 2}'
     assert normalize_raw_text(first_text) == normalize_raw_text(other) == '{"a": "é", "b": 2}'
-    assert normalize_json_value({"b": 2, "a": "é"}) == normalize_raw_text(first_text)
+    assert text_of_json({"b": 2, "a": "é"}) == normalize_raw_text(first_text)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_normalize_raw_text__invalid_json_is_unchanged(text: str) -> None:
 
 
 @given(st.lists(JSON_VALUES, max_size=4) | st.dictionaries(st.text(), JSON_VALUES, max_size=4))
-def test_normalize_raw_text__equals_normalize_json_value(value: object) -> None:
-    assert normalize_raw_text(json.dumps(value)) == normalize_json_value(value)
+def test_normalize_raw_text__equals_text_of_json(value: object) -> None:
+    assert normalize_raw_text(json.dumps(value)) == text_of_json(value)
 
 
 @pytest.mark.parametrize(

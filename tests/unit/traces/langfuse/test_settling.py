@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.traces.registry import TraceQuery
 from app.traces.sources.langfuse.failures import LangfusePolicy
-from app.traces.sources.langfuse.reader import ExperimentRun, RunRow
+from app.traces.sources.langfuse.reader import ExperimentRun, ItemAnswer
 from app.traces.sources.langfuse.settling import (
     MIN_PAUSE_MS,
     RunSettler,
@@ -29,10 +29,10 @@ RUN = ExperimentRun(
 
 def night(
     start: int, items: int = 5, *, every: int = 5000, trials: int = 1, numbered: bool = False
-) -> list[RunRow]:
+) -> list[ItemAnswer]:
     """A run over the items, one after the other, each for a second; the trials in passes."""
     return [
-        RunRow(
+        ItemAnswer(
             f"item-{n % items}", start + n * every, start + n * every + 1000, n // items * numbered
         )
         for n in range(items * trials)
@@ -50,12 +50,12 @@ def test_select_newest_run__repeated_items_after_a_pause_are_a_new_run() -> None
 
 def test_select_newest_run__new_items_after_a_pause_continue_the_run() -> None:
     rows = [
-        RunRow(f"item-{n}", (n // 3) * HOUR + n * 1000, (n // 3) * HOUR + n * 1000)
+        ItemAnswer(f"item-{n}", (n // 3) * HOUR + n * 1000, (n // 3) * HOUR + n * 1000)
         for n in range(9)
     ]
     assert select_newest_run(rows).rows == rows
     # A provider was away in the middle of the trials of one item: that is one repeated item of four.
-    resumed = [*rows[:4], *(RunRow(f"item-{n}", 5 * HOUR, 5 * HOUR) for n in (3, 4, 5, 6))]
+    resumed = [*rows[:4], *(ItemAnswer(f"item-{n}", 5 * HOUR, 5 * HOUR) for n in (3, 4, 5, 6))]
     assert select_newest_run(resumed).earlier_end is None
 
 
@@ -97,7 +97,7 @@ def test_select_newest_run__numbered_trials_may_come_after_a_pause() -> None:
 def test_settle_time__three_usual_intervals() -> None:
     assert settle_time_ms(night(0, items=9, every=40_000)) == 120_000
     assert settle_time_ms(night(0)) == MIN_PAUSE_MS
-    assert settle_time_ms([RunRow("slow", 0, 100_000)]) == 300_000
+    assert settle_time_ms([ItemAnswer("slow", 0, 100_000)]) == 300_000
 
 
 nights = st.lists(
@@ -116,7 +116,7 @@ nights = st.lists(
 def test_select_newest_run__is_the_last_of_separate_runs(
     runs: list[tuple[int, int, int]], random: object
 ) -> None:
-    rows, clock, last, before = list[RunRow](), 10**9, list[RunRow](), None
+    rows, clock, last, before = list[ItemAnswer](), 10**9, list[ItemAnswer](), None
     for items, every, pause in runs:
         before = max((row.end for row in last), default=None)
         clock += pause
@@ -137,7 +137,7 @@ def test_select_newest_run__is_the_last_of_separate_runs(
 
 rows_of_any_kind = st.lists(
     st.builds(
-        lambda item, start, length: RunRow(f"item-{item}", start, start + length),
+        lambda item, start, length: ItemAnswer(f"item-{item}", start, start + length),
         st.integers(0, 6),
         st.integers(0, 10**7),
         st.integers(0, 10**6),
@@ -148,7 +148,7 @@ rows_of_any_kind = st.lists(
 
 
 @given(rows_of_any_kind)
-def test_select_newest_run__earlier_rows_have_ended_before_it(rows: list[RunRow]) -> None:
+def test_select_newest_run__earlier_rows_have_ended_before_it(rows: list[ItemAnswer]) -> None:
     newest = select_newest_run(rows)
     earlier = list(rows)
     for row in newest.rows:
@@ -186,9 +186,9 @@ class GrowingRun:
     def narrow(self, run: ExperimentRun, _: int | None, /) -> ExperimentRun:
         return run
 
-    def iter_rows(self, run: ExperimentRun) -> Iterator[RunRow]:
+    def iter_rows(self, run: ExperimentRun) -> Iterator[ItemAnswer]:
         return (
-            RunRow(f"i-{number}", 0, round(end * 1000))
+            ItemAnswer(f"i-{number}", 0, round(end * 1000))
             for number, end in enumerate(self.ends[: run.item_count])
         )
 
