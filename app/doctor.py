@@ -246,7 +246,7 @@ def check_langfuse_servers(res: Resources) -> str:
         with res.db.read() as session:
             agents = list_langfuse_agents(session, window)
         for agent in agents:
-            query = langfuse_query(agent, res.secrets, res.options["langfuse_default_url"])
+            query = langfuse_query(agent, res)
             check = check_langfuse(query, res)
             if not check.ok:
                 raise CheckFailed(

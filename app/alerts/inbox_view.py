@@ -116,7 +116,7 @@ def acknowledge_message(
     verdict: str,
     by: str,
     now: datetime,
-    note: str | None = None,
+    note: str | None,
 ) -> None:
     """Judge every firing alert of a message as true or noise, and mark the message as read.
 

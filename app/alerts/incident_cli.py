@@ -1,6 +1,5 @@
 """`mosaico incidents`: read incidents, acknowledge them, and accept new levels."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 from app.alerts.rules import Condition, IncidentState
@@ -47,9 +46,9 @@ incidents.add_list(
 incidents.add_show(help_text="Show an incident: its runs, its level before and now, how it ended.")
 
 
-def describe_outcome(outcome: str) -> Callable[[JSON], list[str]]:
-    """The status line about what became of an incident."""
-    return lambda incident: [_line(incident, outcome)]
+def describe_accepted(incident: JSON) -> list[str]:
+    """The status line of an incident whose level was accepted."""
+    return [_line(incident, "is closed; its level is the new baseline")]
 
 
 def describe_acknowledged(incident: JSON) -> list[str]:
@@ -99,7 +98,7 @@ incidents.add_action(
     help_text="Accept the new level of an open incident and close it. This cannot be undone."
     "\n\nLater runs are compared with the runs of the incident. Requires the role admin.",
     parameters={"note": Annotated[str | None, note_option("incident")]},
-    describe=describe_outcome("is closed; its level is the new baseline"),
+    describe=describe_accepted,
     question="Accept the level of {}? It is closed, and later runs are compared with it. This cannot"
     " be undone.",
 )

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
-from sqlalchemy.orm import Session
 
 from app.access.deps import ADMIN, READ, RUN, get_caller
 from app.access.idempotency import Idempotent
@@ -18,10 +17,8 @@ from app.alerts import (
 from app.alerts import incidents as incident_service
 from app.alerts import silences as silence_service
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
-from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.event_queries import AlertFilter
 from app.alerts.incident_queries import IncidentFilter
-from app.alerts.models import AlertRule
 from app.alerts.queries import RuleFilter
 from app.alerts.rule_service import create_rule, delete_rule, update_rule
 from app.alerts.schemas import (
@@ -37,7 +34,7 @@ from app.alerts.schemas import (
     SilencePatch,
     SilenceView,
 )
-from app.alerts.views import event_view, incident_view, rule_views
+from app.alerts.views import event_view, incident_view, rule_view, rule_views
 from app.core.problem_documents import CONFLICT
 from app.core.resources import Resources
 from app.core.schemas import Page
@@ -63,7 +60,7 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
     """Create an alert rule. It evaluates every run that completes from now on."""
     return once(
         body,
-        lambda session: _view(session, create_rule(session, body, res.secrets), res),
+        lambda session: rule_view(session, create_rule(session, body, res.secrets), res),
     )
 
 
@@ -84,17 +81,13 @@ def list_alert_configs(
 @alert_configs.post("/backtest", dependencies=READ)
 def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
     """Replay a rule over stored runs: the alerts it would have sent and its false alarms per month."""
-    now = res.clock()
-    with res.db.read() as session:
-        budget = read_budget(res.options)
-        history = rule_tests.backtest_history(session, body, now, budget)
-    return history.backtest(rule_tests.backtest_start(body, now), res.db)
+    return rule_tests.backtest_rule(body, res)
 
 
 @alert_configs.get("/{alertConfigId}", dependencies=READ)
 def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
-        return tagged(_view(session, queries.get_rule(session, rule_id), res))
+        return tagged(rule_view(session, queries.get_rule(session, rule_id), res))
 
 
 @alert_configs.patch("/{alertConfigId}", dependencies=ADMIN, responses=CONFLICT)
@@ -124,7 +117,7 @@ def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
 @alert_configs.post("/{alertConfigId}/test", dependencies=RUN)
 def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
     """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
-    return rule_tests.try_rule(res.db, rule_id, read_budget(res.options))
+    return rule_tests.try_rule(rule_id, res)
 
 
 @alerts.get("", dependencies=READ)
@@ -266,9 +259,4 @@ def _update(
     with res.db.begin() as session:
         match(queries.get_rule(session, rule_id, for_update=True).revision)
         rule = update_rule(session, rule_id, body, res.secrets, res.clock())
-        return match.etag(_view(session, rule, res))
-
-
-def _view(session: Session, rule: AlertRule, res: Resources) -> AlertConfigView:
-    [view] = rule_views(session, [rule], res)
-    return view
+        return match.etag(rule_view(session, rule, res))

@@ -17,7 +17,7 @@ from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigCreate
 from app.alerts.service import reset_states
 from app.benchmarks.models import Benchmark
-from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark, lock_against_edits
+from app.benchmarks.queries import get_benchmark, get_kpis, lock_against_edits
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
@@ -219,7 +219,7 @@ def _kpi_errors(
     session: Session, benchmark: Benchmark, rule: AlertRule, kpi: str
 ) -> list[ErrorItem]:
     rule.kpi = _find_kpi_id(session, benchmark.id, kpi)
-    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
+    kpis = get_kpis(session, benchmark.id)
     kpi_keys = {definition.id for definition in kpis} | {definition.name for definition in kpis}
     if rule.kpi in kpi_keys:
         return []
@@ -230,7 +230,7 @@ def _kpi_errors(
 def _measured_columns(session: Session, benchmark: Benchmark) -> set[str]:
     """The metrics of a benchmark and those that only its KPIs use."""
     columns = {provider_for(metric.ref).spec.key for metric in benchmark.metrics}
-    for kpi in get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, []):
+    for kpi in get_kpis(session, benchmark.id):
         columns |= {column_of(ref.key) for ref in compile_formula(kpi.formula).references}
     return columns
 
@@ -239,7 +239,7 @@ def _find_kpi_id(session: Session, benchmark_id: str, kpi: str | None) -> str | 
     """The ID of a KPI that is given by its ID or name; what was given when there is none."""
     if not kpi:
         return kpi
-    for definition in get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, []):
+    for definition in get_kpis(session, benchmark_id):
         if kpi == definition.id or kpi.casefold() == definition.name.casefold():
             return definition.id
     return kpi
@@ -286,7 +286,7 @@ def _direction_errors(session: Session, rule: AlertRule) -> list[ErrorItem]:
     if rule.condition != Condition.REGRESSED:
         return []
     if rule.kpi is not None:
-        kpis = get_kpis_by_benchmark(session, [rule.benchmark_id]).get(rule.benchmark_id, [])
+        kpis = get_kpis(session, rule.benchmark_id)
         kpi = next((kpi for kpi in kpis if kpi.id == rule.kpi), None)
         if kpi is None or kpi.direction != Direction.NEITHER:
             return []

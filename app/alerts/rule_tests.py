@@ -18,7 +18,7 @@ from app.alerts.backtest_schemas import (
     RuleTestView,
 )
 from app.alerts.evaluation.rule_evidence import series_name
-from app.alerts.evaluation.run_evaluation import default_false_pages
+from app.alerts.evaluation.run_evaluation import default_false_pages, read_budget
 from app.alerts.evaluation.series_decision import level_of_measurement
 from app.alerts.evaluation.value_history import MeasurementHistory
 from app.alerts.evaluation.watched_values import RuleTarget
@@ -31,6 +31,7 @@ from app.alerts.schemas import rule_spec
 from app.comparison.stored_run_comparison import series_levels_in_child
 from app.core.db import Database
 from app.core.errors import ErrorItem, Invalid
+from app.core.resources import Resources
 from app.core.schemas import all_fields
 from app.kpis.series_types import SeriesState
 from app.notifications.service import publish
@@ -126,36 +127,29 @@ class RuleHistory:
         )
 
 
-def backtest_history(
-    session: Session, body: BacktestRequest, now: datetime, budget: float | None
-) -> RuleHistory:
-    """The history that a backtest replays.
+def backtest_rule(body: BacktestRequest, res: Resources) -> BacktestView:
+    """Replay a rule over stored runs. The replay computes and so runs outside of any transaction.
 
-    Raises: as saving the rule would, and `AgentNotFound`.
+    Raises: as saving the rule would; `AgentNotFound`, `ComparisonBusy`, `ComparisonFailed`.
     """
-    rule = _requested_rule(session, body)
-    if body.agent_id is not None:
-        get_agent(session, body.agent_id)
-    agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
-    false_pages = default_false_pages(session, budget)
-    return RuleHistory(session, rule, agent_id, backtest_start(body, now), false_pages=false_pages)
+    since = res.clock() - timedelta(days=body.days)
+    with res.db.read() as session:
+        rule = _requested_rule(session, body)
+        if body.agent_id is not None:
+            get_agent(session, body.agent_id)
+        agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
+        false_pages = default_false_pages(session, read_budget(res.options))
+        history = RuleHistory(session, rule, agent_id, since, false_pages=false_pages)
+    return history.backtest(since, res.db)
 
 
-def backtest_start(body: BacktestRequest, now: datetime) -> datetime:
-    """The time from which a backtest replays runs."""
-    return now - timedelta(days=body.days)
-
-
-def try_rule(db: Database, rule_id: str, budget: float | None) -> RuleTestView:
-    """Assess the newest run of each agent, and send the recipients of the rule a test message.
-
-    `budget` is the number of false alarms of all series, as for new runs.
-    """
-    with db.read() as session:
-        false_pages = default_false_pages(session, budget)
+def try_rule(rule_id: str, res: Resources) -> RuleTestView:
+    """Assess the newest run of each agent, and send the recipients of the rule a test message."""
+    with res.db.read() as session:
+        false_pages = default_false_pages(session, read_budget(res.options))
         histories = _newest_histories(session, queries.get_rule(session, rule_id), false_pages)
-    assessments = _assess_newest(histories, db)
-    with db.begin() as session:
+    assessments = _assess_newest(histories, res.db)
+    with res.db.begin() as session:
         return _send_test(session, queries.get_rule(session, rule_id), assessments)
 
 

@@ -37,7 +37,7 @@ A_YEAR_MINUTES = A_YEAR_HOURS * 60
 MAX_RUNS = 30
 
 Runs = Annotated[int, Field(ge=1, le=MAX_RUNS)]
-Names = Annotated[list[ShortText], Field(max_length=20)]
+ChannelNames = Annotated[list[ShortText], Field(max_length=20)]
 MAX_RECIPIENTS = 50
 Recipients = Annotated[
     list[Annotated[str, Field(max_length=2048)]], Field(max_length=MAX_RECIPIENTS)
@@ -135,7 +135,7 @@ class AlertConfigBody(WireModel):
     condition: Condition
     threshold: Threshold = None
     severity: MessageSeverity = MessageSeverity.WARNING
-    channels: Names = Field(default=["IN_APP"])
+    channels: ChannelNames = Field(default=["IN_APP"])
     recipients: Recipients = Field(default=[])
     enabled: bool = True
     cooldown_minutes: Cooldown = 0

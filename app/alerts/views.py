@@ -55,6 +55,11 @@ def rule_views(
     ]
 
 
+def rule_view(session: Session, rule: AlertRule, res: Resources) -> AlertConfigView:
+    [view] = rule_views(session, [rule], res)
+    return view
+
+
 def event_view(event: AlertEvent) -> AlertView:
     return view_of_row(
         AlertView,

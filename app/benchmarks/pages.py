@@ -273,13 +273,13 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
 def _choices(session: Session, evaluated_ids: Sequence[str] = ()) -> dict[str, Choices]:
     agents = list_agent_names(session)
     # Those that are archived or not among the newest: a form without them would remove them.
-    others = ((agent_id, agent_id) for agent_id in evaluated_ids if agent_id not in agents)
+    unlisted = ((agent_id, agent_id) for agent_id in evaluated_ids if agent_id not in agents)
     return {
         "source": [
             ("", "Langfuse for an agent with its keys, uploads for others"),
             *((name, name) for name in TRACE_SOURCES.names()),
         ],
-        "evaluates": agents.choices(*others),
+        "evaluates": agents.choices(*unlisted),
     }
 
 

@@ -129,6 +129,11 @@ def get_kpis_by_benchmark(
     return kpis_of
 
 
+def get_kpis(session: Session, benchmark_id: str) -> list[KpiDefinition]:
+    """The current KPIs of a benchmark, sorted by name."""
+    return get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+
+
 def list_revisions(
     session: Session, benchmark_id: str, query: PageQuery
 ) -> PageRows[BenchmarkRevision]:

@@ -133,7 +133,7 @@ def create_kpi(
     """Raises: `Conflict` if the id or name is taken, `Invalid` if the formula is not valid."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     _raise_if_any(rules.kpi_errors(body, pointer=""))
-    kpis = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+    kpis = queries.get_kpis(session, benchmark_id)
     if len(kpis) >= MAX_KPIS:
         raise Conflict(f"a benchmark has at most {MAX_KPIS} KPIs; delete one first")
     # Current KPIs only: an id that was retired may be used again and continues its history.
@@ -191,7 +191,7 @@ def set_kpis(
     Raises: `KpiInUse` if alert rules watch an unmatched one, or need the direction of one that
     loses it.
     """
-    current = queries.get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+    current = queries.get_kpis(session, benchmark_id)
     matches = _match_kpis(current, bodies)
     kept_ids = {old.id for old, _ in matches if old is not None}
     removed = {kpi.id: kpi.name for kpi in current if kpi.id not in kept_ids}

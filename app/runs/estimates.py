@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
-from app.benchmarks.queries import get_benchmark, get_kpis_by_benchmark
+from app.benchmarks.queries import get_benchmark, get_kpis
 from app.benchmarks.service import source_of
 from app.core.errors import Invalid
 from app.core.resources import Resources
@@ -57,7 +57,7 @@ def _read_query(
     production: ProductionTraces | None = benchmark.production
     if production is None and (body.trace_window or TRACE_SOURCES.get(source).reads_production):
         raise reads_no_production(benchmark.id)
-    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
+    kpis = get_kpis(session, benchmark.id)
     columns = [
         *(metric.key for metric in benchmark.metrics),
         *(ref.key for kpi in kpis for ref in compile_formula(kpi.formula).references),

@@ -11,7 +11,7 @@ from app.benchmarks.config_types import WriteBackConfig
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import (
     get_agent_of_benchmark,
-    get_kpis_by_benchmark,
+    get_kpis,
     has_webhook_secret,
 )
 from app.benchmarks.service import source_of
@@ -48,7 +48,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
     # Both exist, because the run refers to them.
     both = select(Benchmark, Agent).join(Agent, Agent.id == run.agent_id)
     benchmark, agent = session.execute(both.where(Benchmark.id == run.benchmark_id)).one()
-    kpis = get_kpis_by_benchmark(session, [benchmark.id]).get(benchmark.id, [])
+    kpis = get_kpis(session, benchmark.id)
     plan = RunPlan(
         benchmark_id=benchmark.id,
         benchmark_revision=benchmark.revision,

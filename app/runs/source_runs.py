@@ -48,7 +48,7 @@ def read_dataset_source(
 ) -> tuple[str, TraceQuery]:
     """The trace source that has the runs of a benchmark's dataset, and the query with the keys of an agent."""
     benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
-    query = langfuse_query(agent, res.secrets, res.options.get("langfuse_default_url", ""))
+    query = langfuse_query(agent, res)
     query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
     return source_of(benchmark, agent), query
 

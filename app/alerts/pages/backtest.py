@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 
 from app.alerts import rule_tests
 from app.alerts.backtest_schemas import BacktestRequest, BacktestView
-from app.alerts.evaluation.run_evaluation import read_budget
 from app.alerts.pages.rule_text import describe_condition
 from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
@@ -40,13 +39,9 @@ class ComparedBacktest(NamedTuple):
 
 
 def try_backtest(res: Resources, body: BacktestRequest) -> BacktestOutcome:
-    """Replay a rule. The replay computes and so runs outside of any transaction."""
-    now = res.clock()
+    """Replay a rule."""
     try:
-        with res.db.read() as session:
-            budget = read_budget(res.options)
-            history = rule_tests.backtest_history(session, body, now, budget)
-        return BacktestOutcome(history.backtest(rule_tests.backtest_start(body, now), res.db))
+        return BacktestOutcome(rule_tests.backtest_rule(body, res))
     except AppError as error:
         # The errors of fields say more than the sentence above them.
         reasons = [item.detail for item in error.errors] or [without_request(error.detail)]

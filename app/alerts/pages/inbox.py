@@ -130,7 +130,7 @@ def _show_silences(
     request: Request, res: Resources, query: PageQuery, filters: SentFilters[SilenceFilter]
 ) -> Response:
     """Silences, newest first, with the number of alerts that each held back."""
-    now, chosen = res.clock(), urlencode(filters.in_api)
+    now, when = res.clock(), urlencode(filters.in_api)
     with res.db.read() as session:
         page = silence_queries.list_silences(session, query, filters.of_list, now)
         counts = silence_queries.count_silenced_events(
@@ -157,7 +157,7 @@ def _show_silences(
         max_events=silence_queries.MAX_SILENCED,
         filters=[
             _field("tab", "silenced", kind="hidden"),
-            _field("when", chosen, list(dict([*([(chosen, chosen)] if chosen else []), *WHEN]).items())),
+            _field("when", when, list(dict([*([(when, when)] if when else []), *WHEN]).items())),
         ],
         names={},
         newest_url="",
@@ -230,8 +230,8 @@ def silence_hours(form: FormFields) -> int:
 
 def read_acknowledgement(form: FormFields) -> Acknowledgement:
     """The sent verdict and note. Raises: `Invalid`."""
-    sent = {"verdict": form.text("verdict"), "note": form.text("note") or None}
-    checked = check_form(Acknowledgement, sent)
+    answer = {"verdict": form.text("verdict"), "note": form.text("note") or None}
+    checked = check_form(Acknowledgement, answer)
     if checked.body is None:
         raise Invalid("say whether it was real or a false alarm, with a note of one line")
     return checked.body

@@ -23,8 +23,8 @@ from app.alerts.pages.rules import BACKTEST_DAYS, RuleId
 from app.alerts.pages.value_chart import draw_backtest
 from app.alerts.rule_service import create_rule, update_rule
 from app.alerts.schemas import AlertConfigCreate, AlertConfigPatch, AlertConfigView
-from app.alerts.views import rule_views
-from app.benchmarks.queries import get_kpis_by_benchmark, list_benchmark_names
+from app.alerts.views import rule_view
+from app.benchmarks.queries import get_kpis, list_benchmark_names
 from app.core.resources import Resources
 from app.core.web.deps import Res
 from app.core.web.forms.fields import Choices
@@ -124,7 +124,7 @@ def _form_page(
     with res.db.read() as session:
         view = None
         if rule_id is not None:
-            [view] = rule_views(session, [queries.get_rule(session, rule_id)], res)
+            view = rule_view(session, queries.get_rule(session, rule_id), res)
         choices = _choices(session, view.benchmark_id if view else benchmark_id)
     address = rule_page_path(view.id) if view else NAV
     values = (
@@ -154,7 +154,7 @@ def _form_page(
 
 
 def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:
-    kpis = get_kpis_by_benchmark(session, [benchmark_id]).get(benchmark_id, [])
+    kpis = get_kpis(session, benchmark_id)
     return {
         "benchmarkId": list_benchmark_names(session).choices(),
         "agentId": list_agent_names(session).choices(("", "every agent")),

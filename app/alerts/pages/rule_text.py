@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from app.alerts.rules import Condition
 from app.alerts.schemas import AlertConfigBody, AlertConfigView
-from app.benchmarks.queries import get_kpis_by_benchmark
+from app.benchmarks.queries import get_kpis
 from app.core.text import format_number
 
 _WORDS = {
@@ -23,7 +23,7 @@ def watched_name(session: Session, rule: AlertConfigBody | AlertConfigView) -> s
     """The name of the KPI or the metric that a rule watches; its ID when the KPI was deleted."""
     if rule.kpi is None:
         return rule.metric or ""
-    kpis = get_kpis_by_benchmark(session, [rule.benchmark_id]).get(rule.benchmark_id, [])
+    kpis = get_kpis(session, rule.benchmark_id)
     return next((kpi.name for kpi in kpis if kpi.id == rule.kpi), rule.kpi)
 
 

@@ -33,7 +33,7 @@ from app.alerts.rule_service import delete_rule, update_rule
 from app.alerts.schemas import AlertConfigPatch, AlertConfigView
 from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
-from app.alerts.views import rule_views
+from app.alerts.views import rule_view, rule_views
 from app.benchmarks.queries import list_owner_names
 from app.core.keyset import PageQuery, find_whole_list
 from app.core.web.deps import Res
@@ -103,7 +103,7 @@ def show_rule(
     """
     now = res.clock()
     with res.db.read() as session:
-        [view] = rule_views(session, [queries.get_rule(session, rule_id)], res)
+        view = rule_view(session, queries.get_rule(session, rule_id), res)
         false_alarms = read_false_alarms(session, [rule_id], now, read_budget(res.options))[rule_id]
         row = _row(session, view)
         agents = list_agent_names(session)
@@ -174,7 +174,7 @@ def show_rule(
 @router.post("/alerts/{ruleId}/test", dependencies=RUN)
 def test_alert_config(rule_id: RuleId, res: Res) -> Response:
     """Send a test message to the recipients of a rule, and show it in the inbox."""
-    rule_tests.try_rule(res.db, rule_id, read_budget(res.options))
+    rule_tests.try_rule(rule_id, res)
     return see_other("/inbox")
 
 
