@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -225,14 +225,12 @@ def _print_body(section: JSON, *, indent: str) -> None:
         print_result(f"{indent}{format_cell(section['link'])}")
 
 
-def _await_first_attempt(
-    read_delivery: Callable[[], JSON], *, sleep: Callable[[float], Any] = time.sleep
-) -> JSON:
+def _await_first_attempt(read_delivery: Callable[[], JSON]) -> JSON:
     """The delivery after its first attempt, or its current state after 20 s."""
     deadline = time.monotonic() + TEST_TIMEOUT_S
     delivery = read_delivery()
     while _is_untried(delivery) and time.monotonic() < deadline:
-        sleep(POLL_INTERVAL_S)
+        time.sleep(POLL_INTERVAL_S)
         delivery = read_delivery()
     return delivery
 

@@ -25,7 +25,7 @@ def set_read_at(session: Session, notification_id: str, read_at: datetime | None
     if read_at is None or notification.read_at is None:
         notification.read_at = read_at
     session.flush()
-    notify_streams(session, INBOX)
+    announce_inbox(session)
     return notification
 
 

@@ -17,6 +17,7 @@ from app.core.resources import Resources
 from app.core.schemas import ListFilter
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus
+from app.notifications.types import PublishedMessage
 
 # Per tick: a backlog of thousands is spread over some seconds instead of one long transaction.
 MAX_DUE = 200
@@ -108,12 +109,21 @@ class LoadedDelivery(NamedTuple):
     notification: Notification
     endpoint: Endpoint
 
+    def published(self, public_url: str) -> PublishedMessage:
+        """The message, with `public_url` as the base of its links."""
+        return PublishedMessage(
+            id=self.notification.id,
+            published_at=self.notification.created_at,
+            message=self.notification.message,
+            public_url=public_url,
+        )
+
 
 def get_notification(
     session: Session, notification_id: str, *, for_update: bool = False
 ) -> Notification:
-    found = find_notification(session, notification_id, for_update=for_update)
-    return NotificationNotFound.unless(found)
+    notification = find_notification(session, notification_id, for_update=for_update)
+    return NotificationNotFound.unless(notification)
 
 
 def find_notification(

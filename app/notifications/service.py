@@ -13,7 +13,6 @@ from app.core.batches import batched
 from app.core.encryption import Secret, SecretBox
 from app.core.errors import Conflict
 from app.core.ids import new_id
-from app.core.postgres_notify import notify_streams
 from app.core.text import format_utc, replace_unstorable
 from app.core.web.page_paths import endpoint_page_path
 from app.jobs.declarations import Deliver
@@ -24,7 +23,7 @@ from app.notifications.delivery_jobs import (
     restart_deliveries,
 )
 from app.notifications.endpoints import decrypt_recipient, get_signing_secrets
-from app.notifications.inbox import INBOX
+from app.notifications.inbox import announce_inbox
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.registry import CHANNELS, ChannelSpec
 from app.notifications.rules import (
@@ -120,7 +119,7 @@ def publish(
         stored_endpoint_ids += session.scalars(_STORE_DELIVERIES, rows)
     # The tick starts all others, `MAX_DUE` a second.
     enqueue_next_deliveries(session, stored_endpoint_ids[: queries.MAX_DUE])
-    notify_streams(session, INBOX)
+    announce_inbox(session)
     return notification_id
 
 
@@ -152,23 +151,17 @@ def begin_attempt(
     loaded = queries.find_delivery(session, job.delivery_id)
     if loaded is None or not _is_current(loaded.delivery, job):
         return None
-    _, notification, endpoint = loaded
+    endpoint = loaded.endpoint
     if endpoint.disabled_at is not None:
         loaded.delivery.status = DeliveryStatus.HELD
         return None
     channel = CHANNELS.find(endpoint.channel)
     is_signed = channel is not None and channel.signed
-    # Rendered from the stored message in each attempt, so that every attempt sends the same bytes
-    # and the recipient can recognize a repetition by its id.
-    published = PublishedMessage(
-        id=notification.id,
-        published_at=notification.created_at,
-        message=notification.message,
-        public_url=public_url,
-    )
     return DeliveryAttempt(
         channel=channel,
-        message=published,
+        # Rendered from the stored message in each attempt, so that every attempt sends the same bytes
+        # and the recipient can recognize a repetition by its id.
+        message=loaded.published(public_url),
         recipient=decrypt_recipient(endpoint, box),
         # Read for each attempt, not stored with the job: after a rotation the next attempt uses the
         # new secret.

@@ -25,7 +25,6 @@ from app.notifications.schemas import (
     EndpointView,
     NotificationView,
 )
-from app.notifications.types import PublishedMessage
 
 
 def notification_view(row: Notification) -> NotificationView:
@@ -116,18 +115,14 @@ def describe_request(loaded: LoadedDelivery, public_url: str) -> DeliveryRequest
     """
     delivery, notification, endpoint = loaded
     channel = CHANNELS.find(endpoint.channel)
-    published = PublishedMessage(
-        id=notification.id,
-        published_at=notification.created_at,
-        message=notification.message,
-        public_url=public_url,
-    )
     is_mail = endpoint.channel == EMAIL
     headers = {} if is_mail else {"Content-Type": "application/json"}
     if channel is not None and channel.signed:
         # The time and the signature are those of an attempt, and prove who sent it.
         headers |= dict.fromkeys(SIGNED_HEADERS, REDACTED) | {"webhook-id": notification.id}
-    body = channel.render(published).decode("utf-8", "replace") if channel else None
+    body = (
+        channel.render(loaded.published(public_url)).decode("utf-8", "replace") if channel else None
+    )
     return DeliveryRequestView(
         method="SMTP" if is_mail else "POST",
         recipient=endpoint.recipient,

@@ -176,7 +176,7 @@ def trigger_now(session: Session, schedule_id: str, now: datetime) -> ScheduleFi
         start_fire(session, seq, now)
     _enqueue_starts(session, PendingFires([], pending.with_pattern))
     [seq] = (*pending.without_pattern, *pending.with_pattern)
-    fire = queries.find_fire(session, seq)
+    fire = session.get(ScheduleFire, seq)
     assert fire is not None
     return fire
 
@@ -201,9 +201,9 @@ def start_fire(
     Locks:  the schedule, so that its instants start one after the other.
     Raises: as `create_run`.
     """
-    locked = queries.lock_fire(session, seq)
+    locked = queries.lock_pending_fire(session, seq)
     # A repeated job (its worker died after the commit) finds the fire started and does nothing.
-    if locked is None or locked.fire.status != FireStatus.PENDING:
+    if locked is None:
         return
     fire, schedule = locked
     # Under the lock of the schedule: without it, two instants could both see no active run and
@@ -267,17 +267,17 @@ def _due_window(session: Session, benchmark_id: str, due_at: datetime) -> TraceW
     return None if production is None else production.frozen(None, due_at).exact_window
 
 
-def skip_fire(session: Session, seq: int, reason: FireSkipReason) -> None:
-    """Record that a pending fire starts no run."""
-    locked = queries.lock_fire(session, seq)
-    if locked is not None and locked.fire.status == FireStatus.PENDING:
-        _skip(session, locked.fire, reason)
+def skip_fire(session: Session, seq: int) -> None:
+    """Record that a pending fire starts no run, since the source has no new one."""
+    locked = queries.lock_pending_fire(session, seq)
+    if locked is not None:
+        _skip(session, locked.fire, FireSkipReason.NO_NEW_RUN)
 
 
 def fail_fire(session: Session, seq: int, code: str, message: str, now: datetime) -> None:
     """Record that the run could not be started; counts as a failure of the schedule."""
-    locked = queries.lock_fire(session, seq)
-    if locked is None or locked.fire.status != FireStatus.PENDING:
+    locked = queries.lock_pending_fire(session, seq)
+    if locked is None:
         return
     if _is_stopped(locked.fire, locked.schedule):
         _skip(session, locked.fire, FireSkipReason.DISABLED)

@@ -174,43 +174,45 @@ def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
         "batch_size": BATCH_SIZE,
     }
     for row in session.execute(SELECT_STOPPED, parameters):
-        yield EventNotice(
-            state=AlertEventState.SCHEDULE_MISSED,
-            dedup_key=row.dedup_key,
-            name=row.name,
-            schedule_id=row.id,
-            benchmark_id=row.benchmark_id,
-            agent_id=row.agent_id,
-            explanation=(
-                f"The schedule {row.name!r} was disabled at {_instant(row.at)} and starts no"
-                f" more runs: {row.disabled_reason}. To enable it: mosaico schedules enable {row.id}"
-                if row.is_disabled
-                else f"The schedule {row.name!r} was due at {_instant(row.at)} and started no"
-                f" run: {OVERDUE_DETAIL}."
-            ),
+        yield _notice(
+            row,
+            f"The schedule {row.name!r} was disabled at {_instant(row.at)} and starts no"
+            f" more runs: {row.disabled_reason}. To enable it: mosaico schedules enable {row.id}"
+            if row.is_disabled
+            else f"The schedule {row.name!r} was due at {_instant(row.at)} and started no"
+            f" run: {OVERDUE_DETAIL}.",
         )
 
 
 def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]:
     for row in islice(_iter_blocked(session, now), BATCH_SIZE):
         count = row.skipped_count
-        shown = count if count <= MAX_SKIPS_COUNTED else f"more than {MAX_SKIPS_COUNTED}"
-        skipped = "1 due time was" if count == 1 else f"{shown} due times were"
-        yield EventNotice(
-            state=AlertEventState.SCHEDULE_MISSED,
-            dedup_key=row.dedup_key,
-            name=row.name,
-            schedule_id=row.id,
-            benchmark_id=row.benchmark_id,
-            agent_id=row.agent_id,
+        count_text = count if count <= MAX_SKIPS_COUNTED else f"more than {MAX_SKIPS_COUNTED}"
+        skipped = "1 due time was" if count == 1 else f"{count_text} due times were"
+        yield _notice(
+            row,
+            f"The schedule {row.name!r} started no run since {_instant(row.fired_at)}:"
+            f" {skipped} skipped, because its run of that time is in progress and"
+            f" its runs do not overlap. To cancel it: mosaico runs cancel {row.run_id}",
             run_id=row.run_id,
             run_seq=row.run_seq,
-            explanation=(
-                f"The schedule {row.name!r} started no run since {_instant(row.fired_at)}:"
-                f" {skipped} skipped, because its run of that time is in progress and"
-                f" its runs do not overlap. To cancel it: mosaico runs cancel {row.run_id}"
-            ),
         )
+
+
+def _notice(
+    row: Row[Any], explanation: str, *, run_id: str | None = None, run_seq: int | None = None
+) -> EventNotice:
+    return EventNotice(
+        state=AlertEventState.SCHEDULE_MISSED,
+        dedup_key=row.dedup_key,
+        name=row.name,
+        schedule_id=row.id,
+        benchmark_id=row.benchmark_id,
+        agent_id=row.agent_id,
+        run_id=run_id,
+        run_seq=run_seq,
+        explanation=explanation,
+    )
 
 
 def _iter_blocked(session: Session, now: datetime) -> Iterator[Row[Any]]:

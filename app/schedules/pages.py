@@ -252,21 +252,21 @@ def show_daily_summary(
 ) -> Response:
     """A day in the zone of the reader: its runs, and what went wrong."""
     zone = reader_zone(request)
-    shown = daily_summary.get_day(day, zone.key, res.clock())
+    summary_day = daily_summary.get_day(day, zone.key, res.clock())
     with res.db.read() as session:
-        summary = daily_summary.summarize_day(session, shown)
+        summary = daily_summary.summarize_day(session, summary_day)
         problems = list(iter_problems(summary, DisplayNameReader(session)))
     days = (
-        ("Previous day", max(shown.date, date.min + timedelta(days=1)) - timedelta(days=1)),
+        ("Previous day", max(summary_day.date, date.min + timedelta(days=1)) - timedelta(days=1)),
         ("Today", None),
-        ("Next day", shown.date + timedelta(days=1)),
+        ("Next day", summary_day.date + timedelta(days=1)),
     )
     return render_page(
         request,
         "daily_summary.html",
-        title=f"Summary of {shown.date}",
+        title=f"Summary of {summary_day.date}",
         nav="/",
-        api=build_url("/daily-summary", date=shown.date, timezone=zone.key),
+        api=build_url("/daily-summary", date=summary_day.date, timezone=zone.key),
         summary=summary,
         problems=problems,
         max_listed=daily_summary.MAX_LISTED,

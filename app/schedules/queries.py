@@ -142,10 +142,6 @@ def seconds_until_due(session: Session) -> float | None:
     return None if wait_s is None else float(wait_s)
 
 
-def find_fire(session: Session, seq: int) -> ScheduleFire | None:
-    return session.get(ScheduleFire, seq)
-
-
 def list_plans(session: Session, seqs: Sequence[int]) -> dict[int, FirePlan]:
     """The plans of the pending ones among some fires, by their `seq`."""
     statement = select(ScheduleFire.seq, ScheduleFire.plan).where(
@@ -154,8 +150,8 @@ def list_plans(session: Session, seqs: Sequence[int]) -> dict[int, FirePlan]:
     return {seq: plan for seq, plan in session.execute(statement) if plan is not None}
 
 
-def lock_fire(session: Session, seq: int) -> LockedFire | None:
-    """A fire with its schedule; None if the schedule was deleted.
+def lock_pending_fire(session: Session, seq: int) -> LockedFire | None:
+    """A fire with its schedule; None if it is no longer pending, or the schedule was deleted.
 
     Locks:   the schedule; every writer of a fire takes this lock first.
     """
@@ -163,7 +159,9 @@ def lock_fire(session: Session, seq: int) -> LockedFire | None:
     # Read after the lock: another worker may have changed the fire meanwhile, and this session may have
     # read it before.
     fire = session.get(ScheduleFire, seq, populate_existing=True) if schedule else None
-    return LockedFire(fire, schedule) if fire and schedule else None
+    if schedule is None or fire is None or fire.status != FireStatus.PENDING:
+        return None
+    return LockedFire(fire, schedule)
 
 
 def lock_schedule_of_run(session: Session, run_id: str) -> ScheduleConfig | None:

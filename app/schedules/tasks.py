@@ -10,7 +10,7 @@ from app.jobs.row_deletion import delete_rows
 from app.runs.source_runs import ListedRun, match_names, read_dataset_source, select_complete_runs
 from app.schedules import firing, queries, service
 from app.schedules.models import ScheduleFire
-from app.schedules.rules import FirePlan, FireSkipReason
+from app.schedules.rules import FirePlan
 from app.schedules.service import RunLister
 from app.traces.registry import TRACE_SOURCES, RunNarrower, TraceQuery
 
@@ -75,7 +75,7 @@ def _start_run(res: Resources, seq: int, plan: FirePlan) -> None:
     source_run = _find_newest_run(res, search) if search else None
     with res.db.begin() as session:
         if search and source_run is None:
-            firing.skip_fire(session, seq, FireSkipReason.NO_NEW_RUN)
+            firing.skip_fire(session, seq)
         else:
             firing.start_fire(session, seq, res.clock(), source_run)
 

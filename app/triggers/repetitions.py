@@ -31,6 +31,7 @@ from app.traces.registry import TRACE_SOURCES, TraceQuery
 from app.triggers.secrets import list_secret_texts
 
 LOOK_EVERY: Final = timedelta(minutes=2)
+_TIMEOUT_HOURS: Final = CONFIRM_TIMEOUT.total_seconds() / 3600
 # An agent that returns it has understood that the new run must have this name.
 RUN_NAME_HEADER: Final = "mosaico-run-name"
 
@@ -54,7 +55,7 @@ class RepetitionRequest(NamedTuple):
     def obstacle(self) -> str | None:
         """Return the reason why the agent is not asked; None if it can be."""
         if self.is_late:
-            return f"no worker sent the request to the agent within {_hours(CONFIRM_TIMEOUT)}"
+            return f"no worker sent the request to the agent within {_TIMEOUT_HOURS:g} hours"
         if self.url is None:
             return "the agent has no runUrl any more"
         return None if self.secrets else "the benchmark has no webhook secret any more"
@@ -98,7 +99,7 @@ def look_for_run(res: Resources, run_id: str) -> None:
         else:
             reason = (
                 "the agent accepted the request, but created no complete run "
-                f"{locked.run_name!r} within {_hours(CONFIRM_TIMEOUT)}"
+                f"{locked.run_name!r} within {_TIMEOUT_HOURS:g} hours"
             )
             fail_run(session, run_id, NotRepeated.code, reason, res.clock())
 
@@ -176,7 +177,3 @@ def _repeated_plan(session: Session, run: BenchmarkRun) -> RunPlan:
 def _look_later(session: Session, run_id: str, res: Resources) -> None:
     start_at = res.clock() + LOOK_EVERY
     enqueue(session, LookForRun(run_id=run_id), start_at=start_at)
-
-
-def _hours(span: timedelta) -> str:
-    return f"{span.total_seconds() / 3600:g} hours"

@@ -139,34 +139,27 @@ def record_change(
     event_type: TriggerEventType,
     subject: str,
     now: datetime,
-    *,
-    details: dict[str, str] | None = None,
+    details: dict[str, str],
 ) -> None:
     """Record a change of an agent or a dataset, if a benchmark has a trigger for it.
 
     Changes of one subject within `DEBOUNCE` of the first one are counted as one event. Uploads of
     one dataset with different run names are separate events.
     """
-    event_details = details or {}
-    if not _resolve_requests(session, event_type, subject, event_details):
+    if not _resolve_requests(session, event_type, subject, details):
         return
     row = insert(TriggerEvent).values(
         **_new_event(event_type, subject, now),
-        dedup_key=digest(event_type, subject, *sorted(event_details.values())),
-        details=event_details,
+        dedup_key=digest(event_type, subject, *sorted(details.values())),
+        details=details,
         due_at=now + DEBOUNCE,
     )
     _insert_or_count(session, row, {})
 
 
-def record_poll_failure(
-    session: Session,
-    event_type: TriggerEventType,
-    request: RunRequest,
-    reason: str,
-    now: datetime,
-) -> None:
+def record_poll_failure(session: Session, request: RunRequest, reason: str, now: datetime) -> None:
     """Record why a poll failed; a repeated failure with the same reason is counted."""
+    event_type = TriggerEventType.NEW_RUN
     failure = {
         "dedup_key": digest(event_type, request.benchmark_id, request.agent_id, reason),
         "details": {},

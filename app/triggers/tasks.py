@@ -43,9 +43,8 @@ def on_event(job: JobContext, change: RecordChange) -> None:
     named = {"runName": change.run_name, "agentId": change.agent_id}
     res, details = job.resources, {name: value for name, value in named.items() if value}
     with res.db.begin() as session:
-        service.record_change(
-            session, TriggerEventType(change.event), change.subject, res.clock(), details=details
-        )
+        event_type = TriggerEventType(change.event)
+        service.record_change(session, event_type, change.subject, res.clock(), details)
 
 
 @HANDLERS.register(StartEventRuns)
@@ -100,9 +99,7 @@ def poll(job: JobContext, source: PollSource) -> None:
         log.warning("poll for new runs failed: benchmark=%s agent=%s: %s", *subscription, error)
         with res.db.begin() as session:
             request = RunRequest(source.benchmark_id, source.agent_id, None)
-            service.record_poll_failure(
-                session, TriggerEventType.NEW_RUN, request, error.detail, res.clock()
-            )
+            service.record_poll_failure(session, request, error.detail, res.clock())
         return
     with res.db.begin() as session:
         polling.start_new_runs(session, target, listed, newest, res.clock())

@@ -4,8 +4,8 @@ import threading
 from datetime import UTC, datetime
 
 from app.runs.service import fail_run
-from app.schedules import queries
 from app.schedules.firing import start_fire
+from app.schedules.models import ScheduleFire
 from tests.support.schedule_fires import (
     DAY,
     LIVENESS_S,
@@ -79,7 +79,7 @@ def test_auto_disable__maximum_holds_while_workers_race(
             with db.begin() as session:
                 start_fire(session, row[0], datetime.now(UTC))
             with db.begin() as session:
-                fire = queries.find_fire(session, row[0])
+                fire = session.get(ScheduleFire, row[0])
                 if fire is not None and fire.run_id is not None:
                     fail_run(session, fire.run_id, "TEST", "it fails", datetime.now(UTC))
 
