@@ -174,13 +174,8 @@ class InstallationSize:
     limits: Sequence[Limit]
 
     @property
-    def outgrown(self) -> list[Limit]:
-        """The parts that do not bear the load."""
-        return [limit for limit in self.limits if limit.share > 1]
-
-    @property
     def strained(self) -> list[Limit]:
-        """The parts whose replacement is worth planning, outgrown ones included."""
+        """The parts whose replacement is worth planning, those that do not bear the load included."""
         return [limit for limit in self.limits if limit.share > STRAINED_SHARE]
 
 
@@ -238,9 +233,9 @@ def size_installation(load: SizingLoad) -> InstallationSize:
 
 def metrics_cpu(names: Collection[str]) -> float:
     """The CPU of some metrics of one trace in µs, with what they share."""
-    known = METRIC_CPU.keys() & names
-    shared = WORDS_CPU.value if known - METRICS_WITHOUT_WORDS else 0.0
-    own = sum(METRIC_CPU[name].value if name in known else OTHER_METRIC_CPU for name in names)
+    measured = METRIC_CPU.keys() & names
+    shared = WORDS_CPU.value if measured - METRICS_WITHOUT_WORDS else 0.0
+    own = sum(METRIC_CPU[name].value if name in measured else OTHER_METRIC_CPU for name in names)
     return shared + own
 
 

@@ -22,6 +22,7 @@ from app.core.web.forms.rendering import REMOVE
 from app.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
 from app.core.web.page_text import find_zone
 from app.core.web.pages import ZONE_COOKIE, build_url, render_page, see_other
+from app.core.web.request_body import read_content_type
 from app.core.web.request_origin import (
     needs_secure_cookie,
     require_kept_cookie,
@@ -205,27 +206,30 @@ def _is_small_form(request: Request) -> bool:
     """Return whether the body is a form that may be read into memory; an upload of a file
     is not.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     length = request.headers.get("content-length", "")
-    return kind == FORM_TYPE and length.isdecimal() and int(length[:20]) <= MAX_DRAFT_CHARS
+    return (
+        read_content_type(request) == FORM_TYPE
+        and length.isdecimal()
+        and int(length[:20]) <= MAX_DRAFT_CHARS
+    )
 
 
 def _without_secrets(body: str) -> str:
     """The fields of a form with the values that a page may show, and the names of those without their value."""
     fields = parse_qsl(body, keep_blank_values=True)
-    kept = [(name, _without_secret(name, value)) for name, value in fields]
+    safe = [(name, _without_secret(name, value)) for name, value in fields]
     left_out = [
-        name for (name, value), (_, shown) in zip(fields, kept, strict=True) if shown != value
+        name for (name, value), field in zip(fields, safe, strict=True) if field[1] != value
     ]
-    return urlencode([*kept, *((LEFT_OUT, name) for name in dict.fromkeys(left_out))])
+    return urlencode([*safe, *((LEFT_OUT, name) for name in dict.fromkeys(left_out))])
 
 
 def _without_secret(name: str, value: str) -> str:
     field = name.rpartition(".")[2]
     if field in ADDRESS_FIELDS:
         lines = value.splitlines()
-        shown = [line for line in lines if not line.strip() or _is_shown_address(line)]
-        return value if shown == lines else "\n".join(shown)
+        safe = [line for line in lines if not line.strip() or _is_shown_address(line)]
+        return value if safe == lines else "\n".join(safe)
     # A checkbox that removes the stored value has no secret.
     is_secret = SECRET_FIELD.search(field) and not name.startswith(REMOVE)
     return "" if is_secret else value

@@ -150,15 +150,7 @@ def select_page(
     def key_values(row: T) -> list[CursorValue]:
         return [getattr(row, key.key) for key in keys]
 
-    if plan.is_few or plan.is_exact:
-        return cut_page(read_until(None, query), query, key_values)
-    return search_page(
-        iter_batches(batches.find_last, query.cursor, batch_sizes or batches.sizes),
-        read_until,
-        key_values,
-        query,
-        search_time_s,
-    )
+    return batches.read_page(read_until, key_values, query, search_time_s, batch_sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +171,20 @@ class ListBatches:
     @property
     def sizes(self) -> BatchSizes:
         return PREFIX_ROWS if self.plan.prefix else SEARCHED_ROWS
+
+    def read_page(
+        self,
+        read_until: Callable[[Sequence[CursorValue] | None, PageQuery], list[T]],
+        key_values: Callable[[T], Sequence[CursorValue]],
+        query: PageQuery,
+        search_time_s: float | None = None,
+        sizes: BatchSizes | None = None,
+    ) -> PageRows[T]:
+        """One page, in one statement if few rows are read for it, else by `search_page`."""
+        if self.plan.is_few or self.plan.is_exact:
+            return cut_page(read_until(None, query), query, key_values)
+        batches = iter_batches(self.find_last, query.cursor, sizes or self.sizes)
+        return search_page(batches, read_until, key_values, query, search_time_s)
 
     def find_last(self, cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
         """The end of a batch, see `FindLast`."""
@@ -292,14 +298,12 @@ def iter_pages(
 def match_until(
     keys: Sequence[Key] | Sequence[ColumnElement[Any]],
     last: Sequence[CursorValue] | None,
-    *,
-    descending: bool,
 ) -> list[ColumnElement[bool]]:
-    """The condition for the rows up to one with these values; None means no limit."""
+    """The condition for the rows up to one with these values, in ascending order; None means no limit."""
     if last is None:
         return []
     row, last_row = tuple_(*keys), tuple_(*map(literal, last, (key.type for key in keys)))
-    return [row >= last_row if descending else row <= last_row]
+    return [row <= last_row]
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:

@@ -365,14 +365,5 @@ def variable_name(field: str) -> str:
     return alias if isinstance(alias, str) else f"MOSAICO_{field.upper()}"
 
 
-def render_env_example() -> str:
-    """The text of `.env.example`: every variable with its description and default."""
-    blocks = []
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default is None or field.default_factory else field.get_default()
-        blocks.append(f"# {field.description}\n{variable_name(name)}={default}\n")
-    return "\n".join(blocks)
-
-
 def _field(location: tuple[int | str, ...]) -> str:
     return str(location[0]).lower()

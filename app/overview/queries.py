@@ -31,7 +31,7 @@ from app.overview.schemas import (
 from app.results.expected_end import expect_ends
 from app.results.models import BenchmarkRun
 from app.results.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
-from app.results.run_names import Names, read_names
+from app.results.run_names import OwnerNames, read_names
 from app.schedules.models import MISSED, ScheduleConfig, ScheduleFire
 
 HISTORY_RUNS = 14
@@ -259,7 +259,7 @@ def _count_active(session: Session) -> int:
     return session.scalar(select(func.count()).select_from(unfinished)) or 0
 
 
-def _active_run(run: BenchmarkRun, names: Names) -> ActiveRun:
+def _active_run(run: BenchmarkRun, names: OwnerNames) -> ActiveRun:
     return ActiveRun(
         run_id=run.id,
         benchmark_name=names.benchmarks[run.benchmark_id],

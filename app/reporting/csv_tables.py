@@ -14,7 +14,7 @@ from app.kpis.models import KpiHistory
 from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
 from app.results.models import BenchmarkRun
 from app.results.run_list import RunListFilter, search_runs
-from app.results.run_names import Names, read_names
+from app.results.run_names import OwnerNames, read_names
 from app.runs.schemas import RunView
 from app.runs.views import run_columns_view
 
@@ -85,7 +85,7 @@ def _read_origins(
     return {seq: (confirms, rescore_of) for seq, confirms, rescore_of in rows}
 
 
-def _run_line(run: RunView, names: Names) -> Line:
+def _run_line(run: RunView, names: OwnerNames) -> Line:
     return (
         run.id,
         run.benchmark_id,
@@ -104,7 +104,7 @@ def _run_line(run: RunView, names: Names) -> Line:
     )
 
 
-def _kpi_line(row: KpiHistory, names: Names, origin: tuple[str | None, str | None]) -> Line:
+def _kpi_line(row: KpiHistory, names: OwnerNames, origin: tuple[str | None, str | None]) -> Line:
     return (
         row.run_id,
         row.benchmark_id,

@@ -22,6 +22,7 @@ from app.core.postgres_notify import waking_streams
 from app.harness.transcript import Transcript
 from app.metrics.types import MetricNote
 from app.results.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
+from app.results.rules import require_traces
 from app.results.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
 from app.traces.queries import find_collected_trace, find_transcript
@@ -166,6 +167,13 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
         run = session.get(BenchmarkRun, run_id)
     if run is None:
         raise run_not_found(run_id)
+    return run
+
+
+def get_run_with_traces(session: Session, run_id: str) -> BenchmarkRun:
+    """Raises: `RunNotFound`, `RunPurged`."""
+    run = get_run(session, run_id)
+    require_traces(run.id, run.purged_at)
     return run
 
 

@@ -199,7 +199,7 @@ def list_ended_runs(
     benchmark_id: str,
     agent_id: str,
     *,
-    since: datetime | None = None,
+    since: datetime | None,
     limit: int,
 ) -> list[PastRun]:
     """The last completed and failed runs of an agent, valid or not, oldest first."""

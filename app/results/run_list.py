@@ -18,7 +18,6 @@ from app.core.keyset import (
     ListBatches,
     PageQuery,
     PageRows,
-    cut_page,
     iter_batches,
     search_page,
     select_page,
@@ -101,9 +100,9 @@ class RunListFilter(OwnerFilter, PeriodFilter):
         order of the list.
         """
         # All fields but these: a new filter must not be left out by `queries.list_runs`.
-        others = RunListFilter.model_fields.keys() - PLAIN_FILTERS
+        searched = RunListFilter.model_fields.keys() - PLAIN_FILTERS
         filters = self.indexed()
-        return not any(getattr(self, name) for name in others) and (
+        return not any(getattr(self, name) for name in searched) and (
             not filters or (len(filters) == 1 and len(filters[0].alternatives) == 1)
         )
 
@@ -187,15 +186,7 @@ def search_runs(
         # In the order of creation the plain list has the same cursor.
         return [row["seq"]] if order is _RUNS.seq else [row["sort_key"], row["seq"]]
 
-    if plan.is_few or plan.is_exact:
-        return cut_page(read_until(None, query), query, key_values)
-    return search_page(
-        iter_batches(batches.find_last, query.cursor, batches.sizes),
-        read_until,
-        key_values,
-        query,
-        search_time_s,
-    )
+    return batches.read_page(read_until, key_values, query, search_time_s)
 
 
 def count_runs(session: Session, run_filter: RunListFilter) -> RunCount:

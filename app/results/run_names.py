@@ -127,13 +127,13 @@ class RunsByName:
         # The smallest value from an ID on: of the plain condition the planner may read all runs of others.
         run_column = self._order.run_column
         first_run = select(func.min(run_column)).where(run_column >= rows.c.id).scalar_subquery()
-        found = (
+        with_runs = (
             select(rows.c.name, rows.c.id)
             .where(first_run == rows.c.id)
             .order_by(*self._in_order(rows.c.name, rows.c.id))
             .limit(_OWNERS_PER_BATCH + 1)
         )
-        owners = [Owner(*row) for row in self._session.execute(found)]
+        owners = [Owner(*row) for row in self._session.execute(with_runs)]
         if len(owners) > _OWNERS_PER_BATCH:
             return _OwnerWindow(owners[:-1], owners[-2])
         ends = self._select_scanned(cursor).offset(_OWNERS_PER_STATEMENT - 1).limit(1)
@@ -219,24 +219,24 @@ def _parse_key(values: Sequence[CursorValue]) -> RunKey:
     raise BadCursor
 
 
-class Names(NamedTuple):
+class OwnerNames(NamedTuple):
     """Display names of benchmarks and agents, by ID."""
 
     benchmarks: Mapping[str, str]
     agents: Mapping[str, str]
 
 
-def read_names(session: Session, owners: Collection[tuple[str, str]]) -> Names:
+def read_names(session: Session, owners: Collection[tuple[str, str]]) -> OwnerNames:
     """The names of some benchmarks and agents, as pairs of IDs: a benchmark may have one in its metadata."""
     if not owners:
-        return Names({}, {})
+        return OwnerNames({}, {})
     benchmark_ids = {benchmark_id for benchmark_id, _ in owners}
     agent_ids = {agent_id for _, agent_id in owners}
     benchmarks = session.execute(
         select(Benchmark.id, Benchmark.metadata_).where(Benchmark.id.in_(benchmark_ids))
     )
     agents = session.execute(select(Agent.id, Agent.name).where(Agent.id.in_(agent_ids)))
-    return Names(
+    return OwnerNames(
         {id_: name_of_benchmark(id_, metadata) for id_, metadata in benchmarks},
         {row.id: row.name for row in agents},
     )

@@ -103,7 +103,7 @@ def search_traces(
         return [last] if conditions and last + 1 < (run.traces_total or 0) else None
 
     def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[ListedTrace]:
-        window = match_until([CollectedTrace.position], last, descending=False)
+        window = match_until([CollectedTrace.position], last)
         rows = statement.where(
             CollectedTrace.position >= _first_position(part.cursor), *conditions, *window
         )

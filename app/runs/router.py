@@ -19,7 +19,7 @@ from app.core.web.routes import Router
 from app.core.web.sse import EventStream, stream_events
 from app.kpis.queries import get_kpis_of_run
 from app.kpis.schemas import KpiValueView
-from app.results import queries, rules
+from app.results import queries
 from app.results.rules import RunStatus, TriggerType
 from app.results.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from app.results.trace_list import TraceListFilter
@@ -231,8 +231,7 @@ def list_run_results(
     While a run is in progress, the values of a trace are empty until it is measured.
     """
     with res.db.read() as session:
-        run = queries.get_run(session, run_id)
-        rules.require_traces(run.id, run.purged_at)
+        run = queries.get_run_with_traces(session, run_id)
         rows = queries.list_trace_results(session, run, page, trace_filter)
         return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row))
 
@@ -242,8 +241,7 @@ def list_run_results(
 def get_run_trace(run_id: RunId, trace_id: TraceId, res: Res) -> TraceView:
     """Show one trace: its values, and the transcript of what the agent did."""
     with res.db.read() as session:
-        run = queries.get_run(session, run_id)
-        rules.require_traces(run.id, run.purged_at)
+        run = queries.get_run_with_traces(session, run_id)
         return trace_view(run.metric_keys or [], queries.get_trace(session, run, trace_id))
 
 

@@ -11,7 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from app.core.settings import Settings, render_env_example, variable_name
+from app.core.settings import Settings, variable_name
+from tests.support.env_example import render_env_example
 from tests.support.references import Reference
 
 ROOT = Path(__file__).resolve().parents[2]

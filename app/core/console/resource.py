@@ -207,13 +207,7 @@ class Resource:
                 raise WrongUsage(
                     "the command names no field to change", hint="add an option or --file; see -h"
                 )
-            with open_api() as api:
-                updated = api.patch(self._path_of(values["id"]), body)
-                pages_url = api.pages_url
-            full_id = _full_id(updated, values)
-            lines = [f"{self._label(full_id)} is updated", *describe(updated)]
-            print_change(updated, values["output"], lines)
-            self._print_page(pages_url, values, full_id)
+            self._change("update", body, describe, values)
 
         def load() -> Any:
             # As in `add_create`.
@@ -273,16 +267,16 @@ class Resource:
     ) -> None:
         """Add `enable` and `disable`, with their help texts."""
         for name, help_text, enabled in (("enable", enable, True), ("disable", disable, False)):
-            run = partial(self._switch, name, {"enabled": enabled}, describe)
+            run = partial(self._change, name, {"enabled": enabled}, describe)
             self._add(name, run, self._id, OUTPUT, help_text=help_text)
 
-    def _switch(
-        self, name: str, body: JSON, describe: Callable[[JSON], Sequence[str]], values: Values
+    def _change(
+        self, verb: str, body: JSON, describe: Callable[[JSON], Sequence[str]], values: Values
     ) -> None:
         with open_api() as api:
             updated, pages_url = api.patch(self._path_of(values["id"]), body), api.pages_url
         full_id = _full_id(updated, values)
-        lines = [f"{self._label(full_id)} is {name}d", *describe(updated)]
+        lines = [f"{self._label(full_id)} is {verb}d", *describe(updated)]
         print_change(updated, values["output"], lines)
         self._print_page(pages_url, values, full_id)
 
@@ -351,11 +345,11 @@ class Resource:
     def _page_of_list(self, parameters: "Mapping[str, QueryValue]") -> str:
         """The page of the list with the same filters and order."""
         path, _, query = (self.list_page or self.page or "").partition("?")
-        sent = dict(parse_qsl(query)) | page_query(parameters)
+        selection = dict(parse_qsl(query)) | page_query(parameters)
         for flag, name, value in self.flag_tabs:
-            if sent.pop(flag, None):
-                sent[name] = value
-        return f"{path}?{urlencode(sent, doseq=True)}" if sent else path
+            if selection.pop(flag, None):
+                selection[name] = value
+        return f"{path}?{urlencode(selection, doseq=True)}" if selection else path
 
     def _path_of(self, resource_id: str) -> str:
         return f"{self.path}{path_of(resource_id)}"

@@ -10,7 +10,6 @@ from app.core.web.svg import (
     FAINT,
     HEIGHT,
     LEFT,
-    LINE,
     RIGHT,
     TOP,
     WIDTH,
@@ -22,7 +21,14 @@ from app.core.web.svg import (
     draw_grid,
     draw_text,
 )
-from app.core.web.trend_chart import TrendLimit, TrendPoint, draw_limits, draw_points, split_lines
+from app.core.web.trend_chart import (
+    TrendLimit,
+    TrendPoint,
+    draw_limits,
+    draw_line,
+    draw_points,
+    split_lines,
+)
 
 # Distinguished without colors, because a color means a verdict.
 DASHES: Final = ("", "9 4", "2 3", "12 3 2 3")
@@ -93,20 +99,13 @@ def _dashed_lines(
 ) -> Iterator[str]:
     for line in split_lines(pixels, points):
         coordinates = " ".join(f"{x:.1f},{y.pixel(value):.1f}" for x, value, _ in line)
-        yield _line(coordinates, dashes)
-
-
-def _line(coordinates: str, dashes: str) -> str:
-    return (
-        f'<polyline class="line" points="{coordinates}" fill="none" stroke="{LINE}"'
-        f' stroke-width="2"{f" stroke-dasharray={chr(34)}{dashes}{chr(34)}" if dashes else ""}/>'
-    )
+        yield draw_line(coordinates, dashes)
 
 
 def _legend(number: int, name: str) -> Iterator[str]:
     """A sample of the line and the name, in a row above the chart."""
     left, height = LEFT + number * LEGEND_WIDTH, TOP - 8
-    yield _line(f"{left},{height} {left + SAMPLE_WIDTH},{height}", DASHES[number])
+    yield draw_line(f"{left},{height} {left + SAMPLE_WIDTH},{height}", DASHES[number])
     text = shorten(name, NAME_CHARS)
     yield draw_text(left + SAMPLE_WIDTH + 6, height + 4, text, fill=FAINT, size=11)
 

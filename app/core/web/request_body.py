@@ -40,22 +40,22 @@ class BodyMemory:
     @contextmanager
     def hold(self) -> Iterator[Callable[[int], None]]:
         """A function that takes bytes until the block ends; it raises `Unavailable` if too many are held."""
-        taken = 0
+        held_here = 0
 
         def take(count: int) -> None:
-            nonlocal taken
+            nonlocal held_here
             if self.held_bytes + count > self._max_bytes:
                 raise Unavailable(
                     "The service holds too many request bodies at once; try again in a few seconds.",
                     headers={"Retry-After": str(RETRY_AFTER_S), "Connection": "close"},
                 )
             self.held_bytes += count
-            taken += count
+            held_here += count
 
         try:
             yield take
         finally:
-            self.held_bytes -= taken
+            self.held_bytes -= held_here
 
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -243,6 +243,11 @@ def get_body_fields(scope: Scope) -> list[str]:
     """The member names of the JSON object in the body; empty without one."""
     field_names: list[str] = scope.get("state", {}).get(BODY_FIELDS, [])
     return field_names
+
+
+def read_content_type(request: Request) -> str:
+    """The media type of the body, without parameters; empty when the client names none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _read_field_names(content_type: str, body: bytes) -> list[str]:

@@ -213,10 +213,14 @@ def _lines(
         yield from _bands(
             [x for x, _, _ in series], [point for _, _, point in series], y, has_ends=has_ends
         )
-        yield (
-            f'<polyline class="line" points="{coordinates}" fill="none" stroke="{LINE}"'
-            ' stroke-width="2"/>'
-        )
+        yield draw_line(coordinates)
+
+
+def draw_line(coordinates: str, dashes: str = "") -> str:
+    return (
+        f'<polyline class="line" points="{coordinates}" fill="none" stroke="{LINE}"'
+        f' stroke-width="2"{f" stroke-dasharray={chr(34)}{dashes}{chr(34)}" if dashes else ""}/>'
+    )
 
 
 def _series_of(point: TrendPoint) -> tuple[str | None] | None:

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from app.core.errors import TooLarge
 from app.core.problem_documents import SlowRequest, UnsupportedMediaType
+from app.core.web.request_body import read_content_type
 
 MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2
@@ -96,11 +97,6 @@ def _require_short(line: bytes, number: int) -> bytes:
     if len(line) > LINE_BYTES:
         raise TooLarge(f"line {number} is longer than {LINE_BYTES} bytes; shorten its texts")
     return line
-
-
-def read_content_type(request: Request) -> str:
-    """The media type of the body, without parameters; empty when the client names none."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> UploadedBody:

@@ -352,8 +352,8 @@ def list_categories(
     ]
     print_table(tabulate(rows, CATEGORY_COLUMNS))
     if page["nextCursor"]:
-        shown = f"{len(page['items'])} of {page['total']} categories are shown"
-        print_status(f"{shown}; raise --limit to see more")
+        count = f"{len(page['items'])} of {page['total']} categories"
+        print_status(f"{count} are shown; raise --limit to see more")
     print_link(address, output)
 
 

@@ -21,9 +21,9 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import Crumb, build_url, list_in_api, render_page
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.results import rules, trace_list
+from app.results import trace_list
 from app.results.models import BenchmarkRun, TraceResult
-from app.results.queries import get_run, get_trace
+from app.results.queries import get_run_with_traces, get_trace
 from app.results.trace_list import TraceListFilter
 from app.runs.pages.trace_texts import (
     TextDiff,
@@ -69,8 +69,7 @@ def show_traces(
 ) -> Response:
     """The traces of a run, by what went wrong."""
     with res.db.read() as session:
-        run = get_run(session, run_id)
-        rules.require_traces(run.id, run.purged_at)
+        run = get_run_with_traces(session, run_id)
         columns = run.metric_keys or []
         trace_filter, mistake = _read_filter(columns, typed)
         # A filter that is wrong selects nothing: rows of another one would look like its result.
@@ -125,8 +124,7 @@ def show_trace(
     """
     shown_filter = _shown_filter(typed)
     with res.db.read() as session:
-        run = get_run(session, run_id)
-        rules.require_traces(run.id, run.purged_at)
+        run = get_run_with_traces(session, run_id)
         detail = get_trace(session, run, trace_id)
         trace = detail.trace
         trace_filter, mistake = _read_filter(run.metric_keys or [], typed)
@@ -171,9 +169,7 @@ def show_item(
 ) -> Response:
     """An item in two runs, trial by trial, side by side; a page of trials from the number `trial` on."""
     with res.db.read() as session:
-        run, baseline = get_run(session, run_id), get_run(session, base)
-        for compared in (run, baseline):
-            rules.require_traces(compared.id, compared.purged_at)
+        run, baseline = (get_run_with_traces(session, compared) for compared in (run_id, base))
         numbers = trace_list.list_trials_of_item(session, (baseline, run), item)
         requested_numbers = [number for number in numbers if number + 1 >= first_trial]
         page_numbers, later = requested_numbers[:TRIALS_OF_PAGE], requested_numbers[TRIALS_OF_PAGE:]

@@ -11,6 +11,7 @@ from fastapi import Request
 from app.core.errors import AppError
 from app.core.web.deps import SAFE_METHODS
 from app.core.web.forms.sent_fields import FORM_TYPE, FormFields, local_path, read_form
+from app.core.web.request_body import read_content_type
 
 CONFIRM_FIELD = "confirm"
 # The page to go back to, of a form that was sent by another page, such as the one after a login.
@@ -37,8 +38,7 @@ class ConfirmationRequired(AppError):
 
 async def require_confirmation(request: Request) -> None:
     """Raise `ConfirmationRequired` for a form that has a question."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.method in SAFE_METHODS or kind != FORM_TYPE:
+    if request.method in SAFE_METHODS or read_content_type(request) != FORM_TYPE:
         return
     form = await read_form(request)
     if form.text(CONFIRM_FIELD):

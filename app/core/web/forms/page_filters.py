@@ -66,14 +66,14 @@ class PageFilters(Generic[F]):
 
     def read(self, query: QueryParams, zone: ZoneInfo) -> SentFilters[F]:
         """The filters in a query, whose days are those of a zone. Raises: `Invalid`."""
-        sent = {
+        texts = {
             name: [text for value in query.getlist(name) if (text := value.strip())]
             for name in self._api_names
         }
         document: dict[str, Any] = {
-            api: sent[name] if self.query_parameters[name] else sent[name][0]
+            api: texts[name] if self.query_parameters[name] else texts[name][0]
             for name, api in self._api_names.items()
-            if sent[name]
+            if texts[name]
         }
         since, until = (document.get(name, "") for name in PERIOD)
         period = zip(PERIOD, period_of_days(since, until, zone), strict=True)
@@ -89,7 +89,7 @@ class PageFilters(Generic[F]):
             FilterField(
                 name, values, self._options[name], "date" if name in PERIOD else "search", name in self._main
             )
-            for name, values in sent.items()
+            for name, values in texts.items()
         ]  # fmt: skip
         return SentFilters(checked.body, document, fields)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from app.core.errors import ErrorItem, Invalid
 from app.core.problem_documents import UnsupportedMediaType, error_items
 from app.core.web.form_words import translate_phrases
-from app.core.web.request_body import BODY_FIELDS
+from app.core.web.request_body import BODY_FIELDS, read_content_type
 
 FORM_TYPE = "application/x-www-form-urlencoded"
 MAX_FIELDS = 500
@@ -40,9 +40,8 @@ class CheckedForm(NamedTuple, Generic[M]):
 
 async def read_form(request: Request) -> FormFields:
     """The fields of the form in the body. Raises: `UnsupportedMediaType`, `Invalid`."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
-    if body and kind != FORM_TYPE:
+    if body and read_content_type(request) != FORM_TYPE:
         raise UnsupportedMediaType(
             f"This path accepts forms only; send `Content-Type: {FORM_TYPE}`."
         )

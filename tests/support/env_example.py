@@ -1,0 +1,23 @@
+"""Writes `.env.example`: every setting with its description and default.
+
+python -m tests.support.env_example
+"""
+
+from pathlib import Path
+from typing import Final
+
+from app.core.settings import Settings, variable_name
+
+FILE: Final = Path(__file__).parents[2] / ".env.example"
+
+
+def render_env_example() -> str:
+    blocks = []
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None or field.default_factory else field.get_default()
+        blocks.append(f"# {field.description}\n{variable_name(name)}={default}\n")
+    return "\n".join(blocks)
+
+
+if __name__ == "__main__":
+    FILE.write_text(render_env_example())
