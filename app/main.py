@@ -18,6 +18,7 @@ import anyio.to_thread
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic.alias_generators import to_camel
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from sqlalchemy import QueuePool
 from starlette.routing import BaseRoute
@@ -118,7 +119,7 @@ def create_app(
     app.state.commit_hook = audit_request
     app.state.probe = health.HealthProbe(resources.db)
     # A connection of its own: neither requests nor a slow scrape must keep streams of revoked keys open.
-    app.state.stream_db = resources.db.open_second_pool(pool_size=1, name="mosaico-streams")
+    app.state.stream_db = resources.db.open_second_pool("mosaico-streams")
     owners = KeyStreamOwners(app.state.stream_db, resources.clock)
     app.state.hub = EventHub(resources.db.direct_url, owners=owners)
     app.state.render_error = render_error
@@ -206,8 +207,7 @@ def serve_api(settings: Settings) -> None:
 
 def operation_id(route: APIRoute) -> str:
     """The OpenAPI operation id: `list_agents` becomes `listAgents`."""
-    first, *other_words = route.name.split("_")
-    return first + "".join(word.capitalize() for word in other_words)
+    return to_camel(route.name)
 
 
 @cache

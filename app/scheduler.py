@@ -1,8 +1,6 @@
 """The scheduler process: fires due schedules, fails stalled runs and deletes old fires."""
 
 import logging
-import signal
-import threading
 from datetime import timedelta
 
 from app.core.batch_delete import purge_in_batches
@@ -14,7 +12,7 @@ from app.runs.stalled_runs import fail_runs_without_progress
 from app.schedules.firing import delete_old_fires
 from app.schedules.rules import SCHEDULER_NAME
 from app.schedules.ticker import Ticker
-from app.startup import opened_resources, set_up_logs
+from app.startup import opened_resources, set_up_logs, stop_on_signals
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +24,7 @@ CLOCK_CHECK_INTERVAL_S = 1.0
 def run_scheduler(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Any number of schedulers may run in parallel."""
     set_up_logs(settings)
-    stopping = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stopping.set())
+    stopping = stop_on_signals()
     stale_after = timedelta(seconds=settings.stale_run_s)
     with opened_resources(settings, name=SCHEDULER_NAME, pool_size=3) as resources:
         ticker = Ticker(

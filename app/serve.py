@@ -33,7 +33,14 @@ from app.core.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from app.core.settings import Settings, base_url
 from app.core.web.listener import LISTENER_FD, bind_listener
 from app.jobs.worker_process import SUPERVISED
-from app.startup import database_url, direct_database_url, master_key, opened_resources, set_up_logs
+from app.startup import (
+    database_url,
+    direct_database_url,
+    master_key,
+    opened_resources,
+    set_up_logs,
+    stop_on_signals,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +86,7 @@ class StartProgress:
 def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     """Run all processes until SIGTERM or SIGINT; `print_line` receives the messages to the user."""
     set_up_logs(settings)
-    stopping = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stopping.set())
+    stopping = stop_on_signals()
     master_key(settings)
     with (
         closing(_bind_port(settings)) as listener,

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,14 @@ log = logging.getLogger(__name__)
 def set_up_logs(settings: Settings) -> None:
     log_format: LogFormat = "json" if settings.log_format == "json" else "console"
     configure_logging(log_format)
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stopping = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stopping.set())
+    return stopping
 
 
 def _end_process() -> None:

@@ -70,7 +70,7 @@ class UnknownQueue(Misconfigured):
     """A worker serves existing queues only; use a queue in the message."""
 
 
-def run_worker(settings: Settings, queues: Collection[str] | None = None) -> None:
+def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
     """Do jobs until SIGTERM or SIGINT, then hand back what is not done. `queues`: see `Worker`.
 
     Raises: `UnknownQueue`.
@@ -141,21 +141,21 @@ async def _work(
 
     def stop() -> None:
         worker.stop()
-        _end_anyhow(after_s=STOP_S)
+        _end_anyhow()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop)
     await worker.run(on_ready=lambda: log.info("worker is ready"))
 
 
-def _end_anyhow(*, after_s: float) -> None:
-    """End this process even if a job neither ends nor looks up: another worker does it again."""
+def _end_anyhow() -> None:
+    """End this process after `STOP_S` even if a job neither ends nor looks up: another worker does it again."""
 
     def end() -> None:
         log.error("a job does not stop; it is left to another worker")
         os._exit(1)
 
-    timer = threading.Timer(after_s, end)
+    timer = threading.Timer(STOP_S, end)
     timer.daemon = True
     timer.start()
 

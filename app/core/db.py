@@ -140,9 +140,9 @@ class Database:
         """The server itself: for LISTEN, session locks and migrations, which need one session."""
         return self._direct_url or self.url
 
-    def open_second_pool(self, *, pool_size: int, name: str) -> "Database":
-        """Another connection pool to the same server; the caller closes it."""
-        return Database(self.url, direct_url=self._direct_url, pool_size=pool_size, name=name)
+    def open_second_pool(self, name: str) -> "Database":
+        """A pool of one connection to the same server; the caller closes it."""
+        return Database(self.url, direct_url=self._direct_url, pool_size=1, name=name)
 
     def with_commit_hook(self, hook: Callable[[Session], None]) -> "Database":
         """The same database; `hook` runs before the commit of each transaction of `begin`."""

@@ -131,13 +131,10 @@ def _url() -> str:
 
 
 def _status() -> Mapping[str, Any]:
+    from pydantic.alias_generators import to_camel
+
     from app.postgres.external import external_status
 
     external = _external_url()
     server_status = external_status(external) if external else _embedded("status").status()
-    return {_camel(name): value for name, value in dataclasses.asdict(server_status).items()}
-
-
-def _camel(name: str) -> str:
-    first, *other_words = name.split("_")
-    return first + "".join(word.capitalize() for word in other_words)
+    return {to_camel(name): value for name, value in dataclasses.asdict(server_status).items()}

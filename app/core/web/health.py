@@ -27,7 +27,7 @@ class HealthProbe:
     """
 
     def __init__(self, db: Database, *, within_s: float = READY_TIMEOUT_S) -> None:
-        self.db = db.open_second_pool(pool_size=1, name="mosaico-probe")
+        self.db = db.open_second_pool("mosaico-probe")
         self._within_s = within_s
         self._limiter = anyio.CapacityLimiter(1)
 

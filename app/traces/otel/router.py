@@ -13,8 +13,9 @@ from app.access.deps import RUN
 from app.core.errors import AppError, NotFound, TooLarge, Unavailable
 from app.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
 from app.core.resources import Resources
+from app.core.web.request_body import read_content_type
 from app.core.web.routes import Router
-from app.core.web.uploads import MEMORY_BYTES, read_content_type, receive_body
+from app.core.web.uploads import MEMORY_BYTES, receive_body
 from app.traces.otel.export_body import (
     JSON_TYPE,
     MAX_EXPORT_BYTES,
