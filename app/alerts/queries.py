@@ -14,7 +14,7 @@ from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
 from app.core.batches import batched
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, count_rows, select_page
+from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, count_rows, count_selected, select_page
 from app.core.list_filters import (
     IndexedFilter,
     filter_any,
@@ -245,9 +245,8 @@ def count_series(session: Session) -> int:
         .outerjoin(AlertState, AlertState.rule_id == AlertRule.id)
         .where(AlertRule.condition == Condition.REGRESSED, AlertRule.enabled)
         .limit(MAX_SERIES)
-        .subquery()
     )
-    return session.scalar(select(func.count()).select_from(series)) or 0
+    return count_selected(session, series)
 
 
 def list_watched_runs(session: Session, run_seq: int) -> set[int]:

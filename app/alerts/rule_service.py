@@ -21,6 +21,7 @@ from app.benchmarks.queries import get_benchmark, get_kpis, lock_against_edits
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
+from app.core.keyset import count_selected
 from app.core.registry import suggest_names
 from app.core.schemas import all_fields, given_fields
 from app.formula import compile_formula, read_reference
@@ -160,8 +161,7 @@ def _require_room(session: Session, benchmark_id: str, agent_id: str | None) -> 
     stored = select(AlertRule.id).where(
         AlertRule.benchmark_id == benchmark_id, AlertRule.agent_id == agent_id
     )
-    rules = stored.limit(MAX_RULES).subquery()
-    if session.scalar(select(func.count()).select_from(rules)) == MAX_RULES:
+    if count_selected(session, stored.limit(MAX_RULES)) == MAX_RULES:
         raise TooManyAlertRules
 
 

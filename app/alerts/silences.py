@@ -13,6 +13,7 @@ from app.alerts.schemas import SilenceCreate, SilencePatch
 from app.alerts.silence_matchers import SilenceMatchers
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
+from app.core.keyset import count_selected
 from app.core.schemas import changed_fields
 
 MAX_SILENCE = timedelta(days=30)
@@ -90,7 +91,7 @@ def _require_room(session: Session, now: datetime) -> None:
     """Raise `TooManySilences` if no other silence fits; the count is locked until the transaction ends."""
     session.execute(select(func.pg_advisory_xact_lock(_COUNT_LOCK)))
     current = select(AlertSilence.id).where(AlertSilence.ends_at > now).limit(MAX_SILENCES)
-    if session.scalar(select(func.count()).select_from(current.subquery())) == MAX_SILENCES:
+    if count_selected(session, current) == MAX_SILENCES:
         raise TooManySilences
 
 

@@ -110,10 +110,14 @@ def find_whole_list(
     return WholeList(url, count_rows(session, select(column).where(column == value)))
 
 
+def count_selected(session: Session, rows: Select[*tuple[Any, ...]]) -> int:
+    """The number of rows that a statement selects, at most its limit."""
+    return session.scalar(select(func.count()).select_from(rows.subquery())) or 0
+
+
 def count_rows(session: Session, rows: Select[Any]) -> str:
     """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
-    counted = rows.limit(MAX_COUNTED + 1).subquery()
-    total = session.scalar(select(func.count()).select_from(counted)) or 0
+    total = count_selected(session, rows.limit(MAX_COUNTED + 1))
     return f"more than {MAX_COUNTED:,}" if total > MAX_COUNTED else f"{total:,}"
 
 

@@ -89,6 +89,14 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def float_of(number: float) -> float:
+    """The number as a double; infinite when it is beyond the range of one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
 def text_of_json(value: Any) -> str | None:
     """A text as it is, any other JSON value as canonical JSON; None for null and an empty text."""
     if value is None or isinstance(value, str):

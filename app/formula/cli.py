@@ -18,7 +18,7 @@ from app.core.console.terminal import (
     print_result,
     print_status,
 )
-from app.core.strict_json import is_number
+from app.core.strict_json import float_of, is_number
 
 if TYPE_CHECKING:
     from app.formula.ast import Reference
@@ -219,10 +219,7 @@ def _finite(name: str, value: Any) -> float | None:
         return None
     if not is_number(value):
         raise _InvalidValuesError(f"{name!r} in --values is not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
+    number = float_of(value)
     if not math.isfinite(number):
         raise _InvalidValuesError(f"{name!r} in --values is too large")
     return number

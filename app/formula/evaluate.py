@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from app.core.strict_json import float_of
 from app.formula.ast import (
     Argument,
     Arithmetic,
@@ -155,10 +156,7 @@ class ExplainedFloats:
         value = self._values.get(node.reference)
         if value is None:
             raise self._undefined(f"{node.reference} has no value", node.span)
-        try:
-            number = float(value)
-        except OverflowError:  # an integer above 1.8e308
-            number = math.inf
+        number = float_of(value)
         if not math.isfinite(number):
             raise self._undefined(f"{node.reference} is not a finite number", node.span)
         return number

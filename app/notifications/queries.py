@@ -6,12 +6,12 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy import ColumnElement, select, text
 from sqlalchemy.orm import Session
 
 from app.core.batches import keyset_batches
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, select_page
+from app.core.keyset import PageQuery, PageRows, count_selected, select_page
 from app.core.list_filters import filter_any, filter_value, match_any, match_columns
 from app.core.resources import Resources
 from app.core.schemas import ListFilter
@@ -156,8 +156,7 @@ def list_notifications(
 def count_unread(session: Session) -> int:
     """The number of unread messages in the inbox, at most `MAX_UNREAD_COUNTED`."""
     unread = select(Notification.id).where(Notification.read_at.is_(None), Notification.in_inbox)
-    counted = unread.limit(MAX_UNREAD_COUNTED).subquery()
-    return session.scalar(select(func.count()).select_from(counted)) or 0
+    return count_selected(session, unread.limit(MAX_UNREAD_COUNTED))
 
 
 def count_inbox(resources: Resources) -> int:

@@ -13,6 +13,7 @@ from app.alerts.event_queries import list_open_events
 from app.benchmarks.models import Benchmark, name_of_benchmark
 from app.benchmarks.queries import get_kpis_by_benchmark
 from app.core.batches import batched
+from app.core.keyset import count_selected
 from app.core.schemas import view_of_row
 from app.kpis.models import KpiHistory
 from app.notifications.queries import count_unread
@@ -255,8 +256,9 @@ def _select_active() -> Any:
 
 
 def _count_active(session: Session) -> int:
-    unfinished = select(BenchmarkRun.seq).where(_IS_IN_PROGRESS).limit(MAX_COUNTED).subquery()
-    return session.scalar(select(func.count()).select_from(unfinished)) or 0
+    return count_selected(
+        session, select(BenchmarkRun.seq).where(_IS_IN_PROGRESS).limit(MAX_COUNTED)
+    )
 
 
 def _active_run(run: BenchmarkRun, names: OwnerNames) -> ActiveRun:

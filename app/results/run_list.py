@@ -18,6 +18,7 @@ from app.core.keyset import (
     ListBatches,
     PageQuery,
     PageRows,
+    count_selected,
     iter_batches,
     search_page,
     select_page,
@@ -202,20 +203,16 @@ def count_runs(session: Session, run_filter: RunListFilter) -> RunCount:
     runs = select(_RUNS.seq)
     if plan.is_few or plan.is_exact:
         matching = runs.where(*plan.selecting, *plan.tested)
-        return _limit_count(_count(session, matching.limit(MAX_COUNTED + 1)), is_end=True)
+        return _limit_count(count_selected(session, matching.limit(MAX_COUNTED + 1)), is_end=True)
     batches = ListBatches(session=session, plan=plan, statement=runs, keys=keys, descending=True)
     count = 0
     ends_at = time.monotonic() + COUNT_TIME_S
     for batch in iter_batches(batches.find_last, None, batches.sizes):
         matching = batches.select_rows(runs, batch.cursor, batch.last)
-        count += _count(session, matching.order_by(None))
+        count += count_selected(session, matching.order_by(None))
         if batch.last is not None and (count > MAX_COUNTED or time.monotonic() > ends_at):
             return _limit_count(count, is_end=False)
     return _limit_count(count, is_end=True)
-
-
-def _count(session: Session, runs: Select[Any]) -> int:
-    return session.scalar(select(func.count()).select_from(runs.subquery())) or 0
 
 
 def _limit_count(count: int, *, is_end: bool) -> RunCount:

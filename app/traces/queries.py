@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
+from app.core.keyset import count_selected
 from app.harness.transcript import Transcript, parse_transcript
 from app.traces.models import (
     CollectedTrace,
@@ -64,7 +65,7 @@ def lock_for_deletion(session: Session, collection_id: int) -> Collection | None
 def count_items(session: Session, collection_id: int) -> int:
     """The number of different items of a collection."""
     items = select(CollectedTrace.item_id).where(CollectedTrace.collection_id == collection_id)
-    return session.scalar(select(func.count()).select_from(items.distinct().subquery())) or 0
+    return count_selected(session, items.distinct())
 
 
 def count_trials(session: Session, collection_id: int) -> int:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from app.core.errors import AppError
-from app.core.strict_json import is_number, parse_json
+from app.core.strict_json import float_of, is_number, parse_json
 from app.core.text import unstorable_reason
 from app.core.url_syntax import is_path_segment
 from app.harness.transcript import Transcript, document_of, parse_transcript
@@ -197,10 +197,7 @@ def _amount(value: Any, key: str) -> float:
 def _number(value: Any, key: str) -> float:
     if not is_number(value):
         _reject(key, "a number", value)
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
+    number = float_of(value)
     if not math.isfinite(number):
         _reject(key, "a finite number", value)
     return number

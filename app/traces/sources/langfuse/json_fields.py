@@ -15,7 +15,7 @@ from typing import Any, Final
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from app.core.strict_json import is_number, parse_finite_json, text_of_json
+from app.core.strict_json import float_of, is_number, parse_finite_json, text_of_json
 from app.traces.otel.messages import last_text, parse_value, read_messages
 from app.traces.production import TraceFilters
 from app.traces.registry import TraceQuery
@@ -84,10 +84,7 @@ def parse_number(value: object) -> float | None:
     """A finite number as float; None for every other value, booleans included."""
     if not is_number(value):
         return None
-    try:
-        number = float(value)
-    except OverflowError:  # an integer with hundreds of digits
-        return None
+    number = float_of(value)
     return number if math.isfinite(number) else None
 
 
