@@ -187,13 +187,11 @@ def check_migrations(settings: Settings) -> str:
     external = settings.database_direct_url or settings.database_url
     url = external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
     require_current_schema(url)
-    db = Database(url, pool_size=1, name="mosaico-doctor")
     try:
-        require_columns(db, METADATA, schema_remedy(settings))
+        with Database(url, pool_size=1, name="mosaico-doctor") as db:
+            require_columns(db, METADATA, schema_remedy(settings))
     except SchemaMismatch as error:
         raise CheckFailed(error.detail, str(error.extra["hint"])) from None
-    finally:
-        db.dispose()
     return "the schema is up to date"
 
 

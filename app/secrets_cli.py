@@ -111,29 +111,17 @@ def drop_lost(
 
 @contextmanager
 def _open_store() -> Iterator[SecretStore]:
-    from app.core.db import Database
     from app.core.engine import COMMAND_TIMEOUT_FACTOR
     from app.core.key_rotation import list_encrypted_columns
-    from app.core.migrations import require_current_schema
     from app.core.settings import load_settings
-    from app.startup import database_url, direct_database_url, secret_box
+    from app.startup import opened_database, secret_box
     from app.tables import METADATA
 
     settings = load_settings()
-    with database_url(settings) as url:
-        direct_url = direct_database_url(settings)
-        require_current_schema(direct_url or url)
-        db = Database(
-            url,
-            direct_url=direct_url,
-            pool_size=1,
-            name="mosaico-secrets",
-            timeout_factor=COMMAND_TIMEOUT_FACTOR,
-        )
-        try:
-            yield SecretStore(db, secret_box(settings), list_encrypted_columns(METADATA))
-        finally:
-            db.dispose()
+    with opened_database(
+        settings, name="mosaico-secrets", pool_size=1, timeout_factor=COMMAND_TIMEOUT_FACTOR
+    ) as db:
+        yield SecretStore(db, secret_box(settings), list_encrypted_columns(METADATA))
 
 
 def _describe_key(key_id: str, box: "SecretBox") -> str:

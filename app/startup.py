@@ -94,55 +94,64 @@ def direct_database_url(settings: Settings) -> str | None:
 
 
 @contextmanager
-def opened_resources(
+def opened_database(
     settings: Settings, *, name: str, pool_size: int, timeout_factor: int = 1
-) -> Iterator[Resources]:
-    """The resources of a process, opened from its settings and closed when the block ends; see `Database` for
-    `timeout_factor`.
+) -> Iterator[Database]:
+    """The database of the settings, closed when the block ends; see `Database` for `timeout_factor`.
 
-    Raises: `SchemaMismatch` unless the database is at the schema of this program,
-            `BadMasterKey`, `MissingMasterKey`, in production `PrivilegedDatabaseRole`.
+    Raises: `SchemaMismatch` unless it is at the schema of this program.
     """
-    master_key(settings)
-    allow_chat_hosts(settings.chat_hosts or "")
     with database_url(settings) as url:
         # Before anything else uses the database: a program of another version could read or write
         # it wrongly.
         direct_url = direct_database_url(settings)
         require_current_schema(direct_url or url)
-        db = Database(
+        with Database(
             url,
             direct_url=direct_url,
             pool_size=pool_size,
             name=name,
             timeout_factor=timeout_factor,
+        ) as db:
+            yield db
+
+
+@contextmanager
+def opened_resources(
+    settings: Settings, *, name: str, pool_size: int, timeout_factor: int = 1
+) -> Iterator[Resources]:
+    """The resources of a process, opened from its settings and closed when the block ends.
+
+    Raises: as `opened_database`; `BadMasterKey`, `MissingMasterKey`, in production `PrivilegedDatabaseRole`.
+    """
+    master_key(settings)
+    allow_chat_hosts(settings.chat_hosts or "")
+    with opened_database(
+        settings, name=name, pool_size=pool_size, timeout_factor=timeout_factor
+    ) as db:
+        require_columns(db, METADATA, schema_remedy(settings))
+        resources = Resources(
+            db=db,
+            clock=DatabaseClock(db),
+            secrets=secret_box(settings),
+            data_dir=settings.data_dir,
+            outbound=outbound_policy(settings),
+            options={
+                "langfuse_default_url": settings.langfuse_default_url,
+                "public_url": settings.public_url or "",
+                "own_url": base_url(settings),
+                "harness_dir": str(settings.harness_dir or ""),
+                "agent_commands": str(settings.agent_commands or ""),
+                "rate_limit": str(settings.rate_limit),
+                "false_pages_per_month": str(settings.false_pages_per_month or ""),
+                "require_if_match": "yes" if settings.require_if_match else "",
+            },
+            llm_server=configured_llm_server(settings),
+            model_keys=model_keys(settings),
+            smtp=mail_access(settings),
         )
-        try:
-            require_columns(db, METADATA, schema_remedy(settings))
-            resources = Resources(
-                db=db,
-                clock=DatabaseClock(db),
-                secrets=secret_box(settings),
-                data_dir=settings.data_dir,
-                outbound=outbound_policy(settings),
-                options={
-                    "langfuse_default_url": settings.langfuse_default_url,
-                    "public_url": settings.public_url or "",
-                    "own_url": base_url(settings),
-                    "harness_dir": str(settings.harness_dir or ""),
-                    "agent_commands": str(settings.agent_commands or ""),
-                    "rate_limit": str(settings.rate_limit),
-                    "false_pages_per_month": str(settings.false_pages_per_month or ""),
-                    "require_if_match": "yes" if settings.require_if_match else "",
-                },
-                llm_server=configured_llm_server(settings),
-                model_keys=model_keys(settings),
-                smtp=mail_access(settings),
-            )
-            require_fit(settings, resources)
-            yield resources
-        finally:
-            db.dispose()
+        require_fit(settings, resources)
+        yield resources
 
 
 def schema_remedy(settings: Settings) -> str:

@@ -82,11 +82,8 @@ def estimate_power(
 
 
 def _estimate_stored(url: str, runs: Sequence[BaselineRun], size: BenchmarkSize) -> list[PowerView]:
-    db = Database(url, pool_size=1, name="mosaico-power")
-    try:
+    with Database(url, pool_size=1, name="mosaico-power") as db:
         return estimate_powers(_measured_runs(db, runs), size)
-    finally:
-        db.engine.dispose()
 
 
 def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[BaselineRun]:

@@ -89,13 +89,10 @@ def _compare_stored(
     categories_after: str | None,
 ) -> Comparison:
     # A connection of its own: one that is inherited by a child process would be used by two.
-    db = Database(url, pool_size=1, name="mosaico-compare")
-    try:
+    with Database(url, pool_size=1, name="mosaico-compare") as db:
         return compare_runs(
             db, baseline_ids, candidate_id, metric=metric, judged=judged, categories_after=categories_after
         )  # fmt: skip
-    finally:
-        db.engine.dispose()
 
 
 def series_levels_in_child(
@@ -113,16 +110,13 @@ def _load_levels(url: str, series: str, run_groups: Sequence[Sequence[int]]) -> 
     # Imports numpy: only a child process may.
     from app.comparison.series_levels import levels_of_points
 
-    db = Database(url, pool_size=1, name="mosaico-levels")
     levels: dict[int, RunLevel] = {}
-    try:
+    with Database(url, pool_size=1, name="mosaico-levels") as db:
         for group in run_groups:
             with db.read() as session:
                 points = list_points(session, series, group)
             levels |= levels_of_points(points)
-        return levels
-    finally:
-        db.engine.dispose()
+    return levels
 
 
 def compare_runs(
@@ -189,11 +183,8 @@ def categories_in_child(
 def _read_stored_categories(
     url: str, run_id: str, field: str, after: str | None, limit: int
 ) -> CategoryPage:
-    db = Database(url, pool_size=1, name="mosaico-categories")
-    try:
+    with Database(url, pool_size=1, name="mosaico-categories") as db:
         return read_categories(db, run_id, field, after, limit)
-    finally:
-        db.engine.dispose()
 
 
 def read_categories(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import psycopg
 from psycopg.rows import dict_row, tuple_row
@@ -108,7 +108,8 @@ class Database:
     the server is unreachable or too busy, or aborted the transaction because of a deadlock; then
     nothing was written.
 
-    `timeout_factor` multiplies the time limits of connections and statements.
+    `timeout_factor` multiplies the time limits of connections and statements. The end of a `with` block
+    closes the pool.
 
     With a `direct_url`, `url` is a pooler that gives each transaction any connection, such as
     PgBouncer with `pool_mode = transaction`, and `direct_url` is the server behind it.
@@ -215,6 +216,12 @@ class Database:
         """Raise `DatabaseUnavailable` unless the server answers a query."""
         with database_errors(), self.engine.connect() as connection:
             connection.execute(text("SELECT 1"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dispose()
 
     def dispose(self) -> None:
         self.engine.dispose()

@@ -61,7 +61,7 @@ def create_secret_file(path: Path, text: str) -> str:
         raise _unusable_error(path, error) from error
     finally:
         draft.unlink()
-    _sync_folder(path)
+    sync_folder(path.parent)
     return read_secret_file(path) or text
 
 
@@ -73,7 +73,7 @@ def replace_secret_file(path: Path, text: str) -> None:
     except OSError as error:
         draft.unlink()
         raise _unusable_error(path, error) from error
-    _sync_folder(path)
+    sync_folder(path.parent)
 
 
 def _write_draft(path: Path, text: str) -> Path:
@@ -107,8 +107,9 @@ def _reject_unsafe(path: Path, mode: int, forbidden_bits: int) -> None:
         )
 
 
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+def sync_folder(folder: Path) -> None:
+    """Make the names of the files in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from app.llm.conversation import ChatMessage, MessageRole
+
+N = TypeVar("N", int, float)
 
 
 class AttemptOutcome(StrEnum):
@@ -97,7 +99,7 @@ def attempt_name(task: str, trial: int) -> str:
     return f"{task} #{trial + 1}" if trial else task
 
 
-def sum_if_known(numbers: Iterable[int | None]) -> int | None:
+def sum_if_known(numbers: Iterable[N | None]) -> N | int | None:
     """The sum; None when a number is unknown. The sum of nothing is 0."""
     listed = list(numbers)
     known_numbers = [number for number in listed if number is not None]
@@ -107,12 +109,8 @@ def sum_if_known(numbers: Iterable[int | None]) -> int | None:
 def mean_if_known(numbers: Iterable[float | None]) -> float | None:
     """The mean; None when there is no number or one of them is unknown."""
     listed = list(numbers)
-    known_numbers = [number for number in listed if number is not None]
-    return (
-        sum(known_numbers) / len(known_numbers)
-        if known_numbers and len(known_numbers) == len(listed)
-        else None
-    )
+    total = sum_if_known(listed)
+    return total / len(listed) if listed and total is not None else None
 
 
 def sum_of_known(amounts: Sequence[float | None]) -> float | None:

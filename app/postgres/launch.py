@@ -1,6 +1,5 @@
 """Creates a cluster and starts its server; translates the output of Postgres into errors."""
 
-import os
 import re
 import secrets
 import shlex
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.core.secret_files import replace_secret_file
+from app.core.secret_files import replace_secret_file, sync_folder
 from app.postgres.data_folder import DatabaseFolder, FileLock, StillLocked
 from app.postgres.errors import DatabaseStartError, DiskFull, WrongOwner
 from app.postgres.postmaster import (
@@ -107,7 +106,7 @@ class Launcher:
             self._initdb(cluster, server_lock.descriptor)
             cluster.rename(self.folder.cluster)
             # The rename is durable only after its folder is synchronized.
-            _sync_folder(self.folder.path)
+            sync_folder(self.folder.path)
 
     def start(self) -> Postmaster:
         """Start the server on its previous port, or on another one if that is in use.
@@ -303,11 +302,3 @@ def _log_text_since(log: Path, before: Mapping[Path, int]) -> str:
         text = path.read_bytes()[start if start <= size else 0 :]
         texts.append(text.decode("utf-8", errors="replace"))
     return "\n".join(texts)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

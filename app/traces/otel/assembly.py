@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
+from app.harness.results import sum_if_known
 from app.harness.transcript import (
     ModelRequest,
     Transcript,
@@ -251,8 +252,7 @@ def _billed(call: _ReadSpan, amount: float | None) -> float | None:
 
 def _sum(amounts: Sequence[float | None]) -> Any:
     """The sum; None if there is no amount, or if one amount is unknown."""
-    measured = [amount for amount in amounts if amount is not None]
-    return sum(measured) if measured and len(measured) == len(amounts) else None
+    return sum_if_known(amounts) if amounts else None
 
 
 def _duration_ms(span: Span) -> float | None:
