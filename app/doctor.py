@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from app.access import queries as key_queries
 from app.access.rules import ROLES
 from app.agents.models import Agent
-from app.agents.service import check_langfuse, langfuse_query
+from app.agents.service import agent_query, check_langfuse
 from app.core.clock import utc_now
 from app.core.db import Database
 from app.core.errors import AppError
@@ -244,7 +244,7 @@ def check_langfuse_servers(res: Resources) -> str:
         with res.db.read() as session:
             agents = list_langfuse_agents(session, window)
         for agent in agents:
-            query = langfuse_query(agent, res)
+            query = agent_query(agent, res)
             check = check_langfuse(query, res)
             if not check.ok:
                 raise CheckFailed(

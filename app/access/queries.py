@@ -22,9 +22,9 @@ from app.access.rules import (
 )
 from app.access.schemas import ApiKeyView, AuditEntryView
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, select_page
+from app.core.keyset import PageQuery, select_page
 from app.core.list_filters import IndexedFilter, filter_period, filter_value
-from app.core.names import Names, count_names
+from app.core.names import Names, list_newest_names
 from app.core.schemas import Page, PeriodFilter
 
 CONFIGURED_KEY_ID = "admin-env"
@@ -126,11 +126,8 @@ def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
 
 def list_key_names(session: Session) -> Names:
     """The names of the newest API keys, as a form offers them."""
-    newest = list_keys(session, PageQuery(MAX_LIMIT))
-    names = ((key.id, key.name) for key in newest.items)
-    if newest.next_cursor is None:
-        return Names(names, "/keys")
-    return Names(names, "/keys", count_names(session, select(ApiKey.id), "API keys"))
+    names, keys = select(ApiKey.id, ApiKey.name), [ApiKey.created_at, ApiKey.id]
+    return list_newest_names(session, names, keys, "/keys", lambda _, name: name, "API keys")
 
 
 class AuditFilter(PeriodFilter):

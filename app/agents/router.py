@@ -66,7 +66,7 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     """Check the agent's Langfuse credentials; the response contains the error, if any."""
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
-        query = service.langfuse_query(agent, res)
+        query = service.agent_query(agent, res)
     check = service.check_langfuse(query, res)
     if check.ok or check.error_code == service.AUTH_REFUSED:
         with res.db.begin() as session:

@@ -121,12 +121,21 @@ def default_source(agent: Agent) -> str:
     return LANGFUSE if has_keys else LOCAL
 
 
-def langfuse_query(agent: Agent, res: Resources) -> TraceQuery:
-    """The server, keys and project of the agent's traces."""
+def agent_query(
+    agent: Agent,
+    res: Resources,
+    *,
+    dataset_ref: str | None = None,
+    run_name: str | None = None,
+    **selection: Any,
+) -> TraceQuery:
+    """The query for a selection of the traces of an agent, with its service, server and keys."""
     return TraceQuery(
-        dataset_ref=None,
-        run_name=None,
-        url=agent.langfuse_url or res.options.get("langfuse_default_url", ""),
+        dataset_ref=dataset_ref,
+        run_name=run_name,
+        **selection,
+        service_name=agent.otel_service_name,
+        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),
     )
@@ -143,7 +152,7 @@ def record_credentials_check(
     if (agent.credentials_refused_at is not None) == refused or checked_query.secret_key is None:
         return
     session.refresh(agent, with_for_update=True)
-    query = langfuse_query(agent, res)
+    query = agent_query(agent, res)
     current_keys = (query.url, query.public_key, query.secret_key)
     if current_keys == (checked_query.url, checked_query.public_key, checked_query.secret_key):
         agent.credentials_refused_at = res.clock() if refused else None

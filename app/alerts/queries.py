@@ -14,13 +14,13 @@ from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
 from app.core.batches import batched
 from app.core.errors import NotFound
-from app.core.keyset import MAX_LIMIT, PageQuery, PageRows, count_rows, count_selected, select_page
+from app.core.keyset import PageQuery, PageRows, count_rows, count_selected, select_page
 from app.core.list_filters import (
     IndexedFilter,
     filter_any,
     filter_disabled,
 )
-from app.core.names import Names, count_names
+from app.core.names import Names, list_newest_names
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 
@@ -116,11 +116,8 @@ def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> P
 
 def list_rule_names(session: Session) -> Names:
     """The names of the newest alert rules, as a form offers them."""
-    newest = list_rules(session, PageQuery(MAX_LIMIT), RuleFilter())
-    names = ((rule.id, rule.name) for rule in newest.rows)
-    if newest.next_cursor is None:
-        return Names(names, "/alerts")
-    return Names(names, "/alerts", count_names(session, select(AlertRule.id), "alert rules"))
+    names, keys = select(AlertRule.id, AlertRule.name), [AlertRule.created_at, AlertRule.id]
+    return list_newest_names(session, names, keys, "/alerts", lambda _, name: name, "alert rules")
 
 
 def list_enabled_rules(session: Session, benchmark_id: str, agent_id: str) -> list[AlertRule]:

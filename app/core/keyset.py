@@ -115,7 +115,7 @@ def count_selected(session: Session, rows: Select[*tuple[Any, ...]]) -> int:
     return session.scalar(select(func.count()).select_from(rows.subquery())) or 0
 
 
-def count_rows(session: Session, rows: Select[Any]) -> str:
+def count_rows(session: Session, rows: Select[*tuple[Any, ...]]) -> str:
     """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
     total = count_selected(session, rows.limit(MAX_COUNTED + 1))
     return f"more than {MAX_COUNTED:,}" if total > MAX_COUNTED else f"{total:,}"

@@ -37,17 +37,13 @@ def list_newest_names(
     keys: Sequence[InstrumentedAttribute[Any]],
     page: str,
     name_of: Callable[[str, V], str],
+    noun: str = "",
 ) -> Names:
     """The names of the newest rows, by `keys`. `rows` selects the ID of each resource and a value, from which `name_of`
-    makes the name. `page` is the address of their list, which ends with the plural of their kind.
+    makes the name. `page` is the address of their list, and `noun` the plural of their kind, with which it ends otherwise.
     """
     first = session.execute(rows.order_by(*(key.desc() for key in keys)).limit(MAX_LIMIT + 1)).all()
     names = ((row_id, name_of(row_id, named)) for row_id, named in first[:MAX_LIMIT])
     if len(first) <= MAX_LIMIT:
         return Names(names, page)
-    return Names(names, page, count_names(session, rows, page.removeprefix("/")))
-
-
-def count_names(session: Session, rows: Select[*tuple[Any, ...]], noun: str) -> str:
-    """The number of rows with its noun: `253 agents`."""
-    return f"{count_rows(session, rows)} {noun}"
+    return Names(names, page, f"{count_rows(session, rows)} {noun or page.removeprefix('/')}")

@@ -106,11 +106,16 @@ def sum_if_known(numbers: Iterable[N | None]) -> N | int | None:
     return sum(known_numbers) if len(known_numbers) == len(listed) else None
 
 
+def sum_if_complete(amounts: Sequence[float | None]) -> Any:
+    """The sum; None if there is no amount, or if one amount is unknown."""
+    return sum_if_known(amounts) if amounts else None
+
+
 def mean_if_known(numbers: Iterable[float | None]) -> float | None:
     """The mean; None when there is no number or one of them is unknown."""
     listed = list(numbers)
-    total = sum_if_known(listed)
-    return total / len(listed) if listed and total is not None else None
+    total = sum_if_complete(listed)
+    return None if total is None else total / len(listed)
 
 
 def sum_of_known(amounts: Sequence[float | None]) -> float | None:

@@ -1,12 +1,10 @@
 """Builds the plan of a run from its benchmark and its agent."""
 
-from typing import Any
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.agents.models import Agent
-from app.agents.service import record_credentials_check, reveal_secret
+from app.agents.service import agent_query, record_credentials_check
 from app.benchmarks.config_types import WriteBackConfig
 from app.benchmarks.models import Benchmark, KpiDefinition
 from app.benchmarks.queries import (
@@ -164,17 +162,6 @@ def collect_lock(session: Session, plan: RunPlan, res: Resources) -> str | None:
     """The lock under which the traces of a run are collected; None for sources without limits."""
     lock = TRACE_SOURCES.get(plan.source).lock
     return None if lock is None else lock(trace_query(session, plan, res))
-
-
-def agent_query(agent: Agent, res: Resources, **selection: Any) -> TraceQuery:
-    """The query for a selection of traces, with the credentials of an agent."""
-    return TraceQuery(
-        **selection,
-        service_name=agent.otel_service_name,
-        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
-        public_key=agent.langfuse_public_key,
-        secret_key=reveal_secret(agent, res.secrets),
-    )
 
 
 def record_credentials_result(

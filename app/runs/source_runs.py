@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from sqlalchemy import ARRAY, Text, any_, func, literal, select
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
-from app.agents.service import langfuse_query
+from app.agents.service import agent_query
 from app.benchmarks.queries import get_benchmark
 from app.benchmarks.service import source_of
 from app.core.resources import Resources
@@ -48,8 +47,9 @@ def read_dataset_source(
 ) -> tuple[str, TraceQuery]:
     """The trace source that has the runs of a benchmark's dataset, and the query with the keys of an agent."""
     benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
-    query = langfuse_query(agent, res)
-    query = replace(query, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for)
+    query = agent_query(
+        agent, res, dataset_ref=benchmark.dataset_ref, settle_for=benchmark.settle_for
+    )
     return source_of(benchmark, agent), query
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _PAGE: Final = "the rows with the keys of a page, a batch or a request"
-_NAMES: Final = "the newest page of a list; `count_names` limits what it counts"
+_NAMES: Final = "the newest page of a list; `list_newest_names` limits what it counts"
 _COUNTED: Final = "`count_rows` limits what it counts"
 _RULES: Final = "the rules of one benchmark that judge a run, and what belongs to them"
 _RUN: Final = "the shards, metrics, KPIs or models of one run"
@@ -122,6 +122,7 @@ PARTS: Final[Mapping[str, str]] = {
     "app.items.queries.ALL_TAGS": "an expression",
     "app.items.queries.REVISION": "an expression",
     "app.doctor.list_langfuse_agents": "of a window of rows; measured",
+    "app.core.keyset.count_selected": "of a statement with a limit, of a batch, or the items of one collection",
     "app.core.keyset.find_whole_list": _COUNTED,
     "app.core.list_filters._find_few": "counts, each up to `FEW_ROWS`",
     "app.traces.uploads.service._next_collection_id": "a value of a sequence",
@@ -129,7 +130,6 @@ PARTS: Final[Mapping[str, str]] = {
     "app.results.run_list.LISTED_COLUMNS": "columns",
     "app.results.run_list._match_owners": "the IDs of two subqueries, each with its limit",
     "app.results.run_history._select_ended": "with the limit of the history",
-    "app.results.run_list._count": "of a batch",
     "app.results.trace_list._select_traces": "of a page",
     "app.runs.retention._PURGEABLE": "conditions of a batch",
     "app.runs.retention.count_runs_before": "of a window of rows; measured as `purge --dry-run`",

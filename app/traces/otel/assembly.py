@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from app.harness.results import sum_if_known
+from app.harness.results import sum_if_complete
 from app.harness.transcript import (
     ModelRequest,
     Transcript,
@@ -161,9 +161,11 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
         error=error,
         tags=(*facts.tags, *(() if is_recorded else (TAG_NO_CONTENT,))),
         attributes=_attributes(facts, chats),
-        input_tokens=_sum([_billed(call, call.reading.input_tokens) for call in models]),
-        output_tokens=_sum([_billed(call, call.reading.output_tokens) for call in models]),
-        cost_usd=_sum([_billed(call, call.reading.cost_usd) for call in models]),
+        input_tokens=sum_if_complete([_billed(call, call.reading.input_tokens) for call in models]),
+        output_tokens=sum_if_complete(
+            [_billed(call, call.reading.output_tokens) for call in models]
+        ),
+        cost_usd=sum_if_complete([_billed(call, call.reading.cost_usd) for call in models]),
         latency_ms=_duration_ms(root),
         tool_calls=(
             tuple(_merge_calls(requested, tools)) if tools or (chats and is_recorded) else None
@@ -248,11 +250,6 @@ def _attributes(facts: SpanFacts, chats: Sequence[_ReadSpan]) -> dict[str, str]:
 def _billed(call: _ReadSpan, amount: float | None) -> float | None:
     """The amount of a call; a failed call without a reported amount used nothing."""
     return 0 if amount is None and call.reading.error is not None else amount
-
-
-def _sum(amounts: Sequence[float | None]) -> Any:
-    """The sum; None if there is no amount, or if one amount is unknown."""
-    return sum_if_known(amounts) if amounts else None
 
 
 def _duration_ms(span: Span) -> float | None:

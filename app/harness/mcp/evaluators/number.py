@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from app.core.strict_json import is_number
 from app.harness.mcp.config import EvaluatorConfig
 from app.harness.mcp.evaluator_registry import (
     EVALUATORS,
@@ -33,11 +34,7 @@ _MAX_NUMBER_CHARS: Final = 400  # longer runs are not numbers; this bounds the w
 
 
 def select_numbers(evaluator: EvaluatorConfig) -> list[JsonValue]:
-    return [
-        item
-        for item in expected_items(evaluator)
-        if isinstance(item, int | float) and not isinstance(item, bool)
-    ]
+    return [item for item in expected_items(evaluator) if is_number(item)]
 
 
 def check_number(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorResult:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from app.harness.results import sum_if_complete
 from app.traces.sources.langfuse.json_fields import (
     first_tags,
     get_object,
@@ -157,11 +158,11 @@ def sum_usage(calls: Sequence[ObservedSpan]) -> AgentUsage:
     models = [call for call in calls if call.type in MODEL_TYPES]
     tools = [call for call in calls if call.type == "TOOL"]
     return AgentUsage(
-        input_tokens=_sum_if_complete([_billed_amount(call, call.input_tokens) for call in models]),
-        output_tokens=_sum_if_complete(
+        input_tokens=sum_if_complete([_billed_amount(call, call.input_tokens) for call in models]),
+        output_tokens=sum_if_complete(
             [_billed_amount(call, call.output_tokens) for call in models]
         ),
-        cost_usd=_sum_if_complete([_billed_amount(call, call.cost_usd) for call in models]),
+        cost_usd=sum_if_complete([_billed_amount(call, call.cost_usd) for call in models]),
         tool_calls=tuple(map(_to_tool_call, tools)) if calls else None,
         turns=sum(call.type == "GENERATION" for call in models) if calls else None,
         tags=next((call.tags for call in calls if call.tags), ()),
@@ -208,13 +209,6 @@ def _topmost_ancestor(span: ObservedSpan, spans_by_id: Mapping[str, ObservedSpan
 def _billed_amount(call: ObservedSpan, amount: float | None) -> float | None:
     """The amount of a call; a failed call without a reported amount used nothing."""
     return 0 if amount is None and call.failed else amount
-
-
-def _sum_if_complete(amounts: Sequence[float | None]) -> Any:
-    """The sum; None if there is no amount, or if one amount is unknown."""
-    if not amounts or None in amounts:
-        return None
-    return sum(amount for amount in amounts if amount is not None)
 
 
 def _to_tool_call(call: ObservedSpan) -> ToolCall:
