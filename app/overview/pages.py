@@ -15,10 +15,9 @@ from app.core.web.pages import build_url, render_page
 from app.core.web.routes import Router
 from app.core.web.sparklines import sparkline
 from app.kpis.number_text import FigureFormat
-from app.kpis.verdict_types import ValueVerdict
 from app.overview import queries, rules
 from app.overview.router import DAY_HOURS, Hours, Since, period_start
-from app.overview.schemas import HeadlineKpi, Overview, OverviewCell
+from app.overview.schemas import Overview, OverviewCell
 from app.overview.visits import VISITS_AGE_S, VISITS_COOKIE, Visits, format_visit, read_visits
 from app.statistics.verdict_rules import Scale, Verdict
 
@@ -144,7 +143,7 @@ def _news(overview: Overview) -> list[NewsCard]:
 
 def _card(cell: OverviewCell) -> NewsCard:
     outcome = rules.outcome_of(cell)
-    change = _change_of(cell.kpi)
+    change = cell.kpi.verdict if cell.kpi else None
     text = describe_change(change, change.scale, cell.kpi.unit) if change and cell.kpi else None
     if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:
         words = {rules.FAILED: "the run failed", Verdict.INVALID: "not comparable"}
@@ -161,10 +160,6 @@ def _repeat_form(cell: OverviewCell) -> RepeatForm:
     if cell.can_retry:
         return RepeatForm(f"{path_of('runs', cell.run_id)}/retry", {})
     return RepeatForm("/runs", {"benchmark": cell.benchmark_id, "agent": cell.agent_id})
-
-
-def _change_of(kpi: HeadlineKpi | None) -> ValueVerdict | None:
-    return kpi.verdict if kpi else None
 
 
 def _benchmarks(overview: Overview) -> list[tuple[str, str, str]]:

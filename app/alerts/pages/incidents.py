@@ -93,14 +93,17 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         nav="/alerts",
         api=f"/incidents{path_of(incident_id)}",
         api_parts={
-            "alerts": _alerts_in_api(incident),
+            # Of the rule and the agent: those of the incident are among them.
+            "alerts": build_url(
+                "/alerts", alertConfigId=incident.rule_id, agentId=incident.agent_id
+            ),
             **values_in_api(incident, incident, incident.started_at),
         },
         steps=[Crumb("Alert rules", "/alerts"), Crumb("Incidents", "/incidents")],
         incident=incident,
         row=row,
         chart=chart,
-        alerts=[_alert_row(event) for event in events.rows],
+        alerts=[{"event": event, "url": alert_page_path(event.id)} for event in events.rows],
         all_alerts=all_alerts,
         has_level=Condition(incident.condition).excludes_incidents,
     )
@@ -151,15 +154,6 @@ def incident_row(session: Session, incident: Incident) -> dict[str, Any]:
         "before": before,
         "now": now,
     }
-
-
-def _alert_row(event: AlertEvent) -> dict[str, Any]:
-    return {"event": event, "url": alert_page_path(event.id)}
-
-
-def _alerts_in_api(incident: Incident) -> str:
-    """The alerts of the rule and the agent, among which are those of the incident."""
-    return build_url("/alerts", alertConfigId=incident.rule_id, agentId=incident.agent_id)
 
 
 def _to_incident(incident_id: str) -> Response:

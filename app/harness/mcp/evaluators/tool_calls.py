@@ -1,6 +1,7 @@
 """Evaluators of tool calls: which tools were called, in which order, with which arguments."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from pydantic import JsonValue
@@ -50,14 +51,6 @@ def check_called_with(expected: JsonValue, evidence: EvaluatorEvidence) -> Evalu
     return EvaluatorResult(False, f"in the last call {differences[-1]}")
 
 
-def validate_tool_name(expected: JsonValue) -> Iterable[str]:
-    return _validate_names(expected, minimum=1)
-
-
-def validate_tool_order(expected: JsonValue) -> Iterable[str]:
-    return _validate_names(expected, minimum=2)
-
-
 def validate_called_with(expected: JsonValue) -> Iterable[str]:
     if not isinstance(expected, dict) or expected.keys() != {"tool", "arguments"}:
         yield "called_with must be written as {tool: …, arguments: {…}}"
@@ -89,7 +82,7 @@ EVALUATORS.register(
         summary="these tools were called",
         select=select_check("called"),
         evaluate=check_called,
-        validate=validate_tool_name,
+        validate=partial(_validate_names, minimum=1),
     ),
 )
 EVALUATORS.register(
@@ -98,7 +91,7 @@ EVALUATORS.register(
         summary="these tools were called in this order; other calls may be between them",
         select=select_check("order"),
         evaluate=check_order,
-        validate=validate_tool_order,
+        validate=partial(_validate_names, minimum=2),
     ),
 )
 EVALUATORS.register(
