@@ -5,13 +5,13 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from app.agents.queries import get_agent
+from app.agents.service import agent_query
 from app.benchmarks.queries import get_benchmark, get_kpis
 from app.benchmarks.service import source_of
 from app.core.errors import Invalid
 from app.core.resources import Resources
 from app.formula import compile_formula
 from app.results.plan import is_score_column
-from app.runs.plan_builder import agent_query
 from app.runs.schemas import EstimateView, RunEstimate
 from app.runs.service import reads_no_production, require_runnable
 from app.traces.production import ProductionTraces

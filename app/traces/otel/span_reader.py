@@ -258,14 +258,14 @@ def _messages(span: Span, side: str) -> tuple[Message, ...]:
 
 
 def _text(span: Span, side: str, messages: Sequence[Message]) -> str | None:
-    if (text := _first_text(span, _FIRST_VALUES[side], side)) is not None:
+    if (text := _first_value_text(span, _FIRST_VALUES[side], side)) is not None:
         return text
     if messages and (text := last_text(messages, _ROLES[side])) is not None:
         return text
-    return _first_text(span, _LAST_VALUES[side], side)
+    return _first_value_text(span, _LAST_VALUES[side], side)
 
 
-def _first_text(span: Span, names: Sequence[str], side: str) -> str | None:
+def _first_value_text(span: Span, names: Sequence[str], side: str) -> str | None:
     texts = (_value_text(span.attributes.get(name), side) for name in names)
     return next((text for text in texts if text is not None), None)
 
