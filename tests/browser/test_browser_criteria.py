@@ -3,9 +3,11 @@
 The docstring of a test names its criterion in `docs/page-criteria.md`.
 """
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
@@ -311,7 +313,23 @@ def describe_agents_only(route: Route) -> None:
         for path, operations in document["paths"].items()
         if path.startswith("/api/v1/agents")
     }
+    # Swagger UI lists each type below the operations.
+    schemas = document["components"]["schemas"]
+    document["components"]["schemas"] = {
+        name: schemas[name] for name in find_schemas(document["paths"], schemas)
+    }
     route.fulfill(response=response, json=document)
+
+
+def find_schemas(operations: Any, schemas: dict[str, Any]) -> set[str]:
+    """The names of the types that operations use, and of those that these use."""
+    found: set[str] = set()
+    waiting = [operations]
+    while waiting:
+        used = re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(waiting.pop()))
+        waiting += [schemas[name] for name in {*used} - found]
+        found.update(used)
+    return found
 
 
 @pytest.mark.prove
