@@ -75,6 +75,9 @@ class CachedShard:
     @property
     def needs_traces(self) -> bool:
         """Return whether something has to be computed from the traces."""
+        # Most runs are the first ones over their traces.
+        if not self.columns:
+            return bool(self.metrics)
         return bool(self._gaps()) or any(
             is_run_metric(metric.ref) and metric.column not in self.summaries
             for metric in self.metrics

@@ -263,7 +263,8 @@ def _rows(run: LargeRun, metrics_cpu_s: float) -> Iterator[BenchRow]:
         "≤ 1/3 of the whole",
         run.upload_s / run.whole_s,
         run.upload_s <= run.whole_s / 3,
-        f"{run.upload_s:.1f} of {run.whole_s:.1f} s",
+        f"{run.upload_s:.1f} of {run.whole_s:.1f} s;"
+        f" {run.upload_cpu_s / run.size * 1e6:.0f} µs of CPU per trace",
     )
     yield BenchRow(
         f"finish {run.size}",

@@ -37,7 +37,7 @@ from app.traces.uploads import queries
 
 # The trace source of uploads.
 SOURCE = "local"
-MEMORY_BYTES = 1024**2
+MEMORY_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
