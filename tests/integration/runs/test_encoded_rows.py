@@ -10,12 +10,38 @@ from app.core.bulk_copy import copy_encoded_rows
 from app.core.db import Database
 from app.metrics.types import MetricNote
 from app.runs.shards import RESULT_COLUMNS, encode_row
+from app.traces.service import create_collection
+from app.traces.stored_traces import read_traces
+from app.traces.trace_rows import (
+    EMPTY_DIGEST,
+    TRACE_COLUMNS,
+    encode_trace,
+    extend_digest,
+    trace_row,
+)
+from app.traces.types import ToolCall, Trace, TraceOutcome
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 # Postgres stores neither NUL nor lone surrogates in a text.
-notes = st.none() | st.dictionaries(
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
-    st.just(MetricNote(reason="é")),
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+notes = st.none() | st.dictionaries(texts, st.just(MetricNote(reason="é")))
+calls = st.builds(ToolCall, name=texts, arguments=st.none() | st.dictionaries(texts, texts))
+traces = st.builds(
+    Trace,
+    trace_id=st.uuids().map(str),
+    item_id=texts,
+    trial=st.integers(0, 2**15 - 1),
+    outcome=st.sampled_from(TraceOutcome),
+    input=st.none() | texts,
+    output=st.none() | texts,
+    tags=st.lists(texts).map(tuple),
+    attributes=st.dictionaries(texts, texts),
+    input_tokens=st.none() | st.integers(0, 2**63 - 1),
+    cost_usd=st.none() | finite,
+    tool_calls=st.none() | st.lists(calls, max_size=2).map(tuple),
+    turns=st.none() | st.integers(0, 2**31 - 1),
+    # A number of jsonb is decimal: a large float is read back as another one.
+    scores=st.dictionaries(texts, st.floats(0, 1), max_size=2),
 )
 
 
@@ -49,3 +75,29 @@ def test_encode_row__rows_read_back_as_written(
             text('SELECT "values", notes FROM trace_results ORDER BY position')
         ).all()
     assert [tuple(row) for row in read] == rows
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+)
+@given(written=st.lists(traces, min_size=1, max_size=4))
+def test_encode_trace__traces_read_back_as_written(
+    migrated_database: Database, written: list[Trace]
+) -> None:
+    with migrated_database.begin() as session:
+        collection_id = create_collection(session, "local", {}).id
+        rows = [
+            trace_row(collection_id, at, encode_trace(trace)) for at, trace in enumerate(written)
+        ]
+        copy_encoded_rows(session, "collected_traces", TRACE_COLUMNS, rows)
+        assert list(read_traces(session, collection_id, 0, 10)) == written
+
+
+@given(first=traces, second=traces)
+def test_extend_digest__of_equal_traces_in_the_same_order_only(first: Trace, second: Trace) -> None:
+    one, other = encode_trace(first), encode_trace(second)
+    digest = extend_digest(extend_digest(EMPTY_DIGEST, one), other)
+    assert digest == extend_digest(extend_digest(EMPTY_DIGEST, encode_trace(first)), other)
+    if first != second:
+        assert digest != extend_digest(extend_digest(EMPTY_DIGEST, other), one)
+        assert extend_digest(EMPTY_DIGEST, one) != extend_digest(EMPTY_DIGEST, other)

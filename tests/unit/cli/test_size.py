@@ -21,8 +21,8 @@ def test_size__by_hand() -> None:
 
     # ROUGE takes 12 µs and its words 14: 1,000 a second keep 0.026 cores busy.
     assert size.metric_cores == pytest.approx(0.026)
-    # 116 µs beside it and 210 of the collection, and 90 ms for each of 100 runs in 36,000 s.
-    assert size.cores == pytest.approx(0.026 + 0.116 + 0.21 + 0.09 * 100 / 36_000)
+    # 70 µs beside it and 210 of the collection, and 90 ms for each of 100 runs in 36,000 s.
+    assert size.cores == pytest.approx(0.026 + 0.07 + 0.21 + 0.09 * 100 / 36_000)
     assert size.langfuse_cores == pytest.approx(0.21)
     assert size.upload_cores == pytest.approx(0.03)
     assert size.workers == 1
@@ -56,9 +56,9 @@ def test_size__limits_are_sorted_and_outgrown_ones_are_named() -> None:
     # finishing a run where ten are borne, and 114.5 MB a second where 100 are written.
     outgrown = [limit.part for limit in size.limits if limit.share > 1]
     assert outgrown == [Part.LANGFUSE, Part.DATABASE_DISK, Part.FINISH, Part.DATABASE_WRITES]
-    # 16 workers have 258 of 400 connections, and 35 of 64 cores are busy.
+    # 14 workers have 232 of 400 connections; 31 of 64 cores are busy.
     strained = [limit.part for limit in size.strained]
-    assert strained == [*outgrown, Part.CONNECTIONS, Part.MACHINE]
+    assert strained == [*outgrown, Part.CONNECTIONS]
     assert {limit.part for limit in size.limits} == set(Part) == set(REMEDIES)
 
 
