@@ -2,7 +2,11 @@
 
 import pytest
 
-from app.alerts.evaluation.incident_rules import MAX_INCIDENT_RUNS, advance_series
+from app.alerts.evaluation.incident_rules import (
+    MAX_EXCURSION_RUNS,
+    MAX_INCIDENT_RUNS,
+    advance_series,
+)
 from app.alerts.evaluation.series_evidence import PagePolicy
 from app.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
@@ -115,20 +119,57 @@ def test_advance_series__a_rise_starts_a_new_reference() -> None:
     assert series.events()[-1] == (25, SeriesEvent.OPENED)
 
 
-def test_advance_series__an_incident_that_may_be_chance_takes_a_part_of_the_promise() -> None:
+def test_advance_series__an_incident_that_may_be_chance_counts_in_the_variation() -> None:
     series = recovered_from_a_small_fall()
-    # RECOVERY_PARTS: the incident takes six parts, and one is left for the next page.
-    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 7)
+    assert series.state.excursions == ((21,),)
+    after_chance, after_nothing = (
+        advance_series(state, {**series.levels, 28: RunLevel(28, 0.72, NOISE**2 / 2)}, 28, POLICY)
+        for state in (series.state, series.state.model_copy(update={"excursions": ()}))
+    )
+    assert after_chance.evidence.effect == after_nothing.evidence.effect
+    assert 1 < (after_chance.evidence.z or 0) < (after_nothing.evidence.z or 0)
+    assert after_chance.evidence.limit == limit_of(0.25)
     series.add_around(0.8, MAX_REFERENCE)
     # The reference has no run from before the incident any more.
-    assert series.evidence[-1].limit == limit_of(0.25)
+    assert not series.state.excursions
 
 
-def test_advance_series__an_incident_that_was_no_chance_leaves_the_promise_as_it_is() -> None:
+@pytest.mark.parametrize("bad_runs", [MAX_EXCURSION_RUNS, MAX_EXCURSION_RUNS + 1])
+def test_advance_series__a_long_incident_was_no_chance(bad_runs: int) -> None:
+    series = Series()
+    series.add_around(0.8, 20)
+    series.add(*[0.77] * bad_runs)
+    bad = tuple(range(21, 21 + bad_runs))
+    series.state = SeriesState(
+        levels=(tuple(range(1, 21)),),
+        incident=OpenIncident(started=21, opened=22, runs=bad, level_runs=(21, 22)),
+    )
+    series.add(*[0.84] * 3)
+    assert not series.is_open()
+    assert series.state.excursions == ((bad,) if bad_runs == MAX_EXCURSION_RUNS else ())
+
+
+def test_advance_series__runs_of_an_excursion_that_disappear_leave_the_state() -> None:
+    series = recovered_from_a_small_fall()
+    series.levels[28] = RunLevel(28, 0.8, NOISE**2 / 2)
+    del series.levels[21]
+    series.state, evidence = advance_series(series.state, series.levels, 28, POLICY)
+    assert evidence.status is SeriesStatus.OK
+    assert series.state.excursions == ()
+
+
+def test_advance_series__a_rise_leaves_the_excursions_of_the_level_before() -> None:
+    series = recovered_from_a_small_fall()
+    series.add_around(0.95, 6)
+    assert series.events()[-1][1] is SeriesEvent.IMPROVED
+    assert series.state.excursions == ()
+
+
+def test_advance_series__an_incident_that_was_no_chance_is_no_excursion() -> None:
     series = firing()
     series.add_around(0.8, 3)
     assert not series.is_open()
-    assert series.add_around(0.8, 1).limit == limit_of(0.25)
+    assert series.state.excursions == ()
 
 
 def test_advance_series__a_long_incident_without_its_first_runs_is_closed() -> None:

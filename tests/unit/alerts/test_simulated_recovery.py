@@ -91,9 +91,10 @@ def test_recovery__resolves_on_evidence(show: Show, multiple: float, bad_runs: i
     show(
         f"\nRecovery from {multiple} SD of a run for {bad_runs:2} runs, mean of 12 cells, %: {mean}"
     )
-    # The goal is 6 % below three standard deviations, and is missed below two; from three on it is 2 %. The
-    # standard errors are 0.7 and 0.4.
-    assert mean.false < {1: 24, 1.5: 13, 2: 7.7, 3: 2.8, 4: 2}[multiple]
+    # The goal is 6 % below three standard deviations, and is missed below two: there the standard errors are 1.2
+    # and 0.8. For two it is 0.6, and from three on, where the goal is 2 %, 0.3.
+    assert mean.false < {1: 22, 1.5: 12, 2: 7.2, 3: 2.6, 4: 2}[multiple]
+    # The goal of 75 is missed for one standard deviation, with a standard error of 1.6.
     assert mean.by_10 >= (75 if multiple > 1 else 60)
     if multiple >= LARGE_FALL:
         # The goal is 90, with a standard error of 0.9.
@@ -207,9 +208,10 @@ def test_second_drop__is_paged_like_the_first(show: Show) -> None:
         first.append(detection(pages, 40))
         second.append(detection(pages, 75))
     show(f"\n10 points at run 40 for 20 runs: {mean_of(first)}; again at run 75: {mean_of(second)}")
-    # Each has a standard error of 0.9.
-    assert mean_of(second).by_5 >= mean_of(first).by_5 - 3
-    assert mean_of(second).by_30 >= 95
+    # Each has a standard error of 0.8.
+    assert mean_of(second).by_5 >= mean_of(first).by_5 - 2.5
+    # The product without excursions had 97 (the standard error is 0.5): a drop that looked like chance hides the next.
+    assert mean_of(second).by_30 >= 94
 
 
 @pytest.mark.prove
