@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from app.results import run_list, run_names
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.run_list import RunListFilter, count_runs, search_runs
 from tests.support.batch_sizes import set_batch_sizes
+from tests.support.replays import write_or_replay
 
 NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
 # Two have the same name in another case; one has no run.
@@ -32,32 +34,35 @@ RUNS = 40
 @pytest.fixture
 def runs(service_resources: Resources) -> Database:
     """Runs of some agents and benchmarks, with equal sort keys in many of them."""
-    db = service_resources.db
+    with service_resources.db.begin() as session:
+        write_or_replay(session, "searched runs", NOW, partial(write_runs, session))
+    return service_resources.db
+
+
+def write_runs(session: Session) -> None:
     numbers = random.Random(7)
-    with db.begin() as session:
-        session.execute(insert(Agent), [{"id": key, "name": name} for key, name in AGENTS.items()])
-        for key, metadata in BENCHMARKS.items():
-            session.add(Benchmark(id=key, metadata_=metadata, metrics=[], write_back=WriteBackConfig(), min_coverage=0.0, max_error_share=1.0))  # fmt: skip
+    session.execute(insert(Agent), [{"id": key, "name": name} for key, name in AGENTS.items()])
+    for key, metadata in BENCHMARKS.items():
+        session.add(Benchmark(id=key, metadata_=metadata, metrics=[], write_back=WriteBackConfig(), min_coverage=0.0, max_error_share=1.0))  # fmt: skip
+    session.flush()
+    for number in range(RUNS):
+        run = BenchmarkRun(
+            id=f"run-{number}",
+            agent_id=numbers.choice(["a-1", "a-2", "a-3", "a-5"]),
+            benchmark_id=numbers.choice(list(BENCHMARKS)),
+            status=numbers.choice(["COMPLETED", "FAILED"]),
+            triggered_by=numbers.choice(TRIGGERS),
+            validity=numbers.choice(["VALID", "INVALID"]),
+            error_message=numbers.choice([None, "a bot failed"]),
+            run_name=numbers.choice([None, "ant", "nightly"]),
+            traces_total=numbers.choice([None, 1, 2]),
+            schedule_id=numbers.choice([None, "s-1"]),
+            created_at=NOW + timedelta(seconds=number // 4),
+            completed_at=numbers.choice([None, NOW]),
+        )
+        session.add(run)
+        # In the order of the numbers.
         session.flush()
-        for number in range(RUNS):
-            run = BenchmarkRun(
-                id=f"run-{number}",
-                agent_id=numbers.choice(["a-1", "a-2", "a-3", "a-5"]),
-                benchmark_id=numbers.choice(list(BENCHMARKS)),
-                status=numbers.choice(["COMPLETED", "FAILED"]),
-                triggered_by=numbers.choice(TRIGGERS),
-                validity=numbers.choice(["VALID", "INVALID"]),
-                error_message=numbers.choice([None, "a bot failed"]),
-                run_name=numbers.choice([None, "ant", "nightly"]),
-                traces_total=numbers.choice([None, 1, 2]),
-                schedule_id=numbers.choice([None, "s-1"]),
-                created_at=NOW + timedelta(seconds=number // 4),
-                completed_at=numbers.choice([None, NOW]),
-            )
-            session.add(run)
-            # In the order of the numbers.
-            session.flush()
-    return db
 
 
 def sort_columns(sort: str) -> list[ColumnElement[Any]]:

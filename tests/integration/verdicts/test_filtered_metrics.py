@@ -22,7 +22,13 @@ def tagged(failed: range) -> list[JSON]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def service(module_service: Service) -> Service:
+    """One service for this file, whose tests change none of its runs."""
+    return module_service
+
+
+@pytest.fixture(scope="module")
 def two_runs(service: Service) -> tuple[JSON, JSON]:
     """Text is right in 18 of 20 items, then in 8; code stays at 20 of 20."""
     service.create_agent()
