@@ -1,13 +1,15 @@
 """Runs a computation in a process that ends afterwards and so releases its memory."""
 
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from app.core.db import Database
 from app.core.errors import Unavailable
 from app.jobs.process_pool import CallLost, ProcessPool
 from app.metrics.registry import load_metrics
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 TIMEOUT_S = 120.0
@@ -47,3 +49,24 @@ def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
             pool.close()
     finally:
         _CHILD_SLOT.release()
+
+
+def query_in_child(
+    db: Database,
+    function: Callable[Concatenate[Database, P], R],
+    *args: P.args,
+    **options: P.kwargs,
+) -> R:
+    """Calls a function of a database in a process that ends afterwards.
+
+    Raises: the errors of `run_in_child`.
+    """
+    return run_in_child(_call_with_database, db.direct_url, function, args, options)
+
+
+def _call_with_database(
+    url: str, function: Callable[..., R], args: tuple[Any, ...], options: Mapping[str, Any]
+) -> R:
+    # A connection of its own: one that is inherited by a child process would be used by two.
+    with Database(url, pool_size=1, name="mosaico-compare") as db:
+        return function(db, *args, **options)

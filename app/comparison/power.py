@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_baseline_runs
-from app.comparison.child_process import run_in_child
+from app.comparison.child_process import query_in_child
 from app.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
 from app.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
 from app.core.db import Database
@@ -74,16 +74,17 @@ def estimate_power(
 ) -> Sequence[PowerView]:
     """The power of each KPI and each metric of a benchmark, KPIs first, in a child process.
 
-    Raises: `NoValidRun`, and the errors of `run_in_child`.
+    Raises: `NoValidRun`, and the errors of `query_in_child`.
     """
     with db.read() as session:
         runs = _newest_runs(session, benchmark_id, agent_id)
-    return run_in_child(_estimate_stored, db.direct_url, runs, size)
+    return query_in_child(db, _estimate_stored, runs, size)
 
 
-def _estimate_stored(url: str, runs: Sequence[BaselineRun], size: BenchmarkSize) -> list[PowerView]:
-    with Database(url, pool_size=1, name="mosaico-power") as db:
-        return estimate_powers(_measured_runs(db, runs), size)
+def _estimate_stored(
+    db: Database, runs: Sequence[BaselineRun], size: BenchmarkSize
+) -> list[PowerView]:
+    return estimate_powers(_measured_runs(db, runs), size)
 
 
 def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[BaselineRun]:

@@ -9,7 +9,7 @@ from sqlalchemy import Text, column, func, select
 from sqlalchemy.orm import Session
 
 from app.comparison.baselines import BaselineRun, list_baseline_runs
-from app.comparison.child_process import run_in_child
+from app.comparison.child_process import query_in_child
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.pair_comparison import (
     MAX_FLIPS,
@@ -74,25 +74,10 @@ def compare_in_child(
     with db.read() as session:
         # Invalid requests are refused before a process is started.
         _get_runs(session, baseline_ids, candidate_id)
-    return run_in_child(
-        _compare_stored, db.direct_url, list(baseline_ids), candidate_id, metric, list(judged),
-        categories_after,
+    return query_in_child(
+        db, compare_runs, list(baseline_ids), candidate_id, metric=metric, judged=list(judged),
+        categories_after=categories_after,
     )  # fmt: skip
-
-
-def _compare_stored(
-    url: str,
-    baseline_ids: Sequence[str],
-    candidate_id: str,
-    metric: str | None,
-    judged: Sequence[str],
-    categories_after: str | None,
-) -> Comparison:
-    # A connection of its own: one that is inherited by a child process would be used by two.
-    with Database(url, pool_size=1, name="mosaico-compare") as db:
-        return compare_runs(
-            db, baseline_ids, candidate_id, metric=metric, judged=judged, categories_after=categories_after
-        )  # fmt: skip
 
 
 def series_levels_in_child(
@@ -103,19 +88,20 @@ def series_levels_in_child(
 
     Raises: `ComparisonBusy`, `ComparisonFailed`.
     """
-    return run_in_child(_load_levels, db.direct_url, series, [list(group) for group in run_groups])
+    return query_in_child(db, _load_levels, series, [list(group) for group in run_groups])
 
 
-def _load_levels(url: str, series: str, run_groups: Sequence[Sequence[int]]) -> dict[int, RunLevel]:
+def _load_levels(
+    db: Database, series: str, run_groups: Sequence[Sequence[int]]
+) -> dict[int, RunLevel]:
     # Imports numpy: only a child process may.
     from app.comparison.series_levels import levels_of_points
 
     levels: dict[int, RunLevel] = {}
-    with Database(url, pool_size=1, name="mosaico-levels") as db:
-        for group in run_groups:
-            with db.read() as session:
-                points = list_points(session, series, group)
-            levels |= levels_of_points(points)
+    for group in run_groups:
+        with db.read() as session:
+            points = list_points(session, series, group)
+        levels |= levels_of_points(points)
     return levels
 
 
@@ -177,14 +163,7 @@ def categories_in_child(
         # Most runs have no categories: they need no process of their own.
         if not has_tag_field(session, run, field):
             return CategoryPage(items=[], total=0)
-    return run_in_child(_read_stored_categories, db.direct_url, run_id, field, after, query.limit)
-
-
-def _read_stored_categories(
-    url: str, run_id: str, field: str, after: str | None, limit: int
-) -> CategoryPage:
-    with Database(url, pool_size=1, name="mosaico-categories") as db:
-        return read_categories(db, run_id, field, after, limit)
+    return query_in_child(db, read_categories, run_id, field, after, query.limit)
 
 
 def read_categories(
