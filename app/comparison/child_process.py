@@ -61,7 +61,8 @@ def query_in_child(
 
     Raises: the errors of `run_in_child`.
     """
-    return run_in_child(_call_with_database, db.direct_url, function, args, options)
+    answer: R = run_in_child(_call_with_database, db.direct_url, function, args, options)
+    return answer
 
 
 def _call_with_database(
