@@ -13,6 +13,7 @@ and the runs of an open incident. Each valid run advances the state:
 Runs inside an incident never enter the reference, except by `accept_level` and `return_runs`.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
@@ -55,6 +56,8 @@ WORSE_MARGIN = 0.6
 # An incident that recovered may have been chance, unless it has more bad runs, or all of them together are as rare as so
 # many pages in 30 runs: unchanged runs wander far, and hardly ever for long.
 MAX_EXCURSION_RUNS = 15
+# Nor is a fall of so many of the standard deviations that a run has before any data: few runs know too little of theirs.
+MAX_EXCURSION_SDS = 4.0
 CHANCE_FALSE_PAGES = 1 / 10_000
 # A run is suspicious beyond this fraction of the limit, which is a z of 2.3 at the default limit of false alarms.
 SUSPICIOUS = 0.8
@@ -300,7 +303,11 @@ def _may_be_chance(
     # A long incident no longer has the runs that paged, and all others may have recovered.
     if not 0 < len(bad_runs) <= MAX_EXCURSION_RUNS:
         return False
-    return score_against(view, reference, bad_runs, spread).z <= limit_of(CHANCE_FALSE_PAGES)
+    score = score_against(view, reference, bad_runs, spread)
+    item_variance = spread.variance - spread.between
+    ordinary_sd = math.sqrt(item_variance + view.policy.prior_sd**2)
+    is_far = -score.effect > MAX_EXCURSION_SDS * ordinary_sd
+    return not is_far and score.z <= limit_of(CHANCE_FALSE_PAGES)
 
 
 def _close(state: SeriesState, returned: Sequence[int], excursion: tuple[int, ...]) -> SeriesState:

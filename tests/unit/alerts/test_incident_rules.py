@@ -149,6 +149,17 @@ def test_advance_series__a_long_incident_was_no_chance(bad_runs: int) -> None:
     assert series.state.excursions == ((bad,) if bad_runs == MAX_EXCURSION_RUNS else ())
 
 
+def test_advance_series__a_second_collapse_after_few_runs_pages_like_the_first() -> None:
+    series = Series()
+    # The noise of 37 items: five runs say little, and a collapse is not four standard deviations of them.
+    series.item_noise = 0.06**2
+    series.add(0.91, 0.92, 0.9, 0.93, 0.91)
+    assert series.add(0.5).event is SeriesEvent.OPENED
+    series.add(0.91, 0.92, 0.9)
+    assert not series.is_open()
+    assert series.add(0.5).event is SeriesEvent.OPENED
+
+
 def test_advance_series__runs_of_an_excursion_that_disappear_leave_the_state() -> None:
     series = recovered_from_a_small_fall()
     series.levels[28] = RunLevel(28, 0.8, NOISE**2 / 2)
