@@ -128,7 +128,11 @@ def _lock_run_with_collection(session: Session, lease: RunLease) -> tuple[Benchm
 
 
 def get_collection(session: Session, lease: RunLease) -> Collection:
-    return session.get_one(Collection, lease.collection_id)
+    """Raises: `RunEnded` when another worker has replaced the collection of a void lease."""
+    collection = session.get(Collection, lease.collection_id)
+    if collection is None:
+        raise RunEnded
+    return collection
 
 
 class AbsentTraces(NamedTuple):

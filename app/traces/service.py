@@ -16,6 +16,7 @@ from app.traces.trace_rows import (
     EMPTY_DIGEST,
     TRACE_COLUMNS,
     TRANSCRIPT_COLUMNS,
+    EncodedTrace,
     encode_trace,
     extend_digest,
     trace_row,
@@ -63,7 +64,7 @@ def store_page(
         earlier = queries.lock_completed(session, collection.source, or_(*same_traces))
         if earlier is not None:
             return earlier
-    _append_traces(session, collection, page, fresh, encoded)
+    _append_traces(session, collection, page, encoded)
     collection.digest, collection.source_run_id = digest, run_id
     if is_complete:
         # Only now may later runs take it over.
@@ -91,22 +92,21 @@ def _append_traces(
     session: Session,
     collection: Collection,
     page: TracePage,
-    fresh: Sequence[Trace],
-    encoded: Sequence[bytes],
+    encoded: Sequence[EncodedTrace],
 ) -> None:
-    """Append the new traces of a page, of which `encoded` are the fields."""
-    positioned = list(enumerate(zip(fresh, encoded, strict=True), start=collection.trace_count))
+    """Append the new traces of a page."""
+    positioned = list(enumerate(encoded, start=collection.trace_count))
     for batch in batched(positioned, COPIED_TRACES):
-        rows = (trace_row(collection.id, position, fields) for position, (_, fields) in batch)
+        rows = (trace_row(collection.id, position, trace) for position, trace in batch)
         copy_encoded_rows(session, "collected_traces", TRACE_COLUMNS, rows)
         transcripts = [
             transcript_row(collection.id, position, trace.transcript)
-            for position, (trace, _) in batch
+            for position, trace in batch
             if trace.transcript is not None
         ]
         if transcripts:
             copy_encoded_rows(session, "trace_transcripts", TRANSCRIPT_COLUMNS, transcripts)
-    collection.trace_count += len(fresh)
+    collection.trace_count += len(encoded)
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total
     collection.dataset_items = page.dataset_items or collection.dataset_items

@@ -9,10 +9,10 @@ import hashlib
 import json
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.core.bulk_copy import encode_row
-from app.harness.transcript import Transcript, document_of
+from app.harness.transcript import document_of
 from app.traces.stored_traces import COLUMNS
 from app.traces.types import Trace, TraceOutcome
 
@@ -38,11 +38,27 @@ _NULL: Final = _LENGTH.pack(-1)
 _NO_TAGS: Final = struct.Struct(">iiii").pack(12, 0, 0, _TEXT_OID)
 
 
-def encode_trace(trace: Trace) -> bytes:
-    """The fields of a trace without its transcript, as the columns after its collection and position.
-
-    Equal traces have equal bytes, and no others have. The trace is storable.
+class EncodedTrace(NamedTuple):
+    """All that is stored of a trace: the columns after its collection and position, and the document of
+    its transcript.
     """
+
+    fields: bytes
+    transcript: bytes | None
+
+
+def encode_trace(trace: Trace) -> EncodedTrace:
+    """Encode a storable trace: the same fields in the same order give the same bytes."""
+    transcript = trace.transcript
+    return EncodedTrace(
+        _encode_fields(trace),
+        None
+        if transcript is None
+        else _JSONB_VERSION + json.dumps(document_of(transcript)).encode(),
+    )
+
+
+def _encode_fields(trace: Trace) -> bytes:
     return b"".join(
         (
             _text(trace.trace_id),
@@ -69,24 +85,23 @@ def encode_trace(trace: Trace) -> bytes:
     )
 
 
-def trace_row(collection_id: int, position: int, fields: bytes) -> bytes:
-    """A row of `TRACE_COLUMNS`, given the result of `encode_trace`."""
-    return _HEAD.pack(len(TRACE_COLUMNS), 8, collection_id, 4, position) + fields
+def trace_row(collection_id: int, position: int, encoded: EncodedTrace) -> bytes:
+    """A row of `TRACE_COLUMNS`."""
+    return _HEAD.pack(len(TRACE_COLUMNS), 8, collection_id, 4, position) + encoded.fields
 
 
-def transcript_row(collection_id: int, position: int, transcript: Transcript) -> bytes:
+def transcript_row(collection_id: int, position: int, transcript: bytes) -> bytes:
     """A row of `TRANSCRIPT_COLUMNS`."""
-    document = _JSONB_VERSION + json.dumps(document_of(transcript)).encode()
-    return encode_row(_COLLECTION.pack(collection_id), _POSITION.pack(position), document)
+    return encode_row(_COLLECTION.pack(collection_id), _POSITION.pack(position), transcript)
 
 
-def extend_digest(digest: bytes, fields: bytes) -> bytes:
-    """The digest of a collection after one more trace, given the result of `encode_trace`.
+def extend_digest(digest: bytes, encoded: EncodedTrace) -> bytes:
+    """The digest of a collection after one more trace, of all that is stored of it.
 
     Chained trace by trace, so that it survives a killed process as the cursor does, and depends on the
     order of the traces but not on the pages.
     """
-    return hashlib.sha256(digest + fields).digest()
+    return hashlib.sha256(digest + encoded.fields + (encoded.transcript or b"")).digest()
 
 
 def _text(text: str | None) -> bytes:

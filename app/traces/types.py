@@ -65,7 +65,7 @@ class Trace:
     None when the source does not report them, and for a cost also when no price is known.
     `attributes` are further properties by name: `session`, `user`, `release`, `version`,
     `environment`, `name`, and the metadata of the trace and its item. `scores` are the scores that the source delivers. `transcript` shows the work of the agent; it is
-    None when the source has none, and no part of the identity of a trace.
+    None when the source has none.
     """
 
     trace_id: str
@@ -86,7 +86,7 @@ class Trace:
     tool_calls: tuple[ToolCall, ...] | None = None
     turns: int | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
-    # No part of the identity, from which the digest of a collection is computed.
+    # Not compared: what is measured does not depend on it.
     transcript: Transcript | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -59,21 +59,22 @@ def read(
     resources: Resources, case: Case, query: TraceQuery, cursor: str | None = None
 ) -> list[TracePage]:
     """The pages of a source, without those that only show that it is alive. The page of an upload has the
-    traces of its collection.
+    traces of its collection, and is the last one, as a run takes them over.
     """
-    pages = collect(TRACE_SOURCES.get(case.name).open(resources), query, cursor)
-    return [
-        with_stored_traces(resources, page) if page.revision else page
-        for page in pages
-        if page.traces or page.cursor is None
-    ]
+    pages = []
+    for page in collect(TRACE_SOURCES.get(case.name).open(resources), query, cursor):
+        if page.revision:
+            return [with_stored_traces(resources, page)]
+        if page.traces or page.cursor is None:
+            pages.append(page)
+    return pages
 
 
 def with_stored_traces(resources: Resources, page: TracePage) -> TracePage:
     with resources.db.read() as session:
         statement = select(Collection.id).where(Collection.revision == page.revision)
         collection_id = session.scalars(statement).one()
-    return replace(page, traces=tuple(collected(resources, collection_id)))
+    return replace(page, traces=tuple(collected(resources, collection_id)), cursor=None)
 
 
 def traces_of(pages: list[TracePage]) -> list[Trace]:

@@ -20,6 +20,8 @@ from app.traces.uploads import queries
 from app.traces.uploads.service import SOURCE, revision_of
 
 PAGE_SIZE = 2000
+# The cursor of the only page, which is not the last one: its collection is elsewhere.
+TAKE_OVER = "take-over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +30,17 @@ class LocalSource:
 
     resources: Resources
 
-    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:  # noqa: ARG002 - there is one page
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:  # noqa: ARG002 - the upload may be another one by now
         upload = find_upload(self.resources, query)
         yield TracePage(
             traces=(),
-            cursor=None,
+            cursor=TAKE_OVER,
             total=upload.trace_count,
             run_name=upload.run_name,
             revision=revision_of(upload.collection_id),
         )
+        # Whoever takes the collection over asks for no other page.
+        raise _upload_deleted()
 
 
 def find_upload(resources: Resources, query: TraceQuery) -> LocalDataset:
@@ -73,7 +77,8 @@ def iter_uploaded_traces(resources: Resources, upload: LocalDataset) -> Iterator
 
 def _upload_deleted() -> CollectionFailed:
     return CollectionFailed(
-        "the upload was deleted while its items were read; upload the traces again and retry the run",
+        "the upload was deleted or replaced while it was read; retry the run, after another upload of the"
+        " traces if there is none",
         code="RUN_NOT_FOUND",
     )
 

@@ -25,14 +25,15 @@ from app.traces.upload_errors import UploadNotFound
 
 MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024
-# Texts and tool calls have no limit that is small; the other columns of a row have.
+# What an item and its page do not show, and has no limit that is small.
+NOT_READ = {"error", "url", "tool_calls", "scores"}
 UPLOADED_TRACES = f"""
-    SELECT {", ".join(COLUMNS)} FROM (
+    SELECT {", ".join("NULL" if name in NOT_READ else name for name in COLUMNS)} FROM (
         SELECT *, sum(bytes) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
             SELECT *, coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
-                      + coalesce(octet_length(output), 0) + coalesce(octet_length(error), 0)
-                      + coalesce(pg_column_size(tool_calls), 0) AS bytes
+                      + coalesce(octet_length(output), 0) + octet_length(tags::text)
+                      + coalesce(octet_length(attributes::text), 0) AS bytes
             FROM collected_traces
             WHERE collection_id = (SELECT collection_id FROM local_datasets WHERE id = %(dataset_id)s)
               AND position BETWEEN %(first)s AND %(last)s
@@ -117,7 +118,8 @@ def list_local_datasets(
 
 
 def read_uploaded_traces(session: Session, dataset_id: str, start: int, limit: int) -> StoredTraces:
-    """Traces from position `start`: at most `limit` traces and `MAX_PAGE_BYTES`, but at least one.
+    """Traces from position `start`, without the columns `NOT_READ`: at most `limit` traces and
+    `MAX_PAGE_BYTES`, but at least one.
 
     None of an upload that was deleted, while some of its traces still exist.
     """

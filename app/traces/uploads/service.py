@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from psycopg.errors import UniqueViolation
-from sqlalchemy import func, text
+from sqlalchemy import delete, func, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -76,11 +76,11 @@ def encode_traces(
     ):
         for number, line in numbered_lines:
             trace = make_storable(parse_trace_line(line, number, ignored_keys))
-            fields = encode_trace(trace)
-            digest = extend_digest(digest, fields)
-            rows.write(trace_row(collection_id, count, fields))
-            if trace.transcript is not None:
-                transcripts.write(transcript_row(collection_id, count, trace.transcript))
+            encoded = encode_trace(trace)
+            digest = extend_digest(digest, encoded)
+            rows.write(trace_row(collection_id, count, encoded))
+            if encoded.transcript is not None:
+                transcripts.write(transcript_row(collection_id, count, encoded.transcript))
             has_items = has_items or trace.item_id != trace.trace_id
             count += 1
         if count == 0:
@@ -102,7 +102,7 @@ def encode_traces(
 
 def _next_collection_id(db: Database) -> int:
     """An ID that no collection has or will get: the rows that are encoded begin with it."""
-    with db.read_statement() as session:
+    with db.begin() as session:
         statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
         return int(session.execute(statement).scalar_one())
 
@@ -187,9 +187,11 @@ def _delete_replaced(
 
 
 def _delete_upload(session: Session, dataset: LocalDataset) -> None:
-    session.delete(dataset)
-    session.flush()
-    enqueue(session, DropTraces(collection_id=dataset.collection_id))
+    # None when somebody else has deleted it meanwhile.
+    statement = delete(LocalDataset).where(LocalDataset.id == dataset.id)
+    collection_id = session.scalar(statement.returning(LocalDataset.collection_id))
+    if collection_id is not None:
+        enqueue(session, DropTraces(collection_id=collection_id))
 
 
 def create_collection(session: Session, traces: EncodedTraces) -> Collection:

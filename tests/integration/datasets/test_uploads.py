@@ -15,6 +15,7 @@ from app.traces.sources.local import find_upload, iter_uploaded_traces
 from app.traces.storable_traces import MAX_TEXT_CHARS
 from app.traces.uploads import queries
 from app.traces.uploads.queries import read_uploaded_traces
+from app.traces.uploads.service import _delete_upload
 from tests.support.service import JSON, Service, ndjson, pair, run_mosaico
 
 DATASETS = "/local-datasets"
@@ -177,7 +178,7 @@ def test_deleted_upload__no_trace_is_read_while_the_job_deletes_them(service: Se
     assert rows(service, "collected_traces") == 2
     with service.resources.db.read() as session:
         assert not read_uploaded_traces(session, dataset["id"], 0, 10)
-    with pytest.raises(CollectionFailed, match="was deleted while"):
+    with pytest.raises(CollectionFailed, match="was deleted or replaced"):
         list(iter_uploaded_traces(service.resources, upload))
 
 
@@ -195,6 +196,49 @@ def test_read_uploaded_traces__long_texts_give_short_pages(
     assert sizes == [3, 3, 1]
     items = service.list_items(f"{DATASETS}/{dataset['id']}/items")
     assert [item["id"] for item in items] == [f"i-{number}" for number in range(7)]
+
+
+def test_read_uploaded_traces__counts_all_that_it_reads(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that compress well count as they are in memory; tool calls and errors are not read."""
+    monkeypatch.setattr(queries, "MAX_PAGE_BYTES", 8000)
+    long = "x" * 9000
+    calls = [{"name": "grep", "arguments": {"q": long}}]
+    traces = [
+        pair(1, attributes={"context": long}),
+        pair(2, tags=[long]),
+        *(pair(number, toolCalls=calls, error=long, scores={long: 1}) for number in (3, 4)),
+    ]
+    dataset = service.upload(traces)
+    with service.resources.db.read() as session:
+        sizes = [
+            len(read_uploaded_traces(session, dataset["id"], position, 10)) for position in range(3)
+        ]
+        [trace] = read_uploaded_traces(session, dataset["id"], 2, 1)
+    assert sizes == [1, 1, 2]
+    assert (trace.tool_calls, trace.error, trace.scores) == (None, None, {})
+
+
+def test_upload__another_transcript_is_stored(service: Service) -> None:
+    for answer in ("one", "two"):
+        step = {"kind": "message", "role": "assistant", "text": answer}
+        trace = pair(1, transcript={"steps": [step]})
+        assert upload(service, ndjson([trace]), params={**RUN_1, "replace": "true"}).is_success
+    service.work()
+    with service.resources.db.read() as session:
+        [stored] = session.scalars(text("SELECT transcript::text FROM trace_transcripts"))
+    assert '"two"' in stored
+
+
+def test_upload__two_deletions_at_once_are_one(service: Service) -> None:
+    dataset = service.upload([pair(1)])
+    with service.resources.db.begin() as session:
+        stored = queries.get_local_dataset(session, dataset["id"])
+        service.delete(f"{DATASETS}/{dataset['id']}")
+        _delete_upload(session, stored)
+    service.work()
+    assert rows(service, "collections") == 0
 
 
 def test_upload__equal_traces_are_stored_once(service: Service) -> None:

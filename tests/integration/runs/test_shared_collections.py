@@ -12,8 +12,8 @@ from app.core.resources import Resources
 from app.jobs.declarations import BeginRun, CollectTraces, DropTraces, FailRun
 from app.jobs.handlers import NO_JOB, JobContext, WorkerStopping
 from app.runs import pipeline, retention
-from app.runs.collection import append_page
-from app.runs.leases import RunLease, acquire_run_lease
+from app.runs.collection import append_page, collect_run
+from app.runs.leases import RunEnded, RunLease, acquire_run_lease
 from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
 from app.traces.types import Trace
 from app.traces.uploads.service import revision_of
@@ -138,6 +138,24 @@ def test_collection__traces_being_deleted_are_not_taken_over(
     assert rows.value(TRACES) == 5
 
 
+def test_collection__of_a_stale_lease_that_another_worker_replaced_ends_the_run(
+    counting_service: Service,
+) -> None:
+    counting_service.create_benchmark(metrics=["ROUGE"])
+    run = counting_service.start_run()
+    job = JobContext(
+        resources=counting_service.resources, pool=counting_service.pool, is_stopping=lambda: False
+    )
+    pipeline.begin(job, BeginRun(run_id=run["id"]))
+    stale = acquire_run_lease(counting_service.resources.db, run["id"], NO_JOB)
+    assert stale is not None
+    # The other worker takes the collection of the upload over and deletes the empty one.
+    pipeline.collect_traces(job, CollectTraces(run_id=run["id"]))
+
+    with pytest.raises(RunEnded):
+        collect_run(job, stale)
+
+
 def collection_ids(rows: DatabaseReader) -> list[int]:
     return [row[0] for row in rows.all("SELECT id FROM collections WHERE source = 'paged'")]
 
@@ -200,7 +218,7 @@ def test_upload__deleted_while_its_run_starts_fails_the_run(
 
     run = counting_service.complete_run()
 
-    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_TRACES")
+    assert (run["status"], run["errorCode"]) == ("FAILED", "RUN_NOT_FOUND")
 
 
 def test_collection__equal_traces_under_another_name_are_stored_once(
