@@ -12,7 +12,7 @@ from app.items.attributes import AttributeRow, ItemAttributes, attributes_of_row
 from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.results.models import BenchmarkRun
 from app.traces.models import CollectedTrace
-from app.traces.types import TraceOutcome
+from app.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
 
 # More items do not change a verdict: with 20,000 a difference of half a point is detectable.
 MAX_ITEMS = 20_000
@@ -31,11 +31,12 @@ REVISION = """
 """
 
 # The tags of a trace, and its attributes as tags: `Trace.all_tags`.
-ALL_TAGS = """
+ALL_TAGS = f"""
     CASE WHEN trace.attributes IS NULL THEN trace.tags
-    ELSE trace.tags || ARRAY(SELECT key || ':' || value FROM jsonb_each_text(trace.attributes))
-    END
-"""
+    ELSE trace.tags || ARRAY(
+        SELECT key || ':' || left(value, {MAX_TAG_VALUE_CHARS}) FROM jsonb_each_text(trace.attributes)
+    ) END
+"""  # noqa: S608 - only a constant
 
 # Items are selected by MD5, which selects the same items in every run and every version of Postgres.
 _SELECTED_ITEMS = """

@@ -11,7 +11,7 @@ from app.core.registry import LoadedPlugin, Registry
 from app.core.resources import Resources
 from app.harness.harness_config import HarnessConfig
 from app.traces.production import Duration, ProductionTraces
-from app.traces.storable_traces import make_storable
+from app.traces.storable_traces import cut_attributes, make_storable
 from app.traces.types import DatasetItem, ExpectedItems, Trace
 
 
@@ -68,7 +68,8 @@ class TracePage:
 
     `total` is the number of all traces, if the source knows it, and `as_of` the time of that
     number. `run_name` is the run being read, `run_id` and `run_at` its ID and start, if the source
-    has runs of its own. A page without traces is a heartbeat of a source that waits. `held_back`
+    has runs of its own. A page without traces is a heartbeat of a source that waits, or has the `revision`
+    of traces that the service holds. `held_back`
     counts the traces that are made and come with a later page: progress counts them now.
     `warning` says what is uncertain about the run of the source.
     `revision` identifies unchanging content: if the service already holds a collection with the
@@ -214,7 +215,7 @@ def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:
 
 
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-    """Yield the pages of a source after `cursor`, with storable traces.
+    """Yield the pages of a source after `cursor`, with storable traces of short attributes.
 
     Raises: the errors of the source, and `CollectionFailed` for a repeated cursor.
     """
@@ -228,7 +229,7 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
                 code="BAD_RESPONSE",
             )
         seen_cursors.add(hash(page.cursor))
-        yield replace(page, traces=tuple(map(make_storable, page.traces)))
+        yield replace(page, traces=tuple(map(make_storable, map(cut_attributes, page.traces))))
 
 
 class AmbiguousUpload(CollectionFailed):

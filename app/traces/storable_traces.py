@@ -3,17 +3,24 @@
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from app.core.text import replace_unstorable, replace_unstorable_in_json
 from app.core.url_syntax import is_path_segment
-from app.traces.types import MAX_ID_CHARS, MAX_TRIAL, ToolCall, Trace, TraceOutcome
+from app.traces.types import (
+    MAX_ID_CHARS,
+    MAX_TAG_VALUE_CHARS,
+    MAX_TRIAL,
+    ToolCall,
+    Trace,
+    TraceOutcome,
+)
 
 MAX_TEXT_CHARS = 1_000_000
 MAX_ATTRIBUTES = 64
-MAX_ATTRIBUTE_CHARS = 256
 _READABLE_CHARS = 80
 _DIGEST_CHARS = 12
 
@@ -25,7 +32,7 @@ _texts_of = attrgetter(*TEXT_FIELDS)
 
 
 def make_storable(trace: Trace) -> Trace:
-    """The trace with texts that Postgres can store, each at most a million characters.
+    """The trace with texts that Postgres can store, each of at most `MAX_TEXT_CHARS`.
 
     NUL and lone surrogates become U+FFFD, and a truncated text ends with a note. A number that is
     not finite or out of the range of its column becomes None, the number of a trial 0. A trace ID that is too long for the
@@ -43,7 +50,10 @@ def make_storable(trace: Trace) -> Trace:
     if trace.tags:
         changed["tags"] = tuple(map(_make_storable_text, trace.tags))
     if trace.attributes:
-        changed["attributes"] = dict(_storable_attributes(trace.attributes))
+        changed["attributes"] = {
+            _make_storable_text(name): _make_storable_text(value)
+            for name, value in trace.attributes.items()
+        }
     if trace.tool_calls:
         changed["tool_calls"] = tuple(map(_make_storable_call, trace.tool_calls))
     if trace.scores:
@@ -53,6 +63,29 @@ def make_storable(trace: Trace) -> Trace:
             if math.isfinite(score)
         }
     return dataclasses.replace(trace, **changed) if changed else trace
+
+
+def cut_attributes(trace: Trace) -> Trace:
+    """The trace with its first attributes, each with a short name and value: the metadata of a source can
+    be whole documents.
+    """
+    if not trace.attributes:
+        return trace
+    kept = {
+        name[:MAX_TAG_VALUE_CHARS]: value[:MAX_TAG_VALUE_CHARS]
+        for name, value in islice(trace.attributes.items(), MAX_ATTRIBUTES)
+    }
+    return dataclasses.replace(trace, attributes=kept)
+
+
+def find_long_text(trace: Trace) -> str | None:
+    """The field of a text that `make_storable` would cut; those of tool calls are not looked at."""
+    texts = [
+        *zip(TEXT_FIELDS, _texts_of(trace), strict=True),
+        *(("tags", tag) for tag in trace.tags),
+        *(("attributes", text) for pair in trace.attributes.items() for text in pair),
+    ]
+    return next((name for name, text in texts if text and len(text) > MAX_TEXT_CHARS), None)
 
 
 def _storable_texts(trace: Trace) -> dict[str, Any]:
@@ -97,13 +130,6 @@ def _make_storable_call(call: ToolCall) -> ToolCall:
         name=_make_storable_text(call.name),
         arguments=replace_unstorable_in_json(call.arguments, _make_storable_text),
     )
-
-
-def _storable_attributes(attributes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The first attributes, each with a name and a value that are short enough to be a tag."""
-    for name, value in list(attributes.items())[:MAX_ATTRIBUTES]:
-        short_name, short_value = name[:MAX_ATTRIBUTE_CHARS], value[:MAX_ATTRIBUTE_CHARS]
-        yield _make_storable_text(short_name), _make_storable_text(short_value)
 
 
 def _make_storable_text(text: str) -> str:

@@ -5,9 +5,10 @@ repeat. So the traces are read twice, window by window: to count the numbers of 
 memory nor the time between two statements grows with the collection.
 """
 
+import errno
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Final
 
 from sqlalchemy import text
@@ -40,8 +41,11 @@ _WRITE = text(
 
 
 def number_stored_trials(session: Session, collection_id: int, trace_count: int) -> None:
-    """Renumber the trials of each item of a collection in which several traces have the same number."""
-    with closing(TrialCounts()) as counts:
+    """Renumber the trials of each item of a collection in which several traces have the same number.
+
+    Raises: `OSError` when the disk of temporary files is full.
+    """
+    with _disk_errors(), closing(TrialCounts()) as counts:
         for first in range(0, trace_count, READ_POSITIONS):
             counts.add(*read_window(session, collection_id, first))
         if not counts.has_repeats:
@@ -53,6 +57,20 @@ def number_stored_trials(session: Session, collection_id: int, trace_count: int)
                 window = slice(start, start + WRITTEN_POSITIONS)
                 if numbers[window] != trials[window]:
                     write_window(session, collection_id, first + start, numbers[window])
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Make a full disk the error that it is for any other temporary file."""
+    # Imported here: 1 MiB, as in `TrialCounts`.
+    import sqlite3
+
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        raise OSError(errno.ENOSPC, str(error)) from error
 
 
 def read_window(
@@ -79,7 +97,7 @@ class TrialCounts:
     """
 
     def __init__(self) -> None:
-        # Imported here: 1 MiB that only a process needs that collects traces.
+        # Imported here: 1 MiB that only a process needs that collects or receives traces of repeated items.
         import sqlite3
 
         # An empty name is a private database on disk, deleted when it is closed: a collection can exceed the

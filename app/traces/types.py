@@ -16,6 +16,8 @@ ExpectedItems: TypeAlias = Annotated[int, Field(ge=1)] | Literal["any"] | None
 # The limits of their columns.
 MAX_ID_CHARS: Final = 256
 MAX_TRIAL: Final = 2**15 - 1
+# Of the value of an attribute, where it is used as a tag.
+MAX_TAG_VALUE_CHARS: Final = 256
 
 
 class TraceOutcome(StrEnum):
@@ -92,9 +94,13 @@ class Trace:
     @property
     def all_tags(self) -> tuple[str, ...]:
         """The tags, and each attribute as the tag `name:value`: what clusters, categories and filtered
-        metrics use.
+        metrics use. A long value is cut, as a comparison holds the tags of all traces.
         """
-        return (*self.tags, *(f"{name}:{value}" for name, value in self.attributes.items()))
+        attributes = self.attributes.items()
+        return (
+            *self.tags,
+            *(f"{name}:{value[:MAX_TAG_VALUE_CHARS]}" for name, value in attributes),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

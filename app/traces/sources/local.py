@@ -30,7 +30,7 @@ class LocalSource:
 
     resources: Resources
 
-    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:  # noqa: ARG002 - the upload may be another one by now
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:  # noqa: ARG002 - there is one page
         upload = find_upload(self.resources, query)
         yield TracePage(
             traces=(),

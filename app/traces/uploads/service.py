@@ -18,10 +18,10 @@ from app.core.errors import ErrorItem, Invalid
 from app.core.ids import new_id
 from app.jobs.declarations import DropTraces, RecordChange
 from app.jobs.queue import enqueue
-from app.traces.files.ndjson import IgnoredKeys, parse_trace_line
+from app.traces.files.ndjson import TRACE_KEYS, IgnoredKeys, parse_trace_line
 from app.traces.models import Collection, LocalDataset
 from app.traces.queries import lock_completed
-from app.traces.storable_traces import make_storable
+from app.traces.storable_traces import MAX_TEXT_CHARS, find_long_text, make_storable
 from app.traces.trace_rows import (
     EMPTY_DIGEST,
     TRACE_COLUMNS,
@@ -32,7 +32,13 @@ from app.traces.trace_rows import (
     transcript_row,
 )
 from app.traces.trial_numbers import number_stored_trials
-from app.traces.upload_errors import DatasetExists, DuplicateTrace, UploadInFlight
+from app.traces.types import Trace
+from app.traces.upload_errors import (
+    DatasetExists,
+    DuplicateTrace,
+    InvalidTrace,
+    UploadInFlight,
+)
 from app.traces.uploads import queries
 
 # The trace source of uploads.
@@ -75,7 +81,7 @@ def encode_traces(
         tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as transcripts,
     ):
         for number, line in numbered_lines:
-            trace = make_storable(parse_trace_line(line, number, ignored_keys))
+            trace = _parse_line(line, number, ignored_keys)
             encoded = encode_trace(trace)
             digest = extend_digest(digest, encoded)
             rows.write(trace_row(collection_id, count, encoded))
@@ -98,6 +104,19 @@ def encode_traces(
             has_items=has_items,
             ignored_keys=ignored_keys.names,
         )
+
+
+def _parse_line(line: bytes, number: int, ignored_keys: IgnoredKeys) -> Trace:
+    """The trace of a line, whole: nothing of an item may be cut silently."""
+    trace = parse_trace_line(line, number, ignored_keys)
+    # Only a long line has a long text.
+    name = find_long_text(trace) if len(line) > MAX_TEXT_CHARS else None
+    if name is not None:
+        raise InvalidTrace(
+            f"line {number}: {TRACE_KEYS[name]} has a text of more than {MAX_TEXT_CHARS:,} characters;"
+            " shorten it"
+        )
+    return make_storable(trace)
 
 
 def _next_collection_id(db: Database) -> int:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.items.queries import ALL_TAGS
+from app.traces import trial_numbers
 from app.traces.registry import CollectionFailed, TraceQuery
 from app.traces.sources.local import find_upload, iter_uploaded_traces
 from app.traces.storable_traces import MAX_TEXT_CHARS
+from app.traces.trial_numbers import TrialCounts
 from app.traces.uploads import queries
 from app.traces.uploads.queries import read_uploaded_traces
 from app.traces.uploads.service import _delete_upload
@@ -146,7 +149,7 @@ def test_upload__line_over_16_mib_is_rejected(service: Service) -> None:
     assert "line 2 is longer" in problem["detail"]
     assert rows(service, "collected_traces") == 0
     # The limit is of the whole line, with its other 33 bytes.
-    nearly = b'{"traceId": "t-2", "output": "' + b"x" * (16 * 1024**2 - 50) + b'"}\n'
+    nearly = b'{"traceId": "t-2", "unused": "' + b"x" * (16 * 1024**2 - 50) + b'"}\n'
     assert upload(service, ndjson([pair(1)]) + nearly).json()["traceCount"] == 2
 
 
@@ -267,11 +270,49 @@ def test_upload__repeated_trials_of_an_item_are_numbered(service: Service) -> No
     ]
 
 
-def test_upload__long_text_is_truncated_with_a_note(service: Service) -> None:
-    dataset = service.upload([pair(1, output="x" * (MAX_TEXT_CHARS + 3))])
+def test_upload__text_over_a_million_characters_is_rejected(service: Service) -> None:
+    long = "x" * (MAX_TEXT_CHARS + 1)
+    for fields in ({"expectedOutput": long}, {"tags": [long]}, {"attributes": {"context": long}}):
+        problem = refused(service, 422, ndjson([pair(1), pair(2, **fields)]))
+        [name] = fields
+        assert problem["detail"].startswith(f"line 2: {name} has a text of more than 1,000,000")
+    assert service.upload([pair(1, output=long[1:])])["traceCount"] == 1
+
+
+def test_upload__attributes_are_stored_whole_and_are_short_tags(service: Service) -> None:
+    """A context that the agent must read; a comparison needs only its beginning."""
+    attributes = {f"name-{number}": "é" for number in range(70)}
+    whole = service.upload([pair(1, input="?", attributes=attributes)], name="many")
+    [item] = service.list_items(f"{DATASETS}/{whole['id']}/items")
+    assert item["attributes"] == attributes
+    service.delete(f"{DATASETS}/{whole['id']}")
+    service.work()
+
+    dataset = service.upload([pair(1, input="?", tags=["a"], attributes={"context": "é" * 3000})])
+
+    [item] = service.list_items(f"{DATASETS}/{dataset['id']}/items")
+    assert item["attributes"] == {"context": "é" * 3000}
     with service.resources.db.read() as session:
         [trace] = read_uploaded_traces(session, dataset["id"], 0, 10)
-    assert (trace.output or "").endswith("… [3 characters cut]")
+        tags = session.scalar(text(f"SELECT {ALL_TAGS} FROM collected_traces AS trace"))
+    assert tags == [*trace.all_tags] == ["a", f"context:{'é' * 256}"]
+
+
+class FullDisk(TrialCounts):
+    """The temporary file has no second page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._database.execute("PRAGMA max_page_count = 1")
+
+
+def test_upload__full_disk_while_trials_are_numbered_is_unavailable(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_numbers, "TrialCounts", FullDisk)
+    content = ndjson(pair(number, itemId=f"i-{number // 2}") for number in range(2000))
+    assert "disk" in refused(service, 503, content)["detail"]
+    assert rows(service, "local_datasets") == 0
 
 
 def test_upload__runs_keep_the_traces(service: Service) -> None:
