@@ -32,7 +32,9 @@ def begin(job: JobContext, step: BeginRun) -> None:
 
 
 def collect_traces(job: JobContext, step: CollectTraces) -> None:
-    """Copy the traces of the run from their source, after the pages that are stored already."""
+    """Store the traces of the run from their source, after the pages that are stored already, or take over
+    those that the service holds.
+    """
     job, lease = leases.lease_run(job, step.run_id)
     split_run(job, lease, collect_run(job, lease))
 

@@ -56,7 +56,8 @@ WORSE_MARGIN = 0.6
 # An incident that recovered may have been chance, unless it has more bad runs, or all of them together are as rare as so
 # many pages in 30 runs: unchanged runs wander far, and hardly ever for long.
 MAX_EXCURSION_RUNS = 15
-# Nor is a fall of so many of the standard deviations that a run has before any data: few runs know too little of theirs.
+# A fall of more standard deviations than this is no chance. They are those that a run has before any data, since few runs
+# know too little of theirs.
 MAX_EXCURSION_SDS = 4.0
 CHANCE_FALSE_PAGES = 1 / 10_000
 # A run is suspicious beyond this fraction of the limit, which is a z of 2.3 at the default limit of false alarms.
@@ -300,6 +301,7 @@ def _count_recovery(
 def _may_be_chance(
     view: SeriesView, reference: Sequence[int], bad_runs: Sequence[int], spread: Spread
 ) -> bool:
+    """Return whether the bad runs are few, not far below the reference, and together not rare."""
     # A long incident no longer has the runs that paged, and all others may have recovered.
     if not 0 < len(bad_runs) <= MAX_EXCURSION_RUNS:
         return False
