@@ -68,9 +68,9 @@ class TracePage:
 
     `total` is the number of all traces, if the source knows it, and `as_of` the time of that
     number. `run_name` is the run being read, `run_id` and `run_at` its ID and start, if the source
-    has runs of its own. A page without traces is a heartbeat of a source that waits, or has the `revision`
-    of traces that the service holds. `held_back`
-    counts the traces that are made and come with a later page: progress counts them now.
+    has runs of its own. A page without traces is a heartbeat of a source that waits, or has the
+    `revision` of traces that the service holds. `held_back` counts the traces that are made and come
+    with a later page: progress counts them now.
     `warning` says what is uncertain about the run of the source.
     `revision` identifies unchanging content: if the service already holds a collection with the
     same revision, it reads no further page. `dataset_items` is the number of active items of the

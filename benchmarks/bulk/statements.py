@@ -75,6 +75,7 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "app.traces.circuit_breaker._HOLD": "circuit_breakers",
     "app.traces.circuit_breaker._RECORD_FAILURE": "circuit_breakers",
     "app.traces.circuit_breaker._RECORD_SUCCESS": "circuit_breakers",
+    "app.traces.uploads.service._delete_upload": "local_datasets",
     "app.triggers.remote_experiments.await_runs": "awaited_runs",
     "app.triggers.service._insert_event": "trigger_events",
     "app.triggers.service.record_change": "trigger_events",

@@ -26,7 +26,7 @@ from app.traces.upload_errors import UploadNotFound
 MAX_RUN_NAMES_SHOWN = 10
 MAX_PAGE_BYTES = 8 * 1024 * 1024
 # What an item and its page do not show, and has no limit that is small.
-NOT_READ = {"error", "url", "tool_calls", "scores"}
+NOT_READ = frozenset({"error", "url", "tool_calls", "scores"})
 UPLOADED_TRACES = f"""
     SELECT {", ".join("NULL" if name in NOT_READ else name for name in COLUMNS)} FROM (
         SELECT *, sum(bytes) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
