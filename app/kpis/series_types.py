@@ -65,22 +65,21 @@ class SeriesState(WireModel):
     """The state of a series between runs, as stored JSON.
 
     `levels` are the reference runs, at most 60, grouped by level: the last group is the present
-    one, earlier groups contribute only to the variation between runs. `excursions` are the bad runs of
-    incidents that recovered and may have been chance, each oldest first: they contribute only to the
-    variation, too. An unknown `version` is refused.
+    one, earlier groups contribute only to the variation between runs. An unknown `version` is
+    refused.
     """
 
     version: Literal[1] = 1
     levels: tuple[tuple[int, ...], ...] = ()
     incident: OpenIncident | None = None
-    excursions: tuple[tuple[int, ...], ...] = ()
+    recoveries: tuple[int, ...] = ()
 
     @property
     def runs(self) -> set[int]:
         """All runs whose levels the next step needs."""
         incident = self.incident
         inside = {*incident.runs, *incident.level_runs} if incident else set()
-        return {run for group in (*self.levels, *self.excursions) for run in group} | inside
+        return {run for level in self.levels for run in level} | inside
 
 
 class RunsEvidence(WireModel):

@@ -23,16 +23,15 @@ from typing import NamedTuple
 # A reference has at most this number of runs.
 MAX_REFERENCE = 60
 WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
-# A window of several runs needs a reference of so many times its length, up to the longest window: in a shorter
-# one a correlation of neighbors is not seen, and runs that wander look like a fall.
-REFERENCE_SHARE = 1.5
+# A window needs a reference of its own length, up to this number of runs.
+REFERENCE_FOR_LONG_WINDOWS = 8
 # Runs before a window, at least: from the third valid run on there is evidence over runs.
 MIN_REFERENCE = 2
 DEFAULT_FALSE_PAGES = 0.25
 MAX_FALSE_PAGES = 2.0
 # The limit that keeps this number in the worst simulated series (see `docs/alerts.md`), and how its
 # square grows as pages become rarer.
-DEFAULT_LIMIT = 2.9
+DEFAULT_LIMIT = 3.06
 LIMIT_SLOPE = 2.15
 # A cumulative sum of scores that is as rare as a window with the default limit.
 DEFAULT_SUM = 5.9
@@ -177,26 +176,25 @@ def scan_levels(
     *,
     prior_sd: float,
     earlier: Sequence[Sequence[RunLevel]] = (),
-    excursions: Sequence[Sequence[RunLevel]] = (),
     windows: Sequence[int] = WINDOWS,
+    min_reference: int = MIN_REFERENCE,
     spread: Spread | None = None,
 ) -> Scan:
     """Compares each window of the last runs with the runs before it; oldest first.
 
     `earlier` are series of runs on other levels, which contribute only to the variation between
-    runs. `excursions` are runs that left the level and came back, each a sequence of neighbors: they
-    contribute to the variation, too, by their distance from the level. `prior_sd` is the ordinary
-    change between runs before any data. A given `spread` is used in place of the one that is
-    estimated from the reference; a window then needs a reference of its own length only.
+    runs. `prior_sd` is the ordinary change between runs before any data. A given `spread` is used
+    in place of the one that is estimated from the reference.
     """
     fall = rise = None
     if not levels:
         return Scan()
     sums = _Sums(levels)
-    pooled = _pool(earlier, excursions, levels[0].level)
+    pooled = _pool(earlier)
     for width in windows:
         reference = len(levels) - width
-        if reference < (needed_reference(width) if spread is None else max(MIN_REFERENCE, width)):
+        needed = min(width, REFERENCE_FOR_LONG_WINDOWS) if width > 1 else 1
+        if reference < max(min_reference, needed):
             continue
         ordinary = spread or _estimate(sums, reference, pooled, prior_sd)
         score = _score(sums, reference, width, ordinary)
@@ -207,28 +205,20 @@ def scan_levels(
     return Scan(fall=fall, rise=rise)
 
 
-def needed_reference(width: int) -> int:
-    """The number of runs that a window of so many runs is compared with, at least."""
-    if width == 1:
-        return MIN_REFERENCE
-    return min(math.ceil(REFERENCE_SHARE * width), WINDOWS[-1])
-
-
 def score_runs(
     levels: Sequence[RunLevel],
     last: int,
     *,
     prior_sd: float,
     earlier: Sequence[Sequence[RunLevel]] = (),
-    excursions: Sequence[Sequence[RunLevel]] = (),
 ) -> list[WindowScore]:
     """The score of each of the last runs against all runs before it; oldest first, without those that have
-    too few runs before them. `earlier` and `excursions` as in `scan_levels`.
+    too few runs before them. `earlier` as in `scan_levels`.
     """
     first = max(MIN_REFERENCE, len(levels) - last)
     if first >= len(levels):
         return []
-    sums, pooled = _Sums(levels), _pool(earlier, excursions, levels[0].level)
+    sums, pooled = _Sums(levels), _pool(earlier)
     return [
         _score(sums, reference, 1, _estimate(sums, reference, pooled, prior_sd))
         for reference in range(first, len(levels))
@@ -261,38 +251,6 @@ def to_normal(t: float, degrees: float) -> float:
     return math.copysign(factor * math.sqrt(degrees * math.log1p(t * t / degrees)), t)
 
 
-class _Excursions(NamedTuple):
-    """Sums over runs that left the level and came back, and over the pairs of neighbors among them."""
-
-    runs: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    pairs: int = 0
-    pair_total: float = 0.0
-    products: float = 0.0
-
-    @classmethod
-    def of(cls, series: Sequence[Sequence[RunLevel]], origin: float) -> "_Excursions":
-        """Sums of the deviations from `origin`, as in `_Sums`."""
-        moves = [[run.level - origin for run in runs] for runs in series]
-        deviations = [deviation for runs in moves for deviation in runs]
-        neighbors = [pair for runs in moves for pair in pairwise(runs)]
-        return cls(
-            runs=len(deviations),
-            total=math.fsum(deviations),
-            squares=math.fsum(deviation**2 for deviation in deviations),
-            pairs=len(neighbors),
-            pair_total=math.fsum(first + second for first, second in neighbors),
-            products=math.fsum(first * second for first, second in neighbors),
-        )
-
-    def squares_about(self, mean: float) -> float:
-        return max(0.0, self.squares - 2 * mean * self.total + self.runs * mean**2)
-
-    def products_about(self, mean: float) -> float:
-        return self.products - mean * self.pair_total + self.pairs * mean**2
-
-
 class _Pooled(NamedTuple):
     """Sums over series on other levels, each about its own mean: see `_Sums`."""
 
@@ -302,19 +260,14 @@ class _Pooled(NamedTuple):
     pairs: int = 0
     per_trace: float = 0.0
     noises: int = 0
-    excursions: _Excursions = _Excursions()
 
 
-def _pool(
-    series: Sequence[Sequence[RunLevel]],
-    excursions: Sequence[Sequence[RunLevel]],
-    origin: float,
-) -> _Pooled:
-    pooled = _Pooled(excursions=_Excursions.of(excursions, origin))
+def _pool(series: Sequence[Sequence[RunLevel]]) -> _Pooled:
+    pooled = _Pooled()
     for levels in series:
         if len(levels) > 1:
             sums, runs = _Sums(levels), len(levels)
-            pooled = pooled._replace(
+            pooled = _Pooled(
                 squares=pooled.squares + _squares(sums, runs),
                 degrees=pooled.degrees + runs - 1,
                 products=pooled.products + _products(sums, runs),
@@ -349,11 +302,10 @@ def _estimate(sums: _Sums, runs: int, pooled: _Pooled, prior_sd: float) -> Sprea
         per_trace = sums.per_trace[-1] / seen_count
     item_variance = per_trace * sums.inverse_traces[runs] / runs
     squares = _squares(sums, runs) + pooled.squares
-    away = pooled.excursions.squares_about(sums.total[runs] / runs)
-    counted = PRIOR_RUNS + runs - 1 + pooled.degrees + pooled.excursions.runs
-    variance = (PRIOR_RUNS * (item_variance + prior_sd**2) + squares + away) / counted
-    covariance = _neighbor_covariance(sums, runs, pooled, squares, away)
-    correlation = covariance / variance if variance else 0.0
+    degrees = runs - 1 + pooled.degrees
+    counted = PRIOR_RUNS + degrees
+    variance = (PRIOR_RUNS * (item_variance + prior_sd**2) + squares) / counted
+    correlation = _neighbor_covariance(sums, runs, pooled, squares) / variance if variance else 0.0
     correlation = min(MAX_CORRELATION, max(0.0, correlation))
     # Correlated runs deviate less from their own mean than from the true level.
     variance *= 1 + correlation * _NEIGHBOR_SHARES[min(runs, MAX_REFERENCE)]
@@ -370,21 +322,15 @@ def _estimate(sums: _Sums, runs: int, pooled: _Pooled, prior_sd: float) -> Sprea
     )
 
 
-def _neighbor_covariance(
-    sums: _Sums, runs: int, pooled: _Pooled, squares: float, away: float
-) -> float:
-    """The covariance of neighboring runs beyond chance; `squares` are those of the runs on the level, and `away`
-    those of the excursions.
-    """
-    if runs - 1 + pooled.pairs < MIN_PAIRS:
+def _neighbor_covariance(sums: _Sums, runs: int, pooled: _Pooled, squares: float) -> float:
+    """The covariance of neighboring runs beyond chance."""
+    pairs = runs - 1 + pooled.pairs
+    if pairs < MIN_PAIRS:
         return 0.0
     # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/runs.
     products = _products(sums, runs) + pooled.products + squares / runs
-    products += pooled.excursions.products_about(sums.total[runs] / runs)
-    # Each run of an excursion is a pair with the run before it; the first one with a run on the level: no product.
-    pairs = runs - 1 + pooled.pairs + pooled.excursions.runs
     chance_errors = CHANCE_PAIRS / pairs
-    return products / pairs - chance_errors * (squares + away) / (pairs * math.sqrt(pairs))
+    return products / pairs - chance_errors * squares / (pairs * math.sqrt(pairs))
 
 
 def estimate_spread(
@@ -392,7 +338,6 @@ def estimate_spread(
     *,
     prior_sd: float,
     earlier: Sequence[Sequence[RunLevel]] = (),
-    excursions: Sequence[Sequence[RunLevel]] = (),
     recent: Sequence[RunLevel] = (),
 ) -> Spread:
     """The variation of unchanged runs, estimated from reference runs (at least one) only.
@@ -400,4 +345,4 @@ def estimate_spread(
     `recent` are later runs: only their noise is read, and only when the reference has none.
     """
     sums = _Sums([*levels, *recent])
-    return _estimate(sums, len(levels), _pool(earlier, excursions, levels[0].level), prior_sd)
+    return _estimate(sums, len(levels), _pool(earlier), prior_sd)

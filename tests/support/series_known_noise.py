@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.statistics.sequential import WINDOWS, needed_reference
+from app.statistics.sequential import MIN_REFERENCE, REFERENCE_FOR_LONG_WINDOWS, WINDOWS
 from tests.support.series_oracle import TUNING_STEPS, covariance_of
 from tests.support.series_simulation import Cell, Floats
 
@@ -67,7 +67,8 @@ def _scores(levels: Floats, cell: Cell) -> Floats:
     for end in range(1, runs + 1):
         for width in WINDOWS:
             reference = end - width
-            if reference < needed_reference(width):
+            needed = min(width, REFERENCE_FOR_LONG_WINDOWS) if width > 1 else 1
+            if reference < max(MIN_REFERENCE, needed):
                 continue
             weights = np.zeros(runs)
             weights[:reference], weights[reference:end] = 1 / reference, -1 / width

@@ -29,11 +29,7 @@ MAX_RUNS = WINDOWS[-1]
 
 
 def score_sum_of_falls(
-    levels: Sequence[RunLevel],
-    *,
-    prior_sd: float,
-    earlier: Sequence[Sequence[RunLevel]] = (),
-    excursions: Sequence[Sequence[RunLevel]] = (),
+    levels: Sequence[RunLevel], *, prior_sd: float, earlier: Sequence[Sequence[RunLevel]] = ()
 ) -> float:
     """The z of a window that is as rare as the sum; 0 when the last run does not add to it.
 
@@ -42,14 +38,8 @@ def score_sum_of_falls(
     """
     if len(levels) <= MIN_REFERENCE:
         return 0.0
-    score = partial(score_runs, levels, prior_sd=prior_sd, earlier=earlier, excursions=excursions)
-    spread = estimate_spread(
-        levels[:-1],
-        prior_sd=prior_sd,
-        earlier=earlier,
-        excursions=excursions,
-        recent=levels[-1:],
-    )
+    score = partial(score_runs, levels, prior_sd=prior_sd, earlier=earlier)
+    spread = estimate_spread(levels[:-1], prior_sd=prior_sd, earlier=earlier, recent=levels[-1:])
     slack = SLACK + SLACK_OF_CORRELATION * spread.correlation
     # A sum that has not grown has not paged before, and need not be computed.
     if score(last=1)[0].z <= slack:

@@ -13,9 +13,8 @@ and the runs of an open incident. Each valid run advances the state:
 Runs inside an incident never enter the reference, except by `accept_level` and `return_runs`.
 """
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from app.alerts.evaluation.fall_sums import score_sum_of_falls
 from app.alerts.evaluation.recovery_rules import find_recovery
@@ -53,15 +52,13 @@ PARTLY_BACK_RUNS = 3
 RISE_MARGIN = 1.5
 # A further fall is looked for among few runs with a frozen spread.
 WORSE_MARGIN = 0.6
-# An incident that recovered may have been chance, unless it has more bad runs, or all of them together are as rare as so
-# many pages in 30 runs: unchanged runs wander far, and hardly ever for long.
-MAX_EXCURSION_RUNS = 15
-# A fall of more standard deviations than this is no chance. They are those that a run has before any data, since few runs
-# know too little of theirs.
-MAX_EXCURSION_SDS = 4.0
-CHANCE_FALSE_PAGES = 1 / 10_000
-# A run is suspicious beyond this fraction of the limit, which is a z of 2.3 at the default limit of false alarms.
-SUSPICIOUS = 0.8
+MIN_INCIDENT_REFERENCE = 2
+# An incident that recovered, and may have been chance, takes so many parts of the limit of false alarms; one part is left
+# for the next page. One that would have opened at the stricter limit was no chance.
+RECOVERY_PARTS = 6
+STRICT_FALSE_PAGES = 1 / 600
+# A run is suspicious beyond this fraction of the limit, which is a z of 2.4 at the default limit of false alarms.
+SUSPICIOUS = 0.77
 
 
 class SeriesStep(NamedTuple):
@@ -84,8 +81,7 @@ def advance_series(
     or without items in common with the others) leave the state.
     """
     state = _drop_missing(state, levels)
-    state = _drop_old_excursions(state)
-    view = SeriesView(levels, policy)
+    view = SeriesView(levels, _after_recoveries(policy, state))
     if state.incident is not None:
         if sum(map(len, state.levels)) >= 1 and state.levels[-1]:
             return _advance_incident(state, state.incident, view, run)
@@ -132,9 +128,6 @@ def with_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
     hide a lasting fall of the same size.
     """
     *earlier, reference = state.levels or ((),)
-    # Runs of an excursion return as those of any other incident.
-    excursions = _without_runs(state.excursions, runs)
-    state = state.model_copy(update={"excursions": excursions})
     ordinary = _runs_in_order(reference)
     noise = _moved_runs(reference)
     noise += [run for run in runs if run not in state.runs]
@@ -143,7 +136,10 @@ def with_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
     for run, neighbor in zip(noise[surplus:], ordinary, strict=False):
         mixed += [run, neighbor]
     mixed += ordinary[len(noise) - surplus :]
-    return state.model_copy(update={"levels": _bounded((*earlier, mixed))})
+    recoveries = tuple(run for run in state.recoveries if run not in runs)
+    return state.model_copy(
+        update={"levels": _bounded((*earlier, mixed)), "recoveries": recoveries}
+    )
 
 
 def without_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
@@ -197,12 +193,13 @@ def open_on_verdict(step: SeriesStep, run: int) -> SeriesStep:
 def _advance_reference(state: SeriesState, view: SeriesView, run: int) -> SeriesStep:
     *earlier, current = state.levels or ((),)
     runs = (*current, run)
-    run_levels, variation = view.of(runs), _variation(state, view)
-    scan = scan_levels(run_levels, **variation)
+    run_levels, earlier_levels = view.of(runs), [view.of(level) for level in earlier]
+    prior_sd = view.policy.prior_sd
+    scan = scan_levels(run_levels, prior_sd=prior_sd, earlier=earlier_levels)
     state = state.model_copy(update={"levels": _bounded((*earlier, runs))})
     if scan.fall is None or scan.rise is None:
         return SeriesStep(state, RunsEvidence(status=SeriesStatus.WARMUP, limit=view.limit))
-    sum_z = score_sum_of_falls(run_levels, **variation)
+    sum_z = score_sum_of_falls(run_levels, prior_sd=prior_sd, earlier=earlier_levels)
     z = max(scan.fall.z, sum_z)
     if z > view.limit and scan.fall.effect <= -view.policy.min_effect:
         # Whichever is sure of the fall, the strongest window dates it and says how large it is.
@@ -210,8 +207,7 @@ def _advance_reference(state: SeriesState, view: SeriesView, run: int) -> Series
     if scan.rise.z < -(view.limit + RISE_MARGIN):
         split = len(runs) - scan.rise.width
         levels = _bounded((*earlier, runs[:split], runs[split:]))
-        # The excursions were from the level before.
-        state = state.model_copy(update={"levels": levels, "excursions": ()})
+        state = state.model_copy(update={"levels": levels})
         return SeriesStep(state, window_evidence(scan.rise, runs, view, SeriesEvent.IMPROVED))
     return SeriesStep(state, window_evidence(scan.fall, runs, view))
 
@@ -230,9 +226,12 @@ def _advance_incident(
     state: SeriesState, incident: OpenIncident, view: SeriesView, run: int
 ) -> SeriesStep:
     incident = incident.model_copy(update={"runs": (*incident.runs, run)[-MAX_INCIDENT_RUNS:]})
-    reference = state.levels[-1]
+    *earlier, reference = state.levels
     spread = estimate_spread(
-        view.of(reference), recent=view.of(incident.runs), **_variation(state, view)
+        view.of(reference),
+        prior_sd=view.policy.prior_sd,
+        earlier=[view.of(level) for level in earlier],
+        recent=view.of(incident.runs),
     )
     recovered = find_recovery(view, reference, incident, spread)
     if recovered:
@@ -245,6 +244,7 @@ def _advance_incident(
         view.of(since),
         prior_sd=view.policy.prior_sd,
         windows=INCIDENT_WINDOWS,
+        min_reference=MIN_INCIDENT_REFERENCE,
         spread=spread,
     )
     change = _change_inside(scan, view.limit, view, reference, since)
@@ -290,70 +290,49 @@ def _count_recovery(
         state = state.model_copy(update={"incident": incident})
         return SeriesStep(state, incident_evidence(score, incident, view, reference, None))
     evidence = incident_evidence(score, incident, view, reference, SeriesEvent.RESOLVED)
-    bad_runs = tuple(seq for seq in incident.runs if seq not in recovered)
-    excursion = bad_runs if _may_be_chance(view, reference, bad_runs, spread) else ()
+    bad_runs = [seq for seq in incident.runs if seq not in recovered]
+    is_sure = _is_no_chance(view, reference, bad_runs, spread)
     return SeriesStep(
-        _close(state, recovered, excursion),
+        _close(state, recovered, is_sure=is_sure),
         evidence.model_copy(update={"status": SeriesStatus.OK}),
     )
 
 
-def _may_be_chance(
+def _is_no_chance(
     view: SeriesView, reference: Sequence[int], bad_runs: Sequence[int], spread: Spread
 ) -> bool:
-    """Return whether the bad runs are few, not far below the reference, and together not rare."""
     # A long incident no longer has the runs that paged, and all others may have recovered.
-    if not 0 < len(bad_runs) <= MAX_EXCURSION_RUNS:
+    if not bad_runs:
         return False
-    score = score_against(view, reference, bad_runs, spread)
-    item_variance = spread.variance - spread.between
-    ordinary_sd = math.sqrt(item_variance + view.policy.prior_sd**2)
-    is_far = -score.effect > MAX_EXCURSION_SDS * ordinary_sd
-    return not is_far and score.z <= limit_of(CHANCE_FALSE_PAGES)
+    return score_against(view, reference, bad_runs, spread).z > limit_of(STRICT_FALSE_PAGES)
 
 
-def _close(state: SeriesState, returned: Sequence[int], excursion: tuple[int, ...]) -> SeriesState:
-    """The state after an incident that recovered; `excursion` are its bad runs if they may have been chance.
-
-    Without those, what is left would vary less than the series does, so that one page by chance would soon
-    be followed by others.
-    """
+def _close(state: SeriesState, returned: Sequence[int], *, is_sure: bool) -> SeriesState:
+    """The state after an incident that recovered; `is_sure`: it was no chance."""
     *earlier, reference = state.levels or ((),)
-    excursions = (*state.excursions, excursion) if excursion else state.excursions
+    recoveries = _recent_recoveries(state)
+    if not is_sure:
+        recoveries.append(returned[-1])
     return SeriesState(
-        levels=_bounded((*earlier, (*reference, *returned))), excursions=_bounded(excursions)
+        levels=_bounded((*earlier, (*reference, *returned))), recoveries=tuple(recoveries)
     )
 
 
-class _Variation(TypedDict):
-    """From what the variation of unchanged runs is estimated beside the reference, see `scan_levels`."""
+def _after_recoveries(policy: PagePolicy, state: SeriesState) -> PagePolicy:
+    """The policy after incidents that recovered: each takes its part of the limit.
 
-    prior_sd: float
-    earlier: list[list[RunLevel]]
-    excursions: list[list[RunLevel]]
-
-
-def _variation(state: SeriesState, view: SeriesView) -> _Variation:
-    return _Variation(
-        prior_sd=view.policy.prior_sd,
-        earlier=[view.of(runs) for runs in state.levels[:-1]],
-        excursions=[view.of(runs) for runs in state.excursions],
-    )
+    Their runs are missing in the reference. If they were chance, what is left varies less than the
+    series does, so that one page by chance would soon be followed by others. `recoveries` has none that were
+    no chance.
+    """
+    parts = 1 + RECOVERY_PARTS * len(_recent_recoveries(state))
+    return policy._replace(false_pages_per_month=policy.false_pages_per_month / parts)
 
 
-def _drop_old_excursions(state: SeriesState) -> SeriesState:
-    """The state without runs of excursions before the oldest run of the reference."""
+def _recent_recoveries(state: SeriesState) -> list[int]:
+    """The ends of incidents since the oldest run of the reference."""
     oldest = min((run for level in state.levels for run in level), default=0)
-    old_runs = {run for runs in state.excursions for run in runs if run <= oldest}
-    return state.model_copy(update={"excursions": _without_runs(state.excursions, old_runs)})
-
-
-def _without_runs(
-    groups: Sequence[tuple[int, ...]], removed: Collection[int]
-) -> tuple[tuple[int, ...], ...]:
-    """The groups without some runs; none of them is empty."""
-    kept_groups = (tuple(run for run in runs if run not in removed) for runs in groups)
-    return tuple(runs for runs in kept_groups if runs)
+    return [run for run in state.recoveries if run > oldest]
 
 
 def _lose_reference(incident: OpenIncident, view: SeriesView, run: int) -> SeriesStep:
@@ -389,7 +368,6 @@ def _drop_missing(state: SeriesState, levels: Mapping[int, RunLevel]) -> SeriesS
     if all(run in levels for run in state.runs):
         return state
     groups = tuple(tuple(run for run in level if run in levels) for level in state.levels)
-    excursions = _without_runs(state.excursions, {*state.runs} - levels.keys())
     incident = state.incident
     if incident is not None:
         runs = tuple(run for run in incident.runs if run in levels)
@@ -398,6 +376,4 @@ def _drop_missing(state: SeriesState, levels: Mapping[int, RunLevel]) -> SeriesS
         level_runs = level_runs or runs
         update = {"runs": runs, "level_runs": level_runs}
         incident = incident.model_copy(update=update) if level_runs else None
-    return state.model_copy(
-        update={"levels": groups, "excursions": excursions, "incident": incident}
-    )
+    return state.model_copy(update={"levels": groups, "incident": incident})

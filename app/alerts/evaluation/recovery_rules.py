@@ -18,13 +18,13 @@ NEAR = 1.96
 # How far the last run, the last two, three, and four to ten runs lie above the other runs of the
 # incident: a normal quantile. A long incident has many single good runs by chance, and hardly ever
 # three in a row; of four and more runs there are seven chances at once.
-RISES = (4.4, 3.8, 3.1, 3.3)
+RISES = (4.4, 3.8, 3.05, 3.3)
 # In the first five runs after the page an incident has had few chances to end falsely. Its level rests
 # on few runs, too, so that no rise is far. One or two runs that paged are no level yet: they were chosen
 # because they are bad.
 NEW_INCIDENT_RUNS = 5
 MIN_PAGE_RUNS = 3
-NEW_RISES = (3.4, 2.65, 2.05, 2.2)
+NEW_RISES = (3.4, 2.65, 2.1, 2.2)
 MAX_RECOVERY_RUNS = 10
 # Fourteen runs whose mean is within one standard error of the old level.
 CLEAN_RUNS = 14

@@ -35,8 +35,8 @@ def suspicious_run() -> tuple[SeriesState, dict[int, RunLevel]]:
 def test_needs_confirmation__suspicious_runs_outside_of_incidents(
     z: float | None, status: SeriesStatus, event: SeriesEvent | None, expected: bool
 ) -> None:
-    assert pytest.approx(2.32, abs=0.01) == SUSPICIOUS * 2.9
-    evidence = RunsEvidence(status=status, event=event, z=z, limit=2.9)
+    assert pytest.approx(2.36, abs=0.01) == SUSPICIOUS * 3.06
+    evidence = RunsEvidence(status=status, event=event, z=z, limit=3.06)
     assert needs_confirmation(evidence) is expected
 
 

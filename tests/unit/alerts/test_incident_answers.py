@@ -9,15 +9,16 @@ from app.alerts.evaluation.incident_rules import (
     without_noise,
 )
 from app.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
+from app.statistics.sequential import limit_of
 from tests.unit.alerts.incident_series import Series, firing, recovered_from_a_small_fall
 
 
-def test_with_noise__of_an_incident_that_recovered_is_no_excursion() -> None:
+def test_with_noise__of_an_incident_that_recovered_gives_its_part_of_the_promise_back() -> None:
     series = recovered_from_a_small_fall()
     last = len(series.levels)
     series.state = with_noise(series.state, range(21, last + 1))
     assert 21 in series.state.levels[-1]
-    assert series.state.excursions == ()
+    assert series.add_around(0.8, 1).limit == limit_of(0.25)
 
 
 def test_accept_level__the_incident_becomes_the_reference() -> None:

@@ -1,12 +1,10 @@
 """The states of a series: each can be left by data."""
 
+import random
+
 import pytest
 
-from app.alerts.evaluation.incident_rules import (
-    MAX_EXCURSION_RUNS,
-    MAX_INCIDENT_RUNS,
-    advance_series,
-)
+from app.alerts.evaluation.incident_rules import MAX_INCIDENT_RUNS, advance_series
 from app.alerts.evaluation.series_evidence import PagePolicy
 from app.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
 from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
@@ -119,68 +117,20 @@ def test_advance_series__a_rise_starts_a_new_reference() -> None:
     assert series.events()[-1] == (25, SeriesEvent.OPENED)
 
 
-def test_advance_series__an_incident_that_may_be_chance_counts_in_the_variation() -> None:
+def test_advance_series__an_incident_that_may_be_chance_takes_a_part_of_the_promise() -> None:
     series = recovered_from_a_small_fall()
-    assert series.state.excursions == ((21,),)
-    after_chance, after_nothing = (
-        advance_series(state, {**series.levels, 28: RunLevel(28, 0.72, NOISE**2 / 2)}, 28, POLICY)
-        for state in (series.state, series.state.model_copy(update={"excursions": ()}))
-    )
-    assert after_chance.evidence.effect == after_nothing.evidence.effect
-    assert 1 < (after_chance.evidence.z or 0) < (after_nothing.evidence.z or 0)
-    assert after_chance.evidence.limit == limit_of(0.25)
+    # RECOVERY_PARTS: the incident takes six parts, and one is left for the next page.
+    assert series.add_around(0.8, 1).limit == limit_of(0.25 / 7)
     series.add_around(0.8, MAX_REFERENCE)
     # The reference has no run from before the incident any more.
-    assert not series.state.excursions
+    assert series.evidence[-1].limit == limit_of(0.25)
 
 
-@pytest.mark.parametrize("bad_runs", [MAX_EXCURSION_RUNS, MAX_EXCURSION_RUNS + 1])
-def test_advance_series__a_long_incident_was_no_chance(bad_runs: int) -> None:
-    series = Series()
-    series.add_around(0.8, 20)
-    series.add(*[0.77] * bad_runs)
-    bad = tuple(range(21, 21 + bad_runs))
-    series.state = SeriesState(
-        levels=(tuple(range(1, 21)),),
-        incident=OpenIncident(started=21, opened=22, runs=bad, level_runs=(21, 22)),
-    )
-    series.add(*[0.84] * 3)
-    assert not series.is_open()
-    assert series.state.excursions == ((bad,) if bad_runs == MAX_EXCURSION_RUNS else ())
-
-
-def test_advance_series__a_second_collapse_after_few_runs_pages_like_the_first() -> None:
-    series = Series()
-    # The noise of 37 items: five runs say little, and a collapse is not four standard deviations of them.
-    series.item_noise = 0.06**2
-    series.add(0.91, 0.92, 0.9, 0.93, 0.91)
-    assert series.add(0.5).event is SeriesEvent.OPENED
-    series.add(0.91, 0.92, 0.9)
-    assert not series.is_open()
-    assert series.add(0.5).event is SeriesEvent.OPENED
-
-
-def test_advance_series__runs_of_an_excursion_that_disappear_leave_the_state() -> None:
-    series = recovered_from_a_small_fall()
-    series.levels[28] = RunLevel(28, 0.8, NOISE**2 / 2)
-    del series.levels[21]
-    series.state, evidence = advance_series(series.state, series.levels, 28, POLICY)
-    assert evidence.status is SeriesStatus.OK
-    assert series.state.excursions == ()
-
-
-def test_advance_series__a_rise_leaves_the_excursions_of_the_level_before() -> None:
-    series = recovered_from_a_small_fall()
-    series.add_around(0.95, 6)
-    assert series.events()[-1][1] is SeriesEvent.IMPROVED
-    assert series.state.excursions == ()
-
-
-def test_advance_series__an_incident_that_was_no_chance_is_no_excursion() -> None:
+def test_advance_series__an_incident_that_was_no_chance_leaves_the_promise_as_it_is() -> None:
     series = firing()
     series.add_around(0.8, 3)
     assert not series.is_open()
-    assert series.state.excursions == ()
+    assert series.add_around(0.8, 1).limit == limit_of(0.25)
 
 
 def test_advance_series__a_long_incident_without_its_first_runs_is_closed() -> None:
@@ -259,3 +209,29 @@ def test_advance_series__a_reference_without_common_items_ends_the_incident() ->
     assert step.evidence.event is SeriesEvent.REFERENCE_LOST
     assert step.state.levels == ((21, 22),)
     assert step.state.incident is None
+
+
+def test_advance_series__a_second_collapse_after_few_runs_pages_like_the_first() -> None:
+    series = Series()
+    # The noise of 37 items: five runs say little.
+    series.item_noise = 0.06**2
+    series.add(0.91, 0.92, 0.9, 0.93, 0.91)
+    assert series.add(0.5).event is SeriesEvent.OPENED
+    series.add(0.91, 0.92, 0.9)
+    assert not series.is_open()
+    assert series.add(0.5).event is SeriesEvent.OPENED
+
+
+@pytest.mark.parametrize("good_runs", [8, 20])
+def test_advance_series__a_second_drop_after_a_short_incident_pages(good_runs: int) -> None:
+    is_paged = []
+    for seed in range(40):
+        noise, series = random.Random(seed), Series()
+        series.item_noise = 0.06**2
+        for level, runs in ((0.9, good_runs), (0.7, 4), (0.9, 6)):
+            series.add(*(level + noise.gauss(0, 0.067) for _ in range(runs)))
+        if SeriesEvent.OPENED in dict(series.events()).values() and not series.is_open():
+            series.add(*(0.7 + noise.gauss(0, 0.067) for _ in range(5)))
+            is_paged.append(series.events()[-1][0] > good_runs + 10)
+    assert len(is_paged) >= 20
+    assert sum(is_paged) >= 0.85 * len(is_paged)

@@ -91,10 +91,9 @@ def test_recovery__resolves_on_evidence(show: Show, multiple: float, bad_runs: i
     show(
         f"\nRecovery from {multiple} SD of a run for {bad_runs:2} runs, mean of 12 cells, %: {mean}"
     )
-    # The goal is 6 % below three standard deviations, and is missed below two: there the standard errors are 1.2
-    # and 0.8. For two it is 0.6, and from three on, where the goal is 2 %, 0.3.
-    assert mean.false < {1: 22, 1.5: 12, 2: 7.2, 3: 2.6, 4: 2}[multiple]
-    # The goal of 75 is missed for one standard deviation, with a standard error of 1.6.
+    # The goal is 6 % below three standard deviations, and is missed below two; from three on it is 2 %. The
+    # standard errors are 0.7 and 0.4.
+    assert mean.false < {1: 24, 1.5: 13, 2: 7.7, 3: 2.8, 4: 2}[multiple]
     assert mean.by_10 >= (75 if multiple > 1 else 60)
     if multiple >= LARGE_FALL:
         # The goal is 90, with a standard error of 0.9.
@@ -200,18 +199,20 @@ def test_false_incident__ends_soon(show: Show) -> None:
 
 
 @pytest.mark.prove
-def test_second_drop__is_paged_like_the_first(show: Show) -> None:
-    shift = together(drop(0.1, 40, 60), drop(0.1, 75))
+@pytest.mark.parametrize("bad_runs", [5, 20])
+def test_second_drop__is_paged_like_the_first(show: Show, bad_runs: int) -> None:
+    shift = together(drop(0.1, 40, 40 + bad_runs), drop(0.1, 75))
     first, second = [], []
     for cell in CELLS:
         pages = [pages_of(events) for events in play(simulate(cell, 105, HISTORIES // 2, 5, shift))]
         first.append(detection(pages, 40))
         second.append(detection(pages, 75))
-    show(f"\n10 points at run 40 for 20 runs: {mean_of(first)}; again at run 75: {mean_of(second)}")
-    # Each has a standard error of 0.8.
-    assert mean_of(second).by_5 >= mean_of(first).by_5 - 2.5
-    # The product without excursions had 97 (the standard error is 0.5): a drop that looked like chance hides the next.
-    assert mean_of(second).by_30 >= 94
+    show(
+        f"\n10 points at run 40 for {bad_runs} runs: {mean_of(first)}; again at run 75: {mean_of(second)}"
+    )
+    # Each has a standard error of 0.9. After a short incident, the goal of the first is missed.
+    assert mean_of(second).by_5 >= mean_of(first).by_5 - (3 if bad_runs > 5 else 8)
+    assert mean_of(second).by_30 >= 95
 
 
 @pytest.mark.prove

@@ -7,7 +7,7 @@ from app.alerts.rules import AlertOutcome, Assessment, Condition
 from app.alerts.stored_series import leading_decisions
 from app.kpis.series_types import RunsEvidence, SeriesState, SeriesStatus
 
-WARMUP = SeriesStep(SeriesState(), RunsEvidence(status=SeriesStatus.WARMUP, limit=2.9))
+WARMUP = SeriesStep(SeriesState(), RunsEvidence(status=SeriesStatus.WARMUP, limit=3.06))
 
 
 def rule(rule_id: str, metric: str = "bleu") -> AlertRule:
