@@ -105,6 +105,7 @@ def tables_in_halves(module_database: Database) -> Database:
             insert_rows(session, "benchmarks", {"id": f"'{name}'", "metrics": "'[]'"})
             endpoint = {"id": f"'{name}'", "channel": "'WEBHOOK'", "recipient_hash": f"'{name}'"}
             insert_rows(session, "endpoints", endpoint)
+        insert_rows(session, "collections", {"source": "'local'", "query": "'{}'"})
         kpi = {"id": "'k'", "benchmark_id": "'A'", "revision": "1"}
         insert_rows(session, "kpi_definitions", kpi)
         for table, columns in TABLES.items():

@@ -7,13 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
 from app.core.resources import Resources
 from app.jobs import outcomes
 from app.jobs.handlers import MAX_ATTEMPTS
-from app.traces.models import CollectedTrace
 from app.triggers.awaited_runs import take_step
 from app.triggers.models import AwaitedRun
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup
@@ -165,9 +163,8 @@ def test_experiment__new_run_under_the_name_of_an_old_one_is_evaluated(
         "STARTED",
     )
     assert run["sourceRunAt"] > (DEFAULT_TIME + pause / 2).isoformat()
-    with setup.service.resources.db.read() as session:
-        outputs = session.scalars(select(CollectedTrace.output).distinct()).all()
-    assert outputs == ["new answer"]
+    traces = setup.service.get(f"/benchmark-runs/{run['id']}/results")["items"]
+    assert {trace["output"] for trace in traces} == {"new answer"}
 
 
 def test_poll__second_night_of_a_name_is_evaluated_once(
