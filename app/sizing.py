@@ -56,7 +56,7 @@ DATABASE_SHARE: Final = Measured(
     "python -m benchmarks large run",
 )
 UPLOAD_CPU: Final = Measured(
-    30, "µs of CPU per trace for its upload", "python -m benchmarks large run"
+    33, "µs of CPU per trace for its upload", "python -m benchmarks large run"
 )
 LANGFUSE_CPU: Final = Measured(
     210,

@@ -63,10 +63,11 @@ def accept_series(session: Session, run_seq: int) -> None:
 
 
 def return_series(session: Session, run_seq: int) -> None:
-    """Closes the incidents of the series that have a run as noise: their runs are ordinary."""
+    """Closes the incidents that have a run as noise, in all series: their runs are ordinary."""
     for series in list_open_series(session, run_seq):
         assert series.state is not None
-        if run_seq in series.state.runs:
+        incident = series.state.incident
+        if incident is not None and run_seq in incident.runs:
             series.state = return_runs(series.state)
 
 
