@@ -18,7 +18,7 @@ READY_GOAL_S: Final = 4.0
 ROUNDS: Final = 5
 # As `mosaico api` imports it.
 IMPORT: Final = (
-    "from app.core.malloc import pause_collection; pause_collection();"
+    "from app.core.garbage_collection import pause_collection; pause_collection();"
     " from app.core.optional_imports import leave_out_terminal_libraries; leave_out_terminal_libraries();"
     " import app.main"
 )
