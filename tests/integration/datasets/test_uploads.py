@@ -298,7 +298,7 @@ def test_upload__attributes_are_stored_whole_and_are_short_tags(service: Service
     assert tags == [*trace.all_tags] == ["a", f"context:{'é' * 256}"]
 
 
-class FullDisk(TrialCounts):
+class CountsOnFullDisk(TrialCounts):
     """The temporary file has no second page."""
 
     def __init__(self) -> None:
@@ -309,7 +309,7 @@ class FullDisk(TrialCounts):
 def test_upload__full_disk_while_trials_are_numbered_is_unavailable(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_numbers, "TrialCounts", FullDisk)
+    monkeypatch.setattr(trial_numbers, "TrialCounts", CountsOnFullDisk)
     content = ndjson(pair(number, itemId=f"i-{number // 2}") for number in range(2000))
     assert "disk" in refused(service, 503, content)["detail"]
     assert rows(service, "local_datasets") == 0

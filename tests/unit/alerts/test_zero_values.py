@@ -32,7 +32,7 @@ def point_of(run: int, value: float, *, with_items: bool = False) -> StoredPoint
     return StoredPoint(run, Scale.RATIO, level, values, ItemIndex(KEYS, TRACES))
 
 
-class Series:
+class CostSeries:
     """A series of costs, advanced run by run; deleted runs have no point any more."""
 
     def __init__(self, *, with_items: bool = False) -> None:
@@ -64,7 +64,7 @@ class Series:
 
 @pytest.mark.parametrize("with_items", [True, False])
 def test_zero__after_a_rise_is_evidence_of_recovery(with_items: bool) -> None:
-    series = Series(with_items=with_items)
+    series = CostSeries(with_items=with_items)
     series.add(1.0, 1.02, 0.99, 1.01, 1.0, 1.01)
     assert series.add(2.0, 2.1).evidence.status is SeriesStatus.FIRING
     series.add(0.0, 0.0, 0.0)
@@ -74,7 +74,7 @@ def test_zero__after_a_rise_is_evidence_of_recovery(with_items: bool) -> None:
 
 @pytest.mark.parametrize("with_items", [True, False])
 def test_zero__a_rise_from_zeros_pages_and_zeros_end_it(with_items: bool) -> None:
-    series = Series(with_items=with_items)
+    series = CostSeries(with_items=with_items)
     assert series.add(*[0.0] * 6).evidence.status is SeriesStatus.OK
     assert series.add(0.02).evidence.event is SeriesEvent.OPENED
     assessment = series.explanation(0.02)
@@ -85,7 +85,7 @@ def test_zero__a_rise_from_zeros_pages_and_zeros_end_it(with_items: bool) -> Non
 
 
 def test_zero__a_fall_to_zero_is_no_harm() -> None:
-    series = Series()
+    series = CostSeries()
     series.add(1.0, 1.02, 0.99, 1.01, 1.0, 1.01, 0.0, 0.0, 0.0)
     assert SeriesStatus.FIRING not in {step.evidence.status for step in series.steps}
 
@@ -108,7 +108,7 @@ def test_every_state_is_left__with_zeros_and_deleted_runs(
     """After any history, runs of the best value end in OK and then a rise opens an incident. None: all
     runs so far are deleted.
     """
-    series = Series(with_items=with_items)
+    series = CostSeries(with_items=with_items)
     for value in values:
         if value is None:
             series.delete_all()

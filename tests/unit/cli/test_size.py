@@ -24,7 +24,7 @@ def test_size__by_hand() -> None:
     # 70 µs beside it and 210 of the collection, and 90 ms for each of 100 runs in 36,000 s.
     assert size.cores == pytest.approx(0.026 + 0.07 + 0.21 + 0.09 * 100 / 36_000)
     assert size.langfuse_cores == pytest.approx(0.21)
-    assert size.upload_cores == pytest.approx(0.03)
+    assert size.upload_cores == pytest.approx(0.033)
     assert size.workers == 1
     # One API and one scheduler have 50 connections, the worker 13.
     assert size.connections == 63
