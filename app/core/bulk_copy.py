@@ -1,9 +1,10 @@
 """Bulk inserts with COPY, inside the caller's transaction."""
 
+import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Final
 
 import psycopg
 from psycopg import sql
@@ -14,7 +15,11 @@ SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 _FIELD_COUNT = struct.Struct(">h")
 _FIELD_LENGTH = struct.Struct(">i")
-_NULL = _FIELD_LENGTH.pack(-1)
+NULL_FIELD: Final = _FIELD_LENGTH.pack(-1)
+# Of an array with one dimension: dimensions, whether it has NULLs, type of its elements, length, first index.
+# Source: `array_recv`.
+ARRAY_HEAD: Final = struct.Struct(">iiiii")
+_JSONB_VERSION = b"\x01"
 
 BLOCK_BYTES = 256 * 1024
 
@@ -46,13 +51,18 @@ def encode_row(*fields: bytes | None) -> bytes:
     """Encode one row in the binary COPY format; each field in the binary form of its type, None for
     NULL.
     """
-    parts = [_FIELD_COUNT.pack(len(fields))]
-    for field in fields:
-        if field is None:
-            parts.append(_NULL)
-        else:
-            parts += (_FIELD_LENGTH.pack(len(field)), field)
-    return b"".join(parts)
+    encoded = (NULL_FIELD if field is None else encode_field(field) for field in fields)
+    return b"".join((_FIELD_COUNT.pack(len(fields)), *encoded))
+
+
+def encode_field(field: bytes) -> bytes:
+    """A field of a row, or an element of an array, given the binary form of its type."""
+    return _FIELD_LENGTH.pack(len(field)) + field
+
+
+def encode_json(document: object) -> bytes:
+    """The binary form of jsonb: a version and the text."""
+    return _JSONB_VERSION + json.dumps(document).encode()
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The shards of a run: ranges of its traces that workers measure in parallel, each once."""
 
 import functools
-import json
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,7 +11,13 @@ from sqlalchemy.orm import Session
 
 from app.comparison.fingerprint import find_fingerprint
 from app.core.batches import batched
-from app.core.bulk_copy import copy_encoded_rows
+from app.core.bulk_copy import (
+    ARRAY_HEAD,
+    NULL_FIELD,
+    copy_encoded_rows,
+    encode_field,
+    encode_json,
+)
 from app.core.interruption import interrupted_by
 from app.core.postgres_notify import waking_streams
 from app.jobs.declarations import FinishRun, ScoreShard
@@ -56,14 +61,9 @@ RESULT_COLUMNS = ("run_seq", "position", "values", "notes")
 # Python, which took longer than all else that a worker does to write a shard.
 # Source: Postgres manual, COPY § Binary Format, and `array_recv`.
 FLOAT8_OID = 701
-JSONB_VERSION = b"\x01"
-NULL = -1
 
 _HEAD = struct.Struct(">hiqiii")
-_ARRAY_HEAD = struct.Struct(">iiiii")
-_LENGTH = struct.Struct(">i")
 _VALUE = struct.Struct(">id")
-_NULL_VALUE = _NO_NOTES = _LENGTH.pack(NULL)
 
 
 class MeasuredShard(NamedTuple):
@@ -248,7 +248,9 @@ def encode_row(
     array = _sparse_array(values) if None in values else _full_array(values)
     # Each field is preceded by its length in bytes; the head ends with the length of the array.
     head = _HEAD.pack(4, 8, run_seq, 4, position, len(array))
-    return b"".join((head, array, _NO_NOTES if notes is None else _jsonb(notes)))
+    return b"".join(
+        (head, array, NULL_FIELD if notes is None else encode_field(encode_json(notes)))
+    )
 
 
 def _full_array(values: Sequence[float | None]) -> bytes:
@@ -265,12 +267,6 @@ def _full_struct(count: int) -> struct.Struct:
 
 
 def _sparse_array(values: Sequence[float | None]) -> bytes:
-    parts = [_ARRAY_HEAD.pack(1, 1, FLOAT8_OID, len(values), 1)]
-    parts += [_NULL_VALUE if value is None else _VALUE.pack(8, value) for value in values]
+    parts = [ARRAY_HEAD.pack(1, 1, FLOAT8_OID, len(values), 1)]
+    parts += [NULL_FIELD if value is None else _VALUE.pack(8, value) for value in values]
     return b"".join(parts)
-
-
-def _jsonb(document: Mapping[str, MetricNote]) -> bytes:
-    # The binary form of jsonb is a version byte and the JSON text.
-    body = JSONB_VERSION + json.dumps(document).encode()
-    return _LENGTH.pack(len(body)) + body

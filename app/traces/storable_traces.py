@@ -71,11 +71,11 @@ def cut_attributes(trace: Trace) -> Trace:
     """
     if not trace.attributes:
         return trace
-    kept = {
+    first_attributes = {
         name[:MAX_TAG_VALUE_CHARS]: value[:MAX_TAG_VALUE_CHARS]
         for name, value in islice(trace.attributes.items(), MAX_ATTRIBUTES)
     }
-    return dataclasses.replace(trace, attributes=kept)
+    return dataclasses.replace(trace, attributes=first_attributes)
 
 
 def find_long_text(trace: Trace) -> str | None:

@@ -1,17 +1,16 @@
 """Traces as rows of `collected_traces` and `trace_transcripts`, encoded in the binary COPY format.
 
 Encoded here: the driver adapts a row value by value, which takes several times as long. Source: Postgres
-manual, COPY § Binary Format, and `array_recv`.
+manual, COPY § Binary Format.
 """
 
 import dataclasses
 import hashlib
-import json
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from app.core.bulk_copy import encode_row
+from app.core.bulk_copy import ARRAY_HEAD, NULL_FIELD, encode_field, encode_json, encode_row
 from app.harness.transcript import document_of
 from app.traces.stored_traces import COLUMNS
 from app.traces.types import Trace, TraceOutcome
@@ -23,18 +22,14 @@ TRANSCRIPT_COLUMNS: Final = ("collection_id", "position", "transcript")
 EMPTY_DIGEST: Final = hashlib.sha256().digest()
 
 _TEXT_OID: Final = 25
-_JSONB_VERSION: Final = b"\x01"
 
 _HEAD: Final = struct.Struct(">hiqii")
 _COLLECTION: Final = struct.Struct(">q")
 _POSITION: Final = struct.Struct(">i")
-_ARRAY_HEAD: Final = struct.Struct(">iiiii")
-_LENGTH: Final = struct.Struct(">i")
 _INT2: Final = struct.Struct(">ih")
 _INT4: Final = struct.Struct(">ii")
 _INT8: Final = struct.Struct(">iq")
 _FLOAT8: Final = struct.Struct(">id")
-_NULL: Final = _LENGTH.pack(-1)
 _NO_TAGS: Final = struct.Struct(">iiii").pack(12, 0, 0, _TEXT_OID)
 
 
@@ -52,9 +47,7 @@ def encode_trace(trace: Trace) -> EncodedTrace:
     transcript = trace.transcript
     return EncodedTrace(
         _encode_fields(trace),
-        None
-        if transcript is None
-        else _JSONB_VERSION + json.dumps(document_of(transcript)).encode(),
+        None if transcript is None else encode_json(document_of(transcript)),
     )
 
 
@@ -70,17 +63,17 @@ def _encode_fields(trace: Trace) -> bytes:
             _text(trace.output),
             _text(trace.error),
             _array(trace.tags) if trace.tags else _NO_TAGS,
-            _json(dict(trace.attributes)) if trace.attributes else _NULL,
+            _json(dict(trace.attributes)) if trace.attributes else NULL_FIELD,
             _text(trace.url),
             _integer(trace.input_tokens),
             _integer(trace.output_tokens),
             _number(trace.cost_usd),
             _number(trace.latency_ms),
-            _NULL
+            NULL_FIELD
             if trace.tool_calls is None
             else _json([dataclasses.asdict(call) for call in trace.tool_calls]),
-            _NULL if trace.turns is None else _INT4.pack(4, trace.turns),
-            _json(dict(trace.scores)) if trace.scores else _NULL,
+            NULL_FIELD if trace.turns is None else _INT4.pack(4, trace.turns),
+            _json(dict(trace.scores)) if trace.scores else NULL_FIELD,
         )
     )
 
@@ -105,29 +98,24 @@ def extend_digest(digest: bytes, encoded: EncodedTrace) -> bytes:
 
 
 def _text(text: str | None) -> bytes:
-    if text is None:
-        return _NULL
-    encoded = text.encode()
-    return _LENGTH.pack(len(encoded)) + encoded
+    return NULL_FIELD if text is None else encode_field(text.encode())
 
 
 def _integer(value: int | None) -> bytes:
-    return _NULL if value is None else _INT8.pack(8, value)
+    return NULL_FIELD if value is None else _INT8.pack(8, value)
 
 
 def _number(value: float | None) -> bytes:
-    return _NULL if value is None else _FLOAT8.pack(8, value)
+    return NULL_FIELD if value is None else _FLOAT8.pack(8, value)
 
 
 def _array(texts: Sequence[str]) -> bytes:
     members = b"".join(map(_text, texts))
-    array = _ARRAY_HEAD.pack(1, 0, _TEXT_OID, len(texts), 1) + members
-    return _LENGTH.pack(len(array)) + array
+    return encode_field(ARRAY_HEAD.pack(1, 0, _TEXT_OID, len(texts), 1) + members)
 
 
 def _json(document: object) -> bytes:
-    body = _JSONB_VERSION + json.dumps(document).encode()
-    return _LENGTH.pack(len(body)) + body
+    return encode_field(encode_json(document))
 
 
 _OUTCOMES: Final = {outcome: _text(outcome.value) for outcome in TraceOutcome}

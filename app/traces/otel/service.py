@@ -1,6 +1,5 @@
 """Stores the spans of exports, and deletes old traces."""
 
-import json
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,7 +11,7 @@ from typing import IO, Final
 from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
-from app.core.bulk_copy import copy_encoded_file, encode_row
+from app.core.bulk_copy import copy_encoded_file, encode_json, encode_row
 from app.core.text import replace_unstorable
 from app.traces.models import OtelSpan, OtelTrace
 from app.traces.otel.facts import FactReader
@@ -24,8 +23,6 @@ MAX_REASONS: Final = 3
 MEMORY_BYTES: Final = 1024**2
 
 _NANOSECONDS = struct.Struct(">q")
-# The binary form of jsonb is its version and the text.
-_JSONB_VERSION: Final = b"\x01"
 _COLUMNS: Final = (
     "trace_id",
     "span_id",
@@ -161,6 +158,6 @@ def _encode_span(span: Span, reader: FactReader) -> bytes:
         _NANOSECONDS.pack(span.start_ns),
         _NANOSECONDS.pack(span.end_ns),
         *((None, None, None) if facts.item is None else (name.encode() for name in facts.item)),
-        _JSONB_VERSION + json.dumps(document).encode() if document else None,
+        encode_json(document) if document else None,
         dump_content(span).encode(),
     )
