@@ -18,8 +18,9 @@ from app.alerts.silence_matchers import SilenceMatchers
 from app.alerts.silences import start_silence
 from app.core.batches import batched, keyset_batches
 from app.core.errors import Invalid
-from app.core.keyset import PageQuery, PageRows, WholeList, count_rows
+from app.core.keyset import PageQuery, PageRows, WholeList
 from app.core.list_filters import match_columns
+from app.core.row_counts import count_rows
 from app.notifications.inbox import set_read_at
 from app.notifications.models import Delivery, Notification
 from app.notifications.queries import get_notification, list_notifications

@@ -25,8 +25,9 @@ from app.alerts.rules import (
     merge_spans,
 )
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, count_rows, select_sorted_page
+from app.core.keyset import PageQuery, PageRows, select_sorted_page
 from app.core.list_filters import filter_any, match_any
+from app.core.row_counts import count_rows
 from app.core.schemas import FilterValues
 
 HISTORY_CONDITIONS = [condition for condition in Condition if condition.excludes_incidents]

@@ -14,13 +14,14 @@ from app.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from app.benchmarks.queries import OwnerFilter
 from app.core.batches import batched
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, count_rows, count_selected, select_page
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import (
     IndexedFilter,
     filter_any,
     filter_disabled,
 )
 from app.core.names import Names, list_newest_names
+from app.core.row_counts import count_rows, count_selected
 from app.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from app.results.models import BenchmarkRun
 

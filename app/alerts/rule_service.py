@@ -21,8 +21,8 @@ from app.benchmarks.queries import get_benchmark, get_kpis, lock_against_edits
 from app.core.encryption import SecretBox
 from app.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from app.core.ids import new_id
-from app.core.keyset import count_selected
 from app.core.registry import suggest_names
+from app.core.row_counts import count_selected
 from app.core.schemas import all_fields, given_fields
 from app.formula import compile_formula, read_reference
 from app.metrics.registry import column_of, provider_for

@@ -13,7 +13,7 @@ from app.alerts.schemas import SilenceCreate, SilencePatch
 from app.alerts.silence_matchers import SilenceMatchers
 from app.core.errors import Conflict, ErrorItem, Invalid
 from app.core.ids import new_id
-from app.core.keyset import count_selected
+from app.core.row_counts import count_selected
 from app.core.schemas import changed_fields
 
 MAX_SILENCE = timedelta(days=30)

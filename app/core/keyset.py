@@ -19,6 +19,7 @@ from sqlalchemy.types import TypeEngine
 
 from app.core.errors import ErrorItem, Invalid
 from app.core.list_filters import IndexedFilter, PagePlan, plan_page
+from app.core.row_counts import count_rows
 from app.core.schemas import Page
 from app.core.strict_json import MAX_INTEGER, MIN_INTEGER
 from app.core.text import unstorable_reason
@@ -29,7 +30,6 @@ S = TypeVar("S", bound=Select[Any])
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
-MAX_COUNTED = 10_000
 # Of a name of 200 characters, each of four bytes, and two IDs.
 MAX_CURSOR = 2048
 # The end of a page that has found too little: its cursor goes on from there.
@@ -108,17 +108,6 @@ def find_whole_list(
     if page.next_cursor is None:
         return None
     return WholeList(url, count_rows(session, select(column).where(column == value)))
-
-
-def count_selected(session: Session, rows: Select[*tuple[Any, ...]]) -> int:
-    """The number of rows that a statement selects, at most its limit."""
-    return session.scalar(select(func.count()).select_from(rows.subquery())) or 0
-
-
-def count_rows(session: Session, rows: Select[*tuple[Any, ...]]) -> str:
-    """How many rows there are, as a text; at most `MAX_COUNTED` are counted."""
-    total = count_selected(session, rows.limit(MAX_COUNTED + 1))
-    return f"more than {MAX_COUNTED:,}" if total > MAX_COUNTED else f"{total:,}"
 
 
 def select_page(

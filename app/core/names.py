@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.core.keyset import MAX_LIMIT, count_rows
+from app.core.keyset import MAX_LIMIT
+from app.core.row_counts import count_rows
 
 V = TypeVar("V")
 

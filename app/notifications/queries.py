@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 
 from app.core.batches import keyset_batches
 from app.core.errors import NotFound
-from app.core.keyset import PageQuery, PageRows, count_selected, select_page
+from app.core.keyset import PageQuery, PageRows, select_page
 from app.core.list_filters import filter_any, filter_value, match_any, match_columns
 from app.core.resources import Resources
+from app.core.row_counts import count_selected
 from app.core.schemas import ListFilter
 from app.notifications.models import Delivery, Endpoint, Notification
 from app.notifications.rules import DeliveryStatus

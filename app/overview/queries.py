@@ -13,7 +13,7 @@ from app.alerts.event_queries import list_open_events
 from app.benchmarks.models import Benchmark, name_of_benchmark
 from app.benchmarks.queries import get_kpis_by_benchmark
 from app.core.batches import batched
-from app.core.keyset import count_selected
+from app.core.row_counts import count_selected
 from app.core.schemas import view_of_row
 from app.kpis.models import KpiHistory
 from app.notifications.queries import count_unread

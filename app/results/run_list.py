@@ -18,7 +18,6 @@ from app.core.keyset import (
     ListBatches,
     PageQuery,
     PageRows,
-    count_selected,
     iter_batches,
     search_page,
     select_page,
@@ -33,6 +32,7 @@ from app.core.list_filters import (
     match_text,
     plan_page,
 )
+from app.core.row_counts import count_selected
 from app.core.schemas import FilterValues, PeriodFilter, ShortText
 from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from app.results.queries import RUN_COLUMNS

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
-from app.core.keyset import count_selected
+from app.core.row_counts import count_selected
 from app.harness.transcript import Transcript, parse_transcript
 from app.traces.models import (
     CollectedTrace,

@@ -122,7 +122,7 @@ PARTS: Final[Mapping[str, str]] = {
     "app.items.queries.ALL_TAGS": "an expression",
     "app.items.queries.REVISION": "an expression",
     "app.doctor.list_langfuse_agents": "of a window of rows; measured",
-    "app.core.keyset.count_selected": "of a statement with a limit, of a batch, or the items of one collection",
+    "app.core.row_counts.count_selected": "of a statement with a limit, of a batch, or the items of one collection",
     "app.core.keyset.find_whole_list": _COUNTED,
     "app.core.list_filters._find_few": "counts, each up to `FEW_ROWS`",
     "app.traces.uploads.service._next_collection_id": "a value of a sequence",
