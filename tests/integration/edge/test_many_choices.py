@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from app.access.models import ApiKey
 from app.agents.models import Agent
-from app.core import keyset
+from app.core import row_counts
 from app.core.names import Names
 from app.core.web.pages import environment
 from app.kpis.models import KpiHistory
@@ -82,7 +82,7 @@ def test_suggested_names__choice_of_none_is_no_name() -> None:
 
 
 def test_names__are_counted_up_to_a_limit(crowd: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyset, "MAX_COUNTED", 240)
+    monkeypatch.setattr(row_counts, "MAX_COUNTED", 240)
     assert "200 of more than 240 agents are suggested" in read_page(crowd, "/runs")
 
 
