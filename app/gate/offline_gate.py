@@ -157,9 +157,9 @@ def _measure_file(
         traces = list(_measure_traces(source, metrics, counted))
     scored = [
         ScoredTrace(
-            outcome=trace.attributes.outcome,
             values=list(trace.row.values),
             notes={key: note_of(missing) for key, missing in trace.row.missing.items()},
+            is_lost=trace.attributes.outcome.is_missing,
             item_id=trace.attributes.item_id,
         )
         for trace in traces

@@ -1,10 +1,10 @@
 """Reads the items of stored runs: metric values, attributes and trace links."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import func, select, text
+from sqlalchemy import TextClause, func, select, text
 from sqlalchemy.orm import Session
 
 from app.core.db import stream_rows
@@ -13,6 +13,8 @@ from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from app.results.models import BenchmarkRun
 from app.traces.models import CollectedTrace
 from app.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
+
+T = TypeVar("T")
 
 # More items do not change a verdict: with 20,000 a difference of half a point is detectable.
 MAX_ITEMS = 20_000
@@ -38,25 +40,49 @@ ALL_TAGS = f"""
     ) END
 """  # noqa: S608 - only a constant
 
-# Items are selected by MD5, which selects the same items in every run and every version of Postgres.
-_SELECTED_ITEMS = """
-    SELECT trace.item_id
-    FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-    WHERE run.seq = ANY(:runs)
-    GROUP BY trace.item_id ORDER BY md5(trace.item_id), trace.item_id COLLATE "C" LIMIT :max_items
-"""
+# How many more items are read at first than are needed, because a share of the digests has not exactly its share of
+# the items.
+_MARGIN = 1.1
+_DIGESTS = 2**32
 
-ITEM_ROWS = text(
-    f"""
-    WITH selected AS ({_SELECTED_ITEMS})
-    SELECT run.seq, trace.item_id, {REVISION}, {ALL_TAGS}, result.values
-    FROM benchmark_runs AS run
-    JOIN trace_results AS result ON result.run_seq = run.seq
-    JOIN collected_traces AS trace
-      ON trace.collection_id = run.collection_id AND trace.position = result.position
-    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM selected)
-    ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, result.position
-    """  # noqa: S608 - only constants
+
+def _read_of_selected_items(columns: str, rows: str) -> TextClause:
+    """The statement that reads `rows` of the selected items; `columns` are read of their traces.
+
+    Items are selected by MD5, which selects the same items in every run and every version of Postgres. Only traces
+    below a digest take part, so that of many items few are sorted: see `_read_items`. The last selected item is
+    compared, not joined: before Postgres has statistics, a join could compare each trace with each item.
+    """
+    return text(
+        f"""
+        WITH trace AS MATERIALIZED (
+            SELECT run.seq, trace.item_id, trace.trial, trace.position, {columns}
+            FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
+            WHERE run.seq = ANY(:runs) AND md5(trace.item_id) COLLATE "C" <= :last_digest
+        ), last AS (
+            SELECT md5(item_id) COLLATE "C" AS digest, item_id COLLATE "C" AS item_id
+            FROM trace GROUP BY trace.item_id
+            ORDER BY 1, 2 LIMIT 1 OFFSET :max_items - 1
+        )
+        {rows}
+        WHERE coalesce((md5(trace.item_id) COLLATE "C", trace.item_id COLLATE "C") <= (SELECT digest, item_id FROM last),
+                       true)
+        ORDER BY trace.item_id COLLATE "C", trace.seq, trace.trial, trace.position
+        """  # noqa: S608 - only constants
+    )
+
+
+# One look-up in the primary key for each trace: see `results.queries.SCORED_TRACES`.
+ITEM_ROWS = _read_of_selected_items(
+    f"{REVISION} AS revision, {ALL_TAGS} AS tags",
+    """
+    SELECT trace.seq, trace.item_id, trace.revision, trace.tags, result.values
+    FROM trace CROSS JOIN LATERAL (
+        SELECT values FROM trace_results
+        WHERE run_seq = trace.seq AND position BETWEEN trace.position AND trace.position
+        ORDER BY position LIMIT 1
+    ) AS result
+    """,
 )
 ITEM_COUNT = text(
     """
@@ -65,18 +91,22 @@ ITEM_COUNT = text(
     WHERE run.seq = ANY(:runs)
     """
 )
-ATTRIBUTE_ROWS = text(
-    f"""
-    WITH selected AS ({_SELECTED_ITEMS})
-    SELECT trace.item_id, {REVISION}, {ALL_TAGS}, trace.outcome,
-           jsonb_path_query_array(trace.tool_calls, '$[*].name'),
-           trace.latency_ms, trace.input_tokens + trace.output_tokens, trace.cost_usd
-    FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-    WHERE run.seq = ANY(:runs) AND trace.item_id IN (SELECT item_id FROM selected)
-    ORDER BY trace.item_id COLLATE "C", run.seq, trace.trial, trace.position
-    """  # noqa: S608 - only constants
+ATTRIBUTE_ROWS = _read_of_selected_items(
+    f"""{REVISION} AS revision, {ALL_TAGS} AS tags, trace.outcome,
+        jsonb_path_query_array(trace.tool_calls, '$[*].name') AS tools,
+        trace.latency_ms, trace.input_tokens + trace.output_tokens AS tokens, trace.cost_usd""",
+    """
+    SELECT item_id, revision, tags, outcome, tools, latency_ms, tokens, cost_usd
+    FROM trace
+    """,
 )
-
+# Large runs take longer than the limit for requests; the caller runs in a job or a child.
+LONG_READ = text(
+    """
+    SELECT set_config('statement_timeout', '0', true),
+           (SELECT max(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs))
+    """
+)
 
 HAS_TAG_FIELD = text(
     f"""
@@ -109,12 +139,18 @@ def read_items(
     `columns` are the stored metrics of each run, by its seq. Reads row by row and keeps 8 bytes per
     trace and metric, of at most `MAX_ITEMS` items.
     """
-    # Large runs take longer than the limit for requests; the caller runs in a job or a child.
-    session.execute(text("SET LOCAL statement_timeout = 0"))
-    parameters = {"runs": list(columns), "max_items": MAX_ITEMS}
-    rows = (ItemRow(*row) for row in stream_rows(session, ITEM_ROWS, parameters))
-    matrix = matrix_of_rows(
-        rows, columns, metrics, cluster_field=cluster_field, is_sample=is_sample
+    matrix = _read_items(
+        session,
+        ITEM_ROWS,
+        list(columns),
+        lambda rows: matrix_of_rows(
+            (ItemRow(*row) for row in rows),
+            columns,
+            metrics,
+            cluster_field=cluster_field,
+            is_sample=is_sample,
+        ),
+        count=lambda matrix: len(matrix.items),
     )
     if len(matrix.items) < MAX_ITEMS:
         return matrix
@@ -130,10 +166,43 @@ def read_attributes(
     is_sample: bool,
 ) -> ItemAttributes:
     """The attributes of the items that `read_items` selects."""
-    session.execute(text("SET LOCAL statement_timeout = 0"))
-    parameters = {"runs": list(run_seqs), "max_items": MAX_ITEMS}
-    rows = (_attribute_row(*row) for row in stream_rows(session, ATTRIBUTE_ROWS, parameters))
-    return attributes_of_rows(rows, cluster_field=cluster_field, is_sample=is_sample)
+    return _read_items(
+        session,
+        ATTRIBUTE_ROWS,
+        run_seqs,
+        lambda rows: attributes_of_rows(
+            (_attribute_row(*row) for row in rows), cluster_field=cluster_field, is_sample=is_sample
+        ),
+        count=lambda attributes: len(attributes.usage.items),
+    )
+
+
+def _read_items(
+    session: Session,
+    statement: TextClause,
+    run_seqs: Sequence[int],
+    build: Callable[[Iterator[tuple[Any, ...]]], T],
+    *,
+    count: Callable[[T], int],
+) -> T:
+    """What is built from the rows of the selected items, and has `count` items.
+
+    First the share of digests that has enough items if each trace is one of its own. If items have trials it has
+    fewer, and tells how large the share must be.
+    """
+    _, traces = session.execute(LONG_READ, {"runs": list(run_seqs)}).one()
+    share = _MARGIN * MAX_ITEMS / max(traces or 0, 1)
+    while True:
+        last_digest = min(int(share * _DIGESTS), _DIGESTS - 1)
+        parameters = {
+            "runs": list(run_seqs),
+            "max_items": MAX_ITEMS,
+            "last_digest": f"{last_digest:08x}" + "f" * 24,
+        }
+        built = build(stream_rows(session, statement, parameters))
+        if share >= 1 or count(built) >= MAX_ITEMS:
+            return built
+        share *= _MARGIN * MAX_ITEMS / max(count(built), 1)
 
 
 def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:

@@ -26,7 +26,7 @@ from app.results.rules import require_traces
 from app.results.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from app.traces.models import CollectedTrace
 from app.traces.queries import find_collected_trace, find_transcript
-from app.traces.types import OUTCOMES, TraceOutcome
+from app.traces.types import TraceOutcome
 
 # Texts may have megabytes each; a page of them must not fill the memory of the API process.
 PAGE_BYTES = 8 * 1024 * 1024
@@ -81,19 +81,25 @@ SHARD_RANGES = text(
     """
 )
 
-# One look-up in the primary key for each result. With a join, and before Postgres had statistics, each result
-# was compared with each trace of the batch. A range of one position, in order: Postgres expects one row of a
-# collection that is newer than its statistics, and then the index of trace IDs, which it would filter by
-# position, costs as much as the primary key. Only the latter has the order.
+# A trace is looked up only where it can tell more than its values: each has an item, and one of which a value is
+# missing may be no fault of the agent. A look-up takes more time than reading the values. One look-up in the
+# primary key for each: with a join, and before Postgres had statistics, each result was compared with each trace of
+# the batch. A range of one position, in order: Postgres expects one row of a collection that is newer than its
+# statistics, and then the index of trace IDs, which it would filter by position, costs as much as the primary key.
+# Only the latter has the order.
 SCORED_TRACES = """
-    SELECT trace.outcome, result.values, result.notes, trace.item_id
-    FROM trace_results AS result CROSS JOIN LATERAL (
+    SELECT result.values, result.notes, coalesce(trace.outcome = ANY(%(lost)s), false), trace.item_id
+    FROM trace_results AS result LEFT JOIN LATERAL (
         SELECT outcome, item_id FROM collected_traces
-        WHERE collection_id = %(collection)s AND position BETWEEN result.position AND result.position
+        WHERE (%(with_items)s OR result.notes IS NOT NULL OR array_position(result.values, NULL) IS NOT NULL)
+          AND collection_id = %(collection)s AND position BETWEEN result.position AND result.position
         ORDER BY position LIMIT 1
-    ) AS trace
+    ) AS trace ON true
     WHERE result.run_seq = %(run)s AND result.position BETWEEN %(first)s AND %(last)s
 """
+
+
+_LOST_OUTCOMES = [outcome.value for outcome in TraceOutcome if outcome.is_missing]
 
 
 class RunNotFound(NotFound):
@@ -114,12 +120,15 @@ class ShardRange(NamedTuple):
 
 
 class ScoredTrace(NamedTuple):
-    """The values of one trace, with the fields of the trace that aggregation needs."""
+    """The values of one trace, and what aggregation needs to know of it.
 
-    outcome: TraceOutcome
-    values: list[float | None]
+    `is_lost`: it was not measured, by no fault of the agent. `item_id` may be None if the items were not asked for.
+    """
+
+    values: Sequence[float | None]
     notes: dict[str, MetricNote] | None
-    item_id: str
+    is_lost: bool
+    item_id: str | None
 
 
 class TraceWithResult(NamedTuple):
@@ -357,7 +366,13 @@ def _fit_page(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> 
 
 
 def read_scored_traces(
-    session: Session, run_seq: int, collection_id: int, first: int, limit: int
+    session: Session,
+    run_seq: int,
+    collection_id: int,
+    first: int,
+    limit: int,
+    *,
+    with_items: bool,
 ) -> list[ScoredTrace]:
     """At most `limit` measured traces of a run, from the position `first` on, in no order."""
     parameters = {
@@ -365,9 +380,10 @@ def read_scored_traces(
         "collection": collection_id,
         "first": first,
         "last": first + limit - 1,
+        "with_items": with_items,
+        "lost": _LOST_OUTCOMES,
     }
-    rows = fetch_tuples(session, SCORED_TRACES, parameters)
-    return [ScoredTrace(OUTCOMES[outcome], *values) for outcome, *values in rows]
+    return list(map(ScoredTrace._make, fetch_tuples(session, SCORED_TRACES, parameters)))
 
 
 def has_trials(session: Session, collection_id: int) -> bool:

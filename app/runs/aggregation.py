@@ -79,22 +79,30 @@ def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
     """All values of the run, read in batches: no shard changes any more, so that the batches need
     no common snapshot.
     """
-    rows, first = _read_batch(job, lease, 0), 0
-    columns = MetricColumns(lease.plan.columns, trials=_has_trials(job, lease, rows))
+    rows, first = _read_batch(job, lease, 0, with_items=True), 0
+    trials = _has_trials(job, lease, rows)
+    columns = MetricColumns(lease.plan.columns, trials=trials)
     while True:
         columns.extend(rows)
         # Positions have no gaps.
         if len(rows) < TRACES_PER_READ:
             return columns
         first += TRACES_PER_READ
-        rows = _read_batch(job, lease, first)
+        rows = _read_batch(job, lease, first, with_items=trials)
 
 
-def _read_batch(job: JobContext, lease: RunLease, first: int) -> list[ScoredTrace]:
+def _read_batch(
+    job: JobContext, lease: RunLease, first: int, *, with_items: bool
+) -> list[ScoredTrace]:
     job.checkpoint()
     with job.resources.db.read_statement() as session:
         return queries.read_scored_traces(
-            session, lease.run_seq, lease.collection_id, first, TRACES_PER_READ
+            session,
+            lease.run_seq,
+            lease.collection_id,
+            first,
+            TRACES_PER_READ,
+            with_items=with_items,
         )
 
 

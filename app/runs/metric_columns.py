@@ -10,7 +10,6 @@ from app.metrics.aggregate import Aggregate, aggregate
 from app.metrics.types import MetricFailureKind, MetricSkipReason
 from app.results.queries import ScoredTrace
 from app.results.rules import TraceTally
-from app.traces.types import TraceOutcome
 
 NOT_COLLECTED = "NOT_COLLECTED"
 
@@ -21,14 +20,14 @@ _MISSING_TEXT_REASONS = frozenset({MetricSkipReason.NO_EXPECTED_OUTPUT, MetricSk
 class MetricColumns:
     """The values of a run by metric. Memory: 8 bytes per value, 16 with `trials`.
 
-    With `trials` items were repeated: the item of each value is kept as well.
+    With `trials` items were repeated: the item of each value is kept as well, and each row needs its item.
     """
 
     def __init__(self, columns: Sequence[str], *, trials: bool) -> None:
         self._names = list(columns)
         self._values = [array("d") for _ in columns]
         self._item_indexes = [array("l") for _ in columns] if trials else None
-        self._items: dict[str, int] = {}
+        self._items: dict[str | None, int] = {}
         self._missing: list[Counter[str]] = [Counter() for _ in columns]
         self._index = {name: index for index, name in enumerate(columns)}
         self._is_filtered = [bool(split_filter(name).tags) for name in columns]
@@ -51,7 +50,7 @@ class MetricColumns:
         self._total += len(rows)
         # Most traces have a value of each metric: nothing more is counted of them.
         for row in rows:
-            if row.notes or row.outcome is not TraceOutcome.SCORED:
+            if row.notes or row.is_lost:
                 self._add_notes(row)
             else:
                 self._covered += 1
@@ -69,10 +68,9 @@ class MetricColumns:
             # A trace outside of the filter of a metric is not one of its traces.
             if reason and reason != MetricSkipReason.NOT_SELECTED:
                 self._missing[self._index[name]][reason] += 1
-        is_lost = row.outcome.is_missing
-        self._errored += is_lost
+        self._errored += row.is_lost
         self._failed += sum("failed" in note for note in notes.values())
-        self._covered += not is_lost and not any(
+        self._covered += not row.is_lost and not any(
             note.get("skipped") in _MISSING_TEXT_REASONS for note in notes.values()
         )
 

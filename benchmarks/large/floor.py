@@ -173,7 +173,7 @@ class _Floor:
         for first in shards:
             columns.extend(
                 [
-                    ScoredTrace(TraceOutcome.SCORED, values, None, "")
+                    ScoredTrace(values, None, False, None)
                     for (values,) in self._rows(READ_VALUES, first)
                 ]
             )

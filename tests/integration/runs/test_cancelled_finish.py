@@ -34,12 +34,12 @@ def test_finish__a_cancelled_run_ends_between_two_reads(
     run_id = service.start_run()["id"]
     read_scored_traces, positions = queries.read_scored_traces, list[int]()
 
-    def cancel_and_read_slowly(*arguments: int) -> list[ScoredTrace]:
+    def cancel_and_read_slowly(*arguments: int, with_items: bool) -> list[ScoredTrace]:
         if not positions:
             service.post(f"{RUN}/{run_id}/cancel")
         positions.append(arguments[3])
         time.sleep(READ_S)
-        return read_scored_traces(*arguments)  # type: ignore[arg-type]
+        return read_scored_traces(*arguments, with_items=with_items)  # type: ignore[arg-type]
 
     monkeypatch.setattr(aggregation, "TRACES_PER_READ", 1)
     monkeypatch.setattr(queries, "read_scored_traces", cancel_and_read_slowly)

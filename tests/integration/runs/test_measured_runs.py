@@ -325,7 +325,14 @@ def test_read_scored_traces__of_a_table_without_statistics_looks_up_each_trace(
         row = connection.execute("SELECT seq, collection_id FROM benchmark_runs").fetchone()
         assert row is not None
         statement = f"EXPLAIN (ANALYZE, FORMAT JSON) {queries.SCORED_TRACES}"
-        parameters = {"run": row[0], "collection": row[1], "first": 0, "last": 299}
+        parameters = {
+            "run": row[0],
+            "collection": row[1],
+            "first": 0,
+            "last": 299,
+            "with_items": True,
+            "lost": [],
+        }
         plan = connection.execute(statement, parameters).fetchone()
     assert plan is not None
     assert "Rows Removed by Join Filter" not in json.dumps(plan[0])

@@ -129,10 +129,36 @@ def test_read_scored_traces__reads_the_index_with_statistics_older_than_the_coll
     )
     with migrated_database.read() as session:
         before = session.scalar(ROWS_READ) or 0
-        scored = read_scored_traces(session, 7, collection, 500, 500)
+        scored = read_scored_traces(session, 7, collection, 500, 500, with_items=True)
         rows_read = (session.scalar(ROWS_READ) or 0) - before
     assert {(trace.item_id, *trace.values) for trace in scored} == {
         (f"i-{n}", n) for n in range(500, 1000)
     }
     # 500 look-ups in the index of trace IDs would read 2,000 traces each.
     assert rows_read <= 1000
+
+
+def test_read_scored_traces__looks_up_only_traces_that_lack_a_value(
+    migrated_database: Database,
+) -> None:
+    collection = stored_collection(
+        migrated_database,
+        *[Trace(trace_id=f"t-{n}", item_id=f"i-{n}") for n in range(998)],
+        # Of a metric for other tags there is no note.
+        Trace(trace_id="lost", item_id="lost", outcome=TraceOutcome.INFRA_ERROR),
+        Trace(trace_id="noted", item_id="noted", outcome=TraceOutcome.JUDGE_ERROR),
+    )
+    rows = DatabaseReader(migrated_database.url)
+    rows.execute(
+        """INSERT INTO trace_results (run_seq, position, "values", notes)"""
+        " SELECT 7, n, CASE n WHEN 998 THEN ARRAY[NULL::float8] ELSE ARRAY[n] END,"
+        """ CASE n WHEN 999 THEN '{"A": {"skipped": "JUDGE_ERROR"}}'::jsonb END"""
+        " FROM generate_series(0, 999) AS n"
+    )
+    with migrated_database.read() as session:
+        before = session.scalar(ROWS_READ) or 0
+        scored = read_scored_traces(session, 7, collection, 0, 1000, with_items=False)
+        rows_read = (session.scalar(ROWS_READ) or 0) - before
+    assert [row.item_id for row in scored if row.is_lost] == ["lost", "noted"]
+    assert sum(not row.is_lost and row.item_id is None for row in scored) == 998
+    assert rows_read <= 4

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from app.metrics.types import MetricNote
 from app.results.queries import ScoredTrace
 from app.runs.metric_columns import MetricColumns
-from app.traces.types import TraceOutcome
 
 SKIPPED: dict[str, MetricNote] = {
     "no text": {"skipped": "NO_OUTPUT"},
@@ -19,7 +18,7 @@ SKIPPED: dict[str, MetricNote] = {
 
 def row(a: float | None, b: float | None, **notes: str) -> ScoredTrace:
     reasons = {name: SKIPPED[reason] for name, reason in notes.items()}
-    return ScoredTrace(TraceOutcome.SCORED, [a, b], reasons or None, "item")
+    return ScoredTrace([a, b], reasons or None, False, "item")
 
 
 def test_columns__count_rows_by_outcome() -> None:
@@ -29,12 +28,7 @@ def test_columns__count_rows_by_outcome() -> None:
     columns.add(row(None, 1.0, A="raised"))
     columns.add(row(0.5, None, B="not supported"))
     columns.add(
-        ScoredTrace(
-            TraceOutcome.INFRA_ERROR,
-            [None, None],
-            {"A": SKIPPED["infra"], "B": SKIPPED["infra"]},
-            "item",
-        )
+        ScoredTrace([None, None], {"A": SKIPPED["infra"], "B": SKIPPED["infra"]}, True, "item")
     )
     aggregates = columns.aggregates()
     assert (aggregates["A"].n, aggregates["A"].mean, aggregates["A"].coverage) == (3, 0.5, 0.6)
@@ -54,7 +48,7 @@ def test_columns__count_rows_by_outcome() -> None:
 
 def test_columns__absent_traces_lower_the_coverage_without_an_error() -> None:
     columns = MetricColumns(["A"], trials=False)
-    columns.add(ScoredTrace(TraceOutcome.SCORED, [1.0], None, "item"))
+    columns.add(ScoredTrace([1.0], None, False, None))
     columns.add_absent(3)
     columns.add_absent(0)
     aggregate, tally = columns.aggregates()["A"], columns.tally()
@@ -75,7 +69,7 @@ def test_columns__the_order_of_rows_changes_no_bit(values: list[float | None]) -
         columns = MetricColumns(["A"], trials=False)
         for value in order:
             notes = None if value is not None else {"A": SKIPPED["no text"]}
-            columns.add(ScoredTrace(TraceOutcome.SCORED, [value], notes, "item"))
+            columns.add(ScoredTrace([value], notes, False, None))
         return columns.aggregates()["A"].as_json()
 
     assert aggregated(values) == aggregated(list(reversed(values)))
@@ -96,7 +90,7 @@ def test_columns__trials_of_an_item_are_averaged_first() -> None:
         ("two", 0.0, None),
         ("one", 1.0, None),
     ):
-        columns.add(ScoredTrace(TraceOutcome.SCORED, [a, b], None, item))
+        columns.add(ScoredTrace([a, b], None, False, item))
     aggregates = columns.aggregates()
     assert (aggregates["A"].mean, aggregates["A"].n, aggregates["A"].sum, aggregates["A"].std) == (
         0.5,
