@@ -126,6 +126,7 @@ class KpiDefinition(Base):
             unique=True,
             postgresql_where=text("retired_at IS NULL"),
         ),
+        Index("ix_kpi_definitions_benchmark_id", "benchmark_id"),
         Index(
             "ix_kpi_definitions_current_benchmark_id_name_id",
             "benchmark_id",

@@ -1,6 +1,7 @@
 """Reads of benchmarks and their KPIs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 from sqlalchemy import Select, exists, func, or_, select
@@ -197,6 +198,35 @@ def find_kpi_formula(session: Session, kpi_id: str) -> str | None:
             KpiDefinition.id == kpi_id, KpiDefinition.retired_at.is_(None)
         )
     )
+
+
+class NamedKpi(NamedTuple):
+    """A KPI of an ID or a name; `has_other_names` tells whether not each of its revisions has the name."""
+
+    id: str
+    benchmark_id: str
+    has_other_names: bool = False
+
+
+def find_kpis_by_id(session: Session, ids: Sequence[str]) -> list[NamedKpi]:
+    """The KPIs with one of `ids`, deleted or not."""
+    statement = select(KpiDefinition.id, KpiDefinition.benchmark_id)
+    rows = session.execute(statement.where(KpiDefinition.id.in_(ids)).distinct())
+    return [NamedKpi(*row) for row in rows]
+
+
+def find_kpis_by_name(
+    session: Session, benchmark_ids: Sequence[str], names: Sequence[str]
+) -> list[NamedKpi]:
+    """The KPIs of some benchmarks that have or had one of `names`, deleted or not."""
+    is_named = KpiDefinition.name.in_(names)
+    statement = (
+        select(KpiDefinition.id, KpiDefinition.benchmark_id, ~func.bool_and(is_named))
+        .where(KpiDefinition.benchmark_id.in_(benchmark_ids))
+        .group_by(KpiDefinition.id, KpiDefinition.benchmark_id)
+        .having(func.bool_or(is_named))
+    )
+    return [NamedKpi(*row) for row in session.execute(statement)]
 
 
 def current_kpis() -> Select[KpiDefinition]:

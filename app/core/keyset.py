@@ -274,13 +274,13 @@ def select_sorted_page(
 
 
 def iter_pages(
-    read_page: Callable[[PageQuery], PageRows[T]], max_rows: int
+    read_page: Callable[[PageQuery], PageRows[T]], max_rows: int, page_rows: int = MAX_LIMIT
 ) -> Iterator[Sequence[T]]:
     """The rows of a list, page by page, at most `max_rows` of them."""
     cursor: str | None = None
     # A page may have fewer rows than requested, or none, before the last one.
     while max_rows > 0:
-        page = read_page(PageQuery(min(MAX_LIMIT, max_rows), cursor))
+        page = read_page(PageQuery(min(page_rows, max_rows), cursor))
         yield page.rows
         max_rows -= len(page.rows)
         cursor = page.next_cursor

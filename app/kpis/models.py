@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, Identity, Index, func
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
 from app.core.db import Base, ModelJson
 from app.kpis.series_types import RunsEvidence
@@ -34,12 +34,18 @@ class KpiHistory(Base):
             "recorded_at",
             "id",
         ),
-        Index("ix_kpi_history_benchmark_id_id", "benchmark_id", "id"),
-        Index("ix_kpi_history_agent_id_id", "agent_id", "id"),
-        Index("ix_kpi_history_name_id", "name", "id"),
+        Index(
+            "ix_kpi_history_benchmark_id_agent_id_recorded_at_id",
+            "benchmark_id",
+            "agent_id",
+            "recorded_at",
+            "id",
+        ),
+        Index("ix_kpi_history_benchmark_id_recorded_at_id", "benchmark_id", "recorded_at", "id"),
+        Index("ix_kpi_history_agent_id_recorded_at_id", "agent_id", "recorded_at", "id"),
+        Index("ix_kpi_history_name_recorded_at_id", "name", "recorded_at", "id"),
         Index("ix_kpi_history_recorded_at_id", "recorded_at", "id"),
-        Index("ix_kpi_history_kpi_id_id", "kpi_id", "id"),
-        Index("ix_kpi_history_kpi_id_kpi_revision", "kpi_id", "kpi_revision"),
+        Index("ix_kpi_history_kpi_id_recorded_at_id", "kpi_id", "recorded_at", "id"),
     )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
@@ -65,3 +71,5 @@ class KpiHistory(Base):
     verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
     over_runs: Mapped[RunsEvidence | None] = mapped_column(ModelJson(RunsEvidence))
     recorded_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # The word of `verdict`, for a list that does not need the document; None unless a statement selects it.
+    verdict_word: Mapped[str | None] = query_expression()

@@ -1,31 +1,38 @@
 """Reads of KPI values."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
-from sqlalchemy import exists, select
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
-from app.benchmarks.queries import OwnerFilter
+from app.benchmarks.queries import NamedKpi, OwnerFilter, find_kpis_by_id, find_kpis_by_name
 from app.core.keyset import Key, PageQuery, PageRows, select_sorted_page
-from app.core.list_filters import filter_any, filter_period, intersect_filters
+from app.core.list_filters import (
+    IndexedFilter,
+    filter_any,
+    filter_period,
+    filter_value,
+    intersect_filters,
+)
 from app.core.schemas import FilterValues, PeriodFilter
 from app.kpis.models import KpiHistory
 
+# In the order of the indexes on a time, so that those of a filter serve its periods too.
+_BY_TIME: Final = (KpiHistory.recorded_at, KpiHistory.id)
 SORT_KEYS: Final[dict[str, Sequence[Key]]] = {
-    "recorded": (KpiHistory.id,),
-    "benchmark": (KpiHistory.benchmark_id, KpiHistory.id),
-    "agent": (KpiHistory.agent_id, KpiHistory.id),
-    "kpi": (KpiHistory.name, KpiHistory.id),
+    "recorded": _BY_TIME,
+    "benchmark": (KpiHistory.benchmark_id, *_BY_TIME),
+    "agent": (KpiHistory.agent_id, *_BY_TIME),
+    "kpi": (KpiHistory.name, *_BY_TIME),
 }
 KpiOrder: TypeAlias = Literal[
     "recorded", "benchmark", "agent", "kpi", "-recorded", "-benchmark", "-agent", "-kpi"
 ]
 """A name of `SORT_KEYS`; with "-" for the descending order."""
 DEFAULT_SORT: Final = "-recorded"
-# In the order of the index on the time, which finds a period at once.
-_PERIOD_SORT_KEYS: Final = SORT_KEYS | {"recorded": (KpiHistory.recorded_at, KpiHistory.id)}
+ALL_COLUMNS: Final = select(KpiHistory)
 
 
 class KpiHistoryFilter(OwnerFilter, PeriodFilter):
@@ -36,44 +43,71 @@ class KpiHistoryFilter(OwnerFilter, PeriodFilter):
     )
 
 
+class _KpiSelection(NamedTuple):
+    """The KPIs of a filter, or their names where they are those of any benchmark. `searched` are conditions
+    on their values that no index serves.
+    """
+
+    kpis: Sequence[NamedKpi] = ()
+    names: Sequence[str] = ()
+    searched: Sequence[ColumnElement[bool]] = ()
+
+
 def list_kpi_history(
     session: Session,
     query: PageQuery,
     history_filter: KpiHistoryFilter,
     *,
     sort: KpiOrder = DEFAULT_SORT,
+    columns: Select[KpiHistory] = ALL_COLUMNS,
 ) -> PageRows[KpiHistory]:
-    """Return one page of KPI values."""
-    benchmark_ids, agent_ids = history_filter.benchmark_ids, history_filter.agent_ids
-    since, until = history_filter.since, history_filter.until
-    in_order, by_time = [KpiHistory.id], [KpiHistory.recorded_at, KpiHistory.id]
-    in_period = since is not None or until is not None
-    ids = [kpi for kpi in history_filter.kpis if _is_kpi_id(session, kpi)]
-    names = [kpi for kpi in history_filter.kpis if kpi not in ids]
+    """Return one page of KPI values with the columns that `columns` loads."""
+    selection = _select_kpis(session, history_filter)
+    if selection is None:
+        return PageRows([], None)
     filters = [
-        *filter_any(KpiHistory.benchmark_id, benchmark_ids, in_order),
-        *filter_any(KpiHistory.agent_id, agent_ids, in_order),
+        *_filter_values(history_filter, selection),
+        *filter_period(history_filter.since, history_filter.until, _BY_TIME),
     ]
-    searched = []
-    if ids and names:
+    return select_sorted_page(session, columns, SORT_KEYS, sort, query, filters, selection.searched)
+
+
+def _select_kpis(session: Session, history_filter: KpiHistoryFilter) -> _KpiSelection | None:
+    """The KPIs of a filter; None when it names some and the benchmarks have none of them."""
+    requested, benchmark_ids = history_filter.kpis, history_filter.benchmark_ids
+    if not requested:
+        return _KpiSelection()
+    kpis = find_kpis_by_id(session, requested)
+    ids = {kpi.id for kpi in kpis}
+    names = [kpi for kpi in requested if kpi not in ids]
+    is_selected = KpiHistory.kpi_id.in_(ids) | KpiHistory.name.in_(names)
+    if not benchmark_ids:
         # With OR no index fits, and PostgreSQL reads the values of other KPIs.
-        searched = [KpiHistory.kpi_id.in_(ids) | KpiHistory.name.in_(names)]
-    elif ids and benchmark_ids and agent_ids:
-        of_kpi = filter_any(KpiHistory.kpi_id, ids, in_order)
-        trend = intersect_filters([*filters, *of_kpi], by_time if in_period else in_order)
-        filters = trend or [*filters, *of_kpi]
-    else:
-        filters += filter_any(KpiHistory.kpi_id, ids, in_order)
-        filters += filter_any(KpiHistory.name, names, in_order)
-    filters += filter_period(since, until, by_time)
-    sort_keys = _PERIOD_SORT_KEYS if in_period else SORT_KEYS
-    return select_sorted_page(
-        session, select(KpiHistory), sort_keys, sort, query, filters, searched
-    )
+        if ids and names:
+            return _KpiSelection(searched=[is_selected])
+        return _KpiSelection(kpis, names)
+    # By their IDs, of which an index has the values for each agent.
+    named = find_kpis_by_name(session, benchmark_ids, names) if names else []
+    selected = {kpi.id: kpi for kpi in (*named, *kpis) if kpi.benchmark_id in benchmark_ids}
+    if not selected:
+        return None
+    is_renamed = any(kpi.has_other_names for kpi in named)
+    return _KpiSelection([*selected.values()], searched=[is_selected] if is_renamed else [])
 
 
-def _is_kpi_id(session: Session, kpi: str) -> bool:
-    return bool(session.scalar(select(exists().where(KpiHistory.kpi_id == kpi))))
+def _filter_values(
+    history_filter: KpiHistoryFilter, selection: _KpiSelection
+) -> list[IndexedFilter]:
+    benchmarks = filter_any(KpiHistory.benchmark_id, history_filter.benchmark_ids, _BY_TIME)
+    agents = filter_any(KpiHistory.agent_id, history_filter.agent_ids, _BY_TIME)
+    of_kpis = filter_any(KpiHistory.kpi_id, [kpi.id for kpi in selection.kpis], _BY_TIME)
+    if len(selection.kpis) == 1:
+        benchmarks = filter_value(KpiHistory.benchmark_id, selection.kpis[0].benchmark_id)
+        trend = intersect_filters([*benchmarks, *agents, *of_kpis], _BY_TIME) if agents else []
+        return trend or [*of_kpis, *agents]
+    pair = intersect_filters([*benchmarks, *agents], _BY_TIME) if benchmarks and agents else []
+    of_names = filter_any(KpiHistory.name, selection.names, _BY_TIME)
+    return [*of_kpis, *of_names, *(pair or [*benchmarks, *agents])]
 
 
 def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:

@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, ScalarSelect, Select, Text, case, func, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Text,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
@@ -160,7 +171,9 @@ def search_runs(
 
     def read(keys: Select[tuple[Any, int]]) -> list[Mapping[str, Any]]:
         page = keys.subquery()
-        statement = columns.add_columns(page.c.sort_key).join(page, page.c.run_seq == _RUNS.seq)
+        # Looked up one by one: a join of many rows would read the whole table instead.
+        run = columns.where(page.c.run_seq == _RUNS.seq).limit(1).correlate(page).lateral()
+        statement = select(run, page.c.sort_key).join_from(page, run, true())
         statement = _sorted(statement, page.c.sort_key, page.c.run_seq, descending=descending)
         return [dict(row) for row in session.execute(statement).mappings()]
 

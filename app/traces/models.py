@@ -57,14 +57,16 @@ class Collection(Base):
 
 
 class CollectedTrace(Base):
-    """One trace with its texts; `position` is its index in the order of the source."""
+    """One trace with its texts; `position` is its index in the order of the source.
+
+    Without a foreign key: it would be checked for each trace, and the deletion of a collection would
+    look for its traces among the index entries of all that were deleted before it.
+    """
 
     __tablename__ = "collected_traces"
     __table_args__ = (UniqueConstraint("collection_id", "trace_id"),)
 
-    collection_id: Mapped[int] = mapped_column(
-        ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True
-    )
+    collection_id: Mapped[int] = mapped_column(primary_key=True)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     trace_id: Mapped[str]
     item_id: Mapped[str]
@@ -89,14 +91,13 @@ class CollectedTrace(Base):
 class TraceTranscript(Base):
     """The transcript of a collected trace, as `app.harness.transcript` writes it.
 
-    In a table of its own: scoring reads whole rows of traces and never needs a transcript.
+    In a table of its own: scoring reads whole rows of traces and never needs a transcript. Without a
+    foreign key, as `CollectedTrace`.
     """
 
     __tablename__ = "trace_transcripts"
 
-    collection_id: Mapped[int] = mapped_column(
-        ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True
-    )
+    collection_id: Mapped[int] = mapped_column(primary_key=True)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     transcript: Mapped[Any] = mapped_column(JSONB)
 

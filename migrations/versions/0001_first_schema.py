@@ -740,9 +740,6 @@ def upgrade() -> None:
         sa.Column("tool_calls", JSON, nullable=True),
         sa.Column("turns", sa.Integer(), nullable=True),
         sa.Column("scores", JSON, nullable=True),
-        sa.ForeignKeyConstraint(
-            ["collection_id"], ["collections.id"], name="fk_collected_traces_collection_id", ondelete="CASCADE"
-        ),
         sa.PrimaryKeyConstraint("collection_id", "position", name="pk_collected_traces"),
         sa.UniqueConstraint("collection_id", "trace_id", name="uq_collected_traces_collection_id_trace_id"),
     )
@@ -751,9 +748,6 @@ def upgrade() -> None:
         sa.Column("collection_id", sa.BigInteger(), nullable=False),
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("transcript", JSON, nullable=False),
-        sa.ForeignKeyConstraint(
-            ["collection_id"], ["collections.id"], name="fk_trace_transcripts_collection_id", ondelete="CASCADE"
-        ),
         sa.PrimaryKeyConstraint("collection_id", "position", name="pk_trace_transcripts"),
     )
     op.create_table(
@@ -826,6 +820,7 @@ def upgrade() -> None:
         unique=True,
         postgresql_where=sa.text("retired_at IS NULL"),
     )
+    op.create_index("ix_kpi_definitions_benchmark_id", "kpi_definitions", ["benchmark_id"])
     op.create_index(
         "ix_kpi_definitions_current_benchmark_id_name_id",
         "kpi_definitions",
@@ -1156,8 +1151,8 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_seq"], ["benchmark_runs.seq"], name="fk_kpi_history_run_seq", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_kpi_history"),
     )
-    op.create_index("ix_kpi_history_agent_id_id", "kpi_history", ["agent_id", "id"])
-    op.create_index("ix_kpi_history_name_id", "kpi_history", ["name", "id"])
+    op.create_index("ix_kpi_history_agent_id_recorded_at_id", "kpi_history", ["agent_id", "recorded_at", "id"])
+    op.create_index("ix_kpi_history_name_recorded_at_id", "kpi_history", ["name", "recorded_at", "id"])
     op.create_index("ix_kpi_history_recorded_at_id", "kpi_history", ["recorded_at", "id"])
     op.create_index("ix_kpi_history_trend", "kpi_history", ["benchmark_id", "agent_id", "kpi_id", "id"])
     op.create_index(
@@ -1165,9 +1160,13 @@ def upgrade() -> None:
         "kpi_history",
         ["benchmark_id", "agent_id", "kpi_id", "recorded_at", "id"],
     )
-    op.create_index("ix_kpi_history_benchmark_id_id", "kpi_history", ["benchmark_id", "id"])
-    op.create_index("ix_kpi_history_kpi_id_id", "kpi_history", ["kpi_id", "id"])
-    op.create_index("ix_kpi_history_kpi_id_kpi_revision", "kpi_history", ["kpi_id", "kpi_revision"])
+    op.create_index(
+        "ix_kpi_history_benchmark_id_agent_id_recorded_at_id",
+        "kpi_history",
+        ["benchmark_id", "agent_id", "recorded_at", "id"],
+    )
+    op.create_index("ix_kpi_history_benchmark_id_recorded_at_id", "kpi_history", ["benchmark_id", "recorded_at", "id"])
+    op.create_index("ix_kpi_history_kpi_id_recorded_at_id", "kpi_history", ["kpi_id", "recorded_at", "id"])
     op.create_index("uq_kpi_history_run_seq_kpi_id", "kpi_history", ["run_seq", "kpi_id"], unique=True)
     op.create_table(
         "run_metrics",

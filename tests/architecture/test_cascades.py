@@ -29,7 +29,6 @@ BOUNDED = {
     "benchmark_runs.rescore_of": PEOPLE,
     "benchmark_runs.retry_of": PEOPLE,
     "browser_sessions.api_key_id": "people log in; expired sessions are purged",
-    "collected_traces.collection_id": AFTER_ITS_ROWS,
     "deliveries.notification_id": AFTER_ITS_ROWS,
     "kpi_definitions.benchmark_id": PEOPLE,
     "kpi_history.run_seq": PER_RUN,
@@ -43,7 +42,6 @@ BOUNDED = {
     "schedule_fires.run_id": "one fire starts a run",
     "source_subscriptions.agent_id": "a row per benchmark",
     "source_subscriptions.benchmark_id": SETTINGS,
-    "trace_transcripts.collection_id": AFTER_ITS_ROWS,
     "webhook_secrets.benchmark_id": PEOPLE,
 }
 

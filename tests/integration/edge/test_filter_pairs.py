@@ -53,7 +53,7 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "schedule_id": B, "run_name": "'nightly'",
     },
     "kpi_history": {
-        "run_seq": "n", "run_id": "'run-' || n", "kpi_id": "'k'", "name": B, "benchmark_id": A, "agent_id": B,
+        "run_seq": "n", "run_id": "'run-' || n", "kpi_id": f"'k-' || {A}", "name": B, "benchmark_id": A, "agent_id": B,
         "direction": "'HIGHER_IS_BETTER'", "validity": "'VALID'",
         "recorded_at": "timestamptz '2026-01-01' + n * interval '1 second'",
     },
@@ -106,8 +106,16 @@ def tables_in_halves(module_database: Database) -> Database:
             endpoint = {"id": f"'{name}'", "channel": "'WEBHOOK'", "recipient_hash": f"'{name}'"}
             insert_rows(session, "endpoints", endpoint)
         insert_rows(session, "collections", {"source": "'local'", "query": "'{}'"})
-        kpi = {"id": "'k'", "benchmark_id": "'A'", "revision": "1"}
-        insert_rows(session, "kpi_definitions", kpi)
+        for benchmark in ("A", "x"):
+            # Renamed: its values have two names.
+            kpi = {
+                "id": f"'k-{benchmark}'",
+                "benchmark_id": f"'{benchmark}'",
+                "revision": "n",
+                "name": "CASE n WHEN 1 THEN 'x' ELSE 'B' END",
+                "retired_at": "CASE n WHEN 1 THEN now() END",
+            }
+            insert_rows(session, "kpi_definitions", kpi, 2)
         for table, columns in TABLES.items():
             insert_rows(session, table, columns, ROWS)
     with module_database.engine.connect().execution_options(
@@ -191,7 +199,7 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
             session, RunListFilter(statuses=[RunStatus.FAILED], since=SINCE), "created", QUERY
         ),
     ),
-    "values of a KPI in a benchmark": (
+    "values of a renamed KPI in a benchmark": (
         "kpi_history",
         lambda session: list_kpi_history(
             session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], kpis=["B"])
@@ -201,6 +209,12 @@ LISTS: Final[Mapping[str, tuple[str, Callable[[Session], Any]]]] = {
         "kpi_history",
         lambda session: list_kpi_history(
             session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], agent_ids=["B"]), sort="kpi"
+        ),
+    ),
+    "values of an agent and two KPIs, one by ID and one by name": (
+        "kpi_history",
+        lambda session: list_kpi_history(
+            session, QUERY, KpiHistoryFilter(agent_ids=["B"], kpis=["k-A", "nobody"])
         ),
     ),
     "values of a benchmark in a period": (

@@ -1,6 +1,7 @@
 """What pages read of a long history: as many rows as they show, not as many as there are."""
 
 from datetime import UTC, datetime
+from itertools import product
 
 import pytest
 from sqlalchemy import text
@@ -8,13 +9,15 @@ from sqlalchemy.orm import Session
 
 from app.core.db import Database
 from app.core.keyset import PageQuery
-from app.kpis.queries import KpiHistoryFilter, list_kpi_history
+from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
 from app.overview.queries import read_overview
 from app.results.run_list import SORT_KEYS, RunListFilter, search_runs
 from benchmarks.table_rows import TIME, insert_rows
 
 RUNS = 3_000
 BENCHMARKS = 3
+KPIS = ("rare", "common")
+KPI_NAME = "CASE WHEN n % 100 = 0 THEN 'rare' ELSE 'common' END"
 PAGE = PageQuery(limit=10, cursor=None)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS_READ = text(
@@ -28,12 +31,9 @@ def long_history(module_database: Database) -> Database:
     with module_database.begin() as session:
         insert_rows(session, "agents", {"id": "'a'"})
         insert_rows(session, "benchmarks", {"id": "'b-' || n", "metrics": "'[]'"}, BENCHMARKS)
-        for kpi in ("rare", "common"):
-            insert_rows(
-                session,
-                "kpi_definitions",
-                {"id": f"'{kpi}'", "benchmark_id": "'b-1'", "revision": "1", "name": f"'{kpi}'"},
-            )
+        for name in KPIS:
+            kpi = {"id": f"'{name}-' || n", "benchmark_id": "'b-' || n", "revision": "1"}
+            insert_rows(session, "kpi_definitions", {**kpi, "name": f"'{name}'"}, BENCHMARKS)
         insert_rows(
             session,
             "benchmark_runs",
@@ -56,8 +56,8 @@ def long_history(module_database: Database) -> Database:
             {
                 "run_seq": "n",
                 "run_id": "'run-' || n",
-                "kpi_id": "CASE WHEN n % 100 = 0 THEN 'rare' ELSE 'common' END",
-                "name": "CASE WHEN n % 100 = 0 THEN 'rare' ELSE 'common' END",
+                "kpi_id": f"{KPI_NAME} || '-' || 1 + n % {BENCHMARKS}",
+                "name": KPI_NAME,
                 "benchmark_id": f"'b-' || 1 + n % {BENCHMARKS}",
                 "agent_id": "'a'",
                 "direction": "'HIGHER_IS_BETTER'",
@@ -108,21 +108,41 @@ def test_run_list__reads_one_page_in_any_order(long_history: Database, sort: str
     assert rows <= 5 * PAGE.limit * BENCHMARKS
 
 
+# A name of any benchmark and an agent are the only two without an index of both.
+FILTERS = [
+    (benchmark, agent, kpi)
+    for benchmark, agent, kpi in product(("b-1", None), ("a", None), ("rare", "rare-1", None))
+    if benchmark or not agent or kpi != "rare"
+]
+
+
+@pytest.mark.parametrize(("benchmark", "agent", "kpi"), FILTERS)
 @pytest.mark.parametrize("until", [None, NOW])
-def test_kpi_history__of_a_rare_kpi_reads_its_own_values_only(
-    long_history: Database, until: datetime | None
+@pytest.mark.parametrize("sort", ["recorded", "-recorded"])
+def test_kpi_history__reads_the_rows_of_a_page_only(
+    long_history: Database,
+    benchmark: str | None,
+    agent: str | None,
+    kpi: str | None,
+    until: datetime | None,
+    sort: KpiOrder,
 ) -> None:
+    history_filter = KpiHistoryFilter(
+        benchmark_ids=[benchmark] if benchmark else [],
+        agent_ids=[agent] if agent else [],
+        kpis=[kpi] if kpi else [],
+        until=until,
+    )
     with long_history.read() as session:
         before = _rows_read(session, "kpi_history")
-        page = list_kpi_history(
-            session,
-            PAGE,
-            KpiHistoryFilter(benchmark_ids=["b-1"], agent_ids=["a"], kpis=["rare"], until=until),
-        )
+        page = list_kpi_history(session, PAGE, history_filter, sort=sort)
         rows = _rows_read(session, "kpi_history") - before
 
-    # Rare are multiples of 100, and of the first benchmark multiples of 3.
-    assert [entry.run_id for entry in page.rows][:2] == ["run-3000", "run-2700"]
+    # Every hundredth value is rare; of the first benchmark those of multiples of 3.
+    step = (100 if kpi else 1) * (3 if benchmark or kpi == "rare-1" else 1)
+    expected = [f"run-{number}" for number in range(step, RUNS + 1, step)]
+    expected = expected if sort == "recorded" else expected[::-1]
+    assert [entry.run_id for entry in page.rows] == expected[: PAGE.limit]
     assert rows <= 3 * PAGE.limit
 
 

@@ -1,6 +1,7 @@
 """Purge and deletion of runs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.core import row_windows
 from app.core.batch_delete import ClocksDiffer, delete_in_batches, purge_in_batches
 from app.core.clock import utc_now
-from app.jobs.declarations import DropPurgedRun
+from app.jobs.declarations import DropPurgedRun, DropTraces
 from app.jobs.handlers import JobContext
 from app.results.models import BenchmarkRun
 from app.runs import retention
@@ -23,9 +24,21 @@ from app.runs.retention import (
 from app.runs.source_runs import assign_source_run
 from app.traces.models import Collection
 from app.worker import PURGES, _purge
+from benchmarks.table_rows import insert_rows
 from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader, age_purge_marks, age_purged_runs
+
+# The pages of traces and of their indexes that the transaction has read; the next one counts from zero.
+PAGES_READ = text(
+    """
+    SELECT coalesce(sum(pg_stat_get_xact_blocks_fetched(relation)), 0)::bigint
+    FROM (
+        SELECT 'collected_traces'::regclass::oid AS relation UNION ALL
+        SELECT indexrelid FROM pg_index WHERE indrelid = 'collected_traces'::regclass
+    ) AS relations, pg_stat_force_next_flush()
+    """
+)
 
 
 @pytest.fixture
@@ -246,6 +259,41 @@ def test_drop_purged__clock_of_the_database_that_is_ahead_deletes_nothing(
     assert count(service, "trace_results") == len(runs)
     service.work()
     assert count(service, "trace_results") == 1
+
+
+def test_drop_traces__the_last_transaction_does_not_look_for_the_deleted_ones(
+    service: Service,
+) -> None:
+    """An index still has their entries, until a VACUUM."""
+    trace_count = 5 * retention.ROWS_PER_BATCH
+    collection = Collection(source="local", query={}, trace_count=trace_count)
+    with service.resources.db.begin() as session:
+        session.add(collection)
+        session.flush()
+        insert_rows(
+            session,
+            "collected_traces",
+            {
+                "collection_id": str(collection.id),
+                "position": "n - 1",
+                "trace_id": "'trace-' || n",
+            },
+            trace_count,
+        )
+    pages = list[int]()
+
+    def count_pages(session: Session) -> None:
+        pages.append(session.scalars(PAGES_READ).one())
+
+    resources = replace(service.resources, db=service.resources.db.with_commit_hook(count_pages))
+    job = JobContext(resources=resources, pool=service.pool, is_stopping=lambda: False)
+
+    retention.drop_traces(job, DropTraces(collection_id=collection.id))
+
+    _marking, *batches, last = pages
+    assert len(batches) == 5
+    assert min(batches) > last == 0
+    assert count(service, "collected_traces") == count(service, "collections") == 0
 
 
 @pytest.mark.parametrize("days", [60, -60])
