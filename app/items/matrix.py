@@ -142,9 +142,8 @@ def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
             left_out=candidate.left_out,
             are_samples=True,
         )
-    cuts = [max(map(_rank, matrix.items)) for matrix in (baseline, candidate) if matrix.left_out]
-    if cuts:
-        baseline, candidate = _up_to(baseline, min(cuts)), _up_to(candidate, min(cuts))
+    if baseline.left_out or candidate.left_out:
+        baseline, candidate = _cut_alike([baseline, candidate])
     indices = {item: index for index, item in enumerate(baseline.items)}
     shared = [
         (indices[item], index) for index, item in enumerate(candidate.items) if item in indices
@@ -166,20 +165,20 @@ def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
     )
 
 
-class _Rank(NamedTuple):
+def _cut_alike(matrices: Sequence[ItemMatrix]) -> list[ItemMatrix]:
+    """The items of each up to the last one that none of them left out."""
+    ranks = [[_rank(item) for item in matrix.items] for matrix in matrices]
+    end = min(max(ranks[index]) for index, matrix in enumerate(matrices) if matrix.left_out)
+    return [
+        matrix.take([index for index, rank in enumerate(ranks_of_items) if rank <= end])
+        for matrix, ranks_of_items in zip(matrices, ranks, strict=True)
+    ]
+
+
+def _rank(item: str) -> tuple[bytes, bytes]:
     """The position of an item in the order by which items are selected: as `items.queries` sorts."""
-
-    digest: str
-    item: bytes
-
-
-def _rank(item: str) -> _Rank:
     name = item.encode()
-    return _Rank(hashlib.md5(name, usedforsecurity=False).hexdigest(), name)
-
-
-def _up_to(matrix: ItemMatrix, last: _Rank) -> ItemMatrix:
-    return matrix.take([index for index, item in enumerate(matrix.items) if _rank(item) <= last])
+    return hashlib.md5(name, usedforsecurity=False).digest(), name
 
 
 def matrix_of_rows(
