@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from app.core.text import shorten
 from app.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
+from app.metrics.measured_chunk import MeasuredChunk
 from app.metrics.pair_overlap import forget_overlap
 from app.metrics.registry import load_metrics, providers_for
 from app.metrics.types import (
@@ -96,9 +97,7 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
     return [measure(trace, providers) for trace in chunk]
 
 
-def score_within_limits(
-    traces: Sequence[Trace], metrics: tuple[MetricRef, ...]
-) -> list[TraceMeasurements]:
+def score_within_limits(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> MeasuredChunk:
     """`score_chunk` in a process with a memory limit.
 
     Raises: MemoryError when a provider, or its batch form, reached the limit. An earlier trace may have
@@ -114,7 +113,7 @@ def score_within_limits(
             ):
                 # As an exception, so that the caller sees the whole chunk as lost and repeats it.
                 raise MemoryError(missing.detail)
-    return rows
+    return MeasuredChunk(rows)
 
 
 def measure_all(
