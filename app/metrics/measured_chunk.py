@@ -2,9 +2,9 @@
 
 import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 from app.metrics.types import TraceMeasurements
 
@@ -22,8 +22,8 @@ class MeasuredChunk(list[TraceMeasurements]):
                 other[index] = row
             else:
                 complete.append(row)
-        values = array("d", chain.from_iterable([row.values for row in complete]))
-        return _rows_of, ([row.trace_id for row in complete], values.tobytes(), other)
+        values = cast("Iterable[float]", chain.from_iterable([row.values for row in complete]))
+        return _rows_of, ([row.trace_id for row in complete], array("d", values).tobytes(), other)
 
 
 def _rows_of(
