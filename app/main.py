@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio.to_thread
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
@@ -57,6 +56,7 @@ from app.core.web.pages import compile_templates
 from app.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
 from app.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
+from app.core.web.threads import limit_threads
 from app.notifications.queries import count_inbox
 from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
@@ -252,7 +252,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     # seconds.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
-        anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()
+        limit_threads(pool.size())
     async with app.state.hub.running():
         yield
     app.state.probe.close()

@@ -7,7 +7,6 @@ from typing import IO, Annotated, Final
 
 from fastapi import Depends, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, QueryParams, UploadFile
 
 from app.access.deps import READ, RUN
@@ -23,6 +22,7 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
+from app.core.web.threads import run_in_thread
 from app.harness.result_file import InvalidResultFile
 from app.traces.files.table_columns import InvalidMapping, parse_mapping
 from app.traces.files.trace_file import read_upload_lines
@@ -61,7 +61,7 @@ async def upload_traces(request: Request, res: Res) -> Response:
             "with `mosaico datasets upload`"
         )
     async with request.form(max_files=1, max_fields=10) as form:
-        return await run_in_threadpool(_upload, request, res, form)
+        return await run_in_thread(_upload, request, res, form)
 
 
 @router.get("/datasets/{datasetId}", dependencies=READ)

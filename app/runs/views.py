@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.core.schemas import view_of_row
+from app.core.schemas import view_of_row, view_of_values
 from app.results.models import BenchmarkRun, TraceResult
 from app.results.queries import TraceDetail, TraceWithResult
 from app.results.write_back_state import WriteBackState
@@ -13,11 +13,10 @@ from app.runs.schemas import (
     ToolCallView,
     TraceResultView,
     TraceView,
-    WriteBackView,
 )
 from app.traces.models import CollectedTrace
 
-COLUMNS = RunView.model_fields.keys() - {"results"}
+COLUMNS = [name for name in RunView.model_fields if name != "results"]
 
 
 def run_view(run: BenchmarkRun) -> RunView:
@@ -25,15 +24,12 @@ def run_view(run: BenchmarkRun) -> RunView:
 
 
 def run_columns_view(row: Mapping[str, Any]) -> RunView:
-    # Lists make many of these: to copy a row takes less time than to look up its columns.
-    fields = dict(row)
-    for name in fields.keys() - COLUMNS:
-        del fields[name]
-    if fields["write_back"] is not None:
-        state = WriteBackState.model_validate(fields["write_back"])
-        fields["write_back"] = WriteBackView.model_validate(state)
-    fields["results"] = f"/api/v1/benchmark-runs/{fields['id']}/results"
-    return RunView.model_validate(fields)
+    values = {name: row[name] for name in COLUMNS}
+    if values["write_back"] is not None:
+        values["write_back"] = WriteBackState.model_validate(values["write_back"])
+    # The last field.
+    values["results"] = f"/api/v1/benchmark-runs/{values['id']}/results"
+    return view_of_values(RunView, values)
 
 
 def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
-import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +22,7 @@ from app.core.problem_documents import (
     error_response,
 )
 from app.core.strict_json import parse_json
+from app.core.web.threads import run_in_thread
 
 RETRY_AFTER_S = 10
 
@@ -257,7 +257,7 @@ async def _read_field_names(content_type: str, body: bytes) -> list[str]:
     ):
         raise UnsupportedMediaType
     if len(body) > THREAD_PARSE_BYTES:
-        document = await anyio.to_thread.run_sync(parse_json, body)
+        document = await run_in_thread(parse_json, body)
     else:
         document = parse_json(body)
     return sorted(document) if isinstance(document, dict) else []

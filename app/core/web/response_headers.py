@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.core.web.threads import run_in_thread
+
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
@@ -78,7 +80,7 @@ class ResponseHeadersMiddleware:
 
 
 def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
-    """Make an endpoint render its view as JSON in the thread that runs it.
+    """Run an endpoint in a thread, which also renders its view as JSON.
 
     FastAPI itself would take a second thread to validate the view against the declared type, which
     the type checker has already done, and render it on the event loop.
@@ -86,7 +88,6 @@ def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[.
     if iscoroutinefunction(endpoint):
         return endpoint
 
-    @wraps(endpoint)
     def serialize(*args: Any, **kwargs: Any) -> Any:
         view = endpoint(*args, **kwargs)
         if not isinstance(view, BaseModel):
@@ -94,4 +95,8 @@ def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[.
         body = view.model_dump_json(by_alias=True)
         return Response(body, status_code=status, media_type="application/json")
 
-    return serialize
+    @wraps(endpoint)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        return await run_in_thread(serialize, *args, **kwargs)
+
+    return run

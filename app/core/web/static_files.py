@@ -11,13 +11,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-import anyio.to_thread
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.core.web.compression import ENCODED, MAX_FILES, accepts_gzip, compress_asset
+from app.core.web.threads import run_in_thread
 
 FOLDER = Path(__file__).parent / "static"
 URL = "/static"
@@ -92,7 +92,7 @@ class CompressedStaticFiles(StaticFiles):
         ):
             return response
         # In a thread: the script of Swagger UI has 1.5 MB.
-        content = await anyio.to_thread.run_sync(_compress_file, str(response.path))
+        content = await run_in_thread(_compress_file, str(response.path))
         # A weak tag: the bytes are others, and mean the same.
         tags = {
             "ETag": f"W/{response.headers['etag']}",

@@ -24,6 +24,7 @@ from app.core.encryption import SecretBox
 from app.core.errors import Conflict
 from app.core.resources import Resources
 from app.core.schemas import WireModel
+from app.core.web.threads import limit_threads
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BOX = SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()])
@@ -141,6 +142,7 @@ class ToyClient:
     async def _send(self, calls: Sequence[ApiCall]) -> list[httpx.Response]:
         # As in the real service as many threads as connections: others would only wait for one.
         anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
+        limit_threads(POOL_SIZE)
         answers: dict[int, httpx.Response] = {}
         headers = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         transport = httpx.ASGITransport(self.app)
