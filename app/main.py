@@ -111,6 +111,8 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Without those of FastAPI for OpenTelemetry: the service has its own metrics and logs.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         lifespan=_lifespan,
         generate_unique_id_function=operation_id,
         routes=list(_routes()),

@@ -119,7 +119,7 @@ def _loads() -> list[Load]:
         ),
         Load("A1 GET", "GET", f"/api/v1/benchmark-runs/run-{ROWS // 2}"),
         Load("A1 list", "GET", f"/api/v1/benchmark-runs?limit={PAGE}"),
-        # Last: it adds rows. The service also stores a job for each, which the peer does not have.
+        # Last: it adds rows.
         Load(
             "A1 POST run",
             "POST",
@@ -329,7 +329,13 @@ def serve_app(app: FastAPI, http: type[asyncio.Protocol] | Literal["auto"] = "au
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
-            app, http=http, log_config=None, ws="none", access_log=False, server_header=False
+            app,
+            http=http,
+            log_config=None,
+            ws="none",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
         )
         print(listener.getsockname()[1], file=replies)
         threading.Thread(target=_tell_cpu_seconds, args=(replies,), daemon=True).start()

@@ -12,6 +12,7 @@ import logging
 import resource
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
@@ -106,6 +107,34 @@ class RefusalLog:
             self._counts[reason] = 0
 
 
+class ResponseWriter(h11.Connection):
+    """A connection that sends the head of a response together with its first part.
+
+    They would be two packets, and two system calls, at each of which another thread takes the interpreter.
+    `write` sends a head whose response is not ready at once, such as that of an event stream.
+    """
+
+    def __init__(self, max_bytes: int, write: Callable[[bytes], None]) -> None:
+        super().__init__(h11.SERVER, max_bytes)
+        self._write = write
+        self._head = b""
+
+    def send(self, event: h11.Event) -> bytes | None:
+        data = super().send(event)
+        if isinstance(event, h11.Response):
+            self._head = data or b""
+            asyncio.get_running_loop().call_soon(self._send_head)
+            return b""
+        if self._head and data is not None:
+            data, self._head = self._head + data, b""
+        return data
+
+    def _send_head(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._write(head)
+
+
 class HttpProtocol(H11Protocol):
     """A connection of the API.
 
@@ -117,6 +146,7 @@ class HttpProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn = ResponseWriter(self.conn._max_incomplete_event_size, self._write_head)  # noqa: SLF001
         # Its warnings are one record per malformed request; `refusals` counts them instead.
         self.logger = _ERRORS_ONLY
         self._header_deadline: asyncio.TimerHandle | None = None
@@ -196,6 +226,10 @@ class HttpProtocol(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self._send_problem(MalformedRequest())
+
+    def _write_head(self, head: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(head)
 
     def _end_after_two_lengths(self) -> None:
         names = {name for name, _ in self.cycle.scope["headers"]}
