@@ -117,22 +117,23 @@ class ResponseWriter(h11.Connection):
     def __init__(self, max_bytes: int, write: Callable[[bytes], None]) -> None:
         super().__init__(h11.SERVER, max_bytes)
         self._write = write
-        self._head = b""
+        self._head: list[bytes] = []
 
-    def send(self, event: h11.Event) -> bytes | None:
-        data = super().send(event)
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        parts = super().send_with_data_passthrough(event)
         if isinstance(event, h11.Response):
-            self._head = data or b""
+            self._head = parts or []
             asyncio.get_running_loop().call_soon(self._send_head)
-            return b""
-        if self._head and data is not None:
-            data, self._head = self._head + data, b""
-        return data
+            return []
+        return None if parts is None else [*self._take_head(), *parts]
 
     def _send_head(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
-            self._write(head)
+        if head := self._take_head():
+            self._write(b"".join(head))
+
+    def _take_head(self) -> list[bytes]:
+        head, self._head = self._head, []
+        return head
 
 
 class HttpProtocol(H11Protocol):
