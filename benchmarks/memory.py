@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -123,6 +125,8 @@ def served_from(data_dir: Path, **settings: str) -> Iterator[RunningService]:
     )
     try:
         _wait(process)
+        # Who reads no more of it would stop the service with the first line that does not fit into the pipe.
+        threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
         with httpx.Client(
             base_url=f"http://127.0.0.1:{port}/api/v1",
             headers={"Authorization": f"Bearer {key}"},
@@ -132,7 +136,7 @@ def served_from(data_dir: Path, **settings: str) -> Iterator[RunningService]:
             yield RunningService(client, process.pid, data_dir)
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.wait(timeout=60)
 
 
 def free_port() -> int:
