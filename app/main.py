@@ -33,7 +33,7 @@ from app.access.stream_revocation import KeyStreamOwners
 from app.core import problem_documents
 from app.core.encryption import Secret
 from app.core.garbage_collection import exclude_living_objects
-from app.core.malloc import limit_arenas
+from app.core.malloc import free_large_blocks, limit_arenas, return_free_memory
 from app.core.resources import Resources
 from app.core.settings import Settings
 from app.core.web import (
@@ -141,13 +141,19 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         # In a thread that nobody waits for: the service is ready without it.
-        threading.Thread(target=compile_templates, name="compile-templates", daemon=True).start()
+        threading.Thread(target=_compile_templates, name="compile-templates", daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app
         if isinstance(app, FastAPI):
             app.state.hub.close()
         await super().shutdown(sockets)
+
+
+def _compile_templates() -> None:
+    compile_templates()
+    # The syntax trees of the templates, which nobody needs again.
+    return_free_memory()
 
 
 def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None = None) -> None:
@@ -190,6 +196,7 @@ def serve_api(settings: Settings) -> None:
     """The API process: logs, plugins, resources, the first admin key, server."""
     # First: arenas that exist are not given back.
     limit_arenas()
+    free_large_blocks()
     set_up_logs(settings)
     load_plugins()
     pool_size = max(API_THREADS // settings.api_processes, MIN_API_THREADS)

@@ -19,7 +19,7 @@ MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2
 # One trace is in memory at a time, several times during its conversion.
 LINE_BYTES = 16 * 1024**2
-BLOCK_BYTES = 1024**2
+BLOCK_BYTES = 256 * 1024
 DOCUMENT_BYTES = 64 * 1024**2
 IDLE_TIMEOUT_S = 60.0
 DISCARD_TIMEOUT_S = 5.0
