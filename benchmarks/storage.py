@@ -17,7 +17,13 @@ from app.core.migrations import upgrade
 from app.jobs.handlers import NO_JOB
 from app.metrics.types import TraceMeasurements
 from app.runs.leases import acquire_shard_lease
-from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, MeasuredShard, encode_row, store_shard
+from app.runs.shards import (
+    RESULT_COLUMNS,
+    SHARD_TRACES,
+    MeasuredShard,
+    encode_complete_rows,
+    store_shard,
+)
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
@@ -135,12 +141,9 @@ def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]
 def _copy_plain(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:
     """Encode the same rows and append them with COPY: what no way to store them can do without."""
     for shard, measured in enumerate(shards):
-        rows = [
-            encode_row(number, position, row.values, None)
-            for position, row in enumerate(measured, start=shard * SHARD)
-        ]
+        rows = encode_complete_rows(number, shard * SHARD, [row.values for row in measured])
         with db.begin() as session:
-            copy_encoded_rows(session, PLAIN_TABLE, RESULT_COLUMNS, rows)
+            copy_encoded_rows(session, PLAIN_TABLE, RESULT_COLUMNS, [rows])
 
 
 def _write_narrow(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:

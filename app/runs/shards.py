@@ -1,10 +1,12 @@
 """The shards of a run: ranges of its traces that workers measure in parallel, each once."""
 
-import functools
 import struct
-from collections.abc import Mapping, Sequence
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
@@ -67,6 +69,9 @@ FLOAT8_OID = 701
 
 _HEAD = struct.Struct(">hiqiii")
 _VALUE = struct.Struct(">id")
+# In an encoded row: its position, and the first value of an array without missing ones.
+_POSITION_AT = struct.calcsize(">hiqi")
+_FIRST_VALUE_AT = _HEAD.size + ARRAY_HEAD.size + struct.calcsize(">i")
 
 
 class MeasuredShard(NamedTuple):
@@ -220,16 +225,20 @@ def _count_values(measured: Sequence[TraceMeasurements]) -> int:
     return sum(len(row.values) - row.values.count(None) for row in measured)
 
 
-def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> list[bytes]:
-    return [
-        encode_row(
-            lease.run_seq,
-            position,
-            row.values,
-            (_notes(row) or None) if row.missing or row.reasons else None,
-        )
-        for position, row in enumerate(measured, start=lease.first)
-    ]
+def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> Iterator[bytes]:
+    position = lease.first
+    for is_complete, rows in groupby(measured, _is_complete):
+        group = list(rows)
+        if is_complete:
+            yield encode_complete_rows(lease.run_seq, position, [row.values for row in group])
+        else:
+            for at, row in enumerate(group, start=position):
+                yield encode_row(lease.run_seq, at, row.values, _notes(row) or None)
+        position += len(group)
+
+
+def _is_complete(row: TraceMeasurements) -> bool:
+    return not row.missing and not row.reasons and None not in row.values
 
 
 def _notes(row: TraceMeasurements) -> dict[str, MetricNote]:
@@ -245,6 +254,30 @@ def _notes(row: TraceMeasurements) -> dict[str, MetricNote]:
     return notes
 
 
+def encode_complete_rows(run_seq: int, first: int, rows: Sequence[Sequence[float | None]]) -> bytes:
+    """`encode_row` of rows from the position `first` on, with as many values each, none of them missing.
+
+    Most rows are such rows. They differ in their numbers only, which are written into all of them together.
+    """
+    row = encode_row(run_seq, first, [0.0] * len(rows[0]), None)
+    encoded = bytearray(row * len(rows))
+    _set_numbers(encoded, len(row), _POSITION_AT, array("i", range(first, first + len(rows))))
+    columns = cast("Iterable[Sequence[float]]", zip(*rows, strict=True))
+    for column, values in enumerate(columns):
+        _set_numbers(encoded, len(row), _FIRST_VALUE_AT + column * _VALUE.size, array("d", values))
+    return bytes(encoded)
+
+
+def _set_numbers(rows: bytearray, row_bytes: int, at: int, numbers: "array[Any]") -> None:
+    """Write a number into each row, `at` bytes after its begin."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    data = numbers.tobytes()
+    # The first byte of all numbers, then the second one: a step of C for each.
+    for byte in range(numbers.itemsize):
+        rows[at + byte :: row_bytes] = data[byte :: numbers.itemsize]
+
+
 def encode_row(
     run_seq: int,
     position: int,
@@ -252,28 +285,11 @@ def encode_row(
     notes: Mapping[str, MetricNote] | None,
 ) -> bytes:
     """One row: `run_seq int8, position int4, values float8[], notes jsonb`; values are not empty."""
-    array = _sparse_array(values) if None in values else _full_array(values)
-    # Each field is preceded by its length in bytes; the head ends with the length of the array.
-    head = _HEAD.pack(4, 8, run_seq, 4, position, len(array))
-    return b"".join(
-        (head, array, NULL_FIELD if notes is None else encode_field(encode_json(notes)))
-    )
-
-
-def _full_array(values: Sequence[float | None]) -> bytes:
-    """The array without missing values, the common case: packed in one call."""
-    parts: list[Any] = [8] * (2 * len(values))
-    # Length and value alternate.
-    parts[1::2] = values
-    return _full_struct(len(values)).pack(1, 0, FLOAT8_OID, len(values), 1, *parts)
-
-
-@functools.lru_cache(maxsize=128)
-def _full_struct(count: int) -> struct.Struct:
-    return struct.Struct(">iiiii" + "id" * count)
-
-
-def _sparse_array(values: Sequence[float | None]) -> bytes:
-    parts = [ARRAY_HEAD.pack(1, 1, FLOAT8_OID, len(values), 1)]
+    parts = [ARRAY_HEAD.pack(1, int(None in values), FLOAT8_OID, len(values), 1)]
     parts += [NULL_FIELD if value is None else _VALUE.pack(8, value) for value in values]
-    return b"".join(parts)
+    encoded = b"".join(parts)
+    # Each field is preceded by its length in bytes; the head ends with the length of the array.
+    head = _HEAD.pack(4, 8, run_seq, 4, position, len(encoded))
+    return b"".join(
+        (head, encoded, NULL_FIELD if notes is None else encode_field(encode_json(notes)))
+    )

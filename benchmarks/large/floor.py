@@ -30,7 +30,7 @@ from app.results.plan import RunPlan
 from app.results.queries import ScoredTrace
 from app.runs.metric_columns import MetricColumns
 from app.runs.scoring import MAX_CHUNK_SIZE
-from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_row
+from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_complete_rows
 from app.traces.types import Trace, TraceOutcome
 
 TABLES: Final = """
@@ -162,11 +162,10 @@ class _Floor:
         return [values for call in calls for values in call.result()]
 
     def _store(self, first: int, values: Sequence[TraceValues]) -> None:
-        rows = [encode_row(1, first + number, row, None) for number, row in enumerate(values)]
         columns = ", ".join(f'"{name}"' for name in RESULT_COLUMNS)
         statement = f"COPY floor_results ({columns}) FROM STDIN (FORMAT BINARY)"
         with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.write(b"".join((SIGNATURE, *rows, TRAILER)))
+            copy.write(b"".join((SIGNATURE, encode_complete_rows(1, first, values), TRAILER)))
 
     def _means(self, shards: Iterable[int]) -> None:
         columns = MetricColumns(self.plan.columns, trials=False)
