@@ -170,9 +170,9 @@ def search_runs(
         order = _RUNS.created_at
 
     def read(keys: Select[tuple[Any, int]]) -> list[Mapping[str, Any]]:
-        page = keys.subquery()
+        page = keys.subquery("page")
         # Looked up one by one: a join of many rows would read the whole table instead.
-        run = columns.where(page.c.run_seq == _RUNS.seq).limit(1).correlate(page).lateral()
+        run = columns.where(page.c.run_seq == _RUNS.seq).limit(1).correlate(page).lateral("run")
         statement = select(run, page.c.sort_key).join_from(page, run, true())
         statement = _sorted(statement, page.c.sort_key, page.c.run_seq, descending=descending)
         return [dict(row) for row in session.execute(statement).mappings()]

@@ -108,6 +108,19 @@ def test_run_list__reads_one_page_in_any_order(long_history: Database, sort: str
     assert rows <= 5 * PAGE.limit * BENCHMARKS
 
 
+def test_run_list__reads_the_rows_of_a_large_page_only(long_history: Database) -> None:
+    """An export reads pages of a thousand."""
+    query = PageQuery(limit=RUNS // 6)
+    with long_history.read() as session:
+        before = _rows_read(session, "benchmark_runs")
+        page = search_runs(session, RunListFilter(), "-created", query)
+        rows = _rows_read(session, "benchmark_runs") - before
+
+    assert len(page.rows) == query.limit
+    # The keys, and their rows.
+    assert rows <= 2 * (query.limit + 1)
+
+
 # A name of any benchmark and an agent are the only two without an index of both.
 FILTERS = [
     (benchmark, agent, kpi)
