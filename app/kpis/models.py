@@ -24,16 +24,8 @@ class KpiHistory(Base):
             ["kpi_id", "kpi_revision"], ["kpi_definitions.id", "kpi_definitions.revision"]
         ),
         Index("uq_kpi_history_run_seq_kpi_id", "run_seq", "kpi_id", unique=True),
-        # For the trend of a KPI: in its order, so that the planner needs no statistics to choose it.
-        Index("ix_kpi_history_trend", "benchmark_id", "agent_id", "kpi_id", "id"),
-        Index(
-            "ix_kpi_history_trend_recorded_at",
-            "benchmark_id",
-            "agent_id",
-            "kpi_id",
-            "recorded_at",
-            "id",
-        ),
+        # In the order of lists and trends, so that the planner needs no statistics to choose it.
+        Index("ix_kpi_history_trend", "benchmark_id", "agent_id", "kpi_id", "recorded_at", "id"),
         Index(
             "ix_kpi_history_benchmark_id_agent_id_recorded_at_id",
             "benchmark_id",

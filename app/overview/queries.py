@@ -80,12 +80,13 @@ HEADLINE_KPIS = text(
            kpi.interval_low, kpi.interval_high, kpi.verdict,
            ARRAY(
                SELECT recent.value FROM (
-                   SELECT value, id FROM kpi_history AS earlier
+                   SELECT value, recorded_at, id FROM kpi_history AS earlier
                    WHERE earlier.benchmark_id = kpi.benchmark_id AND earlier.agent_id = kpi.agent_id
                      AND earlier.kpi_id = kpi.kpi_id AND earlier.value IS NOT NULL
-                     AND earlier.validity = :valid AND earlier.run_seq <= kpi.run_seq
-                   ORDER BY id DESC LIMIT :limit
-               ) AS recent ORDER BY recent.id
+                     AND earlier.validity = :valid
+                     AND (earlier.recorded_at, earlier.id) <= (kpi.recorded_at, kpi.id)
+                   ORDER BY recorded_at DESC, id DESC LIMIT :limit
+               ) AS recent ORDER BY recent.recorded_at, recent.id
            ) AS history
     FROM unnest(CAST(:seqs AS bigint[]), CAST(:kpis AS text[])) AS headline (run_seq, kpi_id)
     JOIN kpi_history AS kpi ON kpi.run_seq = headline.run_seq AND kpi.kpi_id = headline.kpi_id

@@ -41,7 +41,7 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
             raise NothingToPlot(f"the run {run_id} has {requested}; its KPIs: {names}")
         owners = read_names(session, [(run.benchmark_id, run.agent_id)])
         points = list_kpi_points(
-            session, run.benchmark_id, run.agent_id, row.kpi_id, up_to=row.id, limit=RUNS_BACK
+            session, run.benchmark_id, run.agent_id, row.kpi_id, up_to=row, limit=RUNS_BACK
         )
     labels = {point.kpi.id: f"{point.kpi.recorded_at:%Y-%m-%d}" for point in points}
     figures = kpi_figures(points)

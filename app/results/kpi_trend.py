@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import select, text, type_coerce
+from sqlalchemy import literal, select, text, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
@@ -31,7 +31,7 @@ _BUCKETS = text(
                CASE WHEN history.validity = 'VALID' THEN history.value END AS value,
                CASE WHEN history.validity = 'VALID' THEN history.verdict ->> 'verdict'
                     ELSE 'INVALID' END AS verdict,
-               row_number() OVER (ORDER BY history.id) - 1 AS position,
+               row_number() OVER (ORDER BY history.recorded_at, history.id) - 1 AS position,
                count(*) OVER () AS total
         FROM kpi_history AS history JOIN benchmark_runs AS run ON run.seq = history.run_seq
         WHERE history.benchmark_id = :benchmark_id AND history.agent_id = :agent_id
@@ -116,12 +116,12 @@ def list_kpi_points(
     agent_id: str,
     kpi_id: str,
     *,
-    up_to: int | None = None,
+    up_to: KpiHistory | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     limit: int = MAX_POINTS,
 ) -> list[KpiPoint]:
-    """The last values of a KPI, oldest first; `up_to` is the ID of the last one, included."""
+    """The last values of a KPI, oldest first; `up_to` is the last one, included."""
     statement = (
         select(
             KpiHistory,
@@ -139,13 +139,17 @@ def list_kpi_points(
             BenchmarkRun.rescore_of.is_(None),
         )
     )
+    order = tuple_(KpiHistory.recorded_at, KpiHistory.id)
     if up_to is not None:
-        statement = statement.where(KpiHistory.id <= up_to)
+        last = tuple_(literal(up_to.recorded_at), literal(up_to.id))
+        statement = statement.where(order <= last)
     if since is not None:
         statement = statement.where(KpiHistory.recorded_at >= since)
     if until is not None:
         statement = statement.where(KpiHistory.recorded_at < until)
-    newest = session.execute(statement.order_by(KpiHistory.id.desc()).limit(limit)).all()
+    # Both columns, not the pair of them: an index has no order of pairs.
+    statement = statement.order_by(KpiHistory.recorded_at.desc(), KpiHistory.id.desc())
+    newest = session.execute(statement.limit(limit)).all()
     return [
         KpiPoint(kpi, fingerprint, accepted_at, differences or ())
         for kpi, fingerprint, accepted_at, differences in reversed(newest)

@@ -1154,11 +1154,8 @@ def upgrade() -> None:
     op.create_index("ix_kpi_history_agent_id_recorded_at_id", "kpi_history", ["agent_id", "recorded_at", "id"])
     op.create_index("ix_kpi_history_name_recorded_at_id", "kpi_history", ["name", "recorded_at", "id"])
     op.create_index("ix_kpi_history_recorded_at_id", "kpi_history", ["recorded_at", "id"])
-    op.create_index("ix_kpi_history_trend", "kpi_history", ["benchmark_id", "agent_id", "kpi_id", "id"])
     op.create_index(
-        "ix_kpi_history_trend_recorded_at",
-        "kpi_history",
-        ["benchmark_id", "agent_id", "kpi_id", "recorded_at", "id"],
+        "ix_kpi_history_trend", "kpi_history", ["benchmark_id", "agent_id", "kpi_id", "recorded_at", "id"]
     )
     op.create_index(
         "ix_kpi_history_benchmark_id_agent_id_recorded_at_id",

@@ -282,7 +282,7 @@ def _trend(
         return nothing
     kpi = min(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
     points = list_kpi_points(
-        session, run.benchmark_id, run.agent_id, kpi.kpi_id, up_to=kpi.id, limit=TREND_RUNS
+        session, run.benchmark_id, run.agent_id, kpi.kpi_id, up_to=kpi, limit=TREND_RUNS
     )
     if len(points) < 2:  # noqa: PLR2004 - a line has two ends
         return nothing
