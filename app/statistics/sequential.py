@@ -25,6 +25,10 @@ MAX_REFERENCE = 60
 WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
 # A window needs a reference of its own length, up to this number of runs.
 REFERENCE_FOR_LONG_WINDOWS = 8
+# The runs of a reference shorter than two windows, up to this number, may be the ones that wandered off: in place
+# of the last ones. Its windows need so much more z.
+LONG_REFERENCE = MAX_REFERENCE // 2
+SHORT_REFERENCE_Z = 1.0
 # Runs before a window, at least: from the third valid run on there is evidence over runs.
 MIN_REFERENCE = 2
 DEFAULT_FALSE_PAGES = 0.25
@@ -38,11 +42,11 @@ DEFAULT_SUM = 5.9
 
 # The variance between runs is shrunk to this prior: it counts as so many runs, in which the level
 # moved by `prior_sd` beyond the noise of the items.
-PRIOR_RUNS = 4
+PRIOR_RUNS = 5
 MAX_DEGREES = 300.0
-# Of the correlation of neighboring runs, this number divided by the number of pairs is taken for chance,
-# in standard errors: few runs say little, and a correlation by chance hides a fall.
-CHANCE_PAIRS = 12
+# Of the correlation of neighboring runs, this number divided by the number of pairs is taken for chance: few runs
+# say little, and a correlation by chance hides a fall.
+CHANCE_PAIRS = 2.4
 # How fast the correlation of run effects decays with the distance between two runs.
 CORRELATION_DECAY = 0.7
 MAX_CORRELATION = 0.8
@@ -183,8 +187,9 @@ def scan_levels(
     """Compares each window of the last runs with the runs before it; oldest first.
 
     `earlier` are series of runs on other levels, which contribute only to the variation between
-    runs. `prior_sd` is the ordinary change between runs before any data. A given `spread` is used
-    in place of the one that is estimated from the reference.
+    runs. So do the runs of a window: whether it fell or not, they vary about their own level.
+    `prior_sd` is the ordinary change between runs before any data. A given `spread` is used in place of
+    the one that is estimated from these runs; then no reference is too short to know how they vary.
     """
     fall = rise = None
     if not levels:
@@ -196,13 +201,21 @@ def scan_levels(
         needed = min(width, REFERENCE_FOR_LONG_WINDOWS) if width > 1 else 1
         if reference < max(min_reference, needed):
             continue
-        ordinary = spread or _estimate(sums, reference, pooled, prior_sd)
+        ordinary = spread or _estimate(
+            sums, reference, _pool_window(sums, reference, width, pooled), prior_sd
+        )
         score = _score(sums, reference, width, ordinary)
-        if fall is None or score.z > fall.z:
-            fall = score
-        if rise is None or score.z < rise.z:
-            rise = score
+        handicap = 0.0 if spread else _handicap(reference, width)
+        if fall is None or score.z - handicap > fall.z:
+            fall = score._replace(z=score.z - handicap)
+        if rise is None or score.z + handicap < rise.z:
+            rise = score._replace(z=score.z + handicap)
     return Scan(fall=fall, rise=rise)
+
+
+def _handicap(reference: int, width: int) -> float:
+    is_short = width > 1 and reference < min(2 * width, LONG_REFERENCE)
+    return SHORT_REFERENCE_Z if is_short else 0.0
 
 
 def score_runs(
@@ -268,9 +281,9 @@ def _pool(series: Sequence[Sequence[RunLevel]]) -> _Pooled:
         if len(levels) > 1:
             sums, runs = _Sums(levels), len(levels)
             pooled = _Pooled(
-                squares=pooled.squares + _squares(sums, runs),
+                squares=pooled.squares + _squares(sums, 0, runs),
                 degrees=pooled.degrees + runs - 1,
-                products=pooled.products + _products(sums, runs),
+                products=pooled.products + _products(sums, 0, runs),
                 pairs=pooled.pairs + runs - 1,
                 per_trace=pooled.per_trace + sums.per_trace[runs],
                 noises=pooled.noises + sums.noises[runs],
@@ -278,17 +291,35 @@ def _pool(series: Sequence[Sequence[RunLevel]]) -> _Pooled:
     return pooled
 
 
-def _squares(sums: _Sums, runs: int) -> float:
-    """The sum of the squares of the first runs about their mean."""
-    return max(0.0, sums.squares[runs] - sums.total[runs] ** 2 / runs)
+def _pool_window(sums: _Sums, reference: int, width: int, pooled: _Pooled) -> _Pooled:
+    """The sums together with those of the `width` runs after the first `reference` runs. Their item noise stays
+    out: it is that of bad runs.
+    """
+    if width == 1:
+        return pooled
+    end = reference + width
+    return pooled._replace(
+        squares=pooled.squares + _squares(sums, reference, end),
+        degrees=pooled.degrees + width - 1,
+        products=pooled.products + _products(sums, reference, end),
+        pairs=pooled.pairs + width - 1,
+    )
 
 
-def _products(sums: _Sums, runs: int) -> float:
-    """The sum of the products of neighbors among the first runs, about their mean."""
-    mean, total = sums.total[runs] / runs, sums.total[runs]
+def _squares(sums: _Sums, first: int, end: int) -> float:
+    """The sum of the squares of the runs from the first up to, but not including, the end, about their mean."""
+    total = sums.total[end] - sums.total[first]
+    return max(0.0, sums.squares[end] - sums.squares[first] - total**2 / (end - first))
+
+
+def _products(sums: _Sums, first: int, end: int) -> float:
+    """The sum of the products of neighbors among the same runs, about their mean."""
+    runs, total = end - first, sums.total[end] - sums.total[first]
+    mean = total / runs
     # Each run has two neighbors, except for the first and the last one.
-    neighbors_total = 2 * total - sums.deviations[0] - sums.deviations[runs - 1]
-    return sums.products[runs] - mean * neighbors_total + (runs - 1) * mean**2
+    neighbors_total = 2 * total - sums.deviations[first] - sums.deviations[end - 1]
+    products = sums.products[end] - sums.products[first + 1]
+    return products - mean * neighbors_total + (runs - 1) * mean**2
 
 
 def _estimate(sums: _Sums, runs: int, pooled: _Pooled, prior_sd: float) -> Spread:
@@ -301,7 +332,7 @@ def _estimate(sums: _Sums, runs: int, pooled: _Pooled, prior_sd: float) -> Sprea
         seen_count = max(1, sums.noises[-1])
         per_trace = sums.per_trace[-1] / seen_count
     item_variance = per_trace * sums.inverse_traces[runs] / runs
-    squares = _squares(sums, runs) + pooled.squares
+    squares = _squares(sums, 0, runs) + pooled.squares
     degrees = runs - 1 + pooled.degrees
     counted = PRIOR_RUNS + degrees
     variance = (PRIOR_RUNS * (item_variance + prior_sd**2) + squares) / counted
@@ -328,9 +359,8 @@ def _neighbor_covariance(sums: _Sums, runs: int, pooled: _Pooled, squares: float
     if pairs < MIN_PAIRS:
         return 0.0
     # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/runs.
-    products = _products(sums, runs) + pooled.products + squares / runs
-    chance_errors = CHANCE_PAIRS / pairs
-    return products / pairs - chance_errors * squares / (pairs * math.sqrt(pairs))
+    products = _products(sums, 0, runs) + pooled.products + squares / runs
+    return (products - squares * CHANCE_PAIRS / pairs) / pairs
 
 
 def estimate_spread(

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.support.series_oracle import TUNING_STEPS, covariance_of, step_fall
-from tests.support.series_simulation import Cell, Floats
+from tests.support.series_oracle import TUNING_STEPS, Fall, covariance_of, step_fall
+from tests.support.series_simulation import Cell, Detection, Floats, detection
 
 FALL_SIZES = (0.03, 0.06, 0.1, 0.2, 0.3)
-# From one to the next of these runs a limit is the same.
+# From one to the next of these runs a limit is the same. A history ends at the last one.
 LIMIT_RUNS = (2, 6, 10, 14, 17)
-RUNS = LIMIT_RUNS[-1]
+LATE_LIMIT_RUNS = (2, 6, 10, 14, 18, 24, 30, 40, 60)
 LOWEST_LIMIT, HIGHEST_LIMIT = -3.0, 12.0
 
 
@@ -38,50 +38,59 @@ def prior_of_cells(cell: Cell) -> list[RunNoise]:
     return [RunNoise(0.0, 0.0), *moving] if cell.item_noise else moving
 
 
+def told_noise(cell: Cell) -> list[RunNoise]:
+    """The noise of the cell alone: the oracle has nothing to learn but the level and the fall."""
+    return [RunNoise(cell.run_sd, cell.correlation)]
+
+
 def wide_prior(cell: Cell) -> list[RunNoise]:
     sds = (0.0, 0.01, 0.02, 0.03, 0.045, 0.06)[0 if cell.item_noise else 1 :]
     return [RunNoise(sd, correlation) for sd in sds for correlation in (0.0, 0.6)]
 
 
-def learning_shares(
+def learning_detections(
     prior: Prior,
     unchanged: Sequence[Cell],
-    fallen: Sequence[Cell],
+    falls: Mapping[Cell, Fall],
     *,
-    size: float,
     start: int,
     rate: float,
     histories: int,
     seed: int,
-) -> dict[Cell, float]:
-    """Percent of the fallen histories that page within five runs of the fall at `start`."""
-    rng = np.random.default_rng(seed)
-    no_fall = np.zeros(RUNS)
+    limit_runs: Sequence[int] = LIMIT_RUNS,
+) -> dict[Cell, Detection]:
+    """How soon each fall at `start` is paged, in histories without a page before it."""
+    rng, runs = np.random.default_rng(seed), limit_runs[-1]
+    no_fall = np.zeros(runs)
     limits = _limits(
         {
             cell: _log_ratios(_simulate(rng, cell, histories, no_fall), cell, prior)
             for cell in unchanged
         },
         rate,
+        limit_runs,
     )
-    shares = {}
-    for cell in fallen:
-        levels = _simulate(rng, cell, histories, step_fall(size)(RUNS, start))
+    detections = {}
+    for cell, fall in falls.items():
+        levels = _simulate(rng, cell, histories, fall(runs, start))
         pages = _log_ratios(levels, cell, prior) > limits
-        is_quiet = ~pages[:, :start].any(axis=1)
-        shares[cell] = float(100 * pages[is_quiet, start : start + 5].any(axis=1).mean())
-    return shares
+        quiet = pages[~pages[:, :start].any(axis=1)]
+        detections[cell] = detection([list(np.flatnonzero(history)) for history in quiet], start)
+    return detections
 
 
 def _simulate(rng: np.random.Generator, cell: Cell, histories: int, fall: Floats) -> Floats:
-    factor = np.linalg.cholesky(covariance_of(cell, RUNS))
-    levels: Floats = rng.normal(size=(histories, RUNS)) @ factor.T + fall
+    runs = len(fall)
+    factor = np.linalg.cholesky(covariance_of(cell, runs))
+    levels: Floats = rng.normal(size=(histories, runs)) @ factor.T + fall
     return levels
 
 
-def _limits(ratios_by_cell: Mapping[Cell, Floats], rate: float) -> Floats:
-    limits = np.full(RUNS, np.inf)
-    for first, end in pairwise(LIMIT_RUNS):
+def _limits(
+    ratios_by_cell: Mapping[Cell, Floats], rate: float, limit_runs: Sequence[int]
+) -> Floats:
+    limits = np.full(limit_runs[-1], np.inf)
+    for first, end in pairwise(limit_runs):
         low, high = LOWEST_LIMIT, HIGHEST_LIMIT
         for _ in range(TUNING_STEPS):
             middle = (low + high) / 2
@@ -111,20 +120,20 @@ def _likelihoods(levels: Floats, cell: Cell, noise: RunNoise) -> tuple[Floats, F
     """The log-likelihood of unchanged runs with a noise, whatever their level is, and the log of the
     ratio of falls to it, summed over first bad runs and sizes.
     """
-    histories = len(levels)
+    histories, runs = levels.shape
     covariance = covariance_of(
         Cell(items=cell.items, trials=cell.trials, item_noise=cell.item_noise, **noise._asdict()),
-        RUNS,
+        runs,
     )
     whitening = np.linalg.inv(np.linalg.cholesky(covariance))
     values, ones, scales = levels @ whitening.T, whitening.sum(axis=1), np.log(np.diag(whitening))
-    starts = np.arange(1, RUNS)
+    starts = np.arange(1, runs)
     falls = np.array(
-        [whitening @ step_fall(size)(RUNS, int(start)) for size in FALL_SIZES for start in starts]
+        [whitening @ step_fall(size)(runs, int(start)) for size in FALL_SIZES for start in starts]
     )
     starts = np.tile(starts, len(FALL_SIZES))
-    likelihoods, ratios = np.zeros((histories, RUNS)), np.full((histories, RUNS), -np.inf)
-    for run in range(1, RUNS):
+    likelihoods, ratios = np.zeros((histories, runs)), np.full((histories, runs), -np.inf)
+    for run in range(1, runs):
         so_far, is_past = slice(0, run + 1), starts <= run
         weight = ones[so_far] @ ones[so_far]
         mean = values[:, so_far] @ ones[so_far] / weight

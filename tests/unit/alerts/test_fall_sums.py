@@ -53,10 +53,10 @@ def sum_by_hand(levels: Sequence[RunLevel], after: int) -> float:
 
 
 def test_score_sum_of_falls__one_run_by_hand() -> None:
-    # Variance of a run: 4 · 0.03² / 5 = 0.00072; t = 0.03 / √(0.00072 · 1.5) = 0.9129 with 5 degrees of
-    # freedom, as a normal quantile 41/43 · √(5 · ln(1 + 0.9129² / 5)) = 0.8371. Of the sum of 5.9 that has
-    # a z of 3.06, 0.8371 − 0.25 is 0.0995, with the root 0.3154.
-    assert sum_of(levels_of(0.8, 0.8, 0.77, noise=0.0)) == pytest.approx(3.06 * 0.3154, abs=1e-3)
+    # Variance of a run: 5 · 0.03² / 6 = 0.00075; t = 0.03 / √(0.00075 · 1.5) = 0.8944 with 6 degrees of
+    # freedom, as a normal quantile 49/51 · √(6 · ln(1 + 0.8944² / 6)) = 0.8326. Of the sum of 5.9 that has
+    # a z of 3.06, 0.8326 − 0.25 is 0.0987, with the root 0.3142.
+    assert sum_of(levels_of(0.8, 0.8, 0.77, noise=0.0)) == pytest.approx(3.06 * 0.3142, abs=1e-3)
 
 
 def test_score_sum_of_falls__adds_up_the_scores_since_it_left_zero() -> None:

@@ -20,7 +20,13 @@ from tests.support.series_campaign import (
     sd_of,
 )
 from tests.support.series_known_noise import known_noise_shares
-from tests.support.series_learning_oracle import learning_shares, prior_of_cells, wide_prior
+from tests.support.series_learning_oracle import (
+    LATE_LIMIT_RUNS,
+    learning_detections,
+    prior_of_cells,
+    told_noise,
+    wide_prior,
+)
 from tests.support.series_oracle import Fall, drift_fall, oracle_detection, step_fall
 from tests.support.series_rivals import RIVALS, play_rival, tune
 from tests.support.series_simulation import (
@@ -213,16 +219,62 @@ def test_detection__an_oracle_that_learns_the_noise_misses_the_goal_after_12_run
         ),
         ("wide prior", wide_prior, cells),
     ):
-        shares = learning_shares(
-            prior, unchanged, CELLS,
-            size=0.1, start=12, rate=PROMISE, histories=1000, seed=22,
+        detections = learning_detections(
+            prior, unchanged, dict.fromkeys(CELLS, step_fall(0.1)),
+            start=12, rate=PROMISE, histories=1000, seed=22,
         )  # fmt: skip
-        means[name] = np.mean(list(shares.values()))
-        least = min(shares, key=lambda cell: shares[cell])
-        show(f"  {name:60} {means[name]:.0f} %, least {shares[least]:.0f} % ({least})")
+        means[name] = mean_of(list(detections.values())).by_5
+        least = min(detections, key=lambda cell: detections[cell].by_5)
+        show(f"  {name:60} {means[name]:.0f} %, least {detections[least].by_5:.0f} % ({least})")
     assert means["prior of the cells"] < 93
     assert means["wide prior"] < 82
     assert means["the same, and 200x1 with correlated effects of four points"] < 88
+
+
+@pytest.mark.prove
+def test_detection__of_one_sd_costs_runs_when_the_noise_is_learned(show: Show) -> None:
+    """What a chart that is tuned for each series has in advance, measured by an oracle that has it or not."""
+    show("\nOracles and charts, one SD at run 30: paged by run 1/5/10/30 in %, mean delay")
+    falls, cells = {cell: step_fall(sd_of(cell)) for cell in CELLS}, (*CELLS, *CORRELATED)
+    delays = {}
+    for name, prior, unchanged in (
+        ("told the noise, a limit for each cell", told_noise, None),
+        ("learns the noise, a limit for each cell", prior_of_cells, None),
+        ("learns the noise, one limit for 20 cells", prior_of_cells, cells),
+        ("the same, and for effects of four points", prior_of_cells, (*cells, WANDERING)),
+        ("wide prior, one limit for 20 cells", wide_prior, cells),
+    ):
+        detections = list[Detection]()
+        for group in [[cell] for cell in CELLS] if unchanged is None else [CELLS]:
+            learned = learning_detections(
+                prior, unchanged or group, {cell: falls[cell] for cell in group},
+                start=30, rate=PROMISE, histories=400, seed=25, limit_runs=LATE_LIMIT_RUNS,
+            )  # fmt: skip
+            detections += learned.values()
+        delays[name] = mean_of(detections).delay
+        show(f"  {name:42} {mean_of(detections)}")
+    assert delays["told the noise, a limit for each cell"] < min(list(delays.values())[1:])
+    assert (
+        delays["learns the noise, one limit for 20 cells"]
+        > delays["learns the noise, a limit for each cell"]
+    )
+    nulls = {cell: simulate(cell, 90, HISTORIES // 4, seed=1) for cell in cells}
+    changed = {cell: simulate(cell, 60, HISTORIES // 2, 2, drop(sd_of(cell), 30)) for cell in CELLS}
+    for rival in (rival for rival in RIVALS if rival.name in {"CUSUM", "EWMA"}):
+        own = {cell: tune(rival, nulls[cell], PROMISE) for cell in cells}
+        mean = tune(rival, [levels for null in nulls.values() for levels in null], MEAN_RATE)
+        for name, limits in (
+            ("a limit for each cell", own),
+            ("one limit, the mean rate of the product", dict.fromkeys(cells, mean)),
+            ("one limit, no cell above 0.25", dict.fromkeys(cells, max(own.values()))),
+        ):
+            pages = [play_rival(rival, changed[cell], limits[cell]) for cell in CELLS]
+            means = mean_of([detection(page, 30) for page in pages])
+            show(f"  {rival.name + ', ' + name:48} {means}")
+
+
+# The false alarms of the product in 30 runs, as the mean of the 20 kinds of series.
+MEAN_RATE = 0.13
 
 
 @pytest.mark.prove

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from app.statistics.sequential import (
     DEFAULT_LIMIT,
     DEFAULT_SUM,
+    SHORT_REFERENCE_Z,
     RunLevel,
     Scan,
     WindowScore,
+    estimate_spread,
     limit_of,
     scan_levels,
     score_of_sum,
@@ -46,14 +48,54 @@ def test_scan_levels__two_reference_runs_are_needed() -> None:
 
 def test_scan_levels__numbers_by_hand() -> None:
     fall = scan(levels_of(0.8, 0.8, 0.6, noise=0.0001))
-    # Between runs: (4 · (0.0001 + 0.0009) + 0) / (4 + 2 − 1) = 0.004 / 5.
-    variance = 0.004 / 5
+    # Between runs: (5 · (0.0001 + 0.0009) + 0) / (5 + 2 − 1) = 0.005 / 6.
+    variance = 0.005 / 6
     error = math.sqrt(variance * (1 + 1 / 2))
     assert (fall.width, fall.reference) == (1, 2)
     assert fall.effect == pytest.approx(-0.2)
     assert fall.standard_error == pytest.approx(error)
-    # Satterthwaite: 5 · min(variance / (variance − 0.0001), 2)².
-    assert fall.degrees == pytest.approx(5 * (variance / (variance - 0.0001)) ** 2)
+    # Satterthwaite: 6 · min(variance / (variance − 0.0001), 2)².
+    assert fall.degrees == pytest.approx(6 * (variance / (variance - 0.0001)) ** 2)
+
+
+def test_scan_levels__runs_of_a_window_vary_about_their_own_mean() -> None:
+    fall = scan(levels_of(0.8, 0.8, 0.8, 0.8, 0.7, 0.6, noise=0.0001), windows=(2,))
+    # The squares of the window are 2 · 0.05², with one degree of freedom; those of the reference are zero, with three.
+    variance = (5 * (0.0001 + 0.0009) + 0.005) / (5 + 3 + 1)
+    assert fall.effect == pytest.approx(-0.15)
+    assert fall.standard_error == pytest.approx(math.sqrt(variance * (1 / 2 + 1 / 4)))
+    assert fall.degrees == pytest.approx(9 * (variance / (variance - 0.0001)) ** 2)
+    assert fall.z == pytest.approx(to_normal(0.15 / fall.standard_error, fall.degrees))
+
+
+def test_scan_levels__a_reference_shorter_than_two_windows_needs_more_evidence() -> None:
+    for reference, handicap in ((5, SHORT_REFERENCE_Z), (6, 0)):
+        levels = levels_of(*[0.8, 0.82, 0.81, 0.79, 0.8, 0.81][:reference], 0.7, 0.71, 0.69)
+        fallen = scan_levels(levels, prior_sd=0.03, windows=(3,))
+        assert fallen.fall is not None
+        assert fallen.rise is not None
+        t = -fallen.fall.effect / fallen.fall.standard_error
+        normal = to_normal(t, fallen.fall.degrees)
+        assert fallen.fall.z == pytest.approx(normal - handicap)
+        assert fallen.rise.z == pytest.approx(normal + handicap)
+
+
+def test_scan_levels__a_given_spread_has_no_short_reference() -> None:
+    levels = levels_of(0.8, 0.82, 0.81, 0.7, 0.71, 0.69)
+    spread = estimate_spread(levels[:3], prior_sd=0.03)
+    fall = scan(levels, windows=(3,), spread=spread)
+    t = -fall.effect / fall.standard_error
+    assert fall.standard_error == pytest.approx(math.sqrt(spread.variance * (1 / 3 + 1 / 3)))
+    assert fall.z == pytest.approx(to_normal(t, spread.degrees))
+
+
+def test_estimate_spread__of_a_correlation_a_part_is_taken_for_chance() -> None:
+    spread = estimate_spread(levels_of(*[0.8] * 5, *[0.84] * 5), prior_sd=0.03)
+    # About the mean of 0.82: eight of nine products of neighbors are 0.02², one is its negative. The mean of the same
+    # runs takes a tenth of the squares off; of the 2.4 / 9 of them that are chance, nothing counts.
+    products = 7 * 0.0004 + 0.004 / 10 - 0.004 * 2.4 / 9
+    variance = (5 * (0.0001 + 0.0009) + 0.004) / (5 + 9)
+    assert spread.correlation == pytest.approx(products / 9 / variance)
 
 
 def test_scan_levels__the_window_of_the_strongest_evidence_dates_the_change() -> None:
