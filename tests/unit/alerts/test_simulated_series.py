@@ -48,7 +48,8 @@ from tests.support.series_simulation import (
     together,
 )
 
-# The effects of whole runs are four of the five points by which a run varies, and correlated.
+# The effects of whole runs are four of the five points by which a run varies, and correlated. The rate of no
+# other kind is so close to the promise.
 WANDERING = Cell(items=200, run_sd=0.04, correlation=0.6)
 
 
@@ -98,9 +99,10 @@ def test_false_pages__keep_the_promise(show: Show) -> None:
         show(f"  {cell!s:24} {rates[cell]:.3f}   runs 3 to 12: {false_pages(early, 12):.3f}")
     assert max(rates[cell] for cell in CELLS) <= PROMISE + RATE_ERROR
     assert max(rates[cell] for cell in CORRELATED) <= PROMISE + RATE_ERROR
-    rate = false_pages(play(simulate(WANDERING, 90, 2 * HISTORIES, seed=1)), 90)
-    show(f"  {WANDERING!s:24} {rate:.3f}   effects of four points: the promise is broken")
-    assert rate <= 0.4
+    # The standard error is 0.01.
+    rate = false_pages(play(simulate(WANDERING, 90, 5 * HISTORIES, seed=1)), 90)
+    show(f"  {WANDERING!s:24} {rate:.3f}   effects of four points")
+    assert rate <= PROMISE + RATE_ERROR
     assert np.mean([rates[cell] for cell in CORRELATED]) <= PROMISE
 
 
@@ -169,11 +171,11 @@ def test_detection__against_rivals_at_the_same_rate(show: Show) -> None:
 
 # Runs by which the best rival may be faster. The goal is 0; see `docs/alerts.md` for what is missed.
 ALLOWED_BEHIND = {
-    "1 SD @30": 3.0,
+    "1 SD @30": 2.3,
     "10 points @12": 0.6,
     "10 points @90": 0.6,
     "30 points @90": 0.0,
-    "drift 0.3 points": 2.2,
+    "drift 0.3 points": 2.0,
 }
 
 
@@ -273,7 +275,7 @@ def test_detection__of_one_sd_costs_runs_when_the_noise_is_learned(show: Show) -
             show(f"  {rival.name + ', ' + name:48} {means}")
 
 
-# The false alarms of the product in 30 runs, as the mean of the 20 kinds of series.
+# The false alarms of the product in 30 runs, as the mean of the 21 kinds of series.
 MEAN_RATE = 0.13
 
 
