@@ -4,7 +4,8 @@ All contenders are real servers in processes of their own, with the same tables 
 each request. The peer follows the documentation of the framework: `async def`, an `AsyncSession`
 per request, a `response_model`. It looks up the key through the ORM, as the service does for a key
 that it has not seen for a second. It uses the same driver as the service, psycopg; the cost with
-asyncpg, the fastest driver, is printed as well.
+asyncpg, the fastest driver, is printed as well, and so is the floor (`api_floor.py`): what the service would cost
+without its framework and most of its checks.
 
 Set `MOSAICO_BENCH_ROWS=1000000` for a list of the promised length; the default takes seconds.
 """
@@ -32,6 +33,7 @@ from typing import Literal, NamedTuple, TextIO
 import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import text
+from starlette.types import ASGIApp
 
 from app.access.service import create_key
 from app.core.clock import utc_now
@@ -42,6 +44,7 @@ from app.core.keyset import encode_cursor
 from app.core.migrations import upgrade
 from app.core.resources import Resources
 from app.core.web.http_protocol import HttpProtocol
+from benchmarks.api_floor import floor_app
 from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, orm_app
 from benchmarks.peer_app import PAGE
 from benchmarks.result_rows import BenchRow, interleave
@@ -102,9 +105,10 @@ def measure() -> Iterator[BenchRow]:
             open_server("service", url) as ours,
             open_server("orm", url) as peer,
             open_server("orm-asyncpg", url) as fastest,
+            open_server("floor", url) as floor,
         ):
             for load in _loads():
-                yield _compared(load, (ours, peer, fastest), token)
+                yield from _compared(load, (ours, peer, fastest, floor), token)
             yield _last_page(url, ours.port, token)
 
 
@@ -130,16 +134,16 @@ def _loads() -> list[Load]:
     ]
 
 
-def _compared(load: Load, servers: Sequence[Server], token: str) -> BenchRow:
-    """`servers` are the service, its peer, and the peer on asyncpg."""
+def _compared(load: Load, servers: Sequence[Server], token: str) -> Iterator[BenchRow]:
+    """`servers` are the service, its peer, the peer on asyncpg, and the floor."""
     for server in servers:
         # The first requests open connections and compile statements.
         _send_all(server.port, load, token, CLIENTS * 5)
     rounds = [[_cost(load, server, token) for server in servers] for _ in range(ROUNDS)]
-    our, their, fastest = (_median_cost(list(costs)) for costs in zip(*rounds, strict=True))
+    our, their, fastest, least = (_median_cost(list(costs)) for costs in zip(*rounds, strict=True))
     # The median of the ratios: each compares costs of the same second.
-    ratio = statistics.median(peer.cpu_seconds / ours.cpu_seconds for ours, peer, _ in rounds)
-    return BenchRow(
+    ratio = statistics.median(peer.cpu_seconds / ours.cpu_seconds for ours, peer, *_ in rounds)
+    yield BenchRow(
         load.name,
         f"≥ {load.goal:g}× an asynchronous ORM route, with an API key",
         ratio,
@@ -149,6 +153,15 @@ def _compared(load: Load, servers: Sequence[Server], token: str) -> BenchRow:
         f" {fastest.cpu_seconds / our.cpu_seconds:.2f}×); {REQUESTS / our.seconds:,.0f} requests"
         f" per second compared with {REQUESTS / their.seconds:,.0f}"
         f" ({REQUESTS / fastest.seconds:,.0f}); {ROWS:,} runs",
+    )
+
+    floor = statistics.median(peer.cpu_seconds / least.cpu_seconds for _, peer, _, least in rounds)
+    yield BenchRow(
+        f"{load.name} floor",
+        "the ratio of the same duties without framework and checks is printed",
+        floor,
+        True,
+        f"{_each_ms(least.cpu_seconds):.2f} ms of processor time per request",
     )
 
 
@@ -264,7 +277,7 @@ def _filled(url: str) -> str:
 
 @contextmanager
 def open_server(kind: str, url: str) -> Iterator[Server]:
-    """A contender as a process of its own: `service`, `orm` or `orm-asyncpg`."""
+    """A contender as a process of its own: a name of `APPS`."""
     with open_module("benchmarks.api", kind, url=url) as server:
         yield server
 
@@ -311,14 +324,15 @@ def service_app(url: str) -> FastAPI:
     return app
 
 
-APPS: dict[str, Callable[[str], FastAPI]] = {
+APPS: dict[str, Callable[[str], ASGIApp]] = {
     "service": service_app,
     "orm": orm_app,
     "orm-asyncpg": partial(orm_app, driver="asyncpg"),
+    "floor": floor_app,
 }
 
 
-def serve_app(app: FastAPI, http: type[asyncio.Protocol] | Literal["auto"] = "auto") -> None:
+def serve_app(app: ASGIApp, http: type[asyncio.Protocol] | Literal["auto"] = "auto") -> None:
     """Serve on a free port until SIGTERM, as a process of its own that prints the port first.
 
     `http` is the protocol of the server, by default that of uvicorn.
@@ -350,5 +364,5 @@ def _tell_cpu_seconds(replies: TextIO) -> None:
 if __name__ == "__main__":
     serve_app(
         APPS[sys.argv[1]](os.environ["DATABASE_URL"]),
-        http=HttpProtocol if sys.argv[1] == "service" else "auto",
+        http=HttpProtocol if sys.argv[1] in ("service", "floor") else "auto",
     )

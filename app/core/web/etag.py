@@ -10,9 +10,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, FastAPI, Header, Request, Response
+from pydantic import BaseModel
 
 from app.core.errors import AppError, Conflict
 from app.core.web.deps import get_resources
@@ -43,7 +44,6 @@ IfNoneMatchHeader = Annotated[
 ]
 
 
-@runtime_checkable
 class HasRevision(Protocol):
     """The view of a resource that has revisions."""
 
@@ -126,9 +126,11 @@ def compute_etag(view: HasRevision) -> str:
     return f'"{view.revision}-{digest.hex()}"'
 
 
-def find_etag(view: object) -> str | None:
+def find_etag(view: BaseModel) -> str | None:
     """The ETag of a view; None when it has no revisions."""
-    return compute_etag(view) if isinstance(view, HasRevision) else None
+    # By name: `isinstance` with a protocol takes longer than the digest.
+    has_revisions = "revision" in type(view).model_fields
+    return compute_etag(cast("HasRevision", view)) if has_revisions else None
 
 
 def install(app: FastAPI) -> None:
