@@ -28,11 +28,11 @@ def test_size__by_hand() -> None:
     assert size.workers == 1
     # One API and one scheduler have 50 connections, the worker 13.
     assert size.connections == 63
-    # 970 bytes of texts and 175 of values; 62 kB of history per run.
-    assert size.bytes_per_night == 36_000_000 * 1145 + 100 * 62_000
+    # 970 bytes of texts and 175 of values; 72 kB of history per run.
+    assert size.bytes_per_night == 36_000_000 * 1145 + 100 * 72_000
     assert size.bytes_per_second == size.bytes_per_night / 36_000
     assert size.stored_bytes == 36_000_000 * 1145 * 10
-    assert size.history_bytes_per_year == 100 * 62_000 * 365
+    assert size.history_bytes_per_year == 100 * 72_000 * 365
     # 100 traces a request, and six requests a run.
     assert size.langfuse_requests == 360_600
     assert size.langfuse_requests_per_minute == 601
