@@ -35,6 +35,13 @@ def set_keys(deployment: Deployment, langfuse: FakeLangfuse) -> None:
     )
 
 
+def complete_by_another_worker(deployment: Deployment, run_id: str) -> None:
+    deployment.database.age_heartbeats()
+    deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
+    run = deployment.completed_run(run_id)
+    assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
+
+
 def test_killed_collection__sample_of_production_is_read_once(
     deployment: Deployment, langfuse: FakeLangfuse
 ) -> None:
@@ -60,11 +67,7 @@ def test_killed_collection__sample_of_production_is_read_once(
 
     until(hangs_after_a_page, what=victim.log)
     victim.kill()
-    deployment.database.age_heartbeats()
-    deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
-
-    run = deployment.completed_run(run_id)
-    assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
+    complete_by_another_worker(deployment, run_id)
     stored = deployment.database.value(
         "SELECT string_agg(trace_id, ',' ORDER BY position) FROM collected_traces"
     )
@@ -88,11 +91,7 @@ def test_killed_collection__no_stored_page_is_read_again(
 
     until(hangs_after_three_pages, what=victim.log)
     victim.kill()
-    deployment.database.age_heartbeats()
-    deployment.programs.worker(MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8")
-
-    run = deployment.completed_run(run_id)
-    assert (run["tracesTotal"], run["tracesProcessed"]) == (450, 450)
+    complete_by_another_worker(deployment, run_id)
     assert deployment.database.value("SELECT count(DISTINCT trace_id) FROM collected_traces") == 450
     request_counts = Counter(
         (request.path, *sorted(request.parameters.items()))

@@ -215,6 +215,12 @@ def test_idempotency_key__refused_request_stores_nothing(
     assert toys() == 1
 
 
+def retry_successfully(client: ToyClient, workshop: Workshop, toys: Toys) -> None:
+    workshop.before_it_ends = lambda _session: None
+    assert client.post("/toys", **with_key("k")).status_code == 201
+    assert toys() == 1
+
+
 def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
     client: ToyClient, workshop: Workshop, toys: Toys, db: Database
 ) -> None:
@@ -226,9 +232,7 @@ def test_idempotency_key__crash_stores_nothing_and_the_retry_succeeds(
     with pytest.raises(ExceptionGroup):
         client.post("/toys", **with_key("k"))
     assert (toys(), count_responses(db)) == (0, 0)
-    workshop.before_it_ends = lambda _session: None
-    assert client.post("/toys", **with_key("k")).status_code == 201
-    assert toys() == 1
+    retry_successfully(client, workshop, toys)
 
 
 def test_idempotency_key__lost_connection_stores_nothing_and_the_retry_succeeds(
@@ -240,9 +244,7 @@ def test_idempotency_key__lost_connection_stores_nothing_and_the_retry_succeeds(
     workshop.before_it_ends = lose
     assert client.post("/toys", **with_key("k")).status_code == 503
     assert (toys(), count_responses(db)) == (0, 0)
-    workshop.before_it_ends = lambda _session: None
-    assert client.post("/toys", **with_key("k")).status_code == 201
-    assert toys() == 1
+    retry_successfully(client, workshop, toys)
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"caf\xc3\xa9", b"a\x7fb", b"a\tb"])

@@ -77,6 +77,14 @@ def only_event(setup: TriggerSetup) -> JSON:
     return event
 
 
+def forward_experiment(setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent) -> None:
+    """Send an event that requests a run of the agent at its `runUrl`."""
+    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
+    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
+    sender.accepted(EXPERIMENT)
+    setup.service.work()
+
+
 def test_experiment__nothing_runs_the_agent_is_refused_with_the_reason(
     setup: TriggerSetup, sender: LangfuseSender
 ) -> None:
@@ -145,10 +153,7 @@ def test_experiment__new_run_under_the_name_of_an_old_one_is_evaluated(
     run_url: HttpAgent,
     pause: timedelta,
 ) -> None:
-    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
-    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
-    sender.accepted(EXPERIMENT)
-    setup.service.work()
+    forward_experiment(setup, sender, run_url)
     # The run that existed before the request is not the one that was asked for.
     setup.tick(minutes=1)
     assert (setup.list_runs(), only_event(setup)["status"]) == ([], "WAITING")
@@ -217,10 +222,7 @@ def test_schedule__evaluates_each_night_of_a_name_once(
 def test_experiment__without_a_new_run_ends_at_the_limit(
     setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent
 ) -> None:
-    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
-    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
-    sender.accepted(EXPERIMENT)
-    setup.service.work()
+    forward_experiment(setup, sender, run_url)
     # An hour more than MAX_WAIT.
     setup.tick(hours=7)
     event = only_event(setup)
@@ -233,10 +235,7 @@ def test_experiment__gone_run_url_is_the_reason_of_the_event(
 ) -> None:
     # 410: the address is gone for good, so the request is not repeated.
     run_url.status = 410
-    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
-    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
-    sender.accepted(EXPERIMENT)
-    setup.service.work()
+    forward_experiment(setup, sender, run_url)
     event = only_event(setup)
     assert (event["status"], len(run_url.requests)) == ("IGNORED", 1)
     assert "HTTP 410" in event["reason"]
@@ -253,10 +252,7 @@ def test_experiment__request_is_repeated_until_the_agent_accepts_it(
 ) -> None:
     monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
     run_url.statuses = [status, status]
-    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
-    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
-    sender.accepted(EXPERIMENT)
-    setup.service.work()
+    forward_experiment(setup, sender, run_url)
     # The agent tells a repetition from a new request by its ID.
     ids = {headers["webhook-id"] for headers, _ in run_url.requests}
     assert (len(run_url.requests), len(ids)) == (3, 1)
@@ -272,10 +268,7 @@ def test_experiment__agent_that_never_accepts_is_the_reason_of_the_event(
 ) -> None:
     monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
     run_url.status = 503
-    setup.service.patch("/agents/agent-001", {"runUrl": run_url.url})
-    setup.service.post("/benchmarks/bench-001/webhook-secrets", {})
-    sender.accepted(EXPERIMENT)
-    setup.service.work()
+    forward_experiment(setup, sender, run_url)
     event = only_event(setup)
     assert (event["status"], setup.list_runs()) == ("IGNORED", [])
     assert len(run_url.requests) == MAX_ATTEMPTS
