@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio.to_thread
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
@@ -56,7 +58,6 @@ from app.core.web.pages import compile_templates
 from app.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
 from app.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
 from app.core.web.sse import EventHub
-from app.core.web.threads import limit_threads
 from app.notifications.queries import count_inbox
 from app.plugins import load_plugins
 from app.startup import opened_resources, set_up_logs
@@ -258,10 +259,12 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     collapse_accept_errors(asyncio.get_running_loop())
     # As many threads as connections: a thread without one would wait for it and fail after two
-    # seconds.
+    # seconds. Routes run in the threads of the loop, dependencies in those of anyio.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
-        limit_threads(pool.size())
+        threads = ThreadPoolExecutor(pool.size(), thread_name_prefix="request")
+        asyncio.get_running_loop().set_default_executor(threads)
+        anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()
     async with app.state.hub.running():
         yield
     app.state.probe.close()

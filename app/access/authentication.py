@@ -1,5 +1,6 @@
 """Authentication: who sends a request, decided before anything else of the request is read."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,6 @@ from app.core.web.deps import SAFE_METHODS
 from app.core.web.request_body import never
 from app.core.web.request_origin import require_same_origin
 from app.core.web.response_headers import add_header
-from app.core.web.threads import run_in_thread
 
 RATE_LIMIT = "rate_limit"  # the option: requests a minute for each key, 0 for no limit
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -130,7 +130,7 @@ async def identify_token(request: Request, token: str) -> KeyIdentity:
     cached = access.key_cache.get_cached(token)
     if cached is not None:
         return cached
-    return await run_in_thread(_find_key, access, request, token)
+    return await asyncio.to_thread(_find_key, access, request, token)
 
 
 async def _find_session_key(request: Request) -> KeyIdentity | None:
@@ -147,7 +147,7 @@ async def _find_session_key(request: Request) -> KeyIdentity | None:
         with resources.db.read_statement() as session:
             return sessions.find_session_key(session, token, resources.clock())
 
-    return await run_in_thread(find)
+    return await asyncio.to_thread(find)
 
 
 def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentity:

@@ -1,5 +1,7 @@
 """Authorization: one dependency per route declares the required role."""
 
+import asyncio
+
 from fastapi import Depends, Request
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
@@ -10,7 +12,6 @@ from app.access.rules import RoleName, role_allows
 from app.core.errors import Forbidden, Unauthorized
 from app.core.resources import Resources
 from app.core.web.deps import SAFE_METHODS
-from app.core.web.threads import run_in_thread
 
 BEARER = HTTPBearer(description="An API key of this service, as `Authorization: Bearer <key>`.")
 
@@ -37,7 +38,7 @@ class RoleRequirement(SecurityBase):
         if not role_allows(caller.role, self.role):
             # An attempt to change something without the right to is worth an entry; reads are not
             # recorded at all.
-            await run_in_thread(_record_refusal, request)
+            await asyncio.to_thread(_record_refusal, request)
             raise Forbidden(
                 f"this operation requires an API key with the role {self.role}, but your key has "
                 f"the role {caller.role}; use another key, or ask an administrator for one"

@@ -1,5 +1,6 @@
 """Pages of uploaded datasets: the list, the form that uploads a file, and one upload with its traces."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,6 @@ from app.core.web.page_paths import path_of
 from app.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, see_other
 from app.core.web.query_parameters import ListQuery
 from app.core.web.routes import Router
-from app.core.web.threads import run_in_thread
 from app.harness.result_file import InvalidResultFile
 from app.traces.files.table_columns import InvalidMapping, parse_mapping
 from app.traces.files.trace_file import read_upload_lines
@@ -61,7 +61,7 @@ async def upload_traces(request: Request, res: Res) -> Response:
             "with `mosaico datasets upload`"
         )
     async with request.form(max_files=1, max_fields=10) as form:
-        return await run_in_thread(_upload, request, res, form)
+        return await asyncio.to_thread(_upload, request, res, form)
 
 
 @router.get("/datasets/{datasetId}", dependencies=READ)

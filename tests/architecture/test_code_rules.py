@@ -42,7 +42,6 @@ MAY_BE_ASYNC = {
     "app/core/problem_documents.py",
     "app/core/web/event_feeds.py",
     "app/core/web/sse.py",
-    "app/core/web/threads.py",
     "app/core/web/uploads.py",
     "app/jobs/job_manager.py",
     "app/jobs/job_runner.py",
@@ -72,8 +71,6 @@ MAY_CATCH_EVERYTHING = {
     # Streams of revoked keys must end after any error of a check.
     "app/core/web/event_feeds.py",
     "app/core/web/sse.py",
-    # A request raises what its thread raised.
-    "app/core/web/threads.py",
     "app/harness/bash/check_registry.py",
     "app/llm/completion_pool.py",
     "app/harness/mcp/evaluator_registry.py",

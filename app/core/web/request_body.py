@@ -22,7 +22,6 @@ from app.core.problem_documents import (
     error_response,
 )
 from app.core.strict_json import parse_json
-from app.core.web.threads import run_in_thread
 
 RETRY_AFTER_S = 10
 
@@ -257,7 +256,7 @@ async def _read_field_names(content_type: str, body: bytes) -> list[str]:
     ):
         raise UnsupportedMediaType
     if len(body) > THREAD_PARSE_BYTES:
-        document = await run_in_thread(parse_json, body)
+        document = await asyncio.to_thread(parse_json, body)
     else:
         document = parse_json(body)
     return sorted(document) if isinstance(document, dict) else []

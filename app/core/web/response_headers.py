@@ -1,5 +1,6 @@
 """Headers that every kind of response gets (view, file, problem), those of security included, and JSON rendering in threads."""
 
+import asyncio
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -9,8 +10,6 @@ from fastapi import Response
 from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from app.core.web.threads import run_in_thread
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -97,6 +96,6 @@ def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[.
 
     @wraps(endpoint)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        return await run_in_thread(serialize, *args, **kwargs)
+        return await asyncio.to_thread(serialize, *args, **kwargs)
 
     return run

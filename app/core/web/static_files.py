@@ -1,5 +1,6 @@
 """Style sheet, scripts and icon of the pages, under addresses that change with their content."""
 
+import asyncio
 import gzip
 import hashlib
 import json
@@ -17,7 +18,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.core.web.compression import ENCODED, MAX_FILES, accepts_gzip, compress_asset
-from app.core.web.threads import run_in_thread
 
 FOLDER = Path(__file__).parent / "static"
 URL = "/static"
@@ -92,7 +92,7 @@ class CompressedStaticFiles(StaticFiles):
         ):
             return response
         # In a thread: the script of Swagger UI has 1.5 MB.
-        content = await run_in_thread(_compress_file, str(response.path))
+        content = await asyncio.to_thread(_compress_file, str(response.path))
         # A weak tag: the bytes are others, and mean the same.
         tags = {
             "ETag": f"W/{response.headers['etag']}",

@@ -1,5 +1,6 @@
 """Large uploads: received to disk first, so that no transaction waits for a slow client."""
 
+import asyncio
 import hashlib
 import re
 import tempfile
@@ -13,7 +14,6 @@ from fastapi import Depends, Request
 from app.core.errors import TooLarge
 from app.core.problem_documents import SlowRequest, UnsupportedMediaType
 from app.core.web.request_body import read_content_type
-from app.core.web.threads import run_in_thread
 
 MAX_BYTES = 4 * 1024**3
 MEMORY_BYTES = 1024**2
@@ -123,8 +123,8 @@ async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> Upl
         block += part
         if len(block) >= BLOCK_BYTES:
             # In a thread: other requests would wait for a slow disk, too.
-            await run_in_thread(store_block)
-    await run_in_thread(store_block)
+            await asyncio.to_thread(store_block)
+    await asyncio.to_thread(store_block)
     file.seek(0)
     return UploadedBody(file=file, size_bytes=size, sha256=digest.hexdigest())
 

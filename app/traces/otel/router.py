@@ -1,5 +1,6 @@
 """The OTLP/HTTP receiver: `POST /v1/traces`."""
 
+import asyncio
 import tempfile
 import threading
 from typing import Any, Final
@@ -14,7 +15,6 @@ from app.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
 from app.core.resources import Resources
 from app.core.web.request_body import read_content_type
 from app.core.web.routes import Router
-from app.core.web.threads import run_in_thread
 from app.core.web.uploads import MEMORY_BYTES, receive_body
 from app.traces.otel.export_body import (
     JSON_TYPE,
@@ -117,7 +117,7 @@ async def _receive_export(request: Request, content_type: str) -> Response:
             finally:
                 _large_exports.release()
 
-        return await run_in_thread(store)
+        return await asyncio.to_thread(store)
 
 
 def _store_export(resources: Resources, body: bytes, content_type: str) -> Response:

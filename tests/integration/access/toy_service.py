@@ -1,7 +1,9 @@
 """A toy service behind the real access checks, and a client that calls it in the process."""
 
+import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
@@ -24,7 +26,6 @@ from app.core.encryption import SecretBox
 from app.core.errors import Conflict
 from app.core.resources import Resources
 from app.core.schemas import WireModel
-from app.core.web.threads import limit_threads
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BOX = SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()])
@@ -142,7 +143,7 @@ class ToyClient:
     async def _send(self, calls: Sequence[ApiCall]) -> list[httpx.Response]:
         # As in the real service as many threads as connections: others would only wait for one.
         anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
-        limit_threads(POOL_SIZE)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL_SIZE))
         answers: dict[int, httpx.Response] = {}
         headers = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         transport = httpx.ASGITransport(self.app)
