@@ -5,7 +5,10 @@ the audit log and the job included, and answer with the rows as they are. There 
 parameters and bodies, other limits, headers, metrics and logs.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 from pydantic_core import to_json
@@ -22,7 +25,6 @@ from app.agents.models import Agent
 from app.core.clock import utc_now
 from app.core.db import Database, insert_row
 from app.core.keyset import PageQuery
-from app.core.web.threads import limit_threads, run_in_thread
 from app.results.queries import get_run_columns, list_runs
 from app.results.rules import TriggerType
 from app.runs.service import create_run
@@ -34,16 +36,15 @@ CONNECTIONS = 40
 def floor_app(url: str) -> Starlette:
     db = Database(url, pool_size=CONNECTIONS, name="bench-floor")
     keys, limiter = KeyCache(db, utc_now), RequestLimiter(db, 1_000_000)
-    limit_threads(CONNECTIONS)
 
     def route(method: str, path: str, answer: Callable[[Request, str, Any], Any]) -> Route:
         async def respond(request: Request) -> Response:
             token = request.headers["authorization"].removeprefix("Bearer ")
-            key = keys.get_cached(token) or await run_in_thread(keys.find_key, token)
+            key = keys.get_cached(token) or await asyncio.to_thread(keys.find_key, token)
             if key is None or limiter.count_request(key.id).exceeded:
                 raise HTTPException(401)
             body = await request.json() if method == "POST" else None
-            content = await run_in_thread(lambda: to_json(answer(request, key.id, body)))
+            content = await asyncio.to_thread(lambda: to_json(answer(request, key.id, body)))
             return Response(content, media_type="application/json")
 
         endpoint: Callable[[Request], Awaitable[Response]] = respond
@@ -80,5 +81,13 @@ def floor_app(url: str) -> Starlette:
             route("GET", "benchmark-runs", read_runs),
             route("POST", "benchmark-runs", start_run),
             route("POST", "agents", create_agent),
-        ]
+        ],
+        lifespan=_with_threads,
     )
+
+
+@asynccontextmanager
+async def _with_threads(_app: Starlette) -> AsyncIterator[None]:
+    """As many threads as connections, as in the service."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(CONNECTIONS))
+    yield
