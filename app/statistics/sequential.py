@@ -25,8 +25,8 @@ MAX_REFERENCE = 60
 WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
 # A window needs a reference of its own length, up to this number of runs.
 REFERENCE_FOR_LONG_WINDOWS = 8
-# The runs of a reference shorter than two windows, up to this number, may be the ones that wandered off: in place
-# of the last ones. Its windows need so much more z.
+# Where runs wander, a short reference may be the excursion, and not the window: a reference shorter than two
+# windows, up to this number of runs, needs so much more z.
 LONG_REFERENCE = MAX_REFERENCE // 2
 SHORT_REFERENCE_Z = 1.0
 # Runs before a window, at least: from the third valid run on there is evidence over runs.
