@@ -112,7 +112,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Without those of FastAPI for OpenTelemetry: the service has its own metrics and logs.
+        # Without the OpenTelemetry spans of FastAPI: the service has its own metrics and logs.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         lifespan=_lifespan,
         generate_unique_id_function=operation_id,
@@ -259,7 +259,7 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     collapse_accept_errors(asyncio.get_running_loop())
     # As many threads as connections: a thread without one would wait for it and fail after two
-    # seconds. Routes run in the threads of the loop, dependencies in those of anyio.
+    # seconds. Routes run in the threads of the loop; dependencies and the parts of an export in those of anyio.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
         threads = ThreadPoolExecutor(pool.size(), thread_name_prefix="request")

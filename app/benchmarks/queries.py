@@ -201,7 +201,7 @@ def find_kpi_formula(session: Session, kpi_id: str) -> str | None:
 
 
 class NamedKpi(NamedTuple):
-    """A KPI of an ID or a name; `has_other_names` tells whether not each of its revisions has the name."""
+    """A KPI of an ID or a name; `has_other_names` tells whether some revision has another name."""
 
     id: str
     benchmark_id: str
@@ -210,9 +210,16 @@ class NamedKpi(NamedTuple):
 
 def find_kpis_by_id(session: Session, ids: Sequence[str]) -> list[NamedKpi]:
     """The KPIs with one of `ids`, deleted or not."""
-    statement = select(KpiDefinition.id, KpiDefinition.benchmark_id)
-    rows = session.execute(statement.where(KpiDefinition.id.in_(ids)).distinct())
-    return [NamedKpi(*row) for row in rows]
+    statement = (
+        select(
+            KpiDefinition.id,
+            KpiDefinition.benchmark_id,
+            func.count(KpiDefinition.name.distinct()) > 1,
+        )
+        .where(KpiDefinition.id.in_(ids))
+        .group_by(KpiDefinition.id, KpiDefinition.benchmark_id)
+    )
+    return [NamedKpi(*row) for row in session.execute(statement)]
 
 
 def find_kpis_by_name(

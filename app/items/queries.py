@@ -185,10 +185,10 @@ def _read_items(
     *,
     count: Callable[[T], int],
 ) -> T:
-    """What is built from the rows of the selected items, and has `count` items.
+    """Build a result from the rows of the selected items; `count` gives the number of its items.
 
-    First the share of digests that has enough items if each trace is one of its own. If items have trials it has
-    fewer, and tells how large the share must be.
+    Reads a share of the digests that has enough items if each trace is an item. If it has too few, because items have
+    trials, a larger share is read.
     """
     _, traces = session.execute(LONG_READ, {"runs": list(run_seqs)}).one()
     share = _MARGIN * MAX_ITEMS / max(traces or 0, 1)

@@ -69,7 +69,21 @@ def list_kpi_history(
         *_filter_values(history_filter, selection),
         *filter_period(history_filter.since, history_filter.until, _BY_TIME),
     ]
-    return select_sorted_page(session, columns, SORT_KEYS, sort, query, filters, selection.searched)
+    order = _order_of(sort, selection.kpis)
+    return select_sorted_page(
+        session, columns, SORT_KEYS, order, query, filters, selection.searched
+    )
+
+
+def _order_of(sort: KpiOrder, kpis: Sequence[NamedKpi]) -> KpiOrder:
+    """The order by time in place of one by what all values of a KPI have in common: an index has it."""
+    key = sort.removeprefix("-")
+    is_common = key == "benchmark" or (
+        key == "kpi" and not any(kpi.has_other_names for kpi in kpis)
+    )
+    if len(kpis) != 1 or not is_common:
+        return sort
+    return "-recorded" if sort.startswith("-") else "recorded"
 
 
 def _select_kpis(session: Session, history_filter: KpiHistoryFilter) -> _KpiSelection | None:

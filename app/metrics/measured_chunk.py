@@ -17,8 +17,10 @@ class MeasuredChunk(list[TraceMeasurements]):
 
     def __reduce__(self) -> tuple[Callable[..., list[TraceMeasurements]], tuple[Any, ...]]:
         complete, other = [], {}
+        width = len(self[0].values) if self else 0
         for index, row in enumerate(self):
-            if None in row.values or row.missing or row.reasons:
+            has_width = 0 < width == len(row.values)
+            if not has_width or None in row.values or row.missing or row.reasons:
                 other[index] = row
             else:
                 complete.append(row)

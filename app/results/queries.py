@@ -79,7 +79,7 @@ SHARD_RANGES = text(
     GROUP BY position / :traces
     """  # noqa: S608 - only constants
 )
-# Of the ranges with too many bytes alone: a running sum takes three times as long.
+# Reads only the ranges with too many bytes: a running sum takes three times as long.
 SPLIT_RANGES = text(
     f"""
     WITH sized AS (
@@ -94,12 +94,11 @@ SPLIT_RANGES = text(
     """  # noqa: S608 - only constants
 )
 
-# A trace is looked up only where it can tell more than its values: each has an item, and one of which a value is
-# missing may be no fault of the agent. A look-up takes more time than reading the values. One look-up in the
-# primary key for each: with a join, and before Postgres had statistics, each result was compared with each trace of
-# the batch. A range of one position, in order: Postgres expects one row of a collection that is newer than its
-# statistics, and then the index of trace IDs, which it would filter by position, costs as much as the primary key.
-# Only the latter has the order.
+# A trace is read only if its item is needed or a value is missing: only then can its outcome be an error of the
+# infrastructure or of the judge. Each read is one look-up in the primary key: with a join, and before Postgres had
+# statistics, each result was compared with each trace of the batch. A range of one position, in order: Postgres
+# expects one row of a collection that is newer than its statistics, and then the index of trace IDs, which it would
+# filter by position, costs as much as the primary key. Only the latter has the order.
 SCORED_TRACES = """
     SELECT result.values, result.notes, coalesce(trace.outcome = ANY(%(lost)s), false), trace.item_id
     FROM trace_results AS result LEFT JOIN LATERAL (
@@ -135,7 +134,7 @@ class ShardRange(NamedTuple):
 class ScoredTrace(NamedTuple):
     """The values of one trace, and what aggregation needs to know of it.
 
-    `is_lost`: it was not measured, by no fault of the agent. `item_id` may be None if the items were not asked for.
+    `is_lost`: it was not measured, by no fault of the agent. `item_id` may be None without `with_items`.
     """
 
     values: Sequence[float | None]

@@ -283,8 +283,8 @@ def drop_traces(job: JobContext, dropped: DropTraces) -> None:
         lambda session, first, last: delete_positions(session, collection_id, first, last),
     )
     with job.resources.db.begin() as session:
-        # Last: a repeated job must still find how many traces there are. It looks for none itself: an index still
-        # has those that were deleted, a second per million.
+        # Last: a repeated job must still find how many traces there are. No foreign key searches for traces here: to read
+        # the dead entries of the index takes a second per million.
         session.execute(delete(Collection).where(Collection.id == collection_id))
 
 

@@ -25,10 +25,6 @@ MAX_REFERENCE = 60
 WINDOWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
 # A window needs a reference of its own length, up to this number of runs.
 REFERENCE_FOR_LONG_WINDOWS = 8
-# Where runs wander, a short reference may be the excursion, and not the window: a reference shorter than two
-# windows, up to this number of runs, needs so much more z.
-LONG_REFERENCE = MAX_REFERENCE // 2
-SHORT_REFERENCE_Z = 1.0
 # Runs before a window, at least: from the third valid run on there is evidence over runs.
 MIN_REFERENCE = 2
 DEFAULT_FALSE_PAGES = 0.25
@@ -189,7 +185,7 @@ def scan_levels(
     `earlier` are series of runs on other levels, which contribute only to the variation between
     runs. So do the runs of a window: whether it fell or not, they vary about their own level.
     `prior_sd` is the ordinary change between runs before any data. A given `spread` is used in place of
-    the one that is estimated from these runs; then no reference is too short to know how they vary.
+    the one that is estimated from these runs.
     """
     fall = rise = None
     if not levels:
@@ -205,17 +201,11 @@ def scan_levels(
             sums, reference, _pool_window(sums, reference, width, pooled), prior_sd
         )
         score = _score(sums, reference, width, ordinary)
-        handicap = 0.0 if spread else _handicap(reference, width)
-        if fall is None or score.z - handicap > fall.z:
-            fall = score._replace(z=score.z - handicap)
-        if rise is None or score.z + handicap < rise.z:
-            rise = score._replace(z=score.z + handicap)
+        if fall is None or score.z > fall.z:
+            fall = score
+        if rise is None or score.z < rise.z:
+            rise = score
     return Scan(fall=fall, rise=rise)
-
-
-def _handicap(reference: int, width: int) -> float:
-    is_short = width > 1 and reference < min(2 * width, LONG_REFERENCE)
-    return SHORT_REFERENCE_Z if is_short else 0.0
 
 
 def score_runs(

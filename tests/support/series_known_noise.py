@@ -1,7 +1,6 @@
 """The scan of windows for whoever knows the noise of a series: what knowledge of the noise is worth.
 
-The statistic is that of the product, with the true covariance of the levels in place of its estimate, so that
-no reference is too short.
+The statistic is that of the product, with the true covariance of the levels in place of its estimate.
 The levels are normal. One limit holds for all kinds of series, so that none pages more often than
 promised.
 """

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.core import list_filters
 from app.core.db import Database
 from app.core.keyset import PageQuery
 from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
@@ -155,6 +156,27 @@ def test_kpi_history__reads_the_rows_of_a_page_only(
     step = (100 if kpi else 1) * (3 if benchmark or kpi == "rare-1" else 1)
     expected = [f"run-{number}" for number in range(step, RUNS + 1, step)]
     expected = expected if sort == "recorded" else expected[::-1]
+    assert [entry.run_id for entry in page.rows] == expected[: PAGE.limit]
+    assert rows <= 3 * PAGE.limit
+
+
+@pytest.mark.parametrize("agent", ["a", None])
+@pytest.mark.parametrize("sort", ["benchmark", "-benchmark", "kpi", "-kpi"])
+def test_kpi_history__of_one_kpi_is_in_the_order_of_time_whatever_it_has_in_common(
+    long_history: Database, monkeypatch: pytest.MonkeyPatch, agent: str | None, sort: KpiOrder
+) -> None:
+    # Otherwise the index of a KPI with few values gives all of them.
+    monkeypatch.setattr(list_filters, "FEW_ROWS", 5)
+    history_filter = KpiHistoryFilter(
+        benchmark_ids=["b-1"], agent_ids=[agent] if agent else [], kpis=["rare"]
+    )
+    with long_history.read() as session:
+        before = _rows_read(session, "kpi_history")
+        page = list_kpi_history(session, PAGE, history_filter, sort=sort)
+        rows = _rows_read(session, "kpi_history") - before
+
+    expected = [f"run-{number}" for number in range(300, RUNS + 1, 300)]
+    expected = expected[::-1] if sort.startswith("-") else expected
     assert [entry.run_id for entry in page.rows] == expected[: PAGE.limit]
     assert rows <= 3 * PAGE.limit
 

@@ -235,3 +235,16 @@ def test_advance_series__a_second_drop_after_a_short_incident_pages(good_runs: i
             is_paged.append(series.events()[-1][0] > good_runs + 10)
     assert len(is_paged) >= 20
     assert sum(is_paged) >= 0.85 * len(is_paged)
+
+
+@pytest.mark.parametrize(("good_runs", "size"), [(4, 0.2), (6, 0.15)])
+def test_advance_series__a_drop_in_the_first_runs_pages(good_runs: int, size: float) -> None:
+    """Not to page it would make it a part of its own reference."""
+    is_paged = []
+    for seed in range(60):
+        noise, series = random.Random(seed), Series()
+        series.item_noise = 0.06**2
+        for level, runs in ((0.9, good_runs), (0.9 - size, 20)):
+            series.add(*(level + noise.gauss(0, 0.065) for _ in range(runs)))
+        is_paged.append(SeriesEvent.OPENED in dict(series.events()).values())
+    assert sum(is_paged) >= 0.87 * len(is_paged)

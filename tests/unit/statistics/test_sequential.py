@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from app.statistics.sequential import (
     DEFAULT_LIMIT,
     DEFAULT_SUM,
-    SHORT_REFERENCE_Z,
     RunLevel,
     Scan,
     WindowScore,
@@ -66,27 +65,6 @@ def test_scan_levels__runs_of_a_window_vary_about_their_own_mean() -> None:
     assert fall.standard_error == pytest.approx(math.sqrt(variance * (1 / 2 + 1 / 4)))
     assert fall.degrees == pytest.approx(9 * (variance / (variance - 0.0001)) ** 2)
     assert fall.z == pytest.approx(to_normal(0.15 / fall.standard_error, fall.degrees))
-
-
-def test_scan_levels__a_reference_shorter_than_two_windows_needs_more_evidence() -> None:
-    for reference, handicap in ((5, SHORT_REFERENCE_Z), (6, 0)):
-        levels = levels_of(*[0.8, 0.82, 0.81, 0.79, 0.8, 0.81][:reference], 0.7, 0.71, 0.69)
-        fallen = scan_levels(levels, prior_sd=0.03, windows=(3,))
-        assert fallen.fall is not None
-        assert fallen.rise is not None
-        t = -fallen.fall.effect / fallen.fall.standard_error
-        normal = to_normal(t, fallen.fall.degrees)
-        assert fallen.fall.z == pytest.approx(normal - handicap)
-        assert fallen.rise.z == pytest.approx(normal + handicap)
-
-
-def test_scan_levels__a_given_spread_has_no_short_reference() -> None:
-    levels = levels_of(0.8, 0.82, 0.81, 0.7, 0.71, 0.69)
-    spread = estimate_spread(levels[:3], prior_sd=0.03)
-    fall = scan(levels, windows=(3,), spread=spread)
-    t = -fall.effect / fall.standard_error
-    assert fall.standard_error == pytest.approx(math.sqrt(spread.variance * (1 / 3 + 1 / 3)))
-    assert fall.z == pytest.approx(to_normal(t, spread.degrees))
 
 
 def test_estimate_spread__of_a_correlation_a_part_is_taken_for_chance() -> None:
