@@ -45,6 +45,7 @@ def compare_with_baseline(
     *,
     run_id: str,
     run_seq: int,
+    traces: int,
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
@@ -60,7 +61,7 @@ def compare_with_baseline(
         is_first = get_run(session, run_id).same_source_as is None
     comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline)
     conditions = comparison.differences.conditions
-    items = _load_items(job, comparison, {run_seq: plan.columns})
+    items = _load_items(job, comparison, {run_seq: plan.columns}, traces)
     pairing = None
     if baseline and not conditions:
         columns = {run.seq: run.plan.columns for run in baseline.runs}
@@ -102,7 +103,10 @@ def compute_in_child(
 
 
 def _load_items(
-    job: JobContext, comparison: RunComparison, runs: Mapping[int, Sequence[str]]
+    job: JobContext,
+    comparison: RunComparison,
+    runs: Mapping[int, Sequence[str]],
+    traces: int | None = None,
 ) -> ItemMatrix:
     """The items of some runs; `runs` are their stored metrics by seq.
 
@@ -128,5 +132,6 @@ def _load_items(
             comparison.item_columns,
             cluster_field=comparison.plan.cluster_field,
             is_sample=comparison.plan.is_sample,
+            traces=traces,
         )
     return with_label_counts(matrix, job.resources.db, runs, comparison.count_metrics, summarize)

@@ -100,13 +100,7 @@ ATTRIBUTE_ROWS = _read_of_selected_items(
     FROM trace
     """,
 )
-# Large runs take longer than the limit for requests; the caller runs in a job or a child.
-LONG_READ = text(
-    """
-    SELECT set_config('statement_timeout', '0', true),
-           (SELECT max(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs))
-    """
-)
+LARGEST_RUN = text("SELECT max(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs)")
 
 HAS_TAG_FIELD = text(
     f"""
@@ -133,10 +127,12 @@ def read_items(
     *,
     cluster_field: str | None = None,
     is_sample: bool = False,
+    traces: int | None = None,
 ) -> ItemMatrix:
     """The given metrics of some runs by item; the trials of an item in several runs are combined.
 
-    `columns` are the stored metrics of each run, by its seq. Reads row by row and keeps 8 bytes per
+    `columns` are the stored metrics of each run, by its seq. `traces` is the number of traces of the largest run; None
+    if it must be read. Reads row by row and keeps 8 bytes per
     trace and metric, of at most `MAX_ITEMS` items.
     """
     matrix = _read_items(
@@ -151,6 +147,7 @@ def read_items(
             is_sample=is_sample,
         ),
         count=lambda matrix: len(matrix.items),
+        traces=traces,
     )
     if len(matrix.items) < MAX_ITEMS:
         return matrix
@@ -184,13 +181,17 @@ def _read_items(
     build: Callable[[Iterator[tuple[Any, ...]]], T],
     *,
     count: Callable[[T], int],
+    traces: int | None = None,
 ) -> T:
     """Build a result from the rows of the selected items; `count` gives the number of its items.
 
     Reads a share of the digests that has enough items if each trace is an item. If it has too few, because items have
     trials, a larger share is read.
     """
-    _, traces = session.execute(LONG_READ, {"runs": list(run_seqs)}).one()
+    # Large runs take longer than the limit for requests; the caller runs in a job or a child.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    if traces is None:
+        traces = session.scalar(LARGEST_RUN, {"runs": list(run_seqs)})
     share = _MARGIN * MAX_ITEMS / max(traces or 0, 1)
     while True:
         last_digest = min(int(share * _DIGESTS), _DIGESTS - 1)

@@ -54,6 +54,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         job,
         run_id=lease.run_id,
         run_seq=lease.run_seq,
+        traces=tally.total,
         plan=plan,
         kpis=kpis,
         validity=validity,

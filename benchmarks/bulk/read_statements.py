@@ -101,7 +101,7 @@ COMPUTATIONS: Final[Mapping[str, str]] = {
     "app.items.queries.ATTRIBUTE_ROWS": "the items of some runs",
     "app.items.queries.HAS_TAG_FIELD": "the traces of one run until one has the field",
     "app.items.queries.ITEM_COUNT": "the items of some runs",
-    "app.items.queries.LONG_READ": "the compared runs, by their keys",
+    "app.items.queries.LARGEST_RUN": "the compared runs, by their keys",
     "app.results.kpi_trend._BUCKETS": "the values of one KPI of an agent, in buckets; measured as B5",
     "app.results.run_history.RunHistory.item_sums": "the items of some runs",
     "app.results.run_history._item_means": "the items of one run",
