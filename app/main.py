@@ -66,8 +66,6 @@ SHUTDOWN_GRACE_S = 2
 # Of all API processes together, and at least of each.
 API_THREADS = 40
 MIN_API_THREADS = 10
-# Of so many threads, one is for dependencies and exports.
-THREADS_PER_EXPORT_THREAD = 4
 
 DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
 EXAMPLES = Path(__file__).parent / "api_examples.json"
@@ -260,14 +258,13 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     collapse_accept_errors(asyncio.get_running_loop())
-    # Together as many threads as connections: a thread without one would wait for it and fail after two
+    # As many threads as connections: a thread without one would wait for it and fail after two
     # seconds. Routes run in the threads of the loop; dependencies and the parts of an export in those of anyio.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
-        exports = max(1, pool.size() // THREADS_PER_EXPORT_THREAD)
-        routes = ThreadPoolExecutor(max(1, pool.size() - exports), thread_name_prefix="request")
-        asyncio.get_running_loop().set_default_executor(routes)
-        anyio.to_thread.current_default_thread_limiter().total_tokens = exports
+        threads = ThreadPoolExecutor(pool.size(), thread_name_prefix="request")
+        asyncio.get_running_loop().set_default_executor(threads)
+        anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()
     async with app.state.hub.running():
         yield
     app.state.probe.close()
