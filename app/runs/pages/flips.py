@@ -48,7 +48,12 @@ def load_flips(
     spec = provider_for(planned.ref).spec
     pairing = pair_items(
         *(
-            read_items(session, {compared.seq: compared.metric_keys or []}, [metric])
+            read_items(
+                session,
+                {compared.seq: compared.metric_keys or []},
+                [metric],
+                traces=compared.traces_collected,
+            )
             for compared in (baseline, run)
         )
     )
