@@ -42,10 +42,13 @@ def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_
     series = after([*ordinary, *bad], keep_firing)
     assume(series.is_open())
     level = reference_level(series, below)
-    # CLEAN_RUNS end it at the latest; the others are for `keep_firing` and for a second incident.
-    series.add(*[level] * (14 + 3 * keep_firing + 14))
-    assert SeriesEvent.RESOLVED in dict(series.events()[-3:]).values()
+    # CLEAN_RUNS end it at the latest; the others are for `keep_firing`. Later the same level without any noise may
+    # page as a small lasting fall.
+    for _ in range(14 + 3 * keep_firing + 14):
+        if series.is_open():
+            series.add(level)
     assert not series.is_open()
+    assert SeriesEvent.RESOLVED in dict(series.events()[-1:]).values()
 
 
 @settings(deadline=None, max_examples=25)
