@@ -9,7 +9,6 @@ from sqlalchemy import any_, bindparam, func, literal, select, text
 from sqlalchemy.orm import Session, load_only
 from sqlalchemy.sql.elements import KeyedColumnElement
 
-from app.core.batches import batched
 from app.core.compiled_lists import build_page_sql, query_page
 from app.core.db import Database, compile_sql, fetch_tuples
 from app.core.errors import NotFound
@@ -280,39 +279,21 @@ def list_summarized_shards(
 
 
 def list_shard_ranges(
-    session: Session, run_id: str, *, traces: int, large_run: int, size_bytes: int
+    session: Session, run_id: str, *, traces: int, size_bytes: int
 ) -> list[ShardRange]:
-    """Split the traces of a run into ranges of at most `traces` traces, twice as many in a run of at least
-    `large_run`, and about `size_bytes` of texts.
+    """Split the traces of a run into ranges of at most `traces` traces and about `size_bytes` of texts.
     The same collection is always split in the same way, which makes shards of two runs comparable.
     """
     # Reads the sizes of all texts of a collection, which may take longer than a request may.
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    rows = session.execute(SHARD_RANGES, {"run": run_id, "traces": traces})
-    ranges = sorted(_SizedRange(*row) for row in rows)
-    # Positions have no gaps.
-    if ranges and ranges[-1].last + 1 >= large_run:
-        traces *= 2
-        ranges = [_joined(pair) for pair in batched(ranges, 2)]
+    parameters: dict[str, object] = {"run": run_id, "traces": traces}
+    ranges = session.execute(SHARD_RANGES, parameters).all()
     shards = [ShardRange(row.first, row.last) for row in ranges if row.bytes <= size_bytes]
     too_large = [row.first // traces for row in ranges if row.bytes > size_bytes]
     if too_large:
-        split = {"run": run_id, "traces": traces, "ranges": too_large, "bytes": size_bytes}
+        split = parameters | {"ranges": too_large, "bytes": size_bytes}
         shards += [ShardRange(*row) for row in session.execute(SPLIT_RANGES, split)]
     return sorted(shards)
-
-
-class _SizedRange(NamedTuple):
-    """A range of positions, and the bytes of its texts."""
-
-    first: int
-    last: int
-    bytes: int
-
-
-def _joined(ranges: Sequence[_SizedRange]) -> _SizedRange:
-    """Ranges that follow each other as one."""
-    return _SizedRange(ranges[0].first, ranges[-1].last, sum(part.bytes for part in ranges))
 
 
 def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]:

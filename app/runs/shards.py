@@ -46,9 +46,6 @@ from app.traces.registry import ClusterFieldUnknown, CollectionFailed
 # Small enough that a killed worker repeats seconds of work and the texts of a shard fit in memory
 # several times; large enough that its transaction and COPY do not dominate.
 SHARD_TRACES = 2000
-# Each shard costs about 15 statements. A run of so many traces has enough work for all workers in shards of
-# twice as many.
-LARGE_RUN_TRACES = 50_000
 SHARD_BYTES = 8 * 1024 * 1024
 
 _STORE_SHARDS = text(
@@ -111,11 +108,7 @@ def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
     db = job.resources.db
     with db.read() as session, interrupted_by(job.checkpoint, session):
         ranges = queries.list_shard_ranges(
-            session,
-            lease.run_id,
-            traces=SHARD_TRACES,
-            large_run=LARGE_RUN_TRACES,
-            size_bytes=SHARD_BYTES,
+            session, lease.run_id, traces=SHARD_TRACES, size_bytes=SHARD_BYTES
         )
         # In a read transaction of its own: it reads all items, and must not hold the lock of the
         # run meanwhile.

@@ -38,7 +38,7 @@ BOUNDED = {
     "run_llm_usage.run_seq": PER_RUN,
     "run_metrics.run_seq": PER_RUN,
     "run_series.run_seq": PER_RUN,
-    "run_shards.run_seq": "a row per 2,000 or 4,000 traces or 8 MiB of texts",
+    "run_shards.run_seq": "a row per 2,000 traces or 8 MiB of texts",
     "schedule_fires.run_id": "one fire starts a run",
     "source_subscriptions.agent_id": "a row per benchmark",
     "source_subscriptions.benchmark_id": SETTINGS,

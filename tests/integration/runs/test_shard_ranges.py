@@ -15,9 +15,6 @@ from tests.support.service import Service
         # A trace that is too large alone.
         ([90, 1, 1, 1, 1, 1], [(0, 2), (3, 5)]),
         ([1, 70, 70, 1], [(0, 0), (1, 1), (2, 2), (3, 3)]),
-        # With eight traces or more: twice as many in each.
-        ([1, 1, 1, 1, 1, 1, 1, 1], [(0, 5), (6, 7)]),
-        ([1, 1, 1, 1, 1, 1, 40, 25, 1], [(0, 5), (6, 6), (7, 8)]),
     ],
 )
 def test_list_shard_ranges__have_three_traces_or_sixty_bytes(
@@ -31,5 +28,5 @@ def test_list_shard_ranges__have_three_traces_or_sixty_bytes(
     )
     run = service.complete_run()
     with service.resources.db.read() as session:
-        ranges = list_shard_ranges(session, run["id"], traces=3, large_run=8, size_bytes=60)
+        ranges = list_shard_ranges(session, run["id"], traces=3, size_bytes=60)
     assert ranges == expected
