@@ -19,7 +19,7 @@ from app.metrics.engine import attempt
 from app.metrics.registry import load_metrics, provider_for
 from app.metrics.types import CountedMetric, MetricFailed, MetricRef, Summary
 from app.results.models import BenchmarkRun, RunShard, TraceResult
-from app.results.queries import ShardRange
+from app.results.shard_ranges import ShardRange
 from app.traces.models import CollectedTrace
 from app.traces.stored_traces import trace_from_row
 from app.traces.types import Trace

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import text, update
@@ -28,11 +29,10 @@ from app.jobs.queue import enqueue, enqueue_many
 from app.metrics.engine import NOT_SELECTED
 from app.metrics.run_value import StoredSummary
 from app.metrics.types import MetricNote, TraceMeasurements, note_of
-from app.results import queries
 from app.results.models import BenchmarkRun
 from app.results.plan import RunPlan
-from app.results.queries import ShardRange
 from app.results.rules import RunStatus
+from app.results.shard_ranges import ShardRange, list_shard_ranges
 from app.runs.leases import (
     RunEnded,
     RunLease,
@@ -107,7 +107,7 @@ def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
     """Divide the collected traces of a run into shards, and start to measure them."""
     db = job.resources.db
     with db.read() as session, interrupted_by(job.checkpoint, session):
-        ranges = queries.list_shard_ranges(
+        ranges = list_shard_ranges(
             session, lease.run_id, traces=SHARD_TRACES, size_bytes=SHARD_BYTES
         )
         # In a read transaction of its own: it reads all items, and must not hold the lock of the
@@ -220,7 +220,7 @@ def _count_values(measured: Sequence[TraceMeasurements]) -> int:
 
 def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> Iterator[bytes]:
     position = lease.first
-    for is_complete, rows in groupby(measured, _is_complete):
+    for is_complete, rows in groupby(measured, attrgetter("is_complete")):
         group = list(rows)
         if is_complete:
             yield encode_complete_rows(lease.run_seq, position, [row.values for row in group])
@@ -228,10 +228,6 @@ def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> It
             for at, row in enumerate(group, start=position):
                 yield encode_row(lease.run_seq, at, row.values, _notes(row) or None)
         position += len(group)
-
-
-def _is_complete(row: TraceMeasurements) -> bool:
-    return not row.missing and not row.reasons and None not in row.values
 
 
 def _notes(row: TraceMeasurements) -> dict[str, MetricNote]:

@@ -30,8 +30,8 @@ from app.llm.types import ChatAnswer, RequestUsage
 from app.notifications.service import publish
 from app.notifications.types import NotificationMessage
 from app.results.models import RunShard
-from app.results.queries import ShardRange
 from app.results.run_series import ItemIndex, SeriesPoint, SeriesResult, store_points
+from app.results.shard_ranges import ShardRange
 from app.runs.leases import RunLease
 from app.runs.llm_cache import evict_answers, put_answers
 from app.runs.shards import SHARD_TRACES, create_shards
