@@ -196,13 +196,13 @@ def view_of_values(view: type[M], values: dict[str, Any]) -> M:
     for name, adapter in validated:
         if values[name] is not None:
             values[name] = adapter.validate_python(values[name])
-    made = view.__new__(view)
+    new_view = view.__new__(view)
     # As `model_construct`, which looks up an alias and a default for each field.
-    object.__setattr__(made, "__dict__", values)
-    object.__setattr__(made, "__pydantic_fields_set__", names)
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
-    return made
+    object.__setattr__(new_view, "__dict__", values)
+    object.__setattr__(new_view, "__pydantic_fields_set__", names)
+    object.__setattr__(new_view, "__pydantic_extra__", None)
+    object.__setattr__(new_view, "__pydantic_private__", None)
+    return new_view
 
 
 class _ViewFields(NamedTuple):

@@ -19,11 +19,10 @@ class MeasuredChunk(list[TraceMeasurements]):
         complete, other = [], {}
         width = len(self[0].values) if self else 0
         for index, row in enumerate(self):
-            has_width = 0 < width == len(row.values)
-            if not has_width or None in row.values or row.missing or row.reasons:
-                other[index] = row
-            else:
+            if row.is_complete and 0 < width == len(row.values):
                 complete.append(row)
+            else:
+                other[index] = row
         values = cast("Iterable[float]", chain.from_iterable([row.values for row in complete]))
         return _rows_of, ([row.trace_id for row in complete], array("d", values).tobytes(), other)
 

@@ -112,9 +112,11 @@ def test_encode_trace__traces_read_back_as_written(
 
 @given(first=traces, second=traces)
 def test_extend_digest__of_equal_traces_in_the_same_order_only(first: Trace, second: Trace) -> None:
-    one, other = encode_trace(first), encode_trace(second)
-    digest = extend_digest(extend_digest(EMPTY_DIGEST, one), other)
-    assert digest == extend_digest(extend_digest(EMPTY_DIGEST, encode_trace(first)), other)
+    encoded_first, encoded_second = encode_trace(first), encode_trace(second)
+    digest = extend_digest(extend_digest(EMPTY_DIGEST, encoded_first), encoded_second)
+    assert digest == extend_digest(extend_digest(EMPTY_DIGEST, encode_trace(first)), encoded_second)
     if first != second:
-        assert digest != extend_digest(extend_digest(EMPTY_DIGEST, other), one)
-        assert extend_digest(EMPTY_DIGEST, one) != extend_digest(EMPTY_DIGEST, other)
+        assert digest != extend_digest(extend_digest(EMPTY_DIGEST, encoded_second), encoded_first)
+        assert extend_digest(EMPTY_DIGEST, encoded_first) != extend_digest(
+            EMPTY_DIGEST, encoded_second
+        )

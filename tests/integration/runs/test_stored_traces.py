@@ -1,7 +1,6 @@
 """Stored traces: what a collection holds is found by the index, and read back as it was stored."""
 
 import pickle
-from dataclasses import FrozenInstanceError
 from typing import Any, Final
 
 import pytest
@@ -62,11 +61,6 @@ def test_read_traces__gives_back_what_was_stored_also_in_another_process(
     assert [*stored] == [*pickle.loads(pickle.dumps(stored))] == [FULL, BARE]
     assert len(stored) == 2
     assert (stored[1], [*stored[:1]]) == (BARE, [FULL])
-    # Decoded without the constructor of the class, it is one of its instances in every respect.
-    assert type(stored[0]) is Trace
-    assert repr(stored[0]) == repr(FULL)
-    with pytest.raises(FrozenInstanceError):
-        stored[0].output = "another"  # type: ignore[misc]
 
 
 def test_find_stored_trace_ids__are_those_of_the_collection(migrated_database: Database) -> None:

@@ -144,9 +144,9 @@ def test_recovery__an_oracle_reaches_the_goals_from_1_5_sds_on_or_few_false_ends
     show: Show,
 ) -> None:
     """Few false ends for one SD leave less than 90 % within three runs for three of them."""
-    told = "told noise and level before: few false ends from"
-    from_1_5 = show_oracle(show, f"{told} 1.5 SDs on", FROM_1_5_SDS)
-    from_1 = show_oracle(show, f"{told} 1 SD on", FROM_1_SD)
+    method = "told noise and level before: few false ends from"
+    from_1_5 = show_oracle(show, f"{method} 1.5 SDs on", FROM_1_5_SDS)
+    from_1 = show_oracle(show, f"{method} 1 SD on", FROM_1_SD)
     assert max(from_1_5[fall, 30].false for fall in (1.5, 2.0)) < 6.5
     assert from_1_5[3.0, 30].false < 2
     assert from_1_5[3.0, 3].by_3 > 88
@@ -159,10 +159,10 @@ def test_recovery__an_oracle_that_knows_the_level_by_60_runs_reaches_the_goals_f
     show: Show,
 ) -> None:
     """Where bad runs vary more, as they do in the cells: few false ends of smaller falls cost those of large ones."""
-    told = "told the noise, level before by 60 runs, bad runs vary more: few false ends from"
-    from_2 = show_oracle(show, f"{told} 2 SDs on", OF_CELLS_FROM_2_SDS)
-    from_1_5 = show_oracle(show, f"{told} 1.5 SDs on", OF_CELLS_FROM_1_5_SDS)
-    from_1 = show_oracle(show, f"{told} 1 SD on", OF_CELLS_FROM_1_SD)
+    method = "told the noise, level before by 60 runs, bad runs vary more: few false ends from"
+    from_2 = show_oracle(show, f"{method} 2 SDs on", OF_CELLS_FROM_2_SDS)
+    from_1_5 = show_oracle(show, f"{method} 1.5 SDs on", OF_CELLS_FROM_1_5_SDS)
+    from_1 = show_oracle(show, f"{method} 1 SD on", OF_CELLS_FROM_1_SD)
     assert from_2[2.0, 30].false < 6
     assert from_2[3.0, 30].false < 2.3
     assert min(from_2[3.0, bad].by_3 for bad in (3, 30)) >= 90

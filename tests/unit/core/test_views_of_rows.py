@@ -43,11 +43,11 @@ VALUES = {
 @pytest.mark.parametrize("empty", [(), ("ended_at", "level")])
 def test_view_of_values__equals_a_validated_view(empty: tuple[str, ...]) -> None:
     values = VALUES | dict.fromkeys(empty)
-    made, validated = view_of_values(RowView, dict(values)), RowView.model_validate(values)
-    assert made == validated
-    assert made.model_dump_json(by_alias=True) == validated.model_dump_json(by_alias=True)
-    assert made.model_fields_set == validated.model_fields_set
-    assert made.model_copy(update={"id": "b"}).id == "b"
+    new_view, validated = view_of_values(RowView, dict(values)), RowView.model_validate(values)
+    assert new_view == validated
+    assert new_view.model_dump_json(by_alias=True) == validated.model_dump_json(by_alias=True)
+    assert new_view.model_fields_set == validated.model_fields_set
+    assert new_view.model_copy(update={"id": "b"}).id == "b"
 
 
 @pytest.mark.parametrize(("name", "value"), [("level", {"value": "x"}), ("share", -1)])
