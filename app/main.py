@@ -259,7 +259,7 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     collapse_accept_errors(asyncio.get_running_loop())
     # As many threads as connections: a thread without one would wait for it and fail after two
-    # seconds. Routes run in the threads of the loop; dependencies and the parts of an export in those of anyio.
+    # seconds. Routes and exports run in the threads of the loop; those of anyio do a bookkeeping now and then.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
         threads = ThreadPoolExecutor(pool.size(), thread_name_prefix="request")

@@ -17,6 +17,7 @@ from app.core.text import join_words
 from app.core.web.deps import Res
 from app.core.web.overlay_chart import MAX_SERIES
 from app.core.web.page_text import find_zone
+from app.core.web.response_headers import iterate_in_threads
 from app.core.web.routes import Router
 from app.kpis.queries import DEFAULT_SORT as KPI_SORT
 from app.kpis.router import KpiHistoryFilter, KpiSort
@@ -167,4 +168,4 @@ def get_kpi_trend(
 
 def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(lines, media_type=CSV, headers=headers)
+    return StreamingResponse(iterate_in_threads(lines), media_type=CSV, headers=headers)

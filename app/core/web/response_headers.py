@@ -1,7 +1,7 @@
 """Headers that every kind of response gets (view, file, problem), those of security included, and JSON rendering in threads."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
@@ -99,3 +99,9 @@ def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[.
         return await asyncio.to_thread(serialize, *args, **kwargs)
 
     return run
+
+
+async def iterate_in_threads(parts: Iterator[str]) -> AsyncIterator[str]:
+    """The parts of a streamed response; each is made in one of the threads that run the endpoints."""
+    while (part := await asyncio.to_thread(next, parts, None)) is not None:
+        yield part
