@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from app.comparison.baselines import find_baseline
 from app.comparison.comparison_rules import RunComparison
 from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
+from app.comparison.value_failures import ValueFailures, log_failures
 from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from app.core.interruption import interrupted_by
 from app.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
@@ -79,8 +81,7 @@ def compare_with_baseline(
     if not is_valid:
         reason = f"the run is invalid: {'; '.join(validity.reasons)}"
         verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
-        return ComparedRunResult(verdicts)
-    if conditions:
+    elif conditions:
         reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
         verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
     elif pairing is None:
@@ -89,7 +90,8 @@ def compare_with_baseline(
         )
     else:
         verdicts = comparison.render(result, pairing)
-    return ComparedRunResult(verdicts, points)
+    log_failures(run_id, verdicts.failures)
+    return ComparedRunResult(verdicts, points if is_valid else None)
 
 
 def compute_in_child(
@@ -99,7 +101,10 @@ def compute_in_child(
     from app.comparison.child_computation import compute
     from app.comparison.series_levels import points_of_run
 
-    return compute(spec), points_of_run(spec, kpi_values)
+    failures = ValueFailures()
+    points = points_of_run(spec, kpi_values, failures)
+    result = compute(spec)
+    return replace(result, failures={**failures.by_key, **result.failures}), points
 
 
 def _load_items(

@@ -18,9 +18,10 @@ from app.comparison.schemas import (
     KpiComparison,
     MetricComparison,
 )
+from app.comparison.value_failures import describe_failure, log_failures
 from app.formula.ast import split_filter
 from app.items.matrix import ItemMatrix, ItemPairing, pair_items
-from app.kpis.verdict_types import RunVerdicts
+from app.kpis.verdict_types import RunVerdicts, SubjectKey
 from app.statistics.multiplicity import benjamini_hochberg
 
 CATEGORY_FIELD: Final = "category"
@@ -66,18 +67,27 @@ def categories_of(
 
 
 def values_by_category(
-    comparison: RunComparison, run: ItemMatrix, categories: ItemsByCategory
+    run_id: str, comparison: RunComparison, run: ItemMatrix, categories: ItemsByCategory
 ) -> list[CategoryValues]:
     """The metrics and KPIs of a run over the items of each category, with 95 % intervals."""
     return [
-        _category_values(name, comparison, _select(run, items))
+        _category_values(run_id, name, comparison, _select(run, items))
         for name, items in categories.items()
     ]
 
 
-def _category_values(name: str, comparison: RunComparison, run: ItemMatrix) -> CategoryValues:
+def _category_values(
+    run_id: str, name: str, comparison: RunComparison, run: ItemMatrix
+) -> CategoryValues:
     spec = comparison.spec(run, None)
     observed, result = observed_values(spec), compute(spec)
+    failures = {**observed.failures, **result.failures}
+    log_failures(run_id, failures)
+
+    def reason(key: SubjectKey, value_name: str) -> str | None:
+        failure = failures.get(key)
+        return describe_failure(value_name, failure) if failure else None
+
     intervals = {
         kpi: interval.interval
         for kpi, interval in result.kpi_intervals.items()
@@ -93,6 +103,7 @@ def _category_values(name: str, comparison: RunComparison, run: ItemMatrix) -> C
                 value=observed.metrics.get(metric.column),
                 interval_low=interval.low if interval else None,
                 interval_high=interval.high if interval else None,
+                reason=reason((metric.column, None), metric.column),
             )
             for metric in spec.metrics
             # A filtered metric is one of its own category only, where it equals the metric.
@@ -106,6 +117,7 @@ def _category_values(name: str, comparison: RunComparison, run: ItemMatrix) -> C
                 value=observed.kpis.get(kpi.id),
                 interval_low=interval.low if interval else None,
                 interval_high=interval.high if interval else None,
+                reason=reason((None, kpi.id), names[kpi.id]),
             )
             for kpi in spec.kpis
             for interval in [intervals.get(kpi.id)]
@@ -114,6 +126,7 @@ def _category_values(name: str, comparison: RunComparison, run: ItemMatrix) -> C
 
 
 def changes_by_category(
+    run_id: str,
     comparison: RunComparison,
     baseline: ItemMatrix,
     candidate: ItemMatrix,
@@ -129,12 +142,12 @@ def changes_by_category(
         for name, items in categories.items()
         if (changes := _compare_category(name, comparison, baseline, candidate, items)) is not None
     ]
-    return [
-        _category_comparison(
-            changes, comparison.render(changes.result, changes.pairing), comparison
-        )
-        for changes in _adjust(compared)
-    ]
+    comparisons = []
+    for changes in _adjust(compared):
+        verdicts = comparison.render(changes.result, changes.pairing)
+        log_failures(run_id, verdicts.failures)
+        comparisons.append(_category_comparison(changes, verdicts, comparison))
+    return comparisons
 
 
 class _CategoryChanges(NamedTuple):
@@ -192,11 +205,12 @@ def _category_comparison(
         kpis=[
             KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id])
             for value in comparison.kpis
-            if value.kpi.id in changes.result.kpis
+            if value.kpi.id in changes.result.kpis or (None, value.kpi.id) in verdicts.failures
         ],
         metrics=[
             MetricComparison(metric=column, verdict=verdicts.metrics[column])
-            for column in changes.result.metrics
+            for column in verdicts.metrics
+            if column in changes.result.metrics or (column, None) in verdicts.failures
             if not split_filter(column).tags
         ],
     )

@@ -21,7 +21,9 @@ from app.comparison.comparison_spec import (
     ObservedValues,
 )
 from app.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
+from app.comparison.value_failures import ValueFailures
 from app.formula import CompiledFormula, Reference, compile_formula
+from app.formula.ast import Metric
 from app.formula.rows import FormulaRows, evaluate_rows
 from app.items.formulas.linearization import (
     FloatArray,
@@ -41,7 +43,7 @@ from app.items.formulas.run_statistics import (
     shared_labels,
 )
 from app.items.matrix import ItemMatrix
-from app.kpis.verdict_types import RepeatedTrials
+from app.kpis.verdict_types import RepeatedTrials, SubjectKey
 from app.metrics.registry import column_of
 from app.statistics.change import UnitInfluences
 from app.statistics.intervals import Interval
@@ -74,39 +76,63 @@ def compute(
     ID, for changes that are judged together with others than those of the spec.
     """
     if not spec.run.items:
-        return ComparisonResult()
+        return ComparisonResult(failures=spec.failures)
+    failures = ValueFailures(spec.failures)
     run = _RunEstimates(RunStatistics(spec.run, spec.count_metrics))
     result = ComparisonResult(
-        metric_intervals={
-            metric.column: interval
-            for metric in spec.metrics
-            if (interval := run.metric_interval(metric)) is not None
-        },
-        kpi_intervals={kpi.id: run.kpi_interval(kpi) for kpi in spec.kpis},
-        repeats={
-            metric.column: statistics
-            for metric in spec.metrics
-            if metric.is_success
-            and (statistics := trial_statistics(run.statistics.item_sums(metric.column)))
-        },
+        metric_intervals=_attempt_each(
+            failures,
+            {
+                (metric.column, None): partial(run.metric_interval, metric)
+                for metric in spec.metrics
+            },
+        ),
+        kpi_intervals=_attempt_each(
+            failures, {(None, kpi.id): partial(run.kpi_interval, kpi) for kpi in spec.kpis}
+        ),
+        repeats=_attempt_each(
+            failures,
+            {
+                (metric.column, None): partial(run.repeats, metric.column)
+                for metric in spec.metrics
+                if metric.is_success
+            },
+        ),
     )
-    if spec.candidate is None or spec.baseline is None:
-        return result
-    changes = assess_changes(spec, spec.baseline, spec.candidate, adjusted_p)
-    return replace(
-        result,
-        metrics={m.column: changes[m.column, None] for m in spec.metrics if m.rule is not None},
-        kpis={kpi.id: changes[None, kpi.id] for kpi in spec.kpis if kpi.rule is not None},
-    )
+    if spec.candidate is not None and spec.baseline is not None:
+        changes = assess_changes(spec, spec.baseline, spec.candidate, failures, adjusted_p)
+        result = replace(
+            result,
+            metrics={column: change for (column, _), change in changes.items() if column},
+            kpis={kpi_id: change for (_, kpi_id), change in changes.items() if kpi_id},
+        )
+    return replace(result, failures=failures.by_key)
 
 
 @np.errstate(all="ignore")
 def observed_values(spec: ComparisonSpec) -> ObservedValues:
     """The values of the metrics and KPIs of a run; one that is not finite is left out."""
+    failures = ValueFailures(spec.failures)
     run = _RunEstimates(RunStatistics(spec.run, spec.count_metrics))
-    metrics = {metric.column: run.value(metric.column) for metric in spec.metrics}
-    kpis = {kpi.id: run.value(kpi.formula) for kpi in spec.kpis}
-    return ObservedValues(_only_finite(metrics), _only_finite(kpis))
+    metrics = _attempt_each(
+        failures,
+        {(metric.column, None): partial(run.value, metric.column) for metric in spec.metrics},
+    )
+    kpis = _attempt_each(
+        failures, {(None, kpi.id): partial(run.value, kpi.formula) for kpi in spec.kpis}
+    )
+    return ObservedValues(_only_finite(metrics), _only_finite(kpis), failures.by_key)
+
+
+def _attempt_each(
+    failures: ValueFailures, computations: Mapping[SubjectKey, Callable[[], T | None]]
+) -> dict[str, T]:
+    """The results by column or KPI ID, without those that fail or are None."""
+    results = {
+        column or kpi_id or "": failures.attempt((column, kpi_id), compute)
+        for (column, kpi_id), compute in computations.items()
+    }
+    return {name: result for name, result in results.items() if result is not None}
 
 
 def _only_finite(values: Mapping[str, float]) -> dict[str, float]:
@@ -137,7 +163,7 @@ class _Subject(NamedTuple):
     Subjects of one signal are one test, so that they never get different verdicts.
     """
 
-    key: tuple[str | None, str | None]
+    key: SubjectKey
     signal: str
     limits: ValueRange
     rule: VerdictRule
@@ -163,9 +189,10 @@ def assess_changes(
     spec: ComparisonSpec,
     baseline: ItemMatrix,
     candidate: ItemMatrix,
+    failures: ValueFailures,
     given_p: Mapping[str, float] | None = None,
-) -> dict[tuple[str | None, str | None], ChangeVerdict]:
-    """The verdicts of metrics by (column, None) and of KPIs by (None, ID)."""
+) -> dict[SubjectKey, ChangeVerdict]:
+    """The verdicts of metrics by (column, None) and of KPIs by (None, ID), without those that fail."""
     subjects = sorted(_subjects(spec), key=lambda subject: subject.family)
     if not candidate.items:
         no_items = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
@@ -175,20 +202,33 @@ def assess_changes(
     tested = dict[str, TestedChange | ChangeVerdict]()
     families = dict[str, _Family]()
     for subject in subjects:
-        if subject.signal not in tested:
-            tested[subject.signal] = _unless_overflow(partial(_test, changes, subject))
+        if subject.signal in tested:
+            continue
+        test = partial(_unless_overflow, partial(_test, changes, subject))
+        # Each subject of a signal that fails has a failure of its own.
+        if (change := failures.attempt(subject.key, test)) is not None:
+            tested[subject.signal] = change
             families[subject.signal] = subject.family
     adjusted = _adjusted_p(tested, families)
     if given_p is not None:
         adjusted = {subject.signal: given_p.get(subject.name, 1.0) for subject in subjects}
-    return {
-        subject.key: change
-        if isinstance(change := tested[subject.signal], ChangeVerdict)
-        else _unless_overflow(
-            partial(change.verdict, subject.rule, adjusted.get(subject.signal), subject.line)
+    verdicts = {
+        subject.key: failures.attempt(
+            subject.key, partial(_judge, tested[subject.signal], subject, adjusted)
         )
         for subject in subjects
+        if subject.signal in tested
     }
+    return {key: verdict for key, verdict in verdicts.items() if verdict is not None}
+
+
+def _judge(
+    change: TestedChange | ChangeVerdict, subject: _Subject, adjusted_p: Mapping[str, float]
+) -> ChangeVerdict:
+    if isinstance(change, ChangeVerdict):
+        return change
+    p = adjusted_p.get(subject.signal)
+    return _unless_overflow(partial(change.verdict, subject.rule, p, subject.line))
 
 
 def _test(changes: RunChanges, subject: _Subject) -> TestedChange | ChangeVerdict:
@@ -204,7 +244,7 @@ def _unless_overflow(compute_change: Callable[[], T]) -> T | ChangeVerdict:
     """Numbers near the largest float have no spread that could be computed."""
     try:
         return compute_change()
-    except ArithmeticError:
+    except OverflowError:
         return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED)
 
 
@@ -287,6 +327,10 @@ class _RunEstimates:
             for ref in formula.references
         }
 
+    def repeats(self, column: str) -> list[RepeatedTrials] | None:
+        """The pass@k statistics of a metric whose value 1 is a pass; None without repeated trials."""
+        return trial_statistics(self.statistics.item_sums(column)) or None
+
     def metric_interval(self, metric: MetricComparisonSpec) -> Interval | None:
         """The interval of a metric."""
         estimate = self._estimate(compile_formula(metric.column), metric.limits)
@@ -341,13 +385,14 @@ class _RunEstimates:
         )
 
     def _passes(self, formula: CompiledFormula) -> int | None:
-        """The number of values of a metric whose values are passes and failures."""
-        [*references] = formula.references
-        if len(references) != 1 or references[0].stat != "mean":
+        """The number of values of a metric whose values are passes and failures; None of any other
+        formula, also of one that reads nothing but that metric.
+        """
+        if not isinstance(formula.root, Metric) or formula.root.reference.stat != "mean":
             return None
-        if self.statistics.is_counted(references[0]):
+        if self.statistics.is_counted(formula.root.reference):
             return None
-        sums = self.statistics.item_sums(column_of(references[0].key))
+        sums = self.statistics.item_sums(column_of(formula.root.reference.key))
         return int(sums.n.sum()) if sums.are_binary else None
 
     def _items(self, ref: Reference) -> Mask:

@@ -1,9 +1,10 @@
 """The items of two stored runs side by side: the trials of a metric, its change, and what else differs."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from sqlalchemy import select, text
+from sqlalchemy import TextClause, select, text
 from sqlalchemy.orm import Session
 
 from app.comparison.pair_comparison import MetricNotCompared
@@ -13,6 +14,7 @@ from app.items.queries import REVISION, read_item_inputs
 from app.metrics.registry import provider_for
 from app.metrics.types import Direction
 from app.results.models import BenchmarkRun
+from app.results.sql_means import sql_mean
 from app.traces.models import CollectedTrace
 from app.traces.types import TraceOutcome
 
@@ -31,8 +33,7 @@ _PAGE: Final = """
                array_agg(value ORDER BY trial, position) FILTER (WHERE is_base) AS baseline,
                array_agg(value ORDER BY trial, position) FILTER (WHERE NOT is_base) AS candidate,
                min(revision) = max(revision) AS is_same_task,
-               CAST(:sign AS int) * (avg(value) FILTER (WHERE NOT is_base) - avg(value) FILTER (WHERE is_base))
-                   AS harm
+               CAST(:sign AS int) * ({candidate_mean} - {baseline_mean}) AS harm
         FROM (
             SELECT trace.item_id, trace.trial, trace.position, run.seq = :baseline AS is_base,
                    result.values[CASE WHEN run.seq = :baseline THEN CAST(:baseline_column AS int)
@@ -49,24 +50,32 @@ _PAGE: Final = """
     ) AS items
     ORDER BY {order} OFFSET :offset LIMIT :limit
 """
-_STATEMENTS: Final = {
-    order: text(_PAGE.format(revision=REVISION, order=keys, where=""))
-    for order, keys in _ORDERS.items()
-}
-_OF_ITEMS: Final = text(
-    _PAGE.format(revision=REVISION, order=_ORDERS["item"], where="AND trace.item_id = ANY(:items)")
-)
+
+
+def _page_of(order: str, where: str = "") -> TextClause:
+    return text(
+        _PAGE.format(
+            revision=REVISION,
+            order=order,
+            where=where,
+            baseline_mean=sql_mean("value", "is_base"),
+            candidate_mean=sql_mean("value", "NOT is_base"),
+        )
+    )
+
+
+_STATEMENTS: Final = {order: _page_of(keys) for order, keys in _ORDERS.items()}
+_OF_ITEMS: Final = _page_of(_ORDERS["item"], "AND trace.item_id = ANY(:items)")
 # The means of every metric of some items.
-_MEANS: Final = text(
-    """
-    SELECT trace.item_id, number, avg(value) AS mean
+_MEANS_TEXT: Final = """
+    SELECT trace.item_id, number, {mean} AS mean
     FROM collected_traces AS trace
     JOIN trace_results AS result ON result.run_seq = :run AND result.position = trace.position,
          unnest(result.values) WITH ORDINALITY AS cell (value, number)
     WHERE trace.collection_id = :collection AND trace.item_id = ANY(:items)
     GROUP BY trace.item_id, number
-    """
-)
+"""
+_MEANS: Final = text(_MEANS_TEXT.format(mean=sql_mean("value")))
 
 
 class _ItemRow(NamedTuple):
@@ -245,9 +254,14 @@ def _view(
 
 def _mean(values: Sequence[float | None]) -> float | None:
     measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else None
+    return _finite(sum(measured) / len(measured)) if measured else None
 
 
-def _change(name: str, before: Any, after: Any) -> ItemMetricChange:
-    change = None if before is None or after is None else after - before
+def _finite(number: float) -> float | None:
+    """The number; None when it is beyond the range of a float."""
+    return number if math.isfinite(number) else None
+
+
+def _change(name: str, before: float | None, after: float | None) -> ItemMetricChange:
+    change = None if before is None or after is None else _finite(after - before)
     return ItemMetricChange(metric=name, baseline=before, candidate=after, change=change)

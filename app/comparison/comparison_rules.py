@@ -1,8 +1,9 @@
 """A run with its baseline: what is compared by which rules, and the verdicts of the result; pure."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from app.comparison.baselines import Baseline
@@ -13,6 +14,7 @@ from app.comparison.comparison_spec import (
     KpiInterval,
     MetricComparisonSpec,
 )
+from app.comparison.value_failures import ValueFailures, describe_failure
 from app.comparison.verdict_text import (
     NOT_COMPARABLE,
     not_compared,
@@ -36,6 +38,7 @@ from app.kpis.verdict_types import (
     ComparedItems,
     RunVerdict,
     RunVerdicts,
+    SubjectKey,
     ValueVerdict,
 )
 from app.metrics.registry import column_of, provider_for
@@ -80,10 +83,11 @@ class RunComparison:
     @property
     def item_columns(self) -> list[str]:
         """The metrics whose value of the run is computed from its items."""
+        counted = self.count_metrics
         return [
             metric.column
             for metric in self.plan.metrics
-            if metric.column in self.count_metrics or not is_run_metric(metric.ref)
+            if metric.column in counted or not is_run_metric(metric.ref)
         ]
 
     @property
@@ -105,22 +109,32 @@ class RunComparison:
         changed = self.differences
         matrices = (run, pairing.baseline, pairing.candidate) if pairing else (run,)
         columns = self._resampled_columns(matrices)
+        failures = ValueFailures()
+        metrics = [
+            failures.attempt(
+                (metric.column, None),
+                partial(self._metric_spec, metric, is_changed=metric.column in changed.metrics),
+            )
+            for metric in self.plan.metrics
+            if metric.column in columns
+        ]
+        kpis = [
+            failures.attempt(
+                (None, value.kpi.id),
+                partial(self._kpi_spec, value, is_changed=value.kpi.id in changed.kpis),
+            )
+            for value in self.kpis
+            if value.value is not None
+            and {column_of(ref.key) for ref in _references(value)} <= columns
+        ]
         return ComparisonSpec(
             run=run,
             candidate=pairing.candidate if pairing else None,
             baseline=pairing.baseline if pairing else None,
             is_paired=pairing.is_paired if pairing else True,
-            metrics=[
-                self._metric_spec(metric, is_changed=metric.column in changed.metrics)
-                for metric in self.plan.metrics
-                if metric.column in columns
-            ],
-            kpis=[
-                self._kpi_spec(value, is_changed=value.kpi.id in changed.kpis)
-                for value in self.kpis
-                if value.value is not None
-                and {column_of(ref.key) for ref in _references(value)} <= columns
-            ],
+            metrics=[metric for metric in metrics if metric is not None],
+            kpis=[kpi for kpi in kpis if kpi is not None],
+            failures=failures.by_key,
         )
 
     def kpi_rule(self, value: KpiValue) -> VerdictRule:
@@ -144,11 +158,25 @@ class RunComparison:
         """The verdicts of a run that was compared with its baseline."""
         assert self.baseline is not None
         changed = self.differences
+        failures = ValueFailures(result.failures)
         metrics = {
-            metric.column: self._metric_verdict(metric, result, changed)
+            metric.column: _verdict_or_failure(
+                failures,
+                (metric.column, None),
+                metric.column,
+                partial(self._metric_verdict, metric, result, changed),
+            )
             for metric in self.plan.metrics
         }
-        kpis = {value.kpi.id: self._kpi_verdict(value, result, changed) for value in self.kpis}
+        kpis = {
+            value.kpi.id: _verdict_or_failure(
+                failures,
+                (None, value.kpi.id),
+                value.kpi.name,
+                partial(self._kpi_verdict, value, result, changed),
+            )
+            for value in self.kpis
+        }
         run = render_run(
             list(kpis.values()),
             list(metrics.values()),
@@ -162,20 +190,44 @@ class RunComparison:
                 are_samples=pairing.are_samples,
             ),
             differences=changed,
+            failures=self._failure_reasons(failures),
         )
-        return _with_results(run, metrics, kpis, result)
+        return _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
 
     def render_not_compared(
         self, result: ComparisonResult, reason: str, verdict: Verdict | None = None
     ) -> RunVerdicts:
         """The verdicts of a run that was not compared, with the intervals of its values."""
-        value_verdict = not_compared(reason, verdict)
+        failures = ValueFailures(result.failures)
         run = run_not_compared(
-            reason, verdict, baseline=self._baseline_runs(), differences=self.differences
+            reason,
+            verdict,
+            baseline=self._baseline_runs(),
+            differences=self.differences,
+            failures=self._failure_reasons(failures),
         )
-        metrics = {metric.column: value_verdict for metric in self.plan.metrics}
-        kpis = {value.kpi.id: value_verdict for value in self.kpis}
+
+        def value_verdict(key: SubjectKey, name: str) -> ValueVerdict:
+            failure = failures.by_key.get(key)
+            more = f"; {describe_failure(name, failure)}" if failure else ""
+            return not_compared(f"{reason}{more}", verdict)
+
+        metrics = {
+            metric.column: value_verdict((metric.column, None), metric.column)
+            for metric in self.plan.metrics
+        }
+        kpis = {
+            value.kpi.id: value_verdict((None, value.kpi.id), value.kpi.name) for value in self.kpis
+        }
         return _with_results(run, metrics, kpis, result)
+
+    def _failure_reasons(self, failures: ValueFailures) -> list[str]:
+        """The reasons of all failures, each with the name of its metric or KPI."""
+        names = {value.kpi.id: value.kpi.name for value in self.kpis}
+        return [
+            describe_failure(column or names.get(kpi_id or "", kpi_id or ""), failure)
+            for (column, kpi_id), failure in failures.by_key.items()
+        ]
 
     def _metric_spec(self, metric: PlannedMetric, *, is_changed: bool) -> MetricComparisonSpec:
         spec = _spec(metric)
@@ -186,7 +238,7 @@ class RunComparison:
             limits=ValueRange(spec.minimum, spec.maximum),
             is_judged=metric.column in self.judged,
             is_success=_is_rate(spec) and spec.direction is Direction.HIGHER_IS_BETTER,
-            count_metric=self.count_metrics.get(metric.column),
+            count_metric=metric.ref if is_counted(metric.ref) else None,
         )
 
     def _kpi_spec(self, value: KpiValue, *, is_changed: bool) -> KpiComparisonSpec:
@@ -247,11 +299,11 @@ class RunComparison:
 
     def _resampled_columns(self, matrices: Sequence[ItemMatrix]) -> set[str]:
         """The columns that can be resampled: label counts have to exist in all matrices."""
+        counted = self.count_metrics
         return {
             column
             for column in self.item_columns
-            if column not in self.count_metrics
-            or all(column in matrix.counts for matrix in matrices)
+            if column not in counted or all(column in matrix.counts for matrix in matrices)
         }
 
     def _metric_specs(self, value: KpiValue) -> list[MetricSpec]:
@@ -303,6 +355,16 @@ def _bounds(ref: Reference, spec: MetricSpec) -> Bounds:
             return Bounds(low, high)
 
 
+def _verdict_or_failure(
+    failures: ValueFailures, key: SubjectKey, name: str, render: Callable[[], ValueVerdict]
+) -> ValueVerdict:
+    """A verdict; without one, and with the reason, where any part of it failed."""
+    verdict = failures.attempt(key, render)
+    if verdict is None or key in failures.by_key:
+        return not_compared(describe_failure(name, failures.by_key[key]))
+    return verdict
+
+
 def _with_results(
     run: RunVerdict,
     metrics: Mapping[str, ValueVerdict],
@@ -326,6 +388,7 @@ def _with_results(
             for kpi, interval in result.kpi_intervals.items()
             if interval.interval
         },
+        failures=result.failures,
     )
 
 

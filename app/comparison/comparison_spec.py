@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from app.items.formulas.properties import Line, ValueRange
 from app.items.matrix import ItemMatrix
-from app.kpis.verdict_types import RepeatedTrials
+from app.kpis.verdict_types import RepeatedTrials, SubjectKey, ValueFailure
 from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.statistics.intervals import Interval
@@ -60,6 +60,7 @@ class ComparisonSpec:
     """A run, and the items of candidate and baseline to compare.
 
     With `is_paired` both hold the same items in the same order, otherwise all items of each run.
+    `failures` are metrics and KPIs that cannot be computed.
     """
 
     run: ItemMatrix
@@ -68,6 +69,7 @@ class ComparisonSpec:
     metrics: Sequence[MetricComparisonSpec]
     kpis: Sequence[KpiComparisonSpec]
     is_paired: bool = True
+    failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:
@@ -91,6 +93,7 @@ class ComparisonResult:
     """Intervals and changes, metrics by column and KPIs by ID; unknown ones are left out.
 
     `repeats` holds pass@k statistics of pass-or-fail metrics whose items have several trials.
+    `failures` are the metrics and KPIs of which a part could not be computed.
     """
 
     metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
@@ -98,6 +101,7 @@ class ComparisonResult:
     repeats: Mapping[str, Sequence[RepeatedTrials]] = field(default_factory=dict)
     metrics: Mapping[str, ChangeVerdict] = field(default_factory=dict)
     kpis: Mapping[str, ChangeVerdict] = field(default_factory=dict)
+    failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
 
 
 class ObservedValues(NamedTuple):
@@ -105,3 +109,4 @@ class ObservedValues(NamedTuple):
 
     metrics: Mapping[str, float]
     kpis: Mapping[str, float]
+    failures: Mapping[SubjectKey, ValueFailure]

@@ -1,5 +1,6 @@
 """Compares a candidate run with a baseline run: verdicts, flipped items, enriched features, usage."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,7 @@ from app.comparison.schemas import (
     PeerRun,
     TraceLink,
 )
+from app.comparison.value_failures import log_failures
 from app.comparison.verdict_text import render_verdict
 from app.core.errors import Invalid
 from app.items.attributes import USAGE, ItemAttributes
@@ -116,6 +118,7 @@ def compare(pair: RunPair) -> Comparison:
     )
     if not judged and primary is not None and primary in result.metrics:
         verdicts = _verdicts(pair, comparison, _judged_alone(result, primary), pairing)
+    log_failures(candidate.run.id, {**usage_result.failures, **verdicts.failures})
     if pair.metric is None:
         judged_metric = next((name for name in judged if name in verdicts.metrics), primary)
         pair = replace(pair, metric=judged_metric)
@@ -179,7 +182,8 @@ def _category_comparisons(
         return [], 0, None
     selection = select_categories(categories, pair.categories_after)
     items = (pair.baseline.items, pair.candidate.items)
-    changes = changes_by_category(comparison, *items, selection.categories)
+    run_id = pair.candidate.run.id
+    changes = changes_by_category(run_id, comparison, *items, selection.categories)
     return changes, selection.left_out, selection.last
 
 
@@ -294,7 +298,8 @@ def _flipped_item(pair: RunPair, column: str, flip: Flip) -> FlippedItem:
         item_id=flip.item_id,
         baseline=flip.baseline,
         candidate=flip.candidate,
-        change=flip.candidate - flip.baseline,
+        # The difference of two numbers may be beyond the range of a float, which JSON has none for.
+        change=max(-sys.float_info.max, min(flip.candidate - flip.baseline, sys.float_info.max)),
         cause=regression.cause,
         agents=list(regression.agents),
         traces=list(pair.links.get(flip.item_id, ())),

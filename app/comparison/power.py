@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import select
@@ -11,6 +12,7 @@ from app.comparison.baselines import BaselineRun, list_baseline_runs
 from app.comparison.child_process import query_in_child
 from app.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
 from app.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
+from app.comparison.value_failures import ValueFailures, log_failures
 from app.core.db import Database
 from app.core.errors import Conflict
 from app.formula import CompiledFormula, compile_formula
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 
 
 class MeasuredRuns(NamedTuple):
-    """The newest valid run of a benchmark and the one before it."""
+    """The newest valid run of a benchmark, with its ID, and the one before it."""
 
+    run_id: str
     plan: RunPlan
     run: ItemMatrix
     previous: ItemMatrix | None
@@ -124,12 +127,23 @@ def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
             )
         matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
     previous = matrices[1] if len(matrices) > 1 else None
-    return MeasuredRuns(plan, matrices[0], previous)
+    return MeasuredRuns(runs[0].id, plan, matrices[0], previous)
 
 
 def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
     """The power of each KPI and each metric, KPIs first. Imports numpy and scipy."""
-    return [_estimate(subject, runs, size) for subject in _subjects(runs.plan, runs.run.values)]
+    failures, views = ValueFailures(), []
+    for subject in _subjects(runs.plan, runs.run.values):
+        name = subject.name
+        key = (name, None) if subject.kind == "METRIC" else (None, name)
+        view = failures.attempt(key, partial(_estimate, subject, runs, size))
+        if view is None:
+            error = failures.by_key[key].error
+            failed = _Estimate(f"The estimate of {name} failed: {error}.")
+            view = _view(subject, runs, size, None, failed)
+        views.append(view)
+    log_failures(runs.run_id, failures.by_key)
+    return views
 
 
 def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
@@ -159,8 +173,6 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         subject.signal,
         subject.harm,
     )
-    trials = size.trials or max(1, round(len(runs.run.item_index) / max(1, len(runs.run.items))))
-    items = size.items or (spread.items if spread else len(runs.run.items))
     if spread is None:
         name = subject.name
         estimate = _Estimate(
@@ -168,7 +180,28 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         )
     else:
         clusters = len({*runs.run.clusters})
+        items, trials = _planned(runs, size, spread)
         estimate = _estimate_detectable(subject.name, spread, items, trials, size.drop, clusters)
+    return _view(subject, runs, size, spread, estimate)
+
+
+def _planned(
+    runs: MeasuredRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
+) -> tuple[int, int]:
+    """The items, and the trials of each: by default those of the newest run."""
+    items = size.items or (spread.items if spread else len(runs.run.items))
+    trials = size.trials or max(1, round(len(runs.run.item_index) / max(1, len(runs.run.items))))
+    return items, trials
+
+
+def _view(
+    subject: _PowerSubject,
+    runs: MeasuredRuns,
+    size: BenchmarkSize,
+    spread: "ChangeSpread | None",
+    estimate: _Estimate,
+) -> PowerView:
+    items, trials = _planned(runs, size, spread)
     return PowerView(
         kind=subject.kind,
         name=subject.name,

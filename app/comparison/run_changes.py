@@ -294,6 +294,8 @@ class RunChanges:
         """The spread of the items when both runs are the same: from its trials, otherwise from the
         items themselves, which differ more than they will change. None when it is unknown.
         """
+        if any(ref.stat in ORDER_STATISTICS for ref in formula.references):
+            return None
         pair = FormulaPair(self._runs, formula)
         linear = pair.linearize(limits) if pair.has_items else None
         if linear is None:

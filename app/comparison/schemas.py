@@ -61,22 +61,28 @@ class MetricComparison(WireModel):
 
 
 class CategoryMetric(WireModel):
-    """The value of one metric over the items of a category; null without a value."""
+    """The value of one metric over the items of a category; null without a value. `reason` is the error
+    of a value or an interval that could not be computed.
+    """
 
     metric: str
     value: float | None
     interval_low: float | None
     interval_high: float | None
+    reason: StoredText | None = None
 
 
 class CategoryKpi(WireModel):
-    """The value of one KPI over the items of a category; null when it is undefined there."""
+    """The value of one KPI over the items of a category; null when it is undefined there. `reason` is the
+    error of a value or an interval that could not be computed.
+    """
 
     kpi_id: str
     name: str
     value: float | None
     interval_low: float | None
     interval_high: float | None
+    reason: StoredText | None = None
 
 
 class CategoryValues(WireModel):

@@ -7,10 +7,12 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
+from app.comparison.value_failures import ValueFailures
 from app.formula import compile_formula
 from app.items.formulas.linearization import linearize
 from app.items.matrix import ItemMatrix
@@ -38,22 +40,28 @@ ZERO_DISTANCE = math.log(2)
 
 
 @np.errstate(all="ignore")
-def points_of_run(spec: ComparisonSpec, kpi_values: Mapping[str, float]) -> RunPoints:
+def points_of_run(
+    spec: ComparisonSpec, kpi_values: Mapping[str, float], failures: ValueFailures
+) -> RunPoints:
     """The points of all compared metrics and KPIs of a run; `kpi_values` are by KPI ID.
 
     A value that is not a mean over items has a level, and nothing by item. Values that overflow, and on
-    the scale RATIO those that are negative, are left out.
+    the scale RATIO those that are negative, are left out, and so are those that fail.
     """
     matrix = spec.run
     columns = [metric.column for metric in spec.metrics if metric.column not in spec.count_metrics]
     means = {column: _item_means(matrix, column) for column in columns}
     points = {
-        metric_series(metric.column): _point_of_items(metric.rule, means[metric.column])
+        metric_series(metric.column): failures.attempt(
+            (metric.column, None), partial(_point_of_items, metric.rule, means[metric.column])
+        )
         for metric in spec.metrics
         if metric.column in means and metric.rule is not None
     }
     points |= {
-        kpi_series(kpi.id): _point_of_kpi(kpi, kpi.rule, means, kpi_values.get(kpi.id))
+        kpi_series(kpi.id): failures.attempt(
+            (None, kpi.id), partial(_point_of_kpi, kpi, kpi.rule, means, kpi_values.get(kpi.id))
+        )
         for kpi in spec.kpis
         if kpi.rule is not None
     }

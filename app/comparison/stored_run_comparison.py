@@ -185,7 +185,7 @@ def read_categories(
     categories = categories_of([side.attributes.features], field)
     selection = select_categories(categories, after, limit)
     return CategoryPage(
-        items=values_by_category(comparison, items, selection.categories),
+        items=values_by_category(run_id, comparison, items, selection.categories),
         next_cursor=encode_cursor([selection.last]) if selection.last is not None else None,
         total=len(categories),
     )

@@ -65,12 +65,15 @@ def run_not_compared(
     *,
     baseline: BaselineRuns | None,
     differences: PlanDifferences,
+    failures: Sequence[str] = (),
 ) -> RunVerdict:
-    """The verdict of a run that was not compared."""
+    """The verdict of a run that was not compared. `failures` are the reasons of metrics and KPIs that
+    could not be computed.
+    """
     return RunVerdict(
         verdict=verdict,
         reason=reason,
-        explanation=f"{_capitalized(reason)}.",
+        explanation=" ".join(map(_sentence, (reason, *failures))),
         baseline=baseline,
         differences=differences.descriptions,
         conditions=differences.conditions,
@@ -136,10 +139,12 @@ def render_run(
     baseline: BaselineRuns | None,
     items: ComparedItems,
     differences: PlanDifferences,
+    failures: Sequence[str] = (),
 ) -> RunVerdict:
     """The verdict of a run: that of its KPIs, or of its metrics when it has no KPI.
 
-    KPIs that cannot be compared count only when no KPI can be compared.
+    KPIs that cannot be compared count only when no KPI can be compared. `failures` are the reasons of
+    metrics and KPIs that could not be computed.
     """
     # A value without a verdict was not compared, for example a KPI of another formula: it must not
     # hide the verdict of the others.
@@ -153,9 +158,8 @@ def render_run(
         reason=reason,
         explanation=" ".join(
             [
-                f"{_capitalized(reason)}."
-                if reason
-                else _summary(counts, "KPI" if kpis else "metric"),
+                _sentence(reason) if reason else _summary(counts, "KPI" if kpis else "metric"),
+                *map(_sentence, failures),
                 *_item_sentences(items),
                 *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
             ]
@@ -282,6 +286,10 @@ def _predicate(verdict: Verdict, count: int) -> str:
 
 def _items(n: int, singular_verb: str, plural_verb: str) -> str:
     return f"{count_noun(n, 'item')} {singular_verb if n == 1 else plural_verb}"
+
+
+def _sentence(reason: str) -> str:
+    return f"{_capitalized(reason)}."
 
 
 def _capitalized(sentence: str) -> str:

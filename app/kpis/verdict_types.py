@@ -7,7 +7,7 @@ The columns `kpi_history.verdict` and `run_metrics.verdict` hold a `ValueVerdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
@@ -143,12 +143,26 @@ class RunVerdict(WireModel):
     conditions: tuple[StoredText, ...] = ()
 
 
+# A metric as (column, None), a KPI as (None, ID).
+SubjectKey: TypeAlias = tuple[str | None, str | None]
+
+
+class ValueFailure(NamedTuple):
+    """The unexpected error of one metric or KPI; `details` is its traceback, for the log."""
+
+    error: str
+    details: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdicts:
-    """All verdicts of a run: metrics by column, KPIs by ID, and their 95 % intervals."""
+    """All verdicts of a run: metrics by column, KPIs by ID, and their 95 % intervals. Those with
+    `failures` have no verdict.
+    """
 
     run: RunVerdict
     metrics: Mapping[str, ValueVerdict]
     kpis: Mapping[str, ValueVerdict]
     metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
     kpi_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)

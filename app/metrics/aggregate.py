@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -89,8 +89,7 @@ def aggregate(
     mean = _mean(values, total)
     deviation = _sample_deviation(values, mean)
     if items is not None:
-        means = sorted(_item_means(column, items))
-        mean = _mean(means, _exact_sum(means))
+        mean = _mean_of_items(column, items)
     return Aggregate(
         mean=mean,
         n=n,
@@ -148,6 +147,8 @@ def percentile(ordered: Sequence[float], percent: float) -> float | None:
     below = math.floor(position)
     low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
     between = position - below
+    if math.isinf(high - low):
+        return low * (1 - between) + high * between
     # Interpolate from the nearer end: a rounding error then cannot exceed either end.
     if between < 0.5:  # noqa: PLR2004
         return low + (high - low) * between
@@ -161,16 +162,17 @@ def _exact_sum(values: Iterable[float]) -> float | None:
         return None
 
 
-def _item_means(column: Sequence[float | None], items: Sequence[int | str]) -> Iterator[float]:
-    """The mean of each item that has a value."""
+def _mean_of_items(column: Sequence[float | None], items: Sequence[int | str]) -> float | None:
+    """The mean over the items that have a value; None when the mean of one of them is beyond the range."""
     trials: dict[int | str, list[float]] = {}
     for item, value in zip(items, column, strict=True):
         if value is not None:
             trials.setdefault(item, []).append(value)
-    for values in trials.values():
-        mean = _mean(sorted(values), _exact_sum(values))
-        if mean is not None:
-            yield mean
+    means = [_mean(sorted(values), _exact_sum(values)) for values in trials.values()]
+    present = sorted(mean for mean in means if mean is not None)
+    if len(present) < len(means):
+        return None
+    return _mean(present, _exact_sum(present))
 
 
 def _mean(ordered: Sequence[float], total: float | None) -> float | None:
@@ -189,4 +191,4 @@ def _sample_deviation(ordered: Sequence[float], mean: float | None) -> float | N
         squares = math.fsum((value - mean) ** 2 for value in ordered)
     except OverflowError:
         return None
-    return math.sqrt(squares / (len(ordered) - 1))
+    return math.sqrt(squares / (len(ordered) - 1)) if math.isfinite(squares) else None

@@ -81,7 +81,7 @@ def _category_cells(
     for name, figures in formats.items():
         row = by_name.get(name)
         if row is None or row.value is None:
-            yield None
+            yield row.reason if row else None
             continue
         interval = figures.write_range(row.interval_low, row.interval_high)
         yield f"{figures.write(row.value)} ({interval})" if interval else figures.write(row.value)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
@@ -16,6 +16,7 @@ from app.kpis.models import KpiHistory
 from app.kpis.number_text import FigureFormat
 from app.results.models import BenchmarkRun
 from app.results.rules import Validity
+from app.results.sql_means import sql_mean
 from app.statistics.verdict_rules import Verdict
 
 # As many as a reader can distinguish.
@@ -24,8 +25,7 @@ MAX_POINTS = 180
 
 # Runs that follow each other share a bucket, as few as fit. Values of invalid runs say nothing: they are in no
 # mean, and a bucket of nothing else is INVALID. `worst` is what a reader must see first.
-_BUCKETS = text(
-    """
+_BUCKETS_TEXT: Final = """
     WITH numbered AS (
         SELECT history.run_id, history.recorded_at, run.fingerprint,
                CASE WHEN history.validity = 'VALID' THEN history.value END AS value,
@@ -45,13 +45,13 @@ _BUCKETS = text(
         FROM numbered
     )
     SELECT count(*) AS runs, min(recorded_at) AS first_at, max(recorded_at) AS last_at,
-           avg(value) AS mean, min(value) AS low, max(value) AS high,
+           {mean} AS mean, min(value) AS low, max(value) AS high,
            (array_agg(verdict ORDER BY worst, position DESC))[1] AS verdict,
            (array_agg(run_id ORDER BY worst, position DESC))[1] AS run_id,
            (array_agg(fingerprint ORDER BY position DESC))[1] AS fingerprint
     FROM ranked GROUP BY bucket ORDER BY bucket
-    """
-)
+"""
+_BUCKETS: Final = text(_BUCKETS_TEXT.format(mean=sql_mean("value")))
 
 
 class TrendBucket(NamedTuple):

@@ -26,6 +26,7 @@ from app.metrics.aggregate import Aggregate
 from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
 from app.results.plan import RunPlan
 from app.results.rules import RunStatus, Validity
+from app.results.sql_means import mean_of, summable
 from app.statistics.anomaly import ItemSum
 from app.traces.models import CollectedTrace
 
@@ -272,7 +273,7 @@ class RunHistory:
         """Count, sum and sum of squares of one metric, by run and item. Reads every trace."""
         if column not in self._item_sums:
             self._item_sums[column] = {}
-            value = _metric_value(column)
+            value = summable(_metric_value(column))
             statement = (
                 _from_results(
                     select(
@@ -321,7 +322,7 @@ def list_changed_traces(
 
 def _item_means(session: Session, column: str, run_seq: int) -> Mapping[str, float]:
     value = _metric_value(column)
-    means = _from_results(select(CollectedTrace.item_id, func.avg(value).label("mean")))
+    means = _from_results(select(CollectedTrace.item_id, mean_of(value).label("mean")))
     rows = session.execute(
         means.where(*_has_value(run_seq, value)).group_by(CollectedTrace.item_id)
     )

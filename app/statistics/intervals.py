@@ -19,13 +19,12 @@ class Interval:
 def score_interval(share: float, trials: float, quantile: float) -> Interval:
     """Wilson's interval of a share; `trials` may be an effective number, which need not be an integer.
 
+    Without trials the share may be anything: 0 to 1.
     Source: Wilson 1927; equals scipy's `proportion_ci(method="wilson")` within 1e-12.
     """
     z2 = quantile**2
-    center = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half_width = math.sqrt(share * (1 - share) / trials * z2 + (z2 / (2 * trials)) ** 2) / (
-        1 + z2 / trials
-    )
+    center = (share * trials + z2 / 2) / (trials + z2)
+    half_width = quantile * math.sqrt(share * (1 - share) * trials + z2 / 4) / (trials + z2)
     # The ends are exact at 0 and 1; the formula would miss them by a rounding error.
     return Interval(
         low=0.0 if share == 0 else max(0.0, center - half_width),

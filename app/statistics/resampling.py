@@ -327,7 +327,12 @@ def _percentile(percent: float, values: FloatArray, units: IntArray, draws: Draw
         from_low = low + (high - low) * fraction
         from_high = high - (high - low) * (1 - fraction)
         is_lower_half = fraction < 0.5  # noqa: PLR2004 - the middle
-        rows.append(np.where(n > 0, np.where(is_lower_half, from_low, from_high), np.nan))
+        nearer = np.where(is_lower_half, from_low, from_high)
+        # The distance of two numbers may overflow, which they themselves do not.
+        percentiles = np.where(
+            np.isfinite(high - low), nearer, low * (1 - fraction) + high * fraction
+        )
+        rows.append(np.where(n > 0, percentiles, np.nan))
     return np.concatenate(rows)
 
 

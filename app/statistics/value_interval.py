@@ -41,7 +41,9 @@ class ValueEstimate:
             return None
         if self.error == 0:
             return float(self.value >= threshold)
-        return float(special.stdtr(self.degrees, (self.value - threshold) / self.error))
+        probability = float(special.stdtr(self.degrees, (self.value - threshold) / self.error))
+        # Numbers near the largest float have no error that could be computed.
+        return probability if math.isfinite(probability) else None
 
 
 def estimate_value(
@@ -60,23 +62,25 @@ def estimate_value(
     is the number of values when each is 0 or 1.
     Source: Wilson 1927; Korn and Graubard 1998 for the effective sample size.
     """
-    count = len(units.share)
+    count, limits = len(units.share), None
+    if minimum is not None and maximum is not None and math.isfinite(maximum - minimum):
+        limits = Interval(low=minimum, high=maximum)
     if count < 2:  # noqa: PLR2004 - a variance
         interval = None
-        if count == 1 and passes == 1 and minimum is not None and maximum is not None:
-            interval = score_interval(value, 1, _NORMAL)
+        if count == 1 and passes == 1 and limits is not None:
+            interval = _bounded(value, 0.0, count, _NORMAL, limits, passes)
         return ValueEstimate(value=value, interval=interval, error=None)
     variance, degrees = units.variance
     error, quantile = math.sqrt(variance), float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
-    if minimum is not None and maximum is not None:
-        interval = _bounded(value, error, count, quantile, minimum, maximum, passes)
+    if limits is not None:
+        interval = _bounded(value, error, count, quantile, limits, passes)
     elif minimum == 0.0 and value > 0:
         ratio = math.exp(min(quantile * error / value, 700.0))
         interval = Interval(low=value / ratio, high=value * ratio)
     else:
         interval = Interval(low=value - quantile * error, high=value + quantile * error)
     # A point says that no other value is possible, which a few equal values do not show.
-    is_known = error > 0 or (minimum is not None and maximum is not None)
+    is_known = error > 0 or limits is not None
     return ValueEstimate(
         value=value, interval=interval if is_known else None, error=error, degrees=degrees
     )
@@ -104,19 +108,23 @@ def _bounded(
     error: float,
     units: int,
     quantile: float,
-    minimum: float,
-    maximum: float,
+    limits: Interval,
     passes: int | None,
 ) -> Interval:
-    width = maximum - minimum
-    share, relative_error = (value - minimum) / width, error / width
-    possible = share * (1 - share)
+    width = limits.high - limits.low
+    if width == 0:
+        # No other value is possible: a formula such as 0 * ACCURACY + 1.
+        return limits
+    # Rounding may bring the value beyond a limit.
+    share = min(max((value - limits.low) / width, 0.0), 1.0)
+    relative_error = error / width
+    possible, variance = share * (1 - share), relative_error * relative_error
     # Without spread nothing is known of other units: each counts as one pass or failure.
-    size = possible / relative_error**2 if relative_error > 0 else float(units)
+    size = possible / variance if variance > 0 else float(units)
     if passes is not None:
         size = min(size, float(passes))
         if passes == units:
             # Single passes: their variance follows from the share and need not be estimated.
             size, quantile = float(passes), _NORMAL
     interval = score_interval(share, size, quantile)
-    return Interval(low=minimum + width * interval.low, high=minimum + width * interval.high)
+    return Interval(low=limits.low + width * interval.low, high=limits.low + width * interval.high)

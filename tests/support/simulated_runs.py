@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from app.comparison.child_computation import assess_changes
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
 from app.comparison.run_changes import RunChanges, TestedChange
+from app.comparison.value_failures import ValueFailures
 from app.formula import compile_formula
 from app.items.formulas.properties import ValueRange, line_of
 from app.items.formulas.run_statistics import RunStatistics
@@ -251,7 +252,7 @@ def judge(
             for scenario in scenarios
         ],
     )
-    changes = assess_changes(spec, pair.baseline, pair.candidate)
+    changes = assess_changes(spec, pair.baseline, pair.candidate, ValueFailures())
     return {scenario.name: changes[None, scenario.name] for scenario in scenarios}
 
 

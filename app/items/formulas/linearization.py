@@ -24,6 +24,13 @@ Gradient: TypeAlias = Mapping[Reference, FloatArray]
 # The step of the central differences, as a fraction of the input: its square is the error of the
 # derivative of a smooth function, and rounding adds 1e-16 / step.
 STEP = 1e-5
+# The step of a smaller input would be 0, or its square.
+NEGLIGIBLE = 1e-150
+# Terms that cancel but for this fraction of their size are equal: the derivatives are differences,
+# whose error is about STEP**2.
+ROUNDING = 1e-9
+# The same for exact derivatives, where only the sums are rounded.
+EXACT_ROUNDING = 1e-12
 # Rows of a block of sums: with thousands of labels all rows at once would take gigabytes.
 _ROWS = 256
 
@@ -80,7 +87,25 @@ def columns_statistic(
     columns: FloatArray, value_of: Callable[[FloatArray], FloatArray]
 ) -> ItemSumStatistic:
     """A statistic of sums; `columns` of shape (items, k) are what each item adds to them."""
-    return ItemSumStatistic(columns.sum(axis=0), value_of, lambda weights: columns @ weights)
+    rounding = EXACT_ROUNDING if value_of is divide_sums else ROUNDING
+
+    def contributions(weights: FloatArray) -> FloatArray:
+        return without_rounding(columns @ weights, np.abs(columns) @ np.abs(weights), rounding)
+
+    return ItemSumStatistic(columns.sum(axis=0), value_of, contributions)
+
+
+def without_rounding(
+    totals: FloatArray, sizes: FloatArray | float, rounding: float = ROUNDING
+) -> FloatArray:
+    """The totals, 0 where their terms, of these sizes, cancel but for rounding.
+
+    Otherwise items that are all alike would seem to differ, by 1e-17, and nothing be certain about
+    others: the spread of the items would not be 0 but almost 0.
+    """
+    limits = rounding * sizes
+    cleaned: FloatArray = np.where((np.abs(totals) <= limits) & np.isfinite(limits), 0.0, totals)
+    return cleaned
 
 
 def divide_sums(sums: FloatArray) -> FloatArray:
@@ -132,7 +157,10 @@ def contributions_of(
     """Return the contribution of each item to a formula with this gradient, of shape (items,)."""
     terms = [statistics[ref].contributions(weights) for ref, weights in gradient.items()]
     contributions: FloatArray = np.sum(terms, axis=0)
-    return contributions
+    # A single term is exact but for a common factor.
+    return (
+        without_rounding(contributions, np.abs(terms).sum(axis=0)) if terms[1:] else contributions
+    )
 
 
 def influences_of(
@@ -141,7 +169,7 @@ def influences_of(
     """The contributions of the items relative to their mean; they add up to 0."""
     contributions = contributions_of(statistics, gradient)
     centered: FloatArray = contributions - contributions.mean()
-    return centered
+    return without_rounding(centered, np.abs(contributions).max(initial=0.0), EXACT_ROUNDING)
 
 
 def mean_of_sums(
@@ -181,7 +209,7 @@ def _slope(
     value = inputs[ref]
     if value is None:
         return 0.0
-    step = STEP * (abs(value) or 1.0)
+    step = STEP * (abs(value) if abs(value) > NEGLIGIBLE else 1.0)
     # At the end of a domain, such as the logarithm of 0, only one of the sides is defined.
     points = [
         (shifted, result)
@@ -200,7 +228,7 @@ def _statistic_gradient(statistic: ItemSumStatistic, sums: FloatArray) -> FloatA
         # The most frequent statistic without the rounding of differences.
         exact: FloatArray = np.array([1.0, -sums[0] / sums[1]]) / sums[1]
         return exact
-    steps = STEP * np.where(sums == 0.0, 1.0, np.abs(sums))
+    steps = STEP * np.where(np.abs(sums) > NEGLIGIBLE, np.abs(sums), 1.0)
     gradient = np.empty(len(sums))
     for start in range(0, len(sums), _ROWS):
         index = np.arange(start, min(start + _ROWS, len(sums)))

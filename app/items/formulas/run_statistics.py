@@ -4,8 +4,8 @@ Imports numpy; call it only in a process that computes.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from app.items.formulas.linearization import (
     columns_statistic,
     divide_sums,
     mean_statistic,
+    without_rounding,
 )
 from app.items.matrix import ItemMatrix, LabelCounts
 from app.metrics.registry import column_of, load_metrics, provider_for
@@ -100,13 +101,13 @@ class RunStatistics:
         return column_of(ref.key) in self.matrix.counts
 
     def statistic(
-        self, ref: Reference, items: Mask, *, center: float = 0.0, labels: Sequence[str] = ()
+        self, ref: Reference, items: Mask, *, labels: "SharedLabels", center: float = 0.0
     ) -> ItemSumStatistic:
         """A statistic as a function of sums over the selected items.
 
         Counts and sums are those of one run, also when the matrix holds several. `center` is a
         number near the values, so that the sum of squares loses no digits. `labels` are those of
-        all runs that are compared.
+        all compared runs.
         """
         column = column_of(ref.key)
         if self.is_counted(ref):
@@ -166,31 +167,39 @@ class RunStatistics:
         assert isinstance(provider, CountedMetric)
         return provider
 
-    def _counted(self, column: str, items: Mask, labels: Sequence[str]) -> ItemSumStatistic:
+    def _counted(self, column: str, items: Mask, labels: "SharedLabels") -> ItemSumStatistic:
         """A statistic of label counts; its sums are those of each label's columns."""
         counts, provider = self.matrix.counts[column], self._provider(column)
-        position = {label: index for index, label in enumerate(labels)}
+        names, width = labels
+        position = {label: index for index, label in enumerate(names)}
         item_index = np.asarray(counts.item_index, dtype=np.intp)
         is_selected = items[item_index]
-        width = len(counts.columns)
         label_index = np.array([position[label] for label in counts.labels], dtype=np.intp)[
             np.asarray(counts.label_index, dtype=np.intp)
         ][is_selected]
-        entries = np.array(counts.columns).reshape(width, -1).T[is_selected] / self.matrix.runs
-        sums = np.zeros((len(labels), width))
+        # A run without any value has no columns, whatever their number in another run.
+        columns = np.array(counts.columns) if counts.columns else np.zeros((width, 0))
+        entries = columns.T[is_selected] / self.matrix.runs
+        sums = np.zeros((len(names), width))
         np.add.at(sums, label_index, entries)
         index = item_index[is_selected]
-        names = list(labels)
+
+        def values(rows: FloatArray) -> FloatArray:
+            tables = rows.reshape(len(rows), len(names), width)
+            is_counted = tables.any(axis=(1, 2))
+            if not is_counted.any():
+                return np.full(len(rows), np.nan)
+            return np.where(is_counted, provider.values_of_counts(names, tables), np.nan)
 
         def contributions(weights: FloatArray) -> FloatArray:
-            weighted = (entries * weights.reshape(len(names), width)[label_index]).sum(axis=1)
-            return item_totals(weighted, index, self.item_count)
+            terms = entries * weights.reshape(len(names), width)[label_index]
+            totals, sizes = (
+                item_totals(part.sum(axis=1), index, self.item_count)
+                for part in (terms, np.abs(terms))
+            )
+            return without_rounding(totals, sizes)
 
-        return ItemSumStatistic(
-            sums.ravel(),
-            lambda rows: provider.values_of_counts(names, rows.reshape(-1, len(names), width)),
-            contributions,
-        )
+        return ItemSumStatistic(sums.ravel(), values, contributions)
 
 
 def item_totals(weights: FloatArray | None, index: IntArray, count: int) -> FloatArray:
@@ -198,13 +207,20 @@ def item_totals(weights: FloatArray | None, index: IntArray, count: int) -> Floa
     return np.bincount(index, weights=weights, minlength=count).astype(np.float64)
 
 
-def shared_labels(runs: Iterable[RunStatistics], column: str) -> list[str]:
-    """The labels of all runs, each once."""
-    labels = dict[str, None]()
+class SharedLabels(NamedTuple):
+    """The labels of all compared runs, each once, and the number of counts of a label."""
+
+    names: list[str]
+    width: int
+
+
+def shared_labels(runs: Iterable[RunStatistics], column: str) -> SharedLabels:
+    names, width = dict[str, None](), 0
     for run in runs:
         counts = run.matrix.counts.get(column, LabelCounts())
-        labels.update(dict.fromkeys(counts.labels))
-    return list(labels)
+        names.update(dict.fromkeys(counts.labels))
+        width = max(width, len(counts.columns))
+    return SharedLabels(list(names), width)
 
 
 def _sum_if_any(sums: FloatArray) -> FloatArray:
@@ -250,5 +266,8 @@ def _pool_counts(first: LabelCounts, second: LabelCounts, offset: int) -> LabelC
         columns=[
             array("d", [*first_column, *second_column])
             for first_column, second_column in zip(first.columns, second.columns, strict=True)
-        ],
+        ]
+        # A run without any value has no columns.
+        if first.columns and second.columns
+        else first.columns or second.columns,
     )

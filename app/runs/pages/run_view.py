@@ -227,6 +227,7 @@ def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
         "p95": write(metric.p95),
         "missing": missing,
         "verdict": metric.verdict.verdict if metric.verdict else None,
+        "not_compared": metric.verdict.reason if metric.verdict else None,
     }
 
 

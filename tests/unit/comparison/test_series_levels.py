@@ -8,6 +8,7 @@ import pytest
 from app.comparison.child_computation import compute
 from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, MetricComparisonSpec
 from app.comparison.series_levels import merge_runs, points_of_run
+from app.comparison.value_failures import ValueFailures
 from app.formula import compile_formula
 from app.items.formulas.properties import ValueRange, line_of
 from app.items.matrix import ItemMatrix
@@ -57,7 +58,7 @@ def test_points_of_run__ratio_between_levels_is_that_of_the_verdict(series: str)
     }[series].effect
     assert effect is not None
     before, after = (
-        points_of_run(spec_of(run, run), {}).series[series]
+        points_of_run(spec_of(run, run), {}, ValueFailures()).series[series]
         for run in (pair.baseline, pair.candidate)
     )
     assert after.level - before.level == pytest.approx(math.log1p(effect))

@@ -70,6 +70,28 @@ def test_aggregate__overflowing_sum_is_undefined() -> None:
     assert statistics.max == 1e308
 
 
+def test_aggregate__percentiles_of_the_largest_numbers_are_between_them() -> None:
+    # Their distance, 3.4e308, is no float; at 95 % are 0.05 of the one and 0.95 of the other.
+    statistics = aggregate([1.7e308, -1.7e308])
+    assert (statistics.mean, statistics.p50, statistics.std) == (0.0, 0.0, None)
+    assert statistics.p95 == pytest.approx(1.53e308)
+
+
+def test_aggregate__item_whose_sum_overflows_leaves_the_mean_undefined() -> None:
+    statistics = aggregate([1e308, 1e308, 1.0], items=["a", "a", "b"])
+    assert (statistics.mean, statistics.max) == (None, 1e308)
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20),
+    st.randoms(use_true_random=False),
+)
+def test_aggregate__is_finite_or_none(values: list[float], chance: random.Random) -> None:
+    for items in (None, [chance.randint(0, 3) for _ in values]):
+        statistics = aggregate(values, items=items).as_json().values()
+        assert all(value is None or math.isfinite(value) for value in statistics)
+
+
 @given(st.lists(finite | st.none(), max_size=60), st.randoms(use_true_random=False))
 def test_aggregate__does_not_depend_on_the_order(
     column: list[float | None], chance: random.Random

@@ -24,6 +24,11 @@ def test_score_interval__of_one_half() -> None:
     assert interval.high == pytest.approx(0.5 + Z / (2 * math.sqrt(10 + Z * Z)), rel=1e-12)
 
 
+def test_score_interval__without_trials_is_everything() -> None:
+    interval = score_interval(0.25, 0, Z)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+
+
 def test_score_interval__ends_at_zero_and_one() -> None:
     assert score_interval(0.0, 10, Z).low == 0.0
     assert score_interval(1.0, 10, Z).high == 1.0

@@ -94,3 +94,40 @@ def test_resampled_value__is_between_the_percentiles() -> None:
     interval = interval_of(estimate)
     assert (interval.low, interval.high) == pytest.approx((0.025, 0.975), abs=0.002)
     assert resampled_value(np.array([0.5])).interval is None
+
+
+def test_estimate_value__rounding_beyond_a_limit_is_that_limit() -> None:
+    # All of seven items are 1 but for rounding: Wilson for 7 of 7 with t of six degrees, 2.4469:
+    # 7 / (7 + 2.4469²) = 0.53899.
+    exact = mean_of([1.0] * 7)
+    units = UnitInfluences.of_items(np.zeros(7), np.arange(7))
+    rounded = estimate_value(1.0 + 2**-52, units, minimum=0.0, maximum=1.0)
+    assert interval_of(rounded) == interval_of(exact)
+    assert interval_of(exact).low == pytest.approx(0.53899, abs=1e-5)
+    assert interval_of(exact).high == 1.0
+
+
+def test_estimate_value__at_a_limit_with_spread_has_an_interval() -> None:
+    # Such as of CLAMP: no pass or failure has a variance of 0, so nothing is known.
+    units = UnitInfluences.of_items(np.array([-0.1, 0.0, 0.1]), np.arange(3))
+    interval = interval_of(estimate_value(1.0, units, minimum=0.0, maximum=1.0))
+    assert (interval.low, interval.high) == (0.0, 1.0)
+
+
+def test_estimate_value__of_a_constant_is_that_constant() -> None:
+    units = UnitInfluences.of_items(np.zeros(3), np.arange(3))
+    assert estimate_value(1.0, units, minimum=1.0, maximum=1.0).interval == Interval(low=1, high=1)
+
+
+def test_estimate_value__single_pass_on_another_scale_has_the_scaled_wilson_interval() -> None:
+    # 1 of 1: from 1 / (1 + 1.96²) = 0.20654 to 1, times 100.
+    units = UnitInfluences.of_items(np.zeros(1), np.arange(1))
+    interval = interval_of(estimate_value(100.0, units, minimum=0.0, maximum=100.0, passes=1))
+    assert (interval.low, interval.high) == pytest.approx((20.654, 100.0), abs=1e-3)
+
+
+def test_probability_at_least__without_a_finite_error_is_unknown() -> None:
+    units = UnitInfluences.of_items(np.array([-1.7e308, 1.7e308]), np.arange(2))
+    with np.errstate(all="ignore"):
+        estimate = estimate_value(0.0, units)
+    assert estimate.probability_at_least(math.inf) is None
