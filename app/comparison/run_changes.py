@@ -11,6 +11,7 @@ import numpy as np
 
 from app.formula import CompiledFormula, Reference
 from app.formula.rows import InstabilityKind
+from app.items.formulas.linearization import log_ratio
 from app.items.formulas.pair import ComparedRuns, FormulaPair
 from app.items.formulas.properties import Line, ValueRange, jumps
 from app.items.formulas.run_statistics import (
@@ -118,7 +119,7 @@ class TestedChange:
     @property
     def _difference(self) -> float:
         if self.is_logarithm:
-            return math.log(self.candidate / self.baseline)
+            return log_ratio(self.candidate, self.baseline)
         return self.candidate - self.baseline
 
 

@@ -45,7 +45,9 @@ MARKS: Final = {
 
 
 class Axis(NamedTuple):
-    """Converts values between `low` and `high` to pixels between `start` and `end`."""
+    """Converts values between `low` and `high` to pixels between `start` and `end`; values beyond are at
+    these ends.
+    """
 
     low: float
     high: float
@@ -53,13 +55,14 @@ class Axis(NamedTuple):
     end: float
 
     def pixel(self, value: float) -> float:
+        value = min(max(value, self.low), self.high)
         fraction = (value - self.low) / (self.high - self.low)
         return self.start + fraction * (self.end - self.start)
 
 
 def build_axis(low: float, high: float, start: float, end: float) -> Axis:
     """An axis with some space at both ends; a single value is in the middle."""
-    low, high = max(low, -LARGEST), min(high, LARGEST)
+    low, high = (min(max(end, -LARGEST), LARGEST) for end in (low, high))
     space = (high - low) * 0.06 or (abs(high) if abs(high) > SMALLEST_TICK else 10.0) * 0.1
     return Axis(low - space, high + space, start, end)
 

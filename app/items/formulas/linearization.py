@@ -240,6 +240,14 @@ def _statistic_gradient(statistic: ItemSumStatistic, sums: FloatArray) -> FloatA
     return gradient
 
 
+def log_ratio(value: float, baseline: float) -> float:
+    """The logarithm of a ratio of positive numbers, also where the ratio itself is beyond a float."""
+    ratio = value / baseline
+    if 0 < ratio < math.inf:
+        return math.log(ratio)
+    return math.log(value) - math.log(baseline)
+
+
 class LinearChange(NamedTuple):
     """A change with the contributions of the items, of shape (items of the formula,).
 

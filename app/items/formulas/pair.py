@@ -3,7 +3,6 @@
 Imports numpy and scipy; call it only in a process that computes.
 """
 
-import math
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from app.items.formulas.linearization import (
     contributions_of,
     gradient_at,
     influences_of,
+    log_ratio,
     mean_change,
     mean_of_sums,
     slopes_of_means,
@@ -225,7 +225,7 @@ class FormulaPair:
                 for gradient, value in zip(gradients, (baseline, middle, candidate), strict=True)
                 if gradient is not None
             ]
-            effect = math.log(candidate / baseline)
+            effect = log_ratio(candidate, baseline)
         else:
             effect = candidate - baseline
         before, between, after = (gradient or {} for gradient in gradients)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.core.web.change_charts import MAX_BARS, ChangeBar, ItemChange, changes_chart, items_chart
@@ -96,6 +96,23 @@ def test_charts__any_names_and_numbers_give_valid_svg_without_script_or_style(
         allowed = ("svg", "title", "desc", "rect", "text", "line", "polyline", "polygon")
         assert tags <= {f"{SVG}{tag}" for tag in allowed}
         assert not re.search(r"\b(nan|inf)\b", re.sub(">[^<]*<", "><", chart))
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+@example([1.7e308, -1.7e308], 0.5)
+@example([1.7e308], 1.7e308)
+@example([5e-324, 0.0], 1e-200)
+def test_charts__of_any_float_stay_within_their_frame(values: list[float], limit: float) -> None:
+    points = [TrendPoint(str(n), value, value, value, None) for n, value in enumerate(values)]
+    bars = [ChangeBar("a", "", value, value, value, 0.1, "IMPROVED") for value in values]
+    trend = trend_chart("t", points, limits=[TrendLimit("limit", limit)])
+    for chart in (trend, changes_chart("c", bars)):
+        for line in ET.fromstring(chart).iter(f"{SVG}line"):
+            ends = [float(line.get(name) or "nan") for name in ("x1", "x2", "y1", "y2")]
+            assert all(-1 <= end <= 1000 for end in ends)
 
 
 def test_trend_chart__text_of_a_limit_stands_where_no_point_is() -> None:
