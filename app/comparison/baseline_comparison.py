@@ -11,14 +11,16 @@ from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from app.comparison.value_failures import ValueFailures, log_failures
 from app.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from app.core.interruption import interrupted_by
+from app.formula import compile_formula
 from app.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
 from app.items.matrix import ItemMatrix, pair_items
 from app.items.queries import read_items
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.kpis.evaluate import KpiValue
-from app.kpis.verdict_types import RunVerdicts
+from app.kpis.verdict_types import RunVerdicts, SubjectKey, ValueFailure
 from app.metrics.engine import failure_of_lost_call
+from app.metrics.registry import column_of
 from app.metrics.types import MetricRef
 from app.results.plan import RunPlan
 from app.results.queries import get_run
@@ -72,7 +74,7 @@ def compare_with_baseline(
     try:
         spec = comparison.spec(items, pairing)
         kpi_values = {kpi.kpi.id: kpi.value for kpi in kpis if kpi.value is not None}
-        result, points = job.pool.run(compute_in_child, spec, kpi_values, timeout_s=TIMEOUT_S)
+        result, points = _compute(job, spec, kpi_values)
     except (CallLost, ArithmeticError, ValueError) as error:
         job.checkpoint()
         log.warning("the comparison of run %s failed", run_id, exc_info=True)
@@ -92,6 +94,41 @@ def compare_with_baseline(
         verdicts = comparison.render(result, pairing)
     log_failures(run_id, verdicts.failures)
     return ComparedRunResult(verdicts, points if is_valid else None)
+
+
+def _compute(
+    job: JobContext, spec: ComparisonSpec, kpi_values: Mapping[str, float]
+) -> tuple[ComparisonResult, RunPoints]:
+    """`compute_in_child` in a child process. Raises: `CallLost`."""
+    try:
+        return job.pool.run(compute_in_child, spec, kpi_values, timeout_s=TIMEOUT_S)
+    except CallLost as error:
+        job.checkpoint()
+        reduced = _without_counted(spec, error)
+        if reduced is spec:
+            raise
+    return job.pool.run(compute_in_child, reduced, kpi_values, timeout_s=TIMEOUT_S)
+
+
+def _without_counted(spec: ComparisonSpec, error: CallLost) -> ComparisonSpec:
+    """The spec without the metrics that plugins compute from counts, and without their KPIs: theirs is
+    the only foreign code in the child process, and may have hung or ended it. They fail with the error.
+    """
+    if not (counted := spec.count_metrics):
+        return spec
+    failure = ValueFailure(f"{type(error).__name__}: {error}", str(error))
+    metrics = [metric for metric in spec.metrics if metric.column not in counted]
+    kpis = [
+        kpi
+        for kpi in spec.kpis
+        if not {column_of(ref.key) for ref in compile_formula(kpi.formula).references} & {*counted}
+    ]
+    kept = {kpi.id for kpi in kpis}
+    lost: list[SubjectKey] = [(column, None) for column in counted]
+    lost += [(None, kpi.id) for kpi in spec.kpis if kpi.id not in kept]
+    return replace(
+        spec, metrics=metrics, kpis=kpis, failures={**spec.failures, **dict.fromkeys(lost, failure)}
+    )
 
 
 def compute_in_child(

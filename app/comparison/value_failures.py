@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from app.core.text import shorten
+from app.core.text import replace_unstorable, shorten
 from app.kpis.verdict_types import SubjectKey, ValueFailure
 
 T = TypeVar("T")
@@ -29,7 +29,8 @@ class ValueFailures:
         # It belongs to one metric or KPI; let through, it would void the verdicts of all others of the
         # run, and the pages that show them.
         except Exception as error:  # noqa: BLE001
-            message = shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS)
+            message = replace_unstorable(f"{type(error).__name__}: {error}")
+            message = shorten(message, _ERROR_CHARS)
             self.by_key.setdefault(key, ValueFailure(message, traceback.format_exc()))
             return None
 

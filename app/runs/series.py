@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from app.alerts.evaluation.incident_rules import advance_series
 from app.alerts.evaluation.series_evidence import page_policy
 from app.alerts.queries import list_watched_runs
+from app.comparison.value_failures import ValueFailures, log_failures
 from app.jobs.handlers import JobContext
 from app.jobs.process_pool import CallLost
 from app.kpis.series_types import SeriesState
@@ -218,8 +219,11 @@ def levels_in_child(
     points: dict[str, list[StoredPoint]] = {}
     for value in values:
         points.setdefault(value.series, []).append(value.with_items(items[value.run_seq]))
-    levels = {}
-    for series, series_points in points.items():
-        with suppress(ArithmeticError, ValueError):
-            levels[series] = levels_of_points(series_points)
-    return levels
+    failures = ValueFailures()
+    levels = {
+        series: failures.attempt((series, None), partial(levels_of_points, series_points))
+        for series, series_points in points.items()
+    }
+    # The values of the evaluated run are the last ones.
+    log_failures(str(values[-1].run_seq) if values else "", failures.by_key)
+    return {series: by_run for series, by_run in levels.items() if by_run is not None}

@@ -87,6 +87,8 @@ def max_t(tests: Sequence[ChangeTest]) -> list[float]:
 def _flipped_p(tests: Mapping[int, ChangeTest]) -> dict[int, FloatArray]:
     """The p-values of each test under shared random signs of the units."""
     changes = np.stack([test.unit_changes for test in tests.values()], axis=1)
+    # By powers of two, without rounding: the squares of the largest floats would overflow.
+    changes = np.ldexp(changes, -np.frexp(np.abs(changes).max(axis=0))[1])
     random = np.random.default_rng(SEED)
     height = max(1, _BLOCK_CELLS // len(changes))
     sums = np.concatenate(

@@ -5,11 +5,16 @@ import re
 from string import Template
 from urllib.parse import quote
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 
 from app.api import PAGES, PREFIX, ROUTERS
-from tests.support.random_benchmarks import RandomBenchmark, random_benchmarks
-from tests.support.service import JSON, Service
+from tests.support.random_benchmarks import (
+    FORMULAS,
+    RandomBenchmark,
+    list_metrics,
+    random_benchmarks,
+)
+from tests.support.service import JSON, Service, pair
 
 FAILED = re.compile(r"failed: |could not be computed")
 # What is read of a run, by the path of its route: the API, and the pages. Events are a stream.
@@ -58,6 +63,30 @@ def test_routes_of_a_run__are_all_read_here() -> None:
     }
     of_run = {path for path in declared if "{runId}" in path and not path.endswith("/events")}
     assert of_run == {*RUN_ROUTES}
+
+
+def extreme_benchmark() -> RandomBenchmark:
+    """The largest and the smallest numbers, whose sums or squares are no floats."""
+    formulas = {
+        **{name: FORMULAS[name] for name in ("squared", "quotient", "score percentile", "spread")},
+        "score": 'SCORE["x"]',
+        "cost": "COST_USD",
+    }
+    runs = [
+        [
+            pair(
+                number,
+                traceId=f"t-{number}-0",
+                tags=[f"category:{'ab'[number % 2]}"],
+                scores={"x": sign * (-1) ** number * 1.7e308, "y": 5e-324},
+                costUsd=cost,
+                latencyMs=1.7e308,
+            )
+            for number in range(8)
+        ]
+        for sign, cost in ((1, 1e-200), (-1, 1e200))
+    ]
+    return RandomBenchmark(list_metrics("macro"), formulas, *runs)
 
 
 class RandomRuns:
@@ -120,12 +149,13 @@ def test_random_runs__keep_their_verdicts_and_no_route_is_5xx(service: Service) 
 
     # Runs of earlier examples stay, so no example can be repeated: neither shrunk nor kept.
     @settings(
-        max_examples=5,
+        max_examples=4,
         database=None,
-        phases=[Phase.generate],
+        phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(random_benchmarks())
+    @example(extreme_benchmark())
     def check(benchmark: RandomBenchmark) -> None:
         runs = RandomRuns(service, next(numbers), benchmark)
         runs.check_verdicts()

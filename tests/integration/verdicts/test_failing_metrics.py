@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.jobs.process_pool import ProcessPool
+from app.comparison.baseline_comparison import compute_in_child
+from app.jobs.process_pool import CallTimeout, ProcessPool
 from app.metrics.providers.operation import ToolCallSuccessRate
 from tests.integration.verdicts.conftest import traces
 from tests.support.service import JSON, Service
@@ -28,6 +29,15 @@ class SameProcessPool(ProcessPool):
     def run(self, function: Callable[..., Any], *arguments: Any, timeout_s: float) -> Any:
         assert timeout_s > 0
         return function(*arguments)
+
+
+class LosingPool(SameProcessPool):
+    """Loses each comparison of a metric that is computed from counts, as when its plugin hangs."""
+
+    def run(self, function: Callable[..., Any], *arguments: Any, timeout_s: float) -> Any:
+        if function is compute_in_child and arguments[0].count_metrics:
+            raise CallTimeout("no result within 600 s")
+        return super().run(function, *arguments, timeout_s=timeout_s)
 
 
 def fail(*_: object) -> None:
@@ -85,6 +95,22 @@ def test_failing_metric__is_named_and_the_rest_is_judged_and_alerted(
             for record in caplog.records
             if RATE in record.message and run_id in record.message
         ]
+
+
+def test_metric_that_hangs__costs_no_other_its_verdict(service: Service) -> None:
+    service = replace(service, pool=LosingPool())
+    service.create_agent()
+    measures = [{"name": name, "formula": name} for name in ("ACCURACY", RATE)]
+    service.create_benchmark(metrics=["ACCURACY", RATE], measures=measures)
+    complete_run(service, "monday", 5)
+    run = complete_run(service, "tuesday", 25)
+    for path, name in (("metrics", "metric"), ("kpis", "name")):
+        rows = service.list_items(f"/benchmark-runs/{run['id']}/{path}")
+        verdicts = {row[name]: row["verdict"] for row in rows}
+        assert verdicts["ACCURACY"]["verdict"] == "REGRESSED"
+        assert verdicts[RATE]["reason"] == (
+            f"the comparison of {RATE} failed: CallTimeout: no result within 600 s"
+        )
 
 
 def test_calls_that_all_succeed__in_unequal_numbers_have_verdicts_and_pages(
