@@ -110,6 +110,8 @@ OPEN_TEXTS = {
     "AuditEntryView.action": "an operation ID",
     "AuditEntryView.method": "an HTTP method",
     "AuditEntryView.resourceType": "a word of the path",
+    "CategoryKpi.reason": "a sentence",
+    "CategoryMetric.reason": "a sentence",
     "DisabledScheduleView.disabledReason": "a sentence",
     "EndpointView.disabledReason": "a sentence",
     "FormulaPartView.undefinedReason": "a sentence",
