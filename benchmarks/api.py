@@ -35,20 +35,20 @@ from fastapi import FastAPI
 from sqlalchemy import text
 from starlette.types import ASGIApp
 
-from app.access.service import create_key
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.garbage_collection import exclude_living_objects
-from app.core.keyset import encode_cursor
-from app.core.migrations import upgrade
-from app.core.resources import Resources
-from app.core.web.http_protocol import HttpProtocol
 from benchmarks.api_floor import floor_app
 from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, orm_app
 from benchmarks.peer_app import PAGE
 from benchmarks.result_rows import BenchRow, interleave
 from benchmarks.table_rows import insert_rows
+from mosaico.access.service import create_key
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.garbage_collection import exclude_living_objects
+from mosaico.core.keyset import encode_cursor
+from mosaico.core.migrations import upgrade
+from mosaico.core.resources import Resources
+from mosaico.core.web.http_protocol import HttpProtocol
 from tests.support.postgres import cluster, drop_database, make_database
 
 A1_GOAL, A1_POST_GOAL, A2_GOAL = 2.0, 1.6, 1.5
@@ -305,7 +305,7 @@ def open_module(*command: str, url: str, log_errors: bool = True) -> Iterator[Se
 
 def service_app(url: str) -> FastAPI:
     """The whole service with all its layers."""
-    from app.main import create_app
+    from mosaico.main import create_app
 
     app = create_app(
         Resources(

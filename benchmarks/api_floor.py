@@ -18,17 +18,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.access.audit import AuditActor, AuditResource, record_action
-from app.access.key_cache import KeyCache
-from app.access.rate_limits import RequestLimiter
-from app.agents.models import Agent
-from app.core.clock import utc_now
-from app.core.db import Database, insert_row
-from app.core.keyset import PageQuery
-from app.results.queries import get_run_columns, list_runs
-from app.results.rules import TriggerType
-from app.runs.service import create_run
 from benchmarks.peer_app import PAGE, PREFIX
+from mosaico.access.audit import AuditActor, AuditResource, record_action
+from mosaico.access.key_cache import KeyCache
+from mosaico.access.rate_limits import RequestLimiter
+from mosaico.agents.models import Agent
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database, insert_row
+from mosaico.core.keyset import PageQuery
+from mosaico.run_store.queries import get_run_columns, list_runs
+from mosaico.run_store.rules import TriggerType
+from mosaico.runs.service import create_run
 
 CONNECTIONS = 40
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI, Request
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
-from app.agents.models import Agent
-from app.agents.schemas import AgentCreate, AgentView
-from app.core.ids import new_id
 from benchmarks.peer_app import PREFIX, Opened, check_key, peer_app
+from mosaico.agents.models import Agent
+from mosaico.agents.schemas import AgentCreate, AgentView
+from mosaico.core.ids import new_id
 
 DEFAULT_LANGFUSE_URL: Final = "https://cloud.langfuse.com"
 

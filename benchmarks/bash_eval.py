@@ -4,16 +4,16 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from app.harness.bash.agent import AttemptLimits, attempt_task
-from app.harness.bash.check_registry import load_checks
-from app.harness.bash.replay import execute
-from app.harness.bash.result_file import read_report
-from app.harness.bash.sandbox import Sandbox
-from app.harness.bash.types import EvalResult
-from app.harness.budget import Budget
-from app.llm.scripted import Script, ScriptedLlm
 from benchmarks.harness_runs import measure_bash
 from benchmarks.result_rows import BenchRow
+from mosaico.harness.bash.agent import AttemptLimits, attempt_task
+from mosaico.harness.bash.check_registry import load_checks
+from mosaico.harness.bash.replay import execute
+from mosaico.harness.bash.result_file import read_report
+from mosaico.harness.bash.sandbox import Sandbox
+from mosaico.harness.bash.types import EvalResult
+from mosaico.harness.budget import Budget
+from mosaico.llm.scripted import Script, ScriptedLlm
 from tests.support.bash_eval import DATA, RECORDINGS, task
 
 REPLAY_GOAL_SECONDS = 2.0

@@ -21,7 +21,7 @@ CALLS = (Call("--version", 0.25), Call("--help", 0.35))
 def measure() -> Iterator[BenchRow]:
     """One row per call, compared with an interpreter that does nothing."""
     for call in CALLS:
-        timed = interleave(_process("-m", "app.cli", call.option), _process("-c", "pass"))
+        timed = interleave(_process("-m", "mosaico.cli", call.option), _process("-c", "pass"))
         yield BenchRow(
             name=f"C1 {call.option}",
             goal=f"≤ {call.goal_seconds} s",

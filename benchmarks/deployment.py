@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.migrations import upgrade
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.metrics.registry import load_metrics
-from app.plugins import load_plugins
-from app.postgres.server import EmbeddedPostgres
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.migrations import upgrade
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.metrics.registry import load_metrics
+from mosaico.plugin_loading import load_plugins
+from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import Deployment, deployed_service
 from tests.support.pgbouncer import pooled_url
 from tests.support.service import Service, running_service

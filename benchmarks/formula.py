@@ -9,8 +9,8 @@ from typing import NamedTuple
 import asteval
 import simpleeval
 
-from app.formula import Reference, compile_formula
 from benchmarks.result_rows import BenchRow, interleave
+from mosaico.formula import Reference, compile_formula
 
 ROUNDS = 200_000
 PEER_ROUNDS = 5_000

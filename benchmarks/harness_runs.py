@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.llm.conversation import (
+from benchmarks.deployment import api_with_database
+from benchmarks.result_rows import BenchRow, interleave
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,
@@ -22,8 +24,6 @@ from app.llm.conversation import (
     ToolUseBlock,
     Usage,
 )
-from benchmarks.deployment import api_with_database
-from benchmarks.result_rows import BenchRow, interleave
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import Plan, ReceivedRequest, ScriptedReply, model_server
 from tests.support.processes import MASTER_KEY, ROOT, programs, until
@@ -124,7 +124,7 @@ class _Comparison:
     def _run_in_command_line(self, command: Sequence[str]) -> None:
         environment = {**os.environ, "OPENAI_API_KEY": "none", "PYTHONPATH": str(ROOT)}
         subprocess.run(
-            [sys.executable, "-m", "app.cli", *command],
+            [sys.executable, "-m", "mosaico.cli", *command],
             cwd=self._folder,
             env=environment,
             check=True,

@@ -25,13 +25,13 @@ import uvicorn
 from langfuse.api import LangfuseAPI
 from starlette.types import Message, Receive, Scope, Send
 
-from app.core.db import Database
-from app.core.encryption import Secret, SecretBox
-from app.core.network_policy import PRIVATE_SERVERS
-from app.core.resources import Resources
-from app.plugins import load_plugins
-from app.traces.registry import TRACE_SOURCES, TraceQuery
 from benchmarks.result_rows import BenchRow, interleave
+from mosaico.core.db import Database
+from mosaico.core.encryption import Secret, SecretBox
+from mosaico.core.network_policy import PRIVATE_SERVERS
+from mosaico.core.resources import Resources
+from mosaico.plugin_loading import load_plugins
+from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
 from tests.support.langfuse.builder import FakeLangfuse
 from tests.support.langfuse.generated import ScorePlan
 from tests.support.langfuse.server import FakeServer

@@ -10,11 +10,11 @@ from typing import Final
 
 from sqlalchemy import text
 
-from app.access.service import create_key
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.migrations import upgrade
 from benchmarks.table_rows import TIME, insert_rows
+from mosaico.access.service import create_key
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.migrations import upgrade
 
 ROWS: Final = int(os.environ.get("MOSAICO_BENCH_LIST_ROWS", "1000000"))
 PAIRED_ROWS: Final = 3

@@ -19,20 +19,20 @@ import httpx
 import psycopg
 from sqlalchemy.orm import Session
 
-from app.alerts import event_queries, incident_queries
-from app.alerts.inbox_view import InboxFilter, list_entries
-from app.core.db import Database
-from app.core.keyset import PageQuery
-from app.kpis import queries as kpi_queries
-from app.notifications.inbox import READ_BATCH
-from app.overview.schemas import SearchKind
-from app.postgres.server import EmbeddedPostgres
-from app.results import run_list
-from app.results.rules import RunStatus
-from app.results.run_list import RunListFilter
 from benchmarks.api import open_server
 from benchmarks.list_rows import ROWS, fill
 from benchmarks.result_rows import BenchRow
+from mosaico.alerts import event_queries, incident_queries
+from mosaico.alerts.inbox_view import InboxFilter, list_entries
+from mosaico.core.db import Database
+from mosaico.core.keyset import PageQuery
+from mosaico.kpis import queries as kpi_queries
+from mosaico.notifications.inbox import READ_BATCH
+from mosaico.overview.schemas import SearchKind
+from mosaico.postgres.server import EmbeddedPostgres
+from mosaico.run_store import run_list
+from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.run_list import RunListFilter
 from tests.support.postgres import cluster, drop_database, make_database, server_below
 
 PAGE_GOAL_MS: Final = 50.0

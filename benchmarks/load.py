@@ -24,11 +24,6 @@ from typing import Final, NamedTuple
 import httpx
 from sqlalchemy import text
 
-from app.access.service import create_key
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.migrations import upgrade
-from app.core.postgres_notify import notify_streams
 from benchmarks.api import MASTER_KEY, STARTS_WITHIN_S, open_module
 from benchmarks.load_clients import (
     LoadRequest,
@@ -41,6 +36,11 @@ from benchmarks.memory import free_port, peak_mib
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import insert_rows
 from benchmarks.traces import long_pair
+from mosaico.access.service import create_key
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.migrations import upgrade
+from mosaico.core.postgres_notify import notify_streams
 from tests.support.postgres import cluster, drop_database, make_database
 
 SECONDS: Final = float(os.environ.get("MOSAICO_BENCH_LOAD_SECONDS", "60"))
@@ -243,7 +243,7 @@ def open_api(url: str, folder: Path) -> Iterator[Contender]:
         "MOSAICO_RATE_LIMIT": "1000000",
         "MOSAICO_LOG_LEVEL": "WARNING",
     }
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "api"], env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "mosaico.cli", "api"], env=environment)
     try:
         wait_until_ready(port)
         yield Contender(port, process.pid, LoadResult())

@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from sqlalchemy import insert
 
-from app.core.ids import new_id
-from app.results.models import BenchmarkRun
-from app.runs.views import run_view
-from app.traces.models import CollectedTrace, Collection, LocalDataset
-from app.traces.uploads.schemas import LocalDatasetView
 from benchmarks.api import serve_app
 from benchmarks.peer_app import PREFIX, Opened, check_key, peer_app, sessions_of
+from mosaico.core.ids import new_id
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.runs.views import run_view
+from mosaico.traces.models import CollectedTrace, Collection, LocalDataset
+from mosaico.traces.uploads.schemas import LocalDatasetView
 
 POLL_S: Final = 5.0
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from app.harness.mcp.agent_loop.run import run_plan
-from app.harness.mcp.plan import McpRunPlan, PlannedTask
-from app.harness.mcp.types import AttemptEnded, Event
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import Llm, Turn
 from benchmarks.harness_runs import measure_mcp
 from benchmarks.result_rows import BenchRow
+from mosaico.harness.mcp.agent_loop.run import run_plan
+from mosaico.harness.mcp.plan import McpRunPlan, PlannedTask
+from mosaico.harness.mcp.types import AttemptEnded, Event
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import Llm, Turn
 from tests.support.mcp_bench import Request, ScriptedModel, calls, direct_task, harness_task, says
 from tests.support.mcp_servers import FAULTS, faults
 

@@ -118,7 +118,7 @@ def served_from(data_dir: Path, **settings: str) -> Iterator[RunningService]:
     # So that the service starts the database of its data folder.
     environment.pop("DATABASE_URL", None)
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "serve"],
+        [sys.executable, "-m", "mosaico.cli", "serve"],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
@@ -175,7 +175,7 @@ def _role(line: str) -> str | None:
     if "multiprocessing" in line and "spawn_main" in line:
         return "pool child"
     for role in ("api", "worker"):
-        if line.endswith(f"app.cli {role}"):
+        if line.endswith(f"mosaico.cli {role}"):
             return role
     return None
 

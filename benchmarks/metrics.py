@@ -15,15 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-import app.metrics.pair_counts  # noqa: F401 - imports are not timed, on both sides
-from app.metrics.engine import measure_chunk
-from app.metrics.registry import default_refs, load_metrics, providers_for
-from app.metrics.text_overlap import ReferenceMasks
-from app.metrics.tokenizers import bleu_words, rouge_words, squad_words_and_articles
-from app.metrics.types import MetricProvider, MetricRef
-from app.runs.scoring import MAX_CHUNK_SIZE
-from app.traces.types import Trace
+import mosaico.metrics.pair_counts  # noqa: F401 - imports are not timed, on both sides
 from benchmarks.result_rows import BenchRow, interleave
+from mosaico.metrics.engine import measure_chunk
+from mosaico.metrics.registry import default_refs, load_metrics, providers_for
+from mosaico.metrics.text_overlap import ReferenceMasks
+from mosaico.metrics.tokenizers import bleu_words, rouge_words, squad_words_and_articles
+from mosaico.metrics.types import MetricProvider, MetricRef
+from mosaico.runs.scoring import MAX_CHUNK_SIZE
+from mosaico.traces.types import Trace
 
 REAL_PAIRS: Final = Path(__file__).resolve().parents[2] / "shared/data/mosaico/traces.jsonl"
 ROUGES: Final = ("ROUGE", "ROUGE_1", "ROUGE_2")
@@ -142,7 +142,7 @@ def _providers(stemmed: bool) -> tuple[MetricProvider, ...]:  # noqa: FBT001
 def _our_work(task: Task) -> Callable[[], list[Sequence[float | None]]]:
     providers = _providers(task.stemmed)
     traces = [_trace(number, pair) for number, pair in enumerate(task.pairs)]
-    # As a worker does after its first calls: `app/runs/scoring.py`.
+    # As a worker does after its first calls: `app/mosaico/runs/scoring.py`.
     chunks = [traces[i : i + MAX_CHUNK_SIZE] for i in range(0, len(traces), MAX_CHUNK_SIZE)]
     return lambda: [row.values for chunk in chunks for row in measure_chunk(chunk, providers)]
 

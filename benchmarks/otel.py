@@ -9,9 +9,9 @@ from time import process_time
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from app.traces.otel.export_body import decode_body
-from app.traces.otel.service import encode_spans
 from benchmarks.result_rows import BenchRow, Interleaved, interleave
+from mosaico.traces.otel.export_body import decode_body
+from mosaico.traces.otel.service import encode_spans
 from tests.support.otlp import export, span
 
 SPANS = 2_000

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.core.postgres_notify import notify_streams
 from benchmarks.load import RUNS, STREAMS_PER_KEY, fill_database, followed_run, open_api, timed
 from benchmarks.load_clients import LoadResult, StreamRequest, build_request, hold_streams
 from benchmarks.result_rows import BenchRow
+from mosaico.core.db import Database
+from mosaico.core.postgres_notify import notify_streams
 from tests.support.postgres import cluster, drop_database, make_database
 
 STREAMS: Final = 200

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from app.benchmarks.queries import get_kpi
-from app.core.web.static_files import read_asset
-from app.reporting.trend import load_trends
 from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
+from mosaico.benchmarks.queries import get_kpi
+from mosaico.core.web.static_files import read_asset
+from mosaico.reporting.trend import load_trends
 from tests.support.chromium import COMPLETE_PAINT, INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.many_runs import MONTHS, write_many_runs
 from tests.support.page_pictures import served
@@ -327,7 +327,7 @@ def _wheel_row() -> BenchRow:
 
 
 def _help_row() -> BenchRow:
-    command, times = [sys.executable, "-m", "app.cli", "--help"], []
+    command, times = [sys.executable, "-m", "mosaico.cli", "--help"], []
     before = os.times()
     for _ in range(LOADS):
         started = time.perf_counter()

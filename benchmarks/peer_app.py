@@ -16,17 +16,17 @@ from sqlalchemy import select
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from app.access.models import ApiKey
-from app.access.rules import hash_token, is_usable, parse_token
-from app.agents.models import Agent
-from app.benchmarks.models import Benchmark
-from app.core.clock import utc_now
-from app.core.engine import libpq_url
-from app.core.ids import new_id
-from app.core.schemas import Page
-from app.jobs.declarations import BeginRun, queue_of
-from app.results.models import BenchmarkRun
-from app.runs.schemas import RunCreate, RunView
+from mosaico.access.models import ApiKey
+from mosaico.access.rules import hash_token, is_usable, parse_token
+from mosaico.agents.models import Agent
+from mosaico.benchmarks.models import Benchmark
+from mosaico.core.clock import utc_now
+from mosaico.core.engine import libpq_url
+from mosaico.core.ids import new_id
+from mosaico.core.schemas import Page
+from mosaico.jobs.declarations import BeginRun, queue_of
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.runs.schemas import RunCreate, RunView
 
 PAGE: Final = 50  # runs of a list
 PREFIX: Final = "/api/v1"

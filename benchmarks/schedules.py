@@ -19,11 +19,11 @@ from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.core.migrations import upgrade
-from app.schedules.ticker import Ticker
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import insert_rows
+from mosaico.core.db import Database
+from mosaico.core.migrations import upgrade
+from mosaico.schedules.ticker import Ticker
 from tests.support.postgres import cluster, drop_database, make_database
 
 SCHEDULES = 10_000

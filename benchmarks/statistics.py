@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import bootstrap
 
-from app.comparison.child_computation import compute
-from app.comparison.comparison_spec import ComparisonResult, ComparisonSpec, KpiComparisonSpec
-from app.items.formulas.properties import ValueRange
-from app.items.matrix import ItemMatrix
-from app.statistics.trials import FloatArray
-from app.statistics.verdict_rules import Side, VerdictRule
 from benchmarks.result_rows import BenchRow, interleave
+from mosaico.comparison.child_computation import compute
+from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec, KpiComparisonSpec
+from mosaico.items.formulas.properties import ValueRange
+from mosaico.items.matrix import ItemMatrix
+from mosaico.statistics.trials import FloatArray
+from mosaico.statistics.verdict_rules import Side, VerdictRule
 
 ITEMS, TRIALS, KPIS = 1000, 5, 20
 ROUNDS = 3

@@ -11,21 +11,21 @@ from statistics import median
 from sqlalchemy import Column, Double, MetaData, Table, Text, text
 from sqlalchemy.dialects.postgresql import insert
 
-from app.core.bulk_copy import copy_encoded_rows
-from app.core.db import Database
-from app.core.migrations import upgrade
-from app.jobs.handlers import NO_JOB
-from app.metrics.types import TraceMeasurements
-from app.runs.leases import acquire_shard_lease
-from app.runs.shards import (
+from benchmarks.result_rows import BenchRow, interleave
+from benchmarks.table_rows import insert_rows
+from mosaico.core.bulk_copy import copy_encoded_rows
+from mosaico.core.db import Database
+from mosaico.core.migrations import upgrade
+from mosaico.jobs.handlers import NO_JOB
+from mosaico.metrics.types import TraceMeasurements
+from mosaico.runs.leases import acquire_shard_lease
+from mosaico.runs.shards import (
     RESULT_COLUMNS,
     SHARD_TRACES,
     MeasuredShard,
     encode_complete_rows,
     store_shard,
 )
-from benchmarks.result_rows import BenchRow, interleave
-from benchmarks.table_rows import insert_rows
 from tests.support.postgres import cluster, drop_database, make_database
 
 METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")

@@ -7,8 +7,8 @@ from typing import Final
 from sqlalchemy import Column, Table, text
 from sqlalchemy.orm import Session
 
-from app.notifications.types import NotificationMessage
-from app.tables import METADATA
+from mosaico.notifications.types import NotificationMessage
+from mosaico.table_list import METADATA
 
 TIME: Final = "timestamptz '2026-01-01' + n * interval '1 second'"
 DEFAULTS: Final[Mapping[str, str]] = {

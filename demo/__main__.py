@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from app.core.settings import Settings, load_settings
 from demo.tour import Api, DemoRun, fail, show
+from mosaico.core.settings import Settings, load_settings
 
 STOPS_WITHIN_S = 30.0
 
@@ -44,7 +44,7 @@ def _write_page(settings: Settings, api: Api, demo_run: DemoRun) -> Path:
 def _service() -> Iterator[str]:
     """Start the service as `make serve` does; stop it and wait for its end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "serve"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "mosaico.cli", "serve"], stderr=subprocess.PIPE, text=True
     )
     try:
         yield _wait_for_address(process)

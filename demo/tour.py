@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from app.comparison.change_text import format_headline, format_value
-from app.kpis.verdict_types import ValueVerdict
 from demo.receiver import Receiver, is_signed, receiving
+from mosaico.comparison.change_text import format_headline, format_value
+from mosaico.kpis.verdict_types import ValueVerdict
 
 HERE = Path(__file__).parent
 RUN_NAMES = ("run-1", "run-2")

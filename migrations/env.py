@@ -5,8 +5,8 @@ import os
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
-from app.core.engine import sqlalchemy_url
-from app.tables import METADATA
+from mosaico.core.engine import sqlalchemy_url
+from mosaico.table_list import METADATA
 
 # Two processes that migrate at once take turns; the second finds nothing to do.
 MIGRATION_LOCK = 0x4D4F5342

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.core.db import Database
 from benchmarks.bulk import batches
 from benchmarks.bulk.history import time_history
 from benchmarks.bulk.inputs import time_inputs
@@ -23,6 +22,7 @@ from benchmarks.bulk.stores import time_stores
 from benchmarks.bulk.timings import Timing, result_row
 from benchmarks.bulk.trials import time_trials
 from benchmarks.result_rows import BenchRow
+from mosaico.core.db import Database
 from tests.support.postgres import cluster, drop_database, make_database
 
 

@@ -9,33 +9,6 @@ from typing import Final
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.core.batch_delete import delete_batch
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.key_rotation import (
-    count_key_usage,
-    drop_lost_secrets,
-    list_encrypted_columns,
-    require_known_keys,
-    rotate_keys,
-)
-from app.jobs.handlers import JobHandlers
-from app.jobs.rescue import rescue_jobs
-from app.jobs.silent_sessions import SilentSessions
-from app.jobs.worker_process import read_process_origin
-from app.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
-from app.notifications.models import Delivery
-from app.runs.retention import (
-    count_runs_before,
-    end_link_batch,
-    purge_expired_runs,
-    restore_purged_runs,
-)
-from app.schedules.firing import delete_old_fires
-from app.schedules.missed_schedules import report_missed_schedules
-from app.tables import METADATA
-from app.traces.otel.service import delete_expired_traces
-from app.worker import PURGES
 from benchmarks.bulk.rows import BOX
 from benchmarks.bulk.timings import (
     ROWS,
@@ -46,6 +19,33 @@ from benchmarks.bulk.timings import (
 )
 from benchmarks.list_rows import TABLES
 from benchmarks.table_rows import insert_rows
+from mosaico.core.batch_delete import delete_batch
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.key_rotation import (
+    count_key_usage,
+    drop_lost_secrets,
+    list_encrypted_columns,
+    require_known_keys,
+    rotate_keys,
+)
+from mosaico.jobs.handlers import JobHandlers
+from mosaico.jobs.rescue import rescue_jobs
+from mosaico.jobs.silent_sessions import SilentSessions
+from mosaico.jobs.worker_process import read_process_origin
+from mosaico.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
+from mosaico.notifications.models import Delivery
+from mosaico.runs.retention import (
+    count_runs_before,
+    end_link_batch,
+    purge_expired_runs,
+    restore_purged_runs,
+)
+from mosaico.schedules.firing import delete_old_fires
+from mosaico.schedules.missed_schedules import report_missed_schedules
+from mosaico.table_list import METADATA
+from mosaico.traces.otel.service import delete_expired_traces
+from mosaico.worker import PURGES
 
 # Of no text: only the search for them is measured.
 LOST_KEY: Final = "lost"

@@ -8,17 +8,17 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.alerts.incident_queries import MAX_SPANS
-from app.alerts.models import Incident
-from app.comparison.baselines import list_baseline_runs, list_last_valid_runs
-from app.core.db import Database
-from app.results.kpi_trend import list_kpi_points
-from app.results.models import BenchmarkRun
-from app.results.queries import get_run
-from app.results.run_history import list_comparable_runs, list_valid_seqs
-from app.results.run_series import list_series_runs
-from app.statistics.sequential import MAX_REFERENCE
 from benchmarks.bulk.timings import REPEATS, ROWS, Timing, milliseconds_since
+from mosaico.alerts.incident_queries import MAX_SPANS
+from mosaico.alerts.models import Incident
+from mosaico.comparison.baselines import list_baseline_runs, list_last_valid_runs
+from mosaico.core.db import Database
+from mosaico.run_store.kpi_trend import list_kpi_points
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.queries import get_run
+from mosaico.run_store.run_history import list_comparable_runs, list_valid_seqs
+from mosaico.run_store.run_series import list_series_runs
+from mosaico.statistics.sequential import MAX_REFERENCE
 from tests.support.results import PLAN
 
 SET_PLANS: Final = "UPDATE benchmark_runs SET plan = CAST(:plan AS jsonb) WHERE seq >= :from"

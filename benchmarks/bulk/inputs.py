@@ -12,41 +12,41 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.access.service import FIRST_KEY_NAME, _revoke_first_keys
-from app.alerts.details import AlertDetails
-from app.alerts.models import AlertEvent, AlertRule
-from app.alerts.publishing import store_and_publish
-from app.alerts.service import _lock_states, reset_states
-from app.comparison.acceptance import hold_incident, release_incident
-from app.comparison.baselines import unpin_baseline
-from app.core.batch_delete import delete_all
-from app.core.batches import STATEMENT_ROWS
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.ids import new_id
-from app.jobs.job_manager import _REGISTER_PROCESS
-from app.llm.conversation import Usage
-from app.llm.types import ChatAnswer, RequestUsage
-from app.notifications.service import publish
-from app.notifications.types import NotificationMessage
-from app.results.models import RunShard
-from app.results.run_series import ItemIndex, SeriesPoint, SeriesResult, store_points
-from app.results.shard_ranges import ShardRange
-from app.runs.leases import RunLease
-from app.runs.llm_cache import evict_answers, put_answers
-from app.runs.shards import SHARD_TRACES, create_shards
-from app.runs.source_runs import ListedRun
-from app.schedules.missed_schedules import report_missed_schedules
-from app.statistics.verdict_rules import Scale, Side
-from app.traces.registry import SourceRun, TracePage
-from app.traces.service import create_collection, store_page
-from app.traces.types import Trace, TraceOutcome
-from app.triggers.polling import _delete_processed, _insert_processed, enqueue_due_polls
-from app.triggers.queries import SubscriptionKey
 from benchmarks.bulk.timings import ROWS, Timing, time_statements
 from benchmarks.list_rows import NAMES, TABLES
 from benchmarks.table_rows import TIME, insert_rows
 from benchmarks.traces import expected_of, output_of
+from mosaico.access.service import FIRST_KEY_NAME, _revoke_first_keys
+from mosaico.alerts.details import AlertDetails
+from mosaico.alerts.models import AlertEvent, AlertRule
+from mosaico.alerts.publishing import store_and_publish
+from mosaico.alerts.service import _lock_states, reset_states
+from mosaico.comparison.acceptance import hold_incident, release_incident
+from mosaico.comparison.baselines import unpin_baseline
+from mosaico.core.batch_delete import delete_all
+from mosaico.core.batches import STATEMENT_ROWS
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.ids import new_id
+from mosaico.jobs.job_manager import _REGISTER_PROCESS
+from mosaico.llm.conversation import Usage
+from mosaico.llm.types import ChatAnswer, RequestUsage
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import NotificationMessage
+from mosaico.run_store.models import RunShard
+from mosaico.run_store.run_series import ItemIndex, SeriesPoint, SeriesResult, store_points
+from mosaico.run_store.shard_ranges import ShardRange
+from mosaico.runs.leases import RunLease
+from mosaico.runs.llm_cache import evict_answers, put_answers
+from mosaico.runs.shards import SHARD_TRACES, create_shards
+from mosaico.runs.source_runs import ListedRun
+from mosaico.schedules.missed_schedules import report_missed_schedules
+from mosaico.statistics.verdict_rules import Scale, Side
+from mosaico.traces.registry import SourceRun, TracePage
+from mosaico.traces.service import create_collection, store_page
+from mosaico.traces.types import Trace, TraceOutcome
+from mosaico.triggers.polling import _delete_processed, _insert_processed, enqueue_due_polls
+from mosaico.triggers.queries import SubscriptionKey
 from tests.support.results import PLAN
 
 # Endpoints of a message, alerts, rules, agents and runs of an incident.

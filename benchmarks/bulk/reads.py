@@ -12,43 +12,43 @@ from typing import Final
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.access.models import ApiKey
-from app.access.queries import MAX_COUNTED, count_usable_keys
-from app.access.rules import ROLES
-from app.access.service import _first_key_state, _is_last_admin
-from app.access.sessions import create_login_link
-from app.agents.models import Agent
-from app.alerts import event_queries, inbox_view, missing_runs, silence_queries
-from app.alerts import queries as alert_queries
-from app.alerts.confirmations import find_waiting, settle_overdue
-from app.alerts.incident_queries import (
+from benchmarks.bulk.timings import ROWS, Timing, time_statements
+from benchmarks.list_rows import NAMES, TABLES
+from benchmarks.table_rows import TIME, insert_rows
+from mosaico.access.models import ApiKey
+from mosaico.access.queries import MAX_COUNTED, count_usable_keys
+from mosaico.access.rules import ROLES
+from mosaico.access.service import _first_key_state, _is_last_admin
+from mosaico.access.sessions import create_login_link
+from mosaico.agents.models import Agent
+from mosaico.alerts import event_queries, inbox_view, missing_runs, silence_queries
+from mosaico.alerts import queries as alert_queries
+from mosaico.alerts.confirmations import find_waiting, settle_overdue
+from mosaico.alerts.incident_queries import (
     MAX_SPANS,
     ValueSeries,
     excluded_runs,
     list_incidents_of_kpi,
     list_open_incidents_of_run,
 )
-from app.alerts.rule_records import MAX_FIRED, read_records
-from app.alerts.rule_service import MAX_RULES
-from app.alerts.silences import MAX_SILENCES
-from app.comparison.baselines import list_pinned_baselines
-from app.core.batches import STATEMENT_ROWS
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.keyset import MAX_LIMIT, PageQuery
-from app.core.migrations import upgrade
-from app.core.row_windows import WINDOW_ROWS, RowWindow
-from app.doctor import list_langfuse_agents
-from app.notifications.queries import list_summary_endpoints
-from app.overview.queries import read_overview
-from app.overview.system_checks import read_stored_state
-from app.results.run_list import RunListFilter, search_runs
-from app.schedules import queries as schedule_queries
-from app.triggers import queries as trigger_queries
-from app.triggers.rules import MAX_SECRETS
-from benchmarks.bulk.timings import ROWS, Timing, time_statements
-from benchmarks.list_rows import NAMES, TABLES
-from benchmarks.table_rows import TIME, insert_rows
+from mosaico.alerts.rule_records import MAX_FIRED, read_records
+from mosaico.alerts.rule_service import MAX_RULES
+from mosaico.alerts.silences import MAX_SILENCES
+from mosaico.comparison.baselines import list_pinned_baselines
+from mosaico.core.batches import STATEMENT_ROWS
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.keyset import MAX_LIMIT, PageQuery
+from mosaico.core.migrations import upgrade
+from mosaico.core.row_windows import WINDOW_ROWS, RowWindow
+from mosaico.doctor import list_langfuse_agents
+from mosaico.notifications.queries import list_summary_endpoints
+from mosaico.overview.queries import read_overview
+from mosaico.overview.system_checks import read_stored_state
+from mosaico.run_store.run_list import RunListFilter, search_runs
+from mosaico.schedules import queries as schedule_queries
+from mosaico.triggers import queries as trigger_queries
+from mosaico.triggers.rules import MAX_SECRETS
 
 RULES: Final = 200
 SCHEDULES: Final = 1_000

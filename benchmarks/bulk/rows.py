@@ -5,16 +5,16 @@ from typing import Final
 
 from sqlalchemy import text
 
-from app.access.service import create_key
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.migrations import upgrade
 from benchmarks.api import MASTER_KEY
 from benchmarks.bulk.history import time_trend
 from benchmarks.bulk.timings import REPEATS, ROWS
 from benchmarks.list_rows import NAMES, TABLES
 from benchmarks.table_rows import TIME, insert_rows
+from mosaico.access.service import create_key
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.migrations import upgrade
 
 BOX: Final = SecretBox.from_keys([MASTER_KEY])
 CURRENT_CIPHERTEXT: Final = BOX.encrypt("{}", table="bench", row="bench", column="bench")

@@ -8,12 +8,6 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from app.core.db import Database
-from app.traces.sources.langfuse.source import TraceCounter
-from app.traces.sources.langfuse.v3_runs import ItemStore
-from app.traces.sources.langfuse.v3_windows import ROWS_PER_PAGE
-from app.traces.types import Trace, TraceOutcome
-from app.traces.uploads.service import copy_traces, create_collection, encode_traces
 from benchmarks.bulk.timings import (
     BATCHES,
     ROWS,
@@ -21,6 +15,12 @@ from benchmarks.bulk.timings import (
     milliseconds_since,
 )
 from benchmarks.bulk.trials import time_counts
+from mosaico.core.db import Database
+from mosaico.traces.sources.langfuse.source import TraceCounter
+from mosaico.traces.sources.langfuse.v3_runs import ItemStore
+from mosaico.traces.sources.langfuse.v3_windows import ROWS_PER_PAGE
+from mosaico.traces.types import Trace, TraceOutcome
+from mosaico.traces.uploads.service import copy_traces, create_collection, encode_traces
 
 UPLOADED_TRACES: Final = 50_000
 COPIED: Final = 1_000

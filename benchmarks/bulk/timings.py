@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from sqlalchemy.orm import Session
 
-from app.core.db import Database
-from app.core.row_windows import WINDOW_ROWS
 from benchmarks.result_rows import BenchRow
+from mosaico.core.db import Database
+from mosaico.core.row_windows import WINDOW_ROWS
 
 ROWS: Final = int(os.environ.get("MOSAICO_BENCH_BULK_ROWS", "1000000"))
 GOAL_MS: Final = 50.0

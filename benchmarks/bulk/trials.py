@@ -10,18 +10,18 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.db import Database
-from app.traces.service import create_collection
-from app.traces.trial_numbers import (
+from benchmarks.bulk.timings import BATCHES, ROWS, Timing, milliseconds_since, time_batches
+from benchmarks.list_rows import TABLES
+from benchmarks.table_rows import insert_rows
+from mosaico.core.db import Database
+from mosaico.traces.service import create_collection
+from mosaico.traces.trial_numbers import (
     READ_POSITIONS,
     WRITTEN_POSITIONS,
     TrialCounts,
     read_window,
     write_window,
 )
-from benchmarks.bulk.timings import BATCHES, ROWS, Timing, milliseconds_since, time_batches
-from benchmarks.list_rows import TABLES
-from benchmarks.table_rows import insert_rows
 
 # Of an input and of an output: most rows keep them in their table.
 TRACE_CHARS: Final = 600

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Final
 
-from app.core.web.listener import LISTENER_FD, bind_listener
 from benchmarks.api import MASTER_KEY, open_module
 from benchmarks.load import RUNS, SECONDS, STORED_RUNS, fill_database, wait_until_ready
 from benchmarks.load_clients import LoadRequest, LoadResult, apply_load, build_request
 from benchmarks.result_rows import BenchRow
+from mosaico.core.web.listener import LISTENER_FD, bind_listener
 from tests.support.postgres import cluster, drop_database, make_database
 
 CLIENTS: Final = 200
@@ -102,7 +102,7 @@ def _api_processes(url: str, folder: Path, number: int) -> Iterator[int]:
     }
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "api"],
+            [sys.executable, "-m", "mosaico.cli", "api"],
             env=environment,
             pass_fds=[listener.fileno()],
         )

@@ -16,11 +16,11 @@ from typing import Final
 
 import psutil
 
-from app.postgres.server import EmbeddedPostgres
 from benchmarks.large.run import WARM_UP, WARM_UP_RUNS, upload_traces, write_traces
 from benchmarks.large.stored_values import StoredValues, stored_values
 from benchmarks.memory import RunningService, served
 from benchmarks.result_rows import BenchRow
+from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.service import JSON
 from tests.support.stored import KPIS, DatabaseReader
 

@@ -18,20 +18,20 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 
-from app.comparison.baseline_comparison import compute_in_child
-from app.comparison.comparison_rules import RunComparison
-from app.core.batches import batched
-from app.core.bulk_copy import SIGNATURE, TRAILER
-from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
-from app.items.queries import MAX_ITEMS
-from app.metrics.engine import score_chunk
-from app.metrics.types import MetricRef
-from app.results.plan import RunPlan
-from app.results.queries import ScoredTrace
-from app.runs.metric_columns import MetricColumns
-from app.runs.scoring import MAX_CHUNK_SIZE
-from app.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_complete_rows
-from app.traces.types import Trace, TraceOutcome
+from mosaico.comparison.baseline_comparison import compute_in_child
+from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.core.batches import batched
+from mosaico.core.bulk_copy import SIGNATURE, TRAILER
+from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
+from mosaico.items.queries import MAX_ITEMS
+from mosaico.metrics.engine import score_chunk
+from mosaico.metrics.types import MetricRef
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.queries import ScoredTrace
+from mosaico.runs.metric_columns import MetricColumns
+from mosaico.runs.scoring import MAX_CHUNK_SIZE
+from mosaico.runs.shards import RESULT_COLUMNS, SHARD_TRACES, encode_complete_rows
+from mosaico.traces.types import Trace, TraceOutcome
 
 TABLES: Final = """
     DROP TABLE IF EXISTS floor_traces, floor_results;
@@ -66,8 +66,8 @@ READ_ITEMS: Final = """
 PLAN: Final = "SELECT plan FROM benchmark_runs WHERE run_name = %s"
 # What a metric process imports at the first comparison.
 COMPARISON_MODULES: Final = (
-    "app.comparison.child_computation",
-    "app.comparison.series_levels",
+    "mosaico.comparison.child_computation",
+    "mosaico.comparison.series_levels",
 )
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]

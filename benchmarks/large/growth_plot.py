@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from app.core.web.svg import Axis, escape, label_ticks, list_ticks
+from mosaico.core.web.svg import Axis, escape, label_ticks, list_ticks
 
 FOLDER: Final = os.environ.get("MOSAICO_BENCH_PLOTS")  # the folder of the plots
 WIDTH, HEIGHT = 480, 240

@@ -15,7 +15,6 @@ from functools import partial
 from statistics import median
 from typing import Final, NamedTuple
 
-from app.api import PREFIX, ROUTERS
 from benchmarks.large.history_purge import measure_purge
 from benchmarks.large.history_rows import (
     AGENT,
@@ -28,6 +27,7 @@ from benchmarks.large.history_rows import (
     write_history,
 )
 from benchmarks.result_rows import BenchRow
+from mosaico.api import PREFIX, ROUTERS
 from tests.support.every_page import fill_path, is_form, iter_page_routes
 from tests.support.page_pictures import served
 from tests.support.postgres import server_below, url_of

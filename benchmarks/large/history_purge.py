@@ -11,12 +11,12 @@ from typing import Final
 
 import psycopg
 
-from app.core.clock import utc_now
-from app.jobs.declarations import DropPurgedRun, DropResults, DropTraces
-from app.jobs.handlers import JobContext
-from app.runs import retention
 from benchmarks.large.history_rows import ITEMS, TRIALS, HistorySize
 from benchmarks.result_rows import BenchRow
+from mosaico.core.clock import utc_now
+from mosaico.jobs.declarations import DropPurgedRun, DropResults, DropTraces
+from mosaico.jobs.handlers import JobContext
+from mosaico.runs import retention
 from tests.support.service import Service
 from tests.support.statement_log import StatementLog, group_transactions
 

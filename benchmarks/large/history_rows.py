@@ -15,10 +15,10 @@ import psycopg
 from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
-from app.tables import METADATA
 from benchmarks.list_rows import TABLES
 from benchmarks.table_rows import TIME, insert_rows
 from benchmarks.traces import expected_of, output_of
+from mosaico.table_list import METADATA
 from tests.support.service import JSON, Service
 
 AGENTS: Final = 5

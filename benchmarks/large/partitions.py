@@ -12,9 +12,9 @@ from typing import Final
 
 import psycopg
 
-from app.core.migrations import upgrade
-from app.runs.retention import ROWS_PER_BATCH
 from benchmarks.result_rows import BenchRow
+from mosaico.core.migrations import upgrade
+from mosaico.runs.retention import ROWS_PER_BATCH
 from tests.support.postgres import cluster, drop_database, make_database
 
 COLLECTIONS: Final = 200

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-from app.postgres.server import EmbeddedPostgres
 from benchmarks.memory import RunningService, peak_mib
+from mosaico.postgres.server import EmbeddedPostgres
 
 
 def cpu_seconds_by_role(service: RunningService) -> dict[str, float]:
@@ -70,6 +70,6 @@ def _role(process: psutil.Process) -> str:
     if "spawn_main" in line:
         return "metric child"
     for role in ("api", "worker", "scheduler"):
-        if line.endswith(f"app.cli {role}"):
+        if line.endswith(f"mosaico.cli {role}"):
             return role
     return "database" if process.name() == "postgres" else "other"

@@ -14,11 +14,6 @@ from typing import Final
 import httpx
 import psycopg
 
-from app.metrics.engine import score_chunk
-from app.metrics.registry import default_refs, load_metrics
-from app.postgres.server import EmbeddedPostgres
-from app.runs.scoring import MAX_CHUNK_SIZE
-from app.traces.files.ndjson import iter_traces
 from benchmarks.large.floor import FloorCost, measure_floor
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
@@ -26,6 +21,11 @@ from benchmarks.large.run_table import RunFigures, render_run_table
 from benchmarks.memory import RunningService, run_to_end, served
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
+from mosaico.metrics.engine import score_chunk
+from mosaico.metrics.registry import default_refs, load_metrics
+from mosaico.postgres.server import EmbeddedPostgres
+from mosaico.runs.scoring import MAX_CHUNK_SIZE
+from mosaico.traces.files.ndjson import iter_traces
 
 SIZES: Final = tuple(
     int(size) for size in os.environ.get("MOSAICO_BENCH_SIZES", "10000,100000").split(",")

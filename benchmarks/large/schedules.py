@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import httpx
 import psycopg
 
-from app.metrics.engine import score_chunk
-from app.metrics.registry import default_refs, load_metrics
-from app.postgres.server import EmbeddedPostgres
-from app.traces.files.ndjson import iter_traces
 from benchmarks.large.processes import cpu_seconds_by_role
 from benchmarks.memory import RunningService, served
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
+from mosaico.metrics.engine import score_chunk
+from mosaico.metrics.registry import default_refs, load_metrics
+from mosaico.postgres.server import EmbeddedPostgres
+from mosaico.traces.files.ndjson import iter_traces
 from tests.support.statement_log import logged_statements
 
 SCHEDULES: Final = int(os.environ.get("MOSAICO_BENCH_SCHEDULES", "1000"))

@@ -1,4 +1,4 @@
-"""Constants of `app.sizing`, measured again: the CPU of each metric per trace."""
+"""Constants of `mosaico.sizing`, measured again: the CPU of each metric per trace."""
 
 import io
 import json
@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from app.core.batches import batched
-from app.metrics.engine import score_chunk
-from app.metrics.registry import default_refs, load_metrics
-from app.runs.scoring import MAX_CHUNK_SIZE
-from app.sizing import METRIC_CPU, metrics_cpu
-from app.traces.files.ndjson import iter_traces
-from app.traces.types import Trace
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
+from mosaico.core.batches import batched
+from mosaico.metrics.engine import score_chunk
+from mosaico.metrics.registry import default_refs, load_metrics
+from mosaico.runs.scoring import MAX_CHUNK_SIZE
+from mosaico.sizing import METRIC_CPU, metrics_cpu
+from mosaico.traces.files.ndjson import iter_traces
+from mosaico.traces.types import Trace
 
 TRACES: Final = 4_000
 ROUNDS: Final = 3

@@ -18,9 +18,9 @@ READY_GOAL_S: Final = 4.0
 ROUNDS: Final = 5
 # As `mosaico api` imports it.
 IMPORT: Final = (
-    "from app.core.garbage_collection import pause_collection; pause_collection();"
-    " from app.core.optional_imports import leave_out_terminal_libraries; leave_out_terminal_libraries();"
-    " import app.main"
+    "from mosaico.core.garbage_collection import pause_collection; pause_collection();"
+    " from mosaico.core.optional_imports import leave_out_terminal_libraries; leave_out_terminal_libraries();"
+    " import mosaico.main"
 )
 API_LIMIT_MIB: Final = 150
 LIBRARIES: Final = "fastapi, uvicorn, sqlalchemy.orm, psycopg"
@@ -36,7 +36,7 @@ def measure() -> Iterator[BenchRow]:
         seconds = min(_import_seconds(IMPORT) for _ in range(ROUNDS))
         libraries = min(_import_seconds(f"import {LIBRARIES}") for _ in range(ROUNDS))
         yield BenchRow(
-            "import app.main",
+            "import mosaico.main",
             f"≤ {IMPORT_GOAL_S:g} s of CPU",
             seconds,
             seconds <= IMPORT_GOAL_S,
@@ -59,7 +59,7 @@ def measure() -> Iterator[BenchRow]:
 
 def _memory_row() -> BenchRow:
     """What of the memory of the API process is code: of the libraries, and of all modules."""
-    libraries, service_mib = _import_mib(LIBRARIES), _import_mib("app.cli, app.main")
+    libraries, service_mib = _import_mib(LIBRARIES), _import_mib("mosaico.cli, mosaico.main")
     return BenchRow(
         "memory of imports",
         "resident memory of a process that imported the API is printed",

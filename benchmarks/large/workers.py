@@ -21,13 +21,13 @@ from typing import Final
 import psycopg
 from sqlalchemy.engine import make_url
 
-from app.runs.shards import SHARD_TRACES
 from benchmarks.deployment import deployment_with_workers, pooled_deployment
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.stored_values import stored_values
 from benchmarks.result_rows import BenchRow
 from benchmarks.scale import SCORING_S
 from benchmarks.traces import long_pair
+from mosaico.runs.shards import SHARD_TRACES
 from tests.support.deployment import Deployment
 from tests.support.network import network_to
 from tests.support.processes import ROOT, Program, until

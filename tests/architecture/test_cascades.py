@@ -1,10 +1,10 @@
 """Every foreign key that deletes or changes other rows touches a bounded number of them.
 
 PostgreSQL does so within the statement of a request, however many rows there are. What grows with use is
-deleted in batches by a job before or after its parent: `app/jobs/row_deletion.py`.
+deleted in batches by a job before or after its parent: `app/mosaico/jobs/row_deletion.py`.
 """
 
-from app.tables import METADATA
+from mosaico.table_list import METADATA
 
 PER_RUN = "a few rows per metric, KPI or model of the run's plan"
 PEOPLE = "people create them one by one"

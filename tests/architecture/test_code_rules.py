@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from app.core.settings import Settings, variable_name
+from mosaico.core.settings import Settings, variable_name
 from tests.support.env_example import render_env_example
 from tests.support.references import Reference
 
@@ -22,64 +22,64 @@ PUBLIC = ROOT / "mosaico"
 # Streams, bodies and the worker loop; besides them only the harness waits without a thread.
 MAY_BE_ASYNC = {
     # What a route depends on without waiting for anything: a thread for each would cost more.
-    "app/access/deps.py",
-    "app/access/idempotency.py",
-    "app/access/authentication.py",
-    "app/access/pages.py",
-    "app/overview/dataset_pages.py",
-    "app/core/http/async_client.py",
-    "app/core/http/throttle.py",
-    "app/core/web/deps.py",
-    "app/core/web/etag.py",
-    "app/core/web/forms/confirmation.py",
-    "app/core/web/forms/sent_fields.py",
-    "app/core/web/forms/page_filters.py",
-    "app/core/web/query_parameters.py",
-    "app/core/web/request_origin.py",
-    "app/core/web/response_headers.py",
-    "app/core/web/static_files.py",
-    "app/core/web/request_body.py",
-    "app/core/problem_documents.py",
-    "app/core/web/event_feeds.py",
-    "app/core/web/sse.py",
-    "app/core/web/uploads.py",
-    "app/jobs/job_manager.py",
-    "app/jobs/job_runner.py",
-    "app/jobs/worker_process.py",
-    "app/main.py",
+    "app/mosaico/access/deps.py",
+    "app/mosaico/access/idempotency.py",
+    "app/mosaico/access/authentication.py",
+    "app/mosaico/access/pages.py",
+    "app/mosaico/overview/dataset_pages.py",
+    "app/mosaico/core/http/async_client.py",
+    "app/mosaico/core/http/throttle.py",
+    "app/mosaico/core/web/deps.py",
+    "app/mosaico/core/web/etag.py",
+    "app/mosaico/core/web/forms/confirmation.py",
+    "app/mosaico/core/web/forms/sent_fields.py",
+    "app/mosaico/core/web/forms/page_filters.py",
+    "app/mosaico/core/web/query_parameters.py",
+    "app/mosaico/core/web/request_origin.py",
+    "app/mosaico/core/web/response_headers.py",
+    "app/mosaico/core/web/static_files.py",
+    "app/mosaico/core/web/request_body.py",
+    "app/mosaico/core/problem_documents.py",
+    "app/mosaico/core/web/event_feeds.py",
+    "app/mosaico/core/web/sse.py",
+    "app/mosaico/core/web/uploads.py",
+    "app/mosaico/jobs/job_manager.py",
+    "app/mosaico/jobs/job_runner.py",
+    "app/mosaico/jobs/worker_process.py",
+    "app/mosaico/main.py",
     # A dependency of a list: a thread for it would cost more than it does.
-    "app/alerts/router.py",
-    "app/kpis/router.py",
-    "app/runs/router.py",
-    "app/traces/otel/router.py",
-    "app/core/web/health.py",
-    "app/core/web/prometheus.py",
-    "app/worker.py",
-    "mosaico/async_client.py",
+    "app/mosaico/alerts/router.py",
+    "app/mosaico/kpis/router.py",
+    "app/mosaico/runs/router.py",
+    "app/mosaico/traces/otel/router.py",
+    "app/mosaico/core/web/health.py",
+    "app/mosaico/core/web/prometheus.py",
+    "app/mosaico/worker.py",
+    "app/mosaico/sdk/async_client.py",
     # Agents of users may be async.
-    "mosaico/experiment.py",
-    "mosaico/pytest_plugin.py",
+    "app/mosaico/sdk/experiment.py",
+    "app/mosaico/sdk/pytest_plugin.py",
 }
 
 # The places where a stranger's failure is survived on purpose.
 MAY_CATCH_EVERYTHING = {
-    "app/core/network_policy.py",
+    "app/mosaico/core/network_policy.py",
     # Raises in one thread what a check raised in another.
-    "app/core/interruption.py",
-    "app/core/problem_documents.py",
-    "app/core/registry.py",
+    "app/mosaico/core/interruption.py",
+    "app/mosaico/core/problem_documents.py",
+    "app/mosaico/core/registry.py",
     # Streams of revoked keys must end after any error of a check.
-    "app/core/web/event_feeds.py",
-    "app/core/web/sse.py",
-    "app/harness/bash/check_registry.py",
-    "app/llm/completion_pool.py",
-    "app/harness/mcp/evaluator_registry.py",
-    "app/jobs/job_runner.py",
-    "app/metrics/engine.py",
-    "app/postgres/server.py",
-    "mosaico/experiment.py",
+    "app/mosaico/core/web/event_feeds.py",
+    "app/mosaico/core/web/sse.py",
+    "app/mosaico/harness/bash/check_registry.py",
+    "app/mosaico/llm/completion_pool.py",
+    "app/mosaico/harness/mcp/evaluator_registry.py",
+    "app/mosaico/jobs/job_runner.py",
+    "app/mosaico/metrics/engine.py",
+    "app/mosaico/postgres/server.py",
+    "app/mosaico/sdk/experiment.py",
     # An exporter drops its spans after a 500.
-    "app/traces/otel/router.py",
+    "app/mosaico/traces/otel/router.py",
 }
 
 SECRET_WORDS = re.compile(r"-----BEGIN|sk-lf-[0-9a-f]{8}")
@@ -134,7 +134,7 @@ def test_modules__only_listed_ones_are_async() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.AsyncFunctionDef)
     }
-    async_folders = ("app/harness/", "app/llm/", "app/traces/execution/")
+    async_folders = ("app/mosaico/harness/", "app/mosaico/llm/", "app/mosaico/traces/execution/")
     other_modules = {name for name in async_modules if not name.startswith(async_folders)}
     assert len(async_modules) > len(other_modules) > 0
     assert other_modules <= MAY_BE_ASYNC

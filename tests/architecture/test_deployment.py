@@ -7,9 +7,9 @@ from typing import Any
 import typer
 import yaml
 
-from app.cli import cli
-from app.core.settings import Settings, variable_name
-from app.postgres.programs import packaged_binaries
+from mosaico.cli import cli
+from mosaico.core.settings import Settings, variable_name
+from mosaico.postgres.programs import packaged_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "deployment.md").read_text()
@@ -72,7 +72,7 @@ def test_compose__services_wait_for_the_schema_with_minimal_rights() -> None:
 
 
 def test_compose__stop_grace_period_covers_the_shutdown() -> None:
-    """An API takes 2 s, a worker 9; see `app.main.GRACE_S` and `app.worker.STOP_S`."""
+    """An API takes 2 s, a worker 9; see `mosaico.main.GRACE_S` and `mosaico.worker.STOP_S`."""
     graces = {name: of["stop_grace_period"] for name, of in OURS.items() if name != "migrate"}
     assert graces == {"api": "10s", "worker": "15s", "scheduler": "10s"}
 

@@ -1,7 +1,7 @@
 """The budget of the wheel: what the pages add to it."""
 
-from app.core.web.pages import TEMPLATES, environment
 from hatch_build import shorten_template
+from mosaico.core.web.pages import TEMPLATES, environment
 from tests.support.page_wheel import measure_pages_in_wheel
 
 MAX_BYTES = 150_000
@@ -9,7 +9,7 @@ MAX_BYTES = 150_000
 
 def test_wheel__pages_add_no_more_than_their_budget() -> None:
     sizes = measure_pages_in_wheel()
-    assert {"app/core/web/templates.bz2", "app/overview/pages.py"} <= sizes.keys()
+    assert {"app/mosaico/core/web/templates.bz2", "app/mosaico/overview/pages.py"} <= sizes.keys()
     assert not any(name.endswith(".html") for name in sizes)
     assert sum(sizes.values()) <= MAX_BYTES
 

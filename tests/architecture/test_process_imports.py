@@ -18,16 +18,16 @@ WEB = {"fastapi", "starlette"}
 # Libraries of 9 MiB that an API process needs rarely.
 RARE = {"cryptography", "re2", "sqlite3"}
 STEPS = {
-    "app.gate.rules": "import app.gate.rules",
-    "app.gate.cli": "import app.gate.cli",
-    "app.serve": "import app.serve",
-    "app.scheduler": "import app.scheduler",
-    "app.worker": "import app.worker",
-    "app.main": "import app.main",
-    "plugins": "from app.plugins import load_plugins; load_plugins()",
+    "mosaico.gating.rules": "import mosaico.gating.rules",
+    "mosaico.gating.cli": "import mosaico.gating.cli",
+    "mosaico.serve": "import mosaico.serve",
+    "mosaico.scheduler": "import mosaico.scheduler",
+    "mosaico.worker": "import mosaico.worker",
+    "mosaico.main": "import mosaico.main",
+    "plugins": "from mosaico.plugin_loading import load_plugins; load_plugins()",
     "comparison": (
-        "from app.comparison.child_computation import compute;"
-        " from app.statistics.multiplicity import benjamini_hochberg; benjamini_hochberg([0.1])"
+        "from mosaico.comparison.child_computation import compute;"
+        " from mosaico.statistics.multiplicity import benjamini_hochberg; benjamini_hochberg([0.1])"
     ),
 }
 
@@ -35,12 +35,12 @@ STEPS = {
 @pytest.mark.parametrize(
     ("step", "unused"),
     [
-        ("app.gate.rules", NUMERICAL | WEB),
-        ("app.gate.cli", NUMERICAL | WEB),
-        ("app.serve", NUMERICAL | WEB),
-        ("app.scheduler", NUMERICAL | WEB),
-        ("app.worker", NUMERICAL | WEB),
-        ("app.main", NUMERICAL),
+        ("mosaico.gating.rules", NUMERICAL | WEB),
+        ("mosaico.gating.cli", NUMERICAL | WEB),
+        ("mosaico.serve", NUMERICAL | WEB),
+        ("mosaico.scheduler", NUMERICAL | WEB),
+        ("mosaico.worker", NUMERICAL | WEB),
+        ("mosaico.main", NUMERICAL),
     ],
 )
 def test_process__does_not_import_what_it_does_not_use(step: str, unused: set[str]) -> None:
@@ -58,7 +58,7 @@ def test_comparison__does_not_load_all_of_scipy() -> None:
 
 def test_terminal_libraries__are_left_out_by_those_who_could_use_them() -> None:
     program = (
-        "import sys; from app.core.optional_imports import *; leave_out_terminal_libraries();"
+        "import sys; from mosaico.core.optional_imports import *; leave_out_terminal_libraries();"
         " import httpx, structlog; print([n for n in TERMINAL_LIBRARIES if sys.modules[n]])"
     )
 

@@ -11,8 +11,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from app import tables  # noqa: F401 - registers every model
-from app.core.db import Base
+from mosaico import tables  # noqa: F401 - registers every model
+from mosaico.core.db import Base
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = ROOT / "app"

@@ -21,9 +21,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.scheduling import group_of
 from tests.support.service import Service, new_resources, running_service

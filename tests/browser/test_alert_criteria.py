@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from app.alerts.details import AnomalyDetails
-from app.alerts.models import AlertEvent
-from app.notifications.models import Delivery, Endpoint
+from mosaico.alerts.details import AnomalyDetails
+from mosaico.alerts.models import AlertEvent
+from mosaico.notifications.models import Delivery, Endpoint
 from tests.browser.conftest import MovableClock, Site
 from tests.support.page_data import write_month
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import text
 
-from app.core.postgres_notify import notify_streams
-from app.notifications.models import Delivery, Endpoint
+from mosaico.core.postgres_notify import notify_streams
+from mosaico.notifications.models import Delivery, Endpoint
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
 from tests.support.every_page import BASE, RUN

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.core.errors import Unavailable
-from app.overview import queries
+from mosaico.core.errors import Unavailable
+from mosaico.overview import queries
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site
 from tests.support.page_data import write_month

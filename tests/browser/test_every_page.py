@@ -18,8 +18,8 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Page, Response, ViewportSize
 
-from app.agents.models import Agent
-from app.core.web.response_headers import CONTENT_SECURITY_POLICY
+from mosaico.agents.models import Agent
+from mosaico.core.web.response_headers import CONTENT_SECURITY_POLICY
 from tests.browser.axe import find_color_violations, find_violations
 from tests.browser.conftest import NARROW, WIDE, Site
 from tests.browser.identities import list_names

@@ -12,8 +12,8 @@ from fastapi import Response
 from playwright.sync_api import expect
 from sqlalchemy import text
 
-from app.core.web.request_origin import HostPolicy
-from app.main import create_app
+from mosaico.core.web.request_origin import HostPolicy
+from mosaico.main import create_app
 from tests.browser.axe import find_violations
 from tests.browser.conftest import Site, error_of
 from tests.integration.notifications.conftest import receiving

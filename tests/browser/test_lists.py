@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Dialog, Page, Route, expect
 from sqlalchemy import text
 
-from app.core.postgres_notify import notify_streams
-from app.notifications import inbox
-from app.notifications.models import Notification
+from mosaico.core.postgres_notify import notify_streams
+from mosaico.notifications import inbox
+from mosaico.notifications.models import Notification
 from tests.browser.conftest import Site
 from tests.browser.keyboard import press
 from tests.support.page_alerts import write_open_alert

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 from sqlalchemy import text, update
 
-from app.core.postgres_notify import notify_streams
-from app.core.text import replace_unstorable
-from app.results.models import BenchmarkRun
+from mosaico.core.postgres_notify import notify_streams
+from mosaico.core.text import replace_unstorable
+from mosaico.run_store.models import BenchmarkRun
 from tests.browser.conftest import Site
 from tests.support.busy_loops import shared_clock
 from tests.support.page_data import HOSTILE, write_month, write_traces

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.benchmarks.queries import get_kpi
-from app.reporting.trend import load_trends
+from mosaico.benchmarks.queries import get_kpi
+from mosaico.reporting.trend import load_trends
 from tests.browser.conftest import Site
 from tests.support.answer_times import AnswerTimer
 from tests.support.busy_loops import Clock, shared_clock, shared_ms

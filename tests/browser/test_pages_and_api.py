@@ -19,13 +19,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.access.deps import READ, RUN
-from app.api import PAGES
-from app.core.web import pages, query_parameters
-from app.core.web.openapi import iter_operations
-from app.core.web.query_parameters import ListQuery
-from app.core.web.routes import DeclaredRoute
-from app.triggers.models import TriggerEvent
+from mosaico.access.deps import READ, RUN
+from mosaico.api import PAGES
+from mosaico.core.web import pages, query_parameters
+from mosaico.core.web.openapi import iter_operations
+from mosaico.core.web.query_parameters import ListQuery
+from mosaico.core.web.routes import DeclaredRoute
+from mosaico.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
 from tests.support.described_api import api_document
 from tests.support.every_page import (

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.api import PAGES
-from app.tables import METADATA
+from mosaico.api import PAGES
+from mosaico.table_list import METADATA
 from tests.browser.conftest import Site
 from tests.support.every_page import fill_path, write_every_page
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import text
 
-from app.results.models import BenchmarkRun
+from mosaico.run_store.models import BenchmarkRun
 from tests.browser.conftest import Site
 from tests.support.page_data import write_month, write_names, write_run, write_traces
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.jobs.process_pool import ProcessPool
+from mosaico.jobs.process_pool import ProcessPool
 from tests.browser.conftest import Site
 from tests.support.busy_loops import shared_clock
 from tests.support.deployment import TRACES

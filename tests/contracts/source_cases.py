@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from app.core.encryption import Secret
-from app.core.resources import Resources
-from app.traces.otel.export_body import decode_body
-from app.traces.otel.service import encode_spans, store_spans
-from app.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
-from app.traces.registry import TraceQuery
-from app.traces.types import ToolCall, Trace, TraceOutcome
-from app.traces.uploads.service import encode_traces, store_local_dataset
+from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
+from mosaico.traces.otel.export_body import decode_body
+from mosaico.traces.otel.service import encode_spans, store_spans
+from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
+from mosaico.traces.registry import TraceQuery
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.uploads.service import encode_traces, store_local_dataset
 from tests.support.langfuse import FakeLangfuse
 from tests.support.otlp import export, key_values, span
 from tests.support.service import JSON, ndjson

@@ -9,17 +9,17 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute, RouteContext
 
-from app.access.idempotency import IdempotencyKeyInFlight
-from app.agents.router import create_agent, delete_agent, list_agents
-from app.api import PREFIX
-from app.comparison.stored_run_comparison import RunNotComparable
-from app.core.errors import Conflict
-from app.core.problem_documents import MEDIA_TYPE, PROBLEMS, UnsupportedMediaType
-from app.core.web.etag import PreconditionFailed
-from app.core.web.problem_types import render_errors_page
-from app.runs.router import compare_runs
-from app.traces.otel.router import TRACES_PATH
-from app.traces.uploads.router import upload_traces
+from mosaico.access.idempotency import IdempotencyKeyInFlight
+from mosaico.agents.router import create_agent, delete_agent, list_agents
+from mosaico.api import PREFIX
+from mosaico.comparison.stored_run_comparison import RunNotComparable
+from mosaico.core.errors import Conflict
+from mosaico.core.problem_documents import MEDIA_TYPE, PROBLEMS, UnsupportedMediaType
+from mosaico.core.web.etag import PreconditionFailed
+from mosaico.core.web.problem_types import render_errors_page
+from mosaico.runs.router import compare_runs
+from mosaico.traces.otel.router import TRACES_PATH
+from mosaico.traces.uploads.router import upload_traces
 from tests.support.call_graph import raised_errors
 from tests.support.described_api import (
     api_document,
@@ -151,5 +151,5 @@ def test_openapi__operation_ids_are_unique(document: dict[str, Any]) -> None:
 def test_error_page__is_up_to_date() -> None:
     written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
     assert written == render_errors_page(), (
-        "run: python -m app.core.web.problem_types > docs/errors.md"
+        "run: python -m mosaico.core.web.problem_types > docs/errors.md"
     )

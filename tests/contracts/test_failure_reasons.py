@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.core.web.problem_types import list_problem_kinds, render_errors_page
-from app.jobs.deaths import Suspicion
-from app.jobs.handlers import describe_error
-from app.jobs.rescue import FAILURES
+from mosaico.core.web.problem_types import list_problem_kinds, render_errors_page
+from mosaico.jobs.deaths import Suspicion
+from mosaico.jobs.handlers import describe_error
+from mosaico.jobs.rescue import FAILURES
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.traces.files.importer_registry import IMPORTERS, load_importers
-from app.traces.types import TraceOutcome
+from mosaico.traces.files.importer_registry import IMPORTERS, load_importers
+from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin
 
 # The answer is empty, and nothing reads `surprise`.

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import pytest
 from sqlalchemy import Table, UniqueConstraint
 
-from app.tables import METADATA
 from benchmarks.bulk import batches, stores, trials
 from benchmarks.bulk.inputs import INPUTS
 from benchmarks.bulk.requests import REQUESTS
 from benchmarks.bulk.statements import BATCHED, LIMITED, MEASURED, ONE_ROW, PURGE
+from mosaico.table_list import METADATA
 from tests.support.processes import ROOT
 from tests.support.syntax import iter_nodes, names_of
 
@@ -22,7 +22,7 @@ from tests.support.syntax import iter_nodes, names_of
 STATEMENT: Final = re.compile(
     r"\b(?:(?<!FOR )(?<!DO )(?<!KEY )UPDATE \w|DELETE FROM|INSERT INTO|MERGE INTO|TRUNCATE \w|FROM STDIN)"
 )
-# Functions of SQLAlchemy and of `app.core`, under whatever name a module imports them, and methods of sessions.
+# Functions of SQLAlchemy and of `mosaico.core`, under whatever name a module imports them, and methods of sessions.
 BUILDERS: Final = {"update", "delete", "insert"}
 BULK_FUNCTIONS: Final = {
     "delete_all", "delete_batch", "copy_encoded_rows", "copy_encoded_file",
@@ -33,8 +33,8 @@ BULK_METHODS: Final = {
 }  # fmt: skip
 # Those that make or run the statements of others, which are listed at their callers.
 TOOLS: Final = {
-    "app.core.batch_delete.delete_all", "app.core.batch_delete.delete_batch",
-    "app.core.bulk_copy._open_copy", "app.core.db._build_insert",
+    "mosaico.core.batch_delete.delete_all", "mosaico.core.batch_delete.delete_batch",
+    "mosaico.core.bulk_copy._open_copy", "mosaico.core.db._build_insert",
 }  # fmt: skip
 TIMINGS: Final = {
     *(PURGE.format(name) for name in batches.ALL_PURGES),
@@ -182,9 +182,9 @@ def test_iter_statements__finds_each_kind() -> None:
 import sqlalchemy as sa
 from sqlalchemy import delete, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
-from app.core import bulk_copy, batch_delete
-from app.core.batch_delete import delete_batch
-from app.core.bulk_copy import copy_encoded_rows
+from mosaico.core import bulk_copy, batch_delete
+from mosaico.core.batch_delete import delete_batch
+from mosaico.core.bulk_copy import copy_encoded_rows
 import numpy as np
 _SET = text("UPDATE runs SET x = 1")
 _LOCK = text("SELECT 1 FROM runs FOR UPDATE OF runs")
@@ -238,8 +238,8 @@ def test_bulk_statements__each_timing_is_printed() -> None:
 )  # fmt: skip
 def test_is_batched__needs_a_loop_around_the_statement(source: str, is_batched: bool) -> None:
     imports = (
-        "from sqlalchemy import text\nfrom app.core.batch_delete import delete_all\n"
-        "from app.core.batches import batched\n"
+        "from sqlalchemy import text\nfrom mosaico.core.batch_delete import delete_all\n"
+        "from mosaico.core.batches import batched\n"
     )
     [statement] = iter_statements(imports + source)
     assert statement.is_batched is is_batched

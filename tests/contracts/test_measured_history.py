@@ -1,7 +1,7 @@
 """`python -m benchmarks large history` requests every route, so each has the query that it needs."""
 
-from app.api import PREFIX
 from benchmarks.large.history import EXCLUDED, QUERIES
+from mosaico.api import PREFIX
 from tests.support.described_api import api_document, list_event_streams
 from tests.support.every_page import QUERIES as PAGE_QUERIES
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pytest
 
-from app.core.errors import Invalid
-from app.llm.types import ChatAnswer, ChatRequest, EmbeddingAnswer, ModelAnswer, ModelRequest
-from app.metrics.engine import measure
-from app.metrics.model_metrics import AnsweredTrace, provider_requests, provider_verdicts
-from app.metrics.registry import METRICS, load_metrics, options_of, provider_for
-from app.metrics.run_value import merge_with, run_value, summarize_with
-from app.metrics.types import (
+from mosaico.core.errors import Invalid
+from mosaico.llm.types import ChatAnswer, ChatRequest, EmbeddingAnswer, ModelAnswer, ModelRequest
+from mosaico.metrics.engine import measure
+from mosaico.metrics.model_metrics import AnsweredTrace, provider_requests, provider_verdicts
+from mosaico.metrics.registry import METRICS, load_metrics, options_of, provider_for
+from mosaico.metrics.run_value import merge_with, run_value, summarize_with
+from mosaico.metrics.types import (
     Direction,
     MetricProvider,
     MetricRef,
@@ -27,7 +27,7 @@ from app.metrics.types import (
     RunMetric,
     TraceMeasurements,
 )
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 
 load_metrics()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.core.web.openapi import iter_operations, read_texts
-from app.main import DESCRIPTIONS, EXAMPLES
-from app.overview.providers import REGISTRIES, PluginKind
+from mosaico.core.web.openapi import iter_operations, read_texts
+from mosaico.main import DESCRIPTIONS, EXAMPLES
+from mosaico.overview.providers import REGISTRIES, PluginKind
 from tests.support.described_api import api_document
 
 JSON = dict[str, Any]
@@ -36,7 +36,9 @@ def test_openapi__every_property_is_described(document: JSON) -> None:
         for schema, name, field in properties(document)
         if not field.get("description")
     ]
-    assert not missing, "add a description to the field, or its name to app/api_descriptions.toml"
+    assert not missing, (
+        "add a description to the field, or its name to app/mosaico/api_descriptions.toml"
+    )
 
 
 def test_openapi__every_parameter_is_described(document: JSON) -> None:
@@ -47,7 +49,7 @@ def test_openapi__every_parameter_is_described(document: JSON) -> None:
         if not parameter.get("description")
     ]
     assert not missing, (
-        "add a description to the parameter, or its name to app/api_descriptions.toml"
+        "add a description to the parameter, or its name to app/mosaico/api_descriptions.toml"
     )
 
 
@@ -78,7 +80,7 @@ def test_openapi__every_body_has_an_example(document: JSON) -> None:
     for operation in operations(document):
         content = operation.get("requestBody", {}).get("content", {})
         missing = [media_type for media_type, body in content.items() if "example" not in body]
-        assert not missing, f"{operation['operationId']}: add it to app/api_examples.json"
+        assert not missing, f"{operation['operationId']}: add it to app/mosaico/api_examples.json"
     ids = {operation["operationId"] for operation in operations(document)}
     assert TEXTS.examples.keys() <= ids
 

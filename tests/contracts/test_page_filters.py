@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import pytest
 
-from app.core.web.page_paths import page_parameter
+from mosaico.core.web.page_paths import page_parameter
 from tests.support.described_api import api_document
 from tests.support.every_page import RUN, write_every_page
 from tests.support.service import Service

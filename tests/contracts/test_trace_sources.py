@@ -10,16 +10,16 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from app.core.resources import Resources
-from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
-from app.traces.execution.answers import AgentAnswer, trace_of_answer
-from app.traces.execution.items import ItemAttempt
-from app.traces.models import Collection
-from app.traces.producers import bash_traces, mcp_traces
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery, collect
-from app.traces.service import create_collection, store_page
-from app.traces.stored_traces import read_traces
-from app.traces.types import DatasetItem, Trace, TraceOutcome
+from mosaico.core.resources import Resources
+from mosaico.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
+from mosaico.traces.execution.answers import AgentAnswer, trace_of_answer
+from mosaico.traces.execution.items import ItemAttempt
+from mosaico.traces.models import Collection
+from mosaico.traces.producers import bash_traces, mcp_traces
+from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery, collect
+from mosaico.traces.service import create_collection, store_page
+from mosaico.traces.stored_traces import read_traces
+from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
 from tests.contracts.source_cases import (
     CASES,
     FULL,
@@ -51,7 +51,7 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
     _, api, kind = request.param.split()
     servers: dict[str, FakeLangfuse] = request.getfixturevalue("langfuse_servers")
     servers[api].reset()
-    monkeypatch.setattr("app.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
+    monkeypatch.setattr("mosaico.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
     return langfuse_cases(servers[api])[kind]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.encryption import SecretBox
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.clocks import MovedClocks, moved_clocks
 from tests.support.deployment import Deployment, deployed_service
 from tests.support.faketime import require_library

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from app.jobs.process_pool import ProcessPool
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.processes import children_named, until
 from tests.support.serve import ServiceProcesses, running_processes
 from tests.support.service import Service

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.process_pool import ProcessPool
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.clocks import (
     COMMANDS,
     DAY_S,

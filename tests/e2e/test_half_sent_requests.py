@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.core.web.http_protocol import HEADER_DEADLINE_S, connection_limits
+from mosaico.core.web.http_protocol import HEADER_DEADLINE_S, connection_limits
 from tests.support.busy_loops import shared_clock
 from tests.support.processes import LIVENESS_S, MASTER_KEY, Program, programs, until
 from tests.support.serve import free_port

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.core.harness_packages import MODULES
-from app.postgres.server import EmbeddedPostgres
+from mosaico.core.harness_packages import MODULES
+from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.processes import LIVENESS_S, ROOT, Program
 
 FOREIGN_PACKAGE = "raise SystemExit('a package of the current folder was executed')\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.result_file import journal_of
+from mosaico.harness.result_file import journal_of
 from tests.support.deployment import Deployment
 from tests.support.processes import children_of, lives, start_command, until
 

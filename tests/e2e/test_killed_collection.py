@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.traces.production import sampling_rank
+from mosaico.traces.production import sampling_rank
 from tests.support.deployment import Deployment
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.faults import NoResponseEver

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
+from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.deployment import Deployment
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server

@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.jobs.deaths import (
+from mosaico.jobs.deaths import (
     DELAY_AFTER_UNPROVED,
     FIRST_DELAY,
     GIVE_UP_AFTER,
     WorkerDeath,
     write_deaths,
 )
-from app.jobs.handlers import MAX_ATTEMPTS
-from app.jobs.queue import DEATHS
-from app.jobs.worker_process import SUPERVISED
+from mosaico.jobs.handlers import MAX_ATTEMPTS
+from mosaico.jobs.queue import DEATHS
+from mosaico.jobs.worker_process import SUPERVISED
 from tests.support.deployment import TRACES, Deployment
 from tests.support.kills import (
     STEPS,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from app.core.engine import IDLE_IN_TRANSACTION_TIMEOUT_MS
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.engine import IDLE_IN_TRANSACTION_TIMEOUT_MS
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.deployment import Deployment
 from tests.support.processes import until
 from tests.support.serve import ServiceProcesses, running_processes

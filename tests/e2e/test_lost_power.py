@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from app.jobs.handlers import MAX_ATTEMPTS
-from app.jobs.process_pool import ProcessPool
-from app.jobs.worker_process import SUPERVISED
+from mosaico.jobs.handlers import MAX_ATTEMPTS
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.jobs.worker_process import SUPERVISED
 from tests.support.deployment import TRACES, Deployment, judge_settings
 from tests.support.kills import (
     STEPS,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.core.db import Database
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.db import Database
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.deployment import TRACES, Deployment, deployed_service
 from tests.support.kills import STEPS, TAKEOVER_S, kill_worker_in, run_undisturbed
 from tests.support.network import network_to

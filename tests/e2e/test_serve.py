@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.jobs.process_pool import ProcessPool
-from app.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
-from app.postgres.launch import HOST, is_free
-from app.postgres.server import EmbeddedPostgres
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
+from mosaico.postgres.launch import HOST, is_free
+from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import LIVENESS_S, children_of, lives, until
 from tests.support.serve import (

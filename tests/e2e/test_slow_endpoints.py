@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from app.core.resources import Resources
-from app.notifications.endpoints import ensure_endpoints
-from app.notifications.service import publish
-from app.notifications.types import DeliveryTarget, NotificationMessage
+from mosaico.core.resources import Resources
+from mosaico.notifications.endpoints import ensure_endpoints
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import DeliveryTarget, NotificationMessage
 from tests.integration.notifications.conftest import Receiver, receiving
 from tests.support.deployment import Deployment
 from tests.support.processes import until

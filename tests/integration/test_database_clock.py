@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.core import database_clock
-from app.core.database_clock import READ_AGAIN_AFTER_S, DatabaseClock
-from app.core.db import Database, DatabaseUnavailable
+from mosaico.core import database_clock
+from mosaico.core.database_clock import READ_AGAIN_AFTER_S, DatabaseClock
+from mosaico.core.db import Database, DatabaseUnavailable
 
 SIXTY_DAYS = timedelta(days=60)
 # The database of the tests and this process share a machine; the difference is what reading takes.
@@ -82,7 +82,7 @@ def test_database_clock__is_read_rarely(
         clock()
     assert readings == 1
 
-    monkeypatch.setattr("app.core.database_clock.READ_AGAIN_AFTER_S", -READ_AGAIN_AFTER_S)
+    monkeypatch.setattr("mosaico.core.database_clock.READ_AGAIN_AFTER_S", -READ_AGAIN_AFTER_S)
     clock()
     assert readings == 2
 

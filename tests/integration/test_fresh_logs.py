@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from app.traces.types import ToolCall, TraceOutcome
+from mosaico.traces.types import ToolCall, TraceOutcome
 from tests.support.import_files import import_path
 
 # Runs a task on the mock model, and prints what the reader of the tool reads from its log.

@@ -10,8 +10,8 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 
-from app.core.engine import libpq_url
-from app.core.migrations import (
+from mosaico.core.engine import libpq_url
+from mosaico.core.migrations import (
     HEAD_REVISION,
     SchemaMismatch,
     build_alembic_config,
@@ -20,7 +20,7 @@ from app.core.migrations import (
     require_current_schema,
     upgrade,
 )
-from app.postgres.server import RunningPostgres
+from mosaico.postgres.server import RunningPostgres
 from tests.support.postgres import drop_database, make_database
 from tests.support.processes import start_command
 from tests.support.service import Service, pair

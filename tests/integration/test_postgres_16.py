@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.migrations import downgrade, upgrade
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.postgres.programs import LIBRARIES, PACKAGE, packaged_binaries, run_as, server_account
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.migrations import downgrade, upgrade
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.postgres.programs import LIBRARIES, PACKAGE, packaged_binaries, run_as, server_account
 from tests.support.service import pair, running_service
 
 PROGRAMS = packaged_binaries().site / PACKAGE / "pginstall"

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.pool import PoolProxiedConnection
 
-from app.core.db import Database
-from app.core.engine import libpq_url
-from app.postgres.server import RunningPostgres
+from mosaico.core.db import Database
+from mosaico.core.engine import libpq_url
+from mosaico.postgres.server import RunningPostgres
 from tests.support.recycling import Databases
 
 A_FEW, MANY = 3, 5000

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.tables import METADATA
+from mosaico.core.db import Database
+from mosaico.table_list import METADATA
 from tests.support.page_data import write_month
 from tests.support.recycling import Databases
 from tests.support.replays import write_or_replay

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from app import serve
-from app.core.settings import Settings
-from app.serve import DidNotStart, ServiceProcess, StartProgress, wait_until_ready
+from mosaico import serve
+from mosaico.core.settings import Settings
+from mosaico.serve import DidNotStart, ServiceProcess, StartProgress, wait_until_ready
 from tests.support.serve import free_port
 
 # Uses the processor longer than the API may be idle, then answers.

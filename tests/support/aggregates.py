@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.metrics.aggregate import Aggregate, aggregate_measured, with_run_value
-from app.metrics.run_value import run_value, summarize_with
-from app.metrics.types import MetricProvider, RunMetric
-from app.traces.types import Trace
+from mosaico.metrics.aggregate import Aggregate, aggregate_measured, with_run_value
+from mosaico.metrics.run_value import run_value, summarize_with
+from mosaico.metrics.types import MetricProvider, RunMetric
+from mosaico.traces.types import Trace
 
 
 def aggregate_run(

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import text
 
-from app.core.db import Database
+from mosaico.core.db import Database
 
 _BACKENDS: Final = text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.check_registry import CheckEvidence, FileKind, UnreadableFile
-from app.harness.bash.result_file import read_report
-from app.harness.bash.types import (
+from mosaico.harness.bash.check_registry import CheckEvidence, FileKind, UnreadableFile
+from mosaico.harness.bash.result_file import read_report
+from mosaico.harness.bash.types import (
     AgentTrace,
     EvalReport,
     EvalResult,

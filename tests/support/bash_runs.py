@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.core.encryption import Secret
-from app.core.resources import Resources
+from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
 from tests.support.service import JSON, Service
 
 TASKS: list[JSON] = [

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
-from app.harness.bash.judge import BashJudge
-from app.harness.bash.types import EvalResult, EvalTask
-from app.harness.budget import Budget
-from app.llm.conversation import (
+from mosaico.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
+from mosaico.harness.bash.judge import BashJudge
+from mosaico.harness.bash.types import EvalResult, EvalTask
+from mosaico.harness.budget import Budget
+from mosaico.llm.conversation import (
     ChatMessage,
     Llm,
     MessageRole,
@@ -20,7 +20,7 @@ from app.llm.conversation import (
     Turn,
     Usage,
 )
-from app.llm.errors import LlmError
+from mosaico.llm.errors import LlmError
 
 TEN = Usage(input_tokens=8, output_tokens=2)
 

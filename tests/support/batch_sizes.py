@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.core import keyset
-from app.core.keyset import BatchSizes
-from app.results import run_list
+from mosaico.core import keyset
+from mosaico.core.keyset import BatchSizes
+from mosaico.run_store import run_list
 
 
 def set_batch_sizes(monkeypatch: pytest.MonkeyPatch, sizes: BatchSizes) -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.core.errors import AppError
+from mosaico.core.errors import AppError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.core.console.terminal import load_command
+from mosaico.cli import cli
+from mosaico.core.console.terminal import load_command
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 MARK = "<!-- `python -m tests.support.cli_reference` generates the rest of this page. -->\n"

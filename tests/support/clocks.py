@@ -10,10 +10,10 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 
-from app.core.clock import utc_now
-from app.jobs.process_pool import ProcessPool
-from app.jobs.worker_process import PRESENCE_LOCK
-from app.runs.retention import purge_runs_before
+from mosaico.core.clock import utc_now
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.jobs.worker_process import PRESENCE_LOCK
+from mosaico.runs.retention import purge_runs_before
 from tests.support.deployment import TRACES, Deployment
 from tests.support.processes import ROOT, until
 from tests.support.serve import ServiceProcesses, running_processes
@@ -120,7 +120,9 @@ class MovedClocks:
         return self._notices(command) > noticed
 
     def _notices(self, command: str) -> int:
-        logger = {"worker": "app.jobs.job_runner", "scheduler": "app.schedules.ticker"}.get(command)
+        logger = {"worker": "mosaico.jobs.job_runner", "scheduler": "mosaico.schedules.ticker"}.get(
+            command
+        )
         return sum(
             "the clock was set" in line and str(logger) in line for line in self.log.splitlines()
         )

@@ -3,17 +3,17 @@
 import math
 from collections.abc import Sequence
 
-from app.comparison.child_computation import compute
-from app.comparison.comparison_spec import (
+from mosaico.comparison.child_computation import compute
+from mosaico.comparison.comparison_spec import (
     ComparisonResult,
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
-from app.formula import compile_formula
-from app.items.formulas.properties import Bounds, ValueRange, bounds_of, line_of
-from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
-from app.statistics.verdict_rules import (
+from mosaico.formula import compile_formula
+from mosaico.items.formulas.properties import Bounds, ValueRange, bounds_of, line_of
+from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
+from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
     Side,
     VerdictRule,

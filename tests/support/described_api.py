@@ -10,13 +10,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
-from app.access.deps import RoleRequirement
-from app.api import PREFIX
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
-from app.main import create_app
-from app.triggers.signatures import verify_langfuse_signature, verify_standard_signature
+from mosaico.access.deps import RoleRequirement
+from mosaico.api import PREFIX
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.resources import Resources
+from mosaico.main import create_app
+from mosaico.triggers.signatures import verify_langfuse_signature, verify_standard_signature
 
 
 @cache

@@ -6,7 +6,7 @@ python -m tests.support.env_example
 from pathlib import Path
 from typing import Final
 
-from app.core.settings import Settings, variable_name
+from mosaico.core.settings import Settings, variable_name
 
 FILE: Final = Path(__file__).parents[2] / ".env.example"
 

@@ -13,17 +13,17 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.access.models import ApiKey
-from app.alerts.models import AlertSilence
-from app.alerts.silence_matchers import SilenceMatchers
-from app.api import PAGES
-from app.core.web.routes import DeclaredRoute
-from app.results.models import BenchmarkRun
-from app.traces.models import LocalDataset
-from app.traces.registry import TracePage
-from app.traces.service import create_collection, store_page
-from app.traces.types import Trace
-from app.triggers.models import TriggerEvent
+from mosaico.access.models import ApiKey
+from mosaico.alerts.models import AlertSilence
+from mosaico.alerts.silence_matchers import SilenceMatchers
+from mosaico.api import PAGES
+from mosaico.core.web.routes import DeclaredRoute
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.traces.models import LocalDataset
+from mosaico.traces.registry import TracePage
+from mosaico.traces.service import create_collection, store_page
+from mosaico.traces.types import Trace
+from mosaico.triggers.models import TriggerEvent
 from tests.support.page_data import (
     HOSTILE,
     time_of_night,

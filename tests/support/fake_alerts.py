@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from app.alerts.details import AlertDetails, ContributingTrace
-from app.alerts.messages import DisplayNames, render_alerts
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
-from app.notifications.types import NotificationMessage
+from mosaico.alerts.details import AlertDetails, ContributingTrace
+from mosaico.alerts.messages import DisplayNames, render_alerts
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.notifications.types import NotificationMessage
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 NAMES = DisplayNames(benchmark="nightly-support", agent="Support bot")

@@ -4,8 +4,8 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from app.access.service import ensure_first_admin_key
-from app.core.db import Database
+from mosaico.access.service import ensure_first_admin_key
+from mosaico.core.db import Database
 
 
 def make_first_key(url: str, folder: str, gate: Barrier, created: "Queue[bool]") -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.comparison import child_process
-from app.core.db import Database
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.metrics.registry import load_metrics
-from app.plugins import load_plugins
-from app.postgres.server import RunningPostgres
+from mosaico.comparison import child_process
+from mosaico.core.db import Database
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.metrics.registry import load_metrics
+from mosaico.plugin_loading import load_plugins
+from mosaico.postgres.server import RunningPostgres
 from tests.support.forked_children import fork_spawned_children
 from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
 from tests.support.recycling import Databases
@@ -97,7 +97,7 @@ def module_database(databases: Databases) -> Iterator[Database]:
 def plugins() -> None:
     """Every metric and source, and the handlers of the jobs."""
     load_plugins()
-    importlib.import_module("app.worker")
+    importlib.import_module("mosaico.worker")
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.core.resources import Resources
-from app.jobs.deaths import PLACE_SUSPECTS, read_deaths, write_deaths
-from app.jobs.handlers import JobHandlers
-from app.jobs.models import WorkerProcess
-from app.jobs.queue import DEATHS, enqueue, enqueue_once, split_arguments
-from app.jobs.rescue import rescue_jobs
-from app.jobs.silent_sessions import SilentSessions
-from app.jobs.worker_process import ProcessOrigin
+from mosaico.core.resources import Resources
+from mosaico.jobs.deaths import PLACE_SUSPECTS, read_deaths, write_deaths
+from mosaico.jobs.handlers import JobHandlers
+from mosaico.jobs.models import WorkerProcess
+from mosaico.jobs.queue import DEATHS, enqueue, enqueue_once, split_arguments
+from mosaico.jobs.rescue import rescue_jobs
+from mosaico.jobs.silent_sessions import SilentSessions
+from mosaico.jobs.worker_process import ProcessOrigin
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import BuildShip, BuildToy, ReportToy
 

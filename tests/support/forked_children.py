@@ -11,7 +11,7 @@ from multiprocessing.context import BaseContext
 
 import pytest
 
-from app.metrics import providers
+from mosaico.metrics import providers
 
 # A child that loads its metrics finds these modules imported, with numpy and scipy.
 METRICS = tuple(
@@ -19,9 +19,9 @@ METRICS = tuple(
 )
 # What the tests run in children.
 CALLED = (
-    "app.comparison.child_computation",
+    "mosaico.comparison.child_computation",
     "tests.support.first_starts",
-    "app.core.secret_files",
+    "mosaico.core.secret_files",
 )
 
 

@@ -44,7 +44,7 @@ def become(request: dict[str, Any]) -> None:
 
 def _set_command(command: Sequence[str]) -> None:
     sys.argv = ["mosaico", *command]
-    sys.orig_argv = [sys.executable, "-m", "app.cli", *command]
+    sys.orig_argv = [sys.executable, "-m", "mosaico.cli", *command]
 
 
 def _load_site_customization(paths: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ def _load_site_customization(paths: Sequence[str]) -> None:
 
 
 def _fork_children_of_serve() -> None:
-    serve: Any = import_module("app.serve")
+    serve: Any = import_module("mosaico.serve")
     serve.subprocess = SimpleNamespace(
         Popen=ForkedChild, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired
     )
@@ -103,7 +103,7 @@ def run_as_new_process(command: str, environment: Mapping[str, str]) -> None:
     Path("/proc/self/comm").write_text(command)
     code: Any = 0
     try:
-        import_module("app.cli").main()
+        import_module("mosaico.cli").main()
     except SystemExit as end:
         code = end.code or 0
     sys.stdout.flush()

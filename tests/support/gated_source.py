@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from app.core import engine
-from app.core.resources import Resources
-from app.runs import shards
-from app.traces.registry import (
+from mosaico.core import engine
+from mosaico.core.resources import Resources
+from mosaico.runs import shards
+from mosaico.traces.registry import (
     NewScore,
     SourceSpec,
     TracePage,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.metrics.types import MetricProvider, MetricSpec
-from app.traces.types import Trace
+from mosaico.metrics.types import MetricProvider, MetricSpec
+from mosaico.traces.types import Trace
 
 FOLDER = "MOSAICO_TEST_GATES"
 ENTRY_POINTS = """\

@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
-from app.core.web.http_protocol import HttpProtocol
+from mosaico.core.web.http_protocol import HttpProtocol
 
 STARTS_WITHIN_S = 300.0
 # A busy machine must not end a connection while the client sends its next request.

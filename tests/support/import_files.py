@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.core.registry import LoadedPlugin
-from app.traces.files.import_file import open_import
-from app.traces.files.importer_registry import find_importer, load_importers
-from app.traces.types import Trace
+from mosaico.core.registry import LoadedPlugin
+from mosaico.traces.files.import_file import open_import
+from mosaico.traces.files.importer_registry import find_importer, load_importers
+from mosaico.traces.types import Trace
 
 _DEFAULT_DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("MOSAICO_TEST_DATA", _DEFAULT_DATA)) / "imports"

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from app import cli
+from mosaico import cli
 
 EXIT_CODE = 9
 

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from app.core.encryption import Secret
-from app.core.llm_server import LlmServer
+from mosaico.core.encryption import Secret
+from mosaico.core.llm_server import LlmServer
 from tests.support.http import serving
 
 JSON = dict[str, Any]

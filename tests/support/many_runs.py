@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import Table, text
 from sqlalchemy.orm import Session
 
-from app.tables import METADATA
+from mosaico.table_list import METADATA
 from tests.support.page_data import NIGHTS, PAIRS, write_month
 
 MONTHS: Final = 48

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.harness.budget import Budget, BudgetLimits
-from app.harness.mcp.agent_loop.run import run_plan
-from app.harness.mcp.config import TaskType
-from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
-from app.harness.mcp.types import Event, McpReport, TaskResult
-from app.llm.conversation import (
+from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.mcp.agent_loop.run import run_plan
+from mosaico.harness.mcp.config import TaskType
+from mosaico.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
+from mosaico.harness.mcp.types import Event, McpReport, TaskResult
+from mosaico.llm.conversation import (
     ChatMessage,
     Llm,
     MessageRole,

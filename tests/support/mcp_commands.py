@@ -6,8 +6,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from app.harness.mcp.cli.ot_bench import cli
-from app.llm.conversation import (
+from mosaico.harness.mcp.cli.ot_bench import cli
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,

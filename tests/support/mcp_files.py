@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from app.harness.mcp.config import (
+from mosaico.harness.mcp.config import (
     McpBenchmark,
 )
-from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import (
+from mosaico.harness.mcp.lint import lint
+from mosaico.harness.mcp.loader import (
     LoadedFile,
     format_position,
     load_text,
 )
-from app.harness.mcp.secrets import (
+from mosaico.harness.mcp.secrets import (
     Secrets,
 )
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from app.llm.conversation import (
+from mosaico.llm.conversation import (
     Turn,
 )
-from app.llm.errors import LlmError
+from mosaico.llm.errors import LlmError
 from tests.support.mcp_bench import (
     Request,
     ScriptedModel,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from app.harness.mcp.config import TaskType
-from app.harness.mcp.types import (
+from mosaico.harness.mcp.config import TaskType
+from mosaico.harness.mcp.types import (
     Evaluation,
     LlmCall,
     McpReport,
@@ -12,7 +12,7 @@ from app.harness.mcp.types import (
     TaskResult,
     ToolFacts,
 )
-from app.harness.results import AttemptOutcome
+from mosaico.harness.results import AttemptOutcome
 
 PASSED = Evaluation(type="contains", passed=True, reason="found", expected="a", actual="a")
 FAILED = Evaluation(type="contains", passed=False, reason="not found in the answer", expected="b")

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.harness.mcp.config import HttpServer, StdioServer
-from app.harness.mcp.plan import PlannedServer
+from mosaico.harness.mcp.config import HttpServer, StdioServer
+from mosaico.harness.mcp.plan import PlannedServer
 from tests.support.cached_tools import npm_programs
 
 LOCKED = Path(__file__).with_name("npm_servers")

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from app.jobs.process_pool import CallTimeout, ProcessPool
-from app.metrics.engine import score_within_limits
-from app.metrics.run_value import summarize_traces
+from mosaico.jobs.process_pool import CallTimeout, ProcessPool
+from mosaico.metrics.engine import score_within_limits
+from mosaico.metrics.run_value import summarize_traces
 from tests.support.service import JSON, pair
 
 R = TypeVar("R")

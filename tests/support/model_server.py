@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import groupby
 from typing import Any
 
-from app.harness.bash.types import AgentTrace
-from app.llm.conversation import ChatMessage, MessageRole, StopReason, Usage
+from mosaico.harness.bash.types import AgentTrace
+from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, Usage
 
 JSON = dict[str, Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from procrastinate.exceptions import ConnectorException
 
-from app.core.resources import Resources
-from app.jobs.handlers import HANDLERS
-from app.jobs.job_runner import Worker
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.resources import Resources
+from mosaico.jobs.handlers import HANDLERS
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.process_pool import ProcessPool
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.alerts.details import AlertDetails
-from app.alerts.models import AlertEvent, AlertRule, AlertState, Incident
-from app.notifications.models import Delivery, Endpoint, Notification
-from app.notifications.types import MessageSeverity, NotificationMessage
-from app.results.models import BenchmarkRun
+from mosaico.alerts.details import AlertDetails
+from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
+from mosaico.notifications.models import Delivery, Endpoint, Notification
+from mosaico.notifications.types import MessageSeverity, NotificationMessage
+from mosaico.run_store.models import BenchmarkRun
 
 LOST_TRACES = (
     "31.0 % of the values are missing because of infrastructure, judge or metric errors, above the"

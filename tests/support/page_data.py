@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.agents.models import Agent
-from app.benchmarks.config_types import MetricSelection, WriteBackConfig
-from app.benchmarks.models import Benchmark, KpiDefinition
-from app.kpis.models import KpiHistory
-from app.kpis.verdict_types import (
+from mosaico.agents.models import Agent
+from mosaico.benchmarks.config_types import MetricSelection, WriteBackConfig
+from mosaico.benchmarks.models import Benchmark, KpiDefinition
+from mosaico.kpis.models import KpiHistory
+from mosaico.kpis.verdict_types import (
     BaselineRuns,
     BaselineSelection,
     ComparedItems,
     RunVerdict,
     ValueVerdict,
 )
-from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
-from app.results.plan import RunPlan
-from app.schedules.models import ScheduleConfig, ScheduleFire
-from app.statistics.verdict_rules import Scale, Side, Verdict
-from app.traces.models import CollectedTrace, Collection, TraceTranscript
+from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from mosaico.run_store.plan import RunPlan
+from mosaico.schedules.models import ScheduleConfig, ScheduleFire
+from mosaico.statistics.verdict_rules import Scale, Side, Verdict
+from mosaico.traces.models import CollectedTrace, Collection, TraceTranscript
 from tests.support.page_alerts import LOST_TRACES, write_alert
 from tests.support.replays import write_or_replay
 

@@ -20,13 +20,13 @@ from typing import Final, Literal, TypeAlias
 from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy.orm import Session
 
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.migrations import upgrade
-from app.core.network_policy import PRIVATE_SERVERS
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.plugins import load_plugins
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.migrations import upgrade
+from mosaico.core.network_policy import PRIVATE_SERVERS
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.plugin_loading import load_plugins
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.every_page import BASE as BASE_ID
 from tests.support.every_page import RUN as RUN_ID
@@ -80,7 +80,7 @@ DATA: Final[Mapping[str, Callable[[Session], None]]] = MappingProxyType(
 def served(write: Callable[[Session], None]) -> Iterator[Service]:
     """The service on a server of its own, with the rows that `write` adds."""
     load_plugins()
-    importlib.import_module("app.worker")  # declares the handlers of jobs
+    importlib.import_module("mosaico.worker")  # declares the handlers of jobs
     with (
         tempfile.TemporaryDirectory() as folder,
         cluster(Path(folder)) as lease,

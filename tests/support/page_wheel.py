@@ -12,10 +12,10 @@ import grimp
 
 ROOT: Final = Path(__file__).parents[2]
 # Of pages, too, although the entry point or the API also imports them.
-ALSO: Final = frozenset({"app.core.web.page_text", "app.core.web.static_files"})
+ALSO: Final = frozenset({"mosaico.core.web.page_text", "mosaico.core.web.static_files"})
 # Files that commands write.
-OTHER: Final = frozenset({"app.reporting.comparison_page", "app.reporting.trace_page"})
-FILES: Final = ("app/core/web/templates.bz2", "app/core/web/static/")
+OTHER: Final = frozenset({"mosaico.reporting.comparison_page", "mosaico.reporting.trace_page"})
+FILES: Final = ("app/mosaico/core/web/templates.bz2", "app/mosaico/core/web/static/")
 
 
 def measure_pages_in_wheel() -> dict[str, int]:

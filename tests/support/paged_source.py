@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.core.resources import Resources
-from app.traces.registry import CollectionFailed, TracePage, TraceQuery
-from app.traces.sources.local import find_upload
-from app.traces.uploads.queries import read_uploaded_traces
+from mosaico.core.resources import Resources
+from mosaico.traces.registry import CollectionFailed, TracePage, TraceQuery
+from mosaico.traces.sources.local import find_upload
+from mosaico.traces.uploads.queries import read_uploaded_traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.core.engine import libpq_url
+from mosaico.core.engine import libpq_url
 from tests.support.processes import until
 from tests.support.serve import free_port
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.core.registry import LoadedPlugin, Registry
-from app.formula import python_api
-from app.metrics.registry import METRICS
-from app.overview.providers import REGISTRIES
+from mosaico.core.registry import LoadedPlugin, Registry
+from mosaico.formula import python_api
+from mosaico.metrics.registry import METRICS
+from mosaico.overview.providers import REGISTRIES
 
 SOURCES = Path(__file__).parent / "sample_plugin"
 PACKAGE = "mosaico_sample"

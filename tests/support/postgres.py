@@ -6,9 +6,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from app.core.migrations import upgrade
-from app.postgres.launch import APP_ROLE
-from app.postgres.server import EmbeddedPostgres, RunningPostgres
+from mosaico.core.migrations import upgrade
+from mosaico.postgres.launch import APP_ROLE
+from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
 
 ONE_AT_A_TIME = 7_202_611
 MIGRATED = "migrated"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from app.jobs.worker_process import SUPERVISED
+from mosaico.jobs.worker_process import SUPERVISED
 from tests.support import gates
 from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses, write_program
 
@@ -115,7 +115,7 @@ class Programs:
                 )
             else:
                 process = subprocess.Popen(
-                    [*launcher, sys.executable, "-m", "app.cli", *command],
+                    [*launcher, sys.executable, "-m", "mosaico.cli", *command],
                     cwd=self.folder,
                     env=variables,
                     stdin=subprocess.PIPE,  # closes when the tests are killed: the process exits
@@ -172,7 +172,7 @@ def forked_programs() -> str:
 
 
 def start_command(
-    words: Sequence[str], folder: Path, *, module: str = "app.cli", **environment: str
+    words: Sequence[str], folder: Path, *, module: str = "mosaico.cli", **environment: str
 ) -> Program:
     """Start a command of a module in a forked process."""
     handle, name = tempfile.mkstemp(".log", dir=folder)

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from app.comparison.pair_comparison import RunPair
-from app.gate.offline_gate import pair_files
-from app.gate.offline_metrics import select_metrics
-from app.metrics.model_metrics import is_remote
-from app.metrics.registry import METRICS
-from app.metrics.types import MetricRef
-from app.traces.files.trace_file import TraceReader
+from mosaico.comparison.pair_comparison import RunPair
+from mosaico.gating.offline_gate import pair_files
+from mosaico.gating.offline_metrics import select_metrics
+from mosaico.metrics.model_metrics import is_remote
+from mosaico.metrics.registry import METRICS
+from mosaico.metrics.types import MetricRef
+from mosaico.traces.files.trace_file import TraceReader
 from tests.support.service import JSON, ndjson
 
 EXTREMES = (1.7e308, -1.7e308, 1e200, -1e-200, 5e-324, 0.0, 1.0)

@@ -9,7 +9,7 @@ from itertools import count
 import psycopg
 from sqlalchemy.pool import QueuePool
 
-from app.core.db import Database
+from mosaico.core.db import Database
 from tests.support.postgres import drop_database, make_database, url_of
 
 # Everything that a test may have changed beside rows; a database that differs is thrown away. A copy has

@@ -12,7 +12,7 @@ from psycopg import sql
 from sqlalchemy import DateTime, Table
 from sqlalchemy.orm import Session
 
-from app.tables import METADATA
+from mosaico.table_list import METADATA
 
 NULL = "\\N"
 ROWS_OF_THIS_TRANSACTION = sql.SQL(

@@ -1,9 +1,9 @@
 """Constructed results of runs."""
 
-from app.kpis.verdict_types import RunVerdict, RunVerdicts
-from app.results.plan import RunPlan
-from app.results.rules import Validity, ValidityVerdict
-from app.results.run_result import RunResult
+from mosaico.kpis.verdict_types import RunVerdict, RunVerdicts
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.rules import Validity, ValidityVerdict
+from mosaico.run_store.run_result import RunResult
 
 PLAN = RunPlan(
     benchmark_id="bench-001",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.statistics.verdict_rules import FEW, ChangeVerdict, Side, Verdict
+from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Side, Verdict
 from tests.support.simulated_runs import (
     SCENARIOS,
     Design,

@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from app.alerts.confirmations import record_joint_decisions
-from app.alerts.evaluation.run_evaluation import AlertEvaluationService
-from app.alerts.service import record_decisions
-from app.kpis.evaluate import KpiValue, PlannedKpi
-from app.kpis.models import KpiHistory
-from app.results.models import BenchmarkRun
-from app.results.plan import Repeater
-from app.results.rules import RunStatus
-from app.results.run_result import RunResult
-from app.results.run_series import SeriesPoint, SeriesResult, kpi_series
-from app.runs.service import end_run, start_confirmation
-from app.statistics.sequential import RunLevel
-from app.statistics.verdict_rules import Scale, Side
+from mosaico.alerts.confirmations import record_joint_decisions
+from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService
+from mosaico.alerts.service import record_decisions
+from mosaico.kpis.evaluate import KpiValue, PlannedKpi
+from mosaico.kpis.models import KpiHistory
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.plan import Repeater
+from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.run_result import RunResult
+from mosaico.run_store.run_series import SeriesPoint, SeriesResult, kpi_series
+from mosaico.runs.service import end_run, start_confirmation
+from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.verdict_rules import Scale, Side
 from tests.support.results import PLAN, run_result
 from tests.support.service import Service
 

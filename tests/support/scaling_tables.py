@@ -1,4 +1,4 @@
-"""The tables of `docs/scaling.md`, from the constants and the model of `app.sizing`.
+"""The tables of `docs/scaling.md`, from the constants and the model of `mosaico.sizing`.
 
 `python -m tests.support.scaling_tables` writes them into the page.
 """
@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from app import sizing
-from app.sizing import METRIC_CPU, Measured, SizingLoad, size_installation
-from app.sizing_cli import format_share, size_rows
+from mosaico import sizing
+from mosaico.sizing import METRIC_CPU, Measured, SizingLoad, size_installation
+from mosaico.sizing_cli import format_share, size_rows
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"
 # Nights of 10⁶, 10⁸ and 10¹⁰ traces.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from app.schedules.firing import start_fire
+from mosaico.schedules.firing import start_fire
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.statistics.sequential import MIN_REFERENCE, REFERENCE_FOR_LONG_WINDOWS, WINDOWS
+from mosaico.statistics.sequential import MIN_REFERENCE, REFERENCE_FOR_LONG_WINDOWS, WINDOWS
 from tests.support.series_oracle import TUNING_STEPS, covariance_of
 from tests.support.series_simulation import Cell, Floats
 

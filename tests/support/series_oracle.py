@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from app.statistics.sequential import RunLevel
+from mosaico.statistics.sequential import RunLevel
 from tests.support.series_simulation import Cell, Detection, Floats, detection, pages_per_month
 
 # The mean of p (1 − p) of the simulated pass rates, which are Beta(1.6, 0.4).

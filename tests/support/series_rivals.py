@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.statistics.sequential import RunLevel
+from mosaico.statistics.sequential import RunLevel
 from tests.support.series_simulation import PRIOR_SD, pages_per_month
 
 
@@ -50,7 +50,7 @@ def _percentage_drop(levels: Sequence[RunLevel], limit: float) -> list[int]:
 
 
 def _anomaly(levels: Sequence[RunLevel], limit: float) -> list[int]:
-    """The method "components" of `app.statistics.anomaly` over the 30 runs before."""
+    """The method "components" of `mosaico.statistics.anomaly` over the 30 runs before."""
     values = np.array([run.level for run in levels])
     noises = np.array([run.noise or 0.0 for run in levels])
     scores = [0.0] * 5

@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.alerts.evaluation.incident_rules import advance_series
-from app.alerts.evaluation.series_evidence import PagePolicy
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
-from app.statistics.run_levels import RunItemValues, fit_levels
-from app.statistics.sequential import RunLevel
+from mosaico.alerts.evaluation.incident_rules import advance_series
+from mosaico.alerts.evaluation.series_evidence import PagePolicy
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
+from mosaico.statistics.run_levels import RunItemValues, fit_levels
+from mosaico.statistics.sequential import RunLevel
 
 Floats: TypeAlias = NDArray[np.float64]
 Shift: TypeAlias = Callable[[int], Floats]

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import httpx
 
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.postgres.server import EmbeddedPostgres
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import Deployment
 from tests.support.processes import (
     LIVENESS_S,

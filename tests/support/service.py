@@ -14,18 +14,18 @@ from typing import Any
 import httpx
 from typer.testing import CliRunner, Result
 
-from app.access.service import create_key
-from app.cli import cli
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.network_policy import PRIVATE_SERVERS
-from app.core.problem_documents import MEDIA_TYPE
-from app.core.resources import Resources
-from app.jobs.handlers import HANDLERS
-from app.jobs.job_runner import Worker
-from app.jobs.process_pool import ProcessPool
-from app.main import create_app
+from mosaico.access.service import create_key
+from mosaico.cli import cli
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.network_policy import PRIVATE_SERVERS
+from mosaico.core.problem_documents import MEDIA_TYPE
+from mosaico.core.resources import Resources
+from mosaico.jobs.handlers import HANDLERS
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.main import create_app
 from tests.support.described_api import api_document
 from tests.support.http import serving
 from tests.support.open_worker import OpenWorker

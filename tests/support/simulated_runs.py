@@ -13,15 +13,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.comparison.child_computation import assess_changes
-from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
-from app.comparison.run_changes import RunChanges, TestedChange
-from app.comparison.value_failures import ValueFailures
-from app.formula import compile_formula
-from app.items.formulas.properties import ValueRange, line_of
-from app.items.formulas.run_statistics import RunStatistics
-from app.items.matrix import ItemMatrix
-from app.statistics.verdict_rules import ALPHA, FEW, ChangeVerdict, Side, VerdictRule
+from mosaico.comparison.child_computation import assess_changes
+from mosaico.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
+from mosaico.comparison.run_changes import RunChanges, TestedChange
+from mosaico.comparison.value_failures import ValueFailures
+from mosaico.formula import compile_formula
+from mosaico.items.formulas.properties import ValueRange, line_of
+from mosaico.items.formulas.run_statistics import RunStatistics
+from mosaico.items.matrix import ItemMatrix
+from mosaico.statistics.verdict_rules import ALPHA, FEW, ChangeVerdict, Side, VerdictRule
 
 Values: TypeAlias = NDArray[np.float64]
 

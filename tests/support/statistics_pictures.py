@@ -5,8 +5,8 @@
 
 from pathlib import Path
 
-from app.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
-from app.core.web.trend_chart import TrendPoint, trend_chart
+from mosaico.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
+from mosaico.core.web.trend_chart import TrendPoint, trend_chart
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 

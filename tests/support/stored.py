@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import psycopg
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.core.engine import libpq_url
+from mosaico.core.db import Database
+from mosaico.core.engine import libpq_url
 from tests.support.service import JSON, pair
 
 WORDS = ["the", "pelican", "flew", "over", "a", "harbor", "and", "nobody", "saw", "it", "land"]

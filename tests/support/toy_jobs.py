@@ -1,6 +1,6 @@
 """Jobs that only tests have."""
 
-from app.jobs.declarations import FailureReport, JobRequest
+from mosaico.jobs.declarations import FailureReport, JobRequest
 
 
 class BuildToy(JobRequest):

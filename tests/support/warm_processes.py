@@ -31,15 +31,25 @@ ROOT = Path(__file__).resolve().parents[2]
 # The process of this test run. The name belongs to no file: nobody has to remove it.
 ADDRESS = f"\0warm processes of {os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 IMPORTED = (
-    *("app.worker", "app.scheduler", "app.main", "app.metrics.registry", "app.gate.cli"),
-    *("app.harness.bash.cli", "app.harness.mcp.cli.ot_bench", "app.runs.cli.execute"),
+    *(
+        "mosaico.worker",
+        "mosaico.scheduler",
+        "mosaico.main",
+        "mosaico.metrics.registry",
+        "mosaico.gating.cli",
+    ),
+    *("mosaico.harness.bash.cli", "mosaico.harness.mcp.cli.ot_bench", "mosaico.runs.cli.execute"),
     # With numpy and scipy: what computes in forked processes.
-    "app.comparison.child_computation",
+    "mosaico.comparison.child_computation",
 )
 # A process that loads its plugins finds these modules imported.
 PLUGINS = (
-    *("app.metrics.providers", "app.traces.sources", "app.traces.importers"),
-    *("app.harness.bash.checks", "app.harness.mcp.evaluators", "app.notifications.channels"),
+    *("mosaico.metrics.providers", "mosaico.traces.sources", "mosaico.traces.importers"),
+    *(
+        "mosaico.harness.bash.checks",
+        "mosaico.harness.mcp.evaluators",
+        "mosaico.notifications.channels",
+    ),
 )
 COMMANDS = frozenset({"api", "scheduler", "serve", "worker"})
 START_S = 300.0
@@ -49,7 +59,7 @@ import json, os, socket, sys
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 connection.connect({address!r})
 request = {{
-    "module": "app.cli", "command": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)
+    "module": "mosaico.cli", "command": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)
 }}
 socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
 connection.recv(4096)
@@ -125,7 +135,7 @@ class WarmProcesses:
         folder: Path,
         environment: Mapping[str, str],
         log: int,
-        module: str = "app.cli",
+        module: str = "mosaico.cli",
     ) -> WarmProcess:
         """Start a command of a module as the leader of a session; its input ends with ours."""
         request = {
@@ -268,7 +278,7 @@ def load_service() -> None:
     for package in PLUGINS:
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
-    api: Any = import_module("app.main")
+    api: Any = import_module("mosaico.main")
     api.compile_templates()
     api._routes()
 

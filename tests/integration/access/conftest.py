@@ -9,11 +9,11 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, text
 
-from app.access.models import ApiKey, AuditEntry, IdempotencyKey, RateWindow
-from app.access.rules import RoleName
-from app.access.service import create_key
-from app.core.db import Base, Database
-from app.core.resources import Resources
+from mosaico.access.models import ApiKey, AuditEntry, IdempotencyKey, RateWindow
+from mosaico.access.rules import RoleName
+from mosaico.access.service import create_key
+from mosaico.core.db import Base, Database
+from mosaico.core.resources import Resources
 from tests.integration.access.toy_service import (
     BOX,
     POOL_SIZE,

@@ -7,10 +7,10 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from app.access.models import ApiKey
-from app.access.queries import find_usable_admin
-from app.access.service import FIRST_KEY_NAME, create_key
-from app.core.db import Database
+from mosaico.access.models import ApiKey
+from mosaico.access.queries import find_usable_admin
+from mosaico.access.service import FIRST_KEY_NAME, create_key
+from mosaico.core.db import Database
 from tests.integration.access.toy_service import START, ApiCall, ManualClock, ToyClient
 
 CreateToken = Callable[..., str]

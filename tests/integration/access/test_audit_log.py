@@ -11,10 +11,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from app.access.audit import AuditActor, AuditResource, delete_old_entries, record_action
-from app.access.service import create_key
-from app.core.clock import utc_now
-from app.core.correlation import bind_correlation
+from mosaico.access.audit import AuditActor, AuditResource, delete_old_entries, record_action
+from mosaico.access.service import create_key
+from mosaico.core.clock import utc_now
+from mosaico.core.correlation import bind_correlation
 from tests.support.service import JSON, Service, pair
 
 

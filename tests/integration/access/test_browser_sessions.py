@@ -9,13 +9,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.access.models import ApiKey
-from app.access.queries import CONFIGURED_KEY_ID
-from app.access.service import FIRST_KEY_NAME, create_key
-from app.access.sessions import create_login_link
-from app.core.resources import Resources
-from app.core.web.static_files import FOLDER, HASH_CHARS, asset_url
-from app.main import create_app
+from mosaico.access.models import ApiKey
+from mosaico.access.queries import CONFIGURED_KEY_ID
+from mosaico.access.service import FIRST_KEY_NAME, create_key
+from mosaico.access.sessions import create_login_link
+from mosaico.core.resources import Resources
+from mosaico.core.web.static_files import FOLDER, HASH_CHARS, asset_url
+from mosaico.main import create_app
 from tests.support.browser_sessions import (
     HTML,
     key_of,

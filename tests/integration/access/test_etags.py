@@ -7,8 +7,8 @@ from itertools import product
 import httpx
 import pytest
 
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.service import JSON, Service, running_service
 
 KPI = "/benchmarks/bench-001/kpis/quality"

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from app.access import rate_limits
-from app.access.rules import RoleName, role_allows
-from app.access.service import create_key, revoke_key
-from app.core.clock import utc_now
-from app.core.problem_documents import MEDIA_TYPE
+from mosaico.access import rate_limits
+from mosaico.access.rules import RoleName, role_allows
+from mosaico.access.service import create_key, revoke_key
+from mosaico.core.clock import utc_now
+from mosaico.core.problem_documents import MEDIA_TYPE
 from tests.support.described_api import api_routes, roles
 from tests.support.service import Service
 
-# These routes check the signature of the request instead of an API key (`app.triggers`).
+# These routes check the signature of the request instead of an API key (`mosaico.triggers`).
 SIGNED = re.compile(r"/api/v1/webhooks/(benchmarks/[^/]+/runs|langfuse)$")
 BODIES = {"POST", "PUT", "PATCH"}
 

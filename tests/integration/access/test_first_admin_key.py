@@ -10,20 +10,20 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import select, text, update
 
-from app.access import queries
-from app.access.models import ApiKey
-from app.access.queries import CONFIGURED_KEY_ID
-from app.access.rules import generate_token, is_usable, parse_token
-from app.access.service import (
+from mosaico.access import queries
+from mosaico.access.models import ApiKey
+from mosaico.access.queries import CONFIGURED_KEY_ID
+from mosaico.access.rules import generate_token, is_usable, parse_token
+from mosaico.access.service import (
     FIRST_KEY_NAME,
     BadAdminKey,
     FirstKey,
     create_key,
     ensure_first_admin_key,
 )
-from app.core.db import Database
-from app.core.encryption import Secret
-from app.core.secret_files import UnsafeSecretFile
+from mosaico.core.db import Database
+from mosaico.core.encryption import Secret
+from mosaico.core.secret_files import UnsafeSecretFile
 from tests.integration.access.toy_service import START, ManualClock
 from tests.support.first_starts import make_first_key
 

@@ -12,10 +12,10 @@ from fastapi import FastAPI
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.access.models import IdempotencyKey
-from app.access.service import delete_expired_responses
-from app.core.db import Database
-from app.core.resources import Resources
+from mosaico.access.models import IdempotencyKey
+from mosaico.access.service import delete_expired_responses
+from mosaico.core.db import Database
+from mosaico.core.resources import Resources
 from tests.integration.access.toy_service import ApiCall, ManualClock, ToyClient, Workshop, toy_app
 
 Toys = Callable[[], int]

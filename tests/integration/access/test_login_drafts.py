@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.access.pages import SECRET_FIELD
-from app.core.web.forms.fields import FieldSchema, InputKind
-from app.core.web.forms.rendering import SchemaForm, iter_fields
+from mosaico.access.pages import SECRET_FIELD
+from mosaico.core.web.forms.fields import FieldSchema, InputKind
+from mosaico.core.web.forms.rendering import SchemaForm, iter_fields
 from tests.support.browser_sessions import (
     FORM,
     end_session,
@@ -164,7 +164,7 @@ def secret_flags() -> Iterator[tuple[str, bool]]:
             yield name, schema.kind is InputKind.SECRET
             yield from flags_of(schema.members)
 
-    import app.api  # noqa: F401 - loads all pages
+    import mosaico.api  # noqa: F401 - loads all pages
 
     pages = [module for name, module in sys.modules.items() if name.startswith("app.")]
     values = [value for module in pages for value in vars(module).values()]

@@ -8,15 +8,20 @@ from functools import partial
 import pytest
 from fastapi import FastAPI
 
-from app.access.models import RateWindow
-from app.access.rate_limits import FAILURE_BURST, FailureLimiter, RequestLimiter, delete_old_windows
-from app.access.rules import generate_token
-from app.access.service import ensure_first_admin_key
-from app.core.db import Database
-from app.core.encryption import Secret
-from app.core.resources import Resources
-from app.core.web.response_headers import ResponseHeadersMiddleware
-from app.main import server_config
+from mosaico.access.models import RateWindow
+from mosaico.access.rate_limits import (
+    FAILURE_BURST,
+    FailureLimiter,
+    RequestLimiter,
+    delete_old_windows,
+)
+from mosaico.access.rules import generate_token
+from mosaico.access.service import ensure_first_admin_key
+from mosaico.core.db import Database
+from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
+from mosaico.core.web.response_headers import ResponseHeadersMiddleware
+from mosaico.main import server_config
 from tests.integration.access.toy_service import ApiCall, ToyClient, Workshop, toy_app
 
 CreateToken = Callable[..., str]
@@ -37,7 +42,7 @@ class Seconds:
 def _standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """No minute ends, and no further failure is allowed, while a busy machine sends the requests."""
     for limiter in (RequestLimiter, FailureLimiter):
-        name = f"app.access.authentication.{limiter.__name__}"
+        name = f"mosaico.access.authentication.{limiter.__name__}"
         monkeypatch.setattr(name, partial(limiter, now=Seconds()))
 
 
@@ -198,7 +203,7 @@ def test_failure_limiter__allows_one_more_failure_after_two_seconds() -> None:
 
 
 def test_failure_limiter__number_of_addresses_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.access.rate_limits.MAX_ADDRESSES", 3)
+    monkeypatch.setattr("mosaico.access.rate_limits.MAX_ADDRESSES", 3)
     failures = FailureLimiter(now=Seconds())
     for number in range(10):
         failures.record_failure(f"192.0.2.{number}")

@@ -8,10 +8,15 @@ import httpx
 import pytest
 import structlog
 
-from app.core.correlation import bind_correlation, get_correlation, is_traceparent, outbound_headers
-from app.core.http.client import outbound_client
-from app.jobs.declarations import JobRequest
-from app.jobs.handlers import HANDLERS, JobContext, JobHandler
+from mosaico.core.correlation import (
+    bind_correlation,
+    get_correlation,
+    is_traceparent,
+    outbound_headers,
+)
+from mosaico.core.http.client import outbound_client
+from mosaico.jobs.declarations import JobRequest
+from mosaico.jobs.handlers import HANDLERS, JobContext, JobHandler
 from tests.support.service import JSON, Service
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -10,14 +10,14 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import event, text
 
-from app.access import key_cache, queries
-from app.access.key_cache import KeyCache
-from app.access.models import ApiKey
-from app.access.rules import RoleName, generate_token, parse_token
-from app.access.service import ensure_first_admin_key, revoke_key
-from app.core.db import Database
-from app.core.encryption import Secret
-from app.core.resources import Resources
+from mosaico.access import key_cache, queries
+from mosaico.access.key_cache import KeyCache
+from mosaico.access.models import ApiKey
+from mosaico.access.rules import RoleName, generate_token, parse_token
+from mosaico.access.service import ensure_first_admin_key, revoke_key
+from mosaico.core.db import Database
+from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
 from tests.integration.access.toy_service import START, ManualClock, ToyClient, Workshop, toy_app
 
 CreateToken = Callable[..., str]

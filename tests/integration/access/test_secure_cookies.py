@@ -6,8 +6,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.service import Service, running_service
 
 PUBLIC = "https://mosaico.example"

@@ -17,15 +17,15 @@ from sqlalchemy import Column, MetaData, Table, Text, insert
 from sqlalchemy.orm import Session
 from starlette.types import ASGIApp
 
-from app.access.authentication import AuthenticationMiddleware
-from app.access.deps import ADMIN, READ, RUN
-from app.access.idempotency import Idempotent
-from app.access.router import router as api_keys
-from app.core import problem_documents
-from app.core.encryption import SecretBox
-from app.core.errors import Conflict
-from app.core.resources import Resources
-from app.core.schemas import WireModel
+from mosaico.access.authentication import AuthenticationMiddleware
+from mosaico.access.deps import ADMIN, READ, RUN
+from mosaico.access.idempotency import Idempotent
+from mosaico.access.router import router as api_keys
+from mosaico.core import problem_documents
+from mosaico.core.encryption import SecretBox
+from mosaico.core.errors import Conflict
+from mosaico.core.resources import Resources
+from mosaico.core.schemas import WireModel
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BOX = SecretBox.from_keys([base64.b64encode(bytes(range(32))).decode()])

@@ -5,9 +5,9 @@ import logging
 import pytest
 from sqlalchemy import text
 
-from app.agents.queries import get_agent
-from app.agents.service import reveal_run_url, reveal_secret
-from app.core.encryption import Secret
+from mosaico.agents.queries import get_agent
+from mosaico.agents.service import reveal_run_url, reveal_secret
+from mosaico.core.encryption import Secret
 from tests.support.service import JSON, Service, pointers
 
 SECRET = "sk-lf-0123456789-never-shown"

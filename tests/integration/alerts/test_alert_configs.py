@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from app.agents.queries import get_agent
-from app.alerts.publishing import DisplayNameReader
-from app.alerts.rule_service import update_rule
-from app.alerts.schemas import AlertConfigPatch
-from app.core.errors import NotFound
+from mosaico.agents.queries import get_agent
+from mosaico.alerts.publishing import DisplayNameReader
+from mosaico.alerts.rule_service import update_rule
+from mosaico.alerts.schemas import AlertConfigPatch
+from mosaico.core.errors import NotFound
 from tests.integration.alerts.conftest import RULE, RuleMaker, RunMaker
 from tests.support.service import JSON, Service, pointers
 from tests.support.stored import DatabaseReader

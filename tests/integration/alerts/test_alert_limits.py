@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from app.alerts import incident_queries, queries, rule_records, rule_service
-from app.alerts.incident_queries import ValueSeries
-from app.alerts.models import Incident
-from app.alerts.rule_records import RuleRecord, read_records
-from app.alerts.rules import RunSpan
-from app.results.run_history import list_comparable_runs, list_valid_seqs
+from mosaico.alerts import incident_queries, queries, rule_records, rule_service
+from mosaico.alerts.incident_queries import ValueSeries
+from mosaico.alerts.models import Incident
+from mosaico.alerts.rule_records import RuleRecord, read_records
+from mosaico.alerts.rules import RunSpan
+from mosaico.run_store.run_history import list_comparable_runs, list_valid_seqs
 from tests.integration.alerts.conftest import GOOD, RuleMaker, holds, open_incident
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.alerts.evaluation.run_evaluation import AlertDecision
-from app.alerts.rules import AlertOutcome, Assessment
-from app.alerts.service import record_decisions
-from app.core.clock import utc_now
+from mosaico.alerts.evaluation.run_evaluation import AlertDecision
+from mosaico.alerts.rules import AlertOutcome, Assessment
+from mosaico.alerts.service import record_decisions
+from mosaico.core.clock import utc_now
 from tests.integration.alerts.conftest import RULE
 from tests.support.results import run_result
 from tests.support.service import Service

@@ -6,12 +6,12 @@ from html import unescape
 
 import pytest
 
-from app.alerts.details import AlertDetails, ContributingTrace
-from app.alerts.models import AlertEvent
-from app.alerts.publishing import EventNotice, publish_notice
-from app.alerts.rules import AlertEventState
-from app.notifications.service import publish
-from app.notifications.types import NotificationMessage
+from mosaico.alerts.details import AlertDetails, ContributingTrace
+from mosaico.alerts.models import AlertEvent
+from mosaico.alerts.publishing import EventNotice, publish_notice
+from mosaico.alerts.rules import AlertEventState
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import NotificationMessage
 from tests.integration.alerts.conftest import RuleMaker
 from tests.support.page_data import write_month
 from tests.support.service import Service

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.alerts.confirmations import CONFIRM_TIMEOUT, settle_overdue
-from app.runs.service import fail_run
+from mosaico.alerts.confirmations import CONFIRM_TIMEOUT, settle_overdue
+from mosaico.runs.service import fail_run
 from tests.integration.alerts.conftest import RULE
 from tests.support.run_histories import START, RunHistoryMaker
 from tests.support.service import JSON, Service

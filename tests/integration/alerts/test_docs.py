@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from app.alerts.rules import AlertStatus, Condition, NoDataPolicy
-from app.alerts.schemas import AlertConfigBody
+from mosaico.alerts.rules import AlertStatus, Condition, NoDataPolicy
+from mosaico.alerts.schemas import AlertConfigBody
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service, pair, working

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from app.alerts import event_queries
-from app.alerts.publishing import GATHER_LIMIT, publish_gathered
+from mosaico.alerts import event_queries
+from mosaico.alerts.publishing import GATHER_LIMIT, publish_gathered
 from tests.support.service import JSON, Service, pair
 
 BENCHMARKS = ("support", "billing")

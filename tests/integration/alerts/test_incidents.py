@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.alerts.evaluation.run_evaluation import AlertEvaluationService
-from app.alerts.service import StaleDecision, record_decisions
-from app.statistics.sequential import limit_of
+from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService
+from mosaico.alerts.service import StaleDecision, record_decisions
+from mosaico.statistics.sequential import limit_of
 from tests.integration.alerts.conftest import (
     GOOD,
     HISTORY_RULES,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.schedules.missed_schedules import (
+from mosaico.core.db import Database
+from mosaico.schedules.missed_schedules import (
     BATCH_SIZE,
     LOOKBACK,
     MAX_SKIPS_COUNTED,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.alerts.missing_runs import report_missing_runs
+from mosaico.alerts.missing_runs import report_missing_runs
 from tests.integration.alerts.conftest import RULE
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader

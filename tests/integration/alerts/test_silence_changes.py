@@ -7,8 +7,8 @@ from html import unescape
 import pytest
 from sqlalchemy import text
 
-from app.alerts.models import AlertSilence
-from app.alerts.silence_matchers import SilenceMatchers
+from mosaico.alerts.models import AlertSilence
+from mosaico.alerts.silence_matchers import SilenceMatchers
 from tests.support.every_page import write_every_page
 from tests.support.service import JSON, Service, pointers
 from tests.support.stored import DatabaseReader

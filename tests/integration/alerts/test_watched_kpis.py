@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from app.benchmarks.models import KpiDefinition
+from mosaico.benchmarks.models import KpiDefinition
 from tests.integration.alerts.conftest import RULE, RuleMaker, RunMaker
 from tests.support.service import Service
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli import cli
+from mosaico.cli import cli
 from tests.support.service import Service, working
 
 PROCESSES: "list[subprocess.Popen[bytes]]" = []
@@ -35,7 +35,7 @@ class Shell:
     ) -> subprocess.Popen[bytes]:
         """Run a command in its own process, which ends with the test."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", *words],
+            [sys.executable, "-m", "mosaico.cli", *words],
             env={**os.environ, **self.variables},
             start_new_session=True,
             stdin=stdin,

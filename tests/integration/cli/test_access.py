@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.access.service import ADMIN_KEY_FILE
-from app.core.console.service import complete_ids
-from app.core.console.service_address import ADMIN_KEY_FILE as FILE_OF_COMMANDS
-from app.core.console.service_address import find_service
+from mosaico.access.service import ADMIN_KEY_FILE
+from mosaico.core.console.service import complete_ids
+from mosaico.core.console.service_address import ADMIN_KEY_FILE as FILE_OF_COMMANDS
+from mosaico.core.console.service_address import find_service
 from tests.integration.cli.conftest import Shell
 from tests.support.http import serving
 from tests.support.service import Service

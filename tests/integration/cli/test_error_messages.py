@@ -17,9 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from typer.testing import Result
 
-from app.core.console.examples import EXAMPLES
-from app.core.errors import AppError, ErrorItem, Invalid
-from app.core.problem_documents import problem_response
+from mosaico.core.console.examples import EXAMPLES
+from mosaico.core.errors import AppError, ErrorItem, Invalid
+from mosaico.core.problem_documents import problem_response
 from tests.integration.cli.conftest import Shell
 from tests.support.cli_reference import LeafCommand, commands
 from tests.support.http import serving

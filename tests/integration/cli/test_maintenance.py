@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from app.agents.models import Agent
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.engine import LOCK_TIMEOUT_MS
-from app.results.models import BenchmarkRun
+from mosaico.agents.models import Agent
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.engine import LOCK_TIMEOUT_MS
+from mosaico.run_store.models import BenchmarkRun
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
 

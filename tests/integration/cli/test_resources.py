@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.console import api_client
+from mosaico.core.console import api_client
 from tests.integration.cli.conftest import Shell
 from tests.support.every_page import write_every_page
 from tests.support.service import Service, ndjson, pair

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mosaico
-from app.cli import cli
+from mosaico.cli import cli
 from tests.support.service import Service
 
 COMMANDS = [

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pytest
 
-from app.core.console.api_client import ApiClient
+from mosaico.core.console.api_client import ApiClient
 from tests.integration.cli.conftest import Shell
 from tests.support.processes import LIVENESS_S
 from tests.support.service import Service, pair

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli import cli
+from mosaico.cli import cli
 from tests.support.service import JSON, Service, pair
 
 ITEMS = 40

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from app.comparison.pair_comparison import MetricNotCompared
-from app.comparison.stored_run_comparison import compare_runs
+from mosaico.comparison.pair_comparison import MetricNotCompared
+from mosaico.comparison.stored_run_comparison import compare_runs
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from app.comparison import child_process
-from app.comparison.child_process import ComparisonFailed, run_in_child
-from app.jobs.process_pool import ProcessPool
+from mosaico.comparison import child_process
+from mosaico.comparison.child_process import ComparisonFailed, run_in_child
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.processes import lives, until
 
 

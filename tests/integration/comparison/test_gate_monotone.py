@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.comparison.pair_comparison import compare
-from app.gate.offline_gate import pair_files
-from app.gate.offline_metrics import select_metrics
-from app.gate.rules import GateOutcome, GateTerms, decide
-from app.traces.files.trace_file import TraceReader
+from mosaico.comparison.pair_comparison import compare
+from mosaico.gating.offline_gate import pair_files
+from mosaico.gating.offline_metrics import select_metrics
+from mosaico.gating.rules import GateOutcome, GateTerms, decide
+from mosaico.traces.files.trace_file import TraceReader
 
 METRIC = "TASK_PASSED"
 # From the mildest outcome to the most severe one.

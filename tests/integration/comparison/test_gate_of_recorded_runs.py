@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
+from mosaico.cli import cli
 from tests.support.bash_eval import DATA
 from tests.support.references import Reference
 from tests.support.service import ndjson

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.comparison import stored_run_comparison
-from app.comparison.change_text import describe_change
-from app.kpis.verdict_types import ValueVerdict
+from mosaico.cli import cli
+from mosaico.comparison import stored_run_comparison
+from mosaico.comparison.change_text import describe_change
+from mosaico.kpis.verdict_types import ValueVerdict
 from tests.integration.comparison.conftest import CompleteRun, gate, traces
 from tests.support.service import Service
 

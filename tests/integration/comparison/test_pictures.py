@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.comparison import stored_run_comparison
+from mosaico.cli import cli
+from mosaico.comparison import stored_run_comparison
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 

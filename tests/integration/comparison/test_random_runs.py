@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from hypothesis import HealthCheck, Phase, example, given, settings
 
-from app.api import PAGES, PREFIX, ROUTERS
+from mosaico.api import PAGES, PREFIX, ROUTERS
 from tests.support.random_benchmarks import (
     FORMULAS,
     RandomBenchmark,

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.items.queries import ALL_TAGS
-from app.traces import trial_numbers
-from app.traces.registry import CollectionFailed, TraceQuery
-from app.traces.sources.local import find_upload, iter_uploaded_traces
-from app.traces.storable_traces import MAX_TEXT_CHARS
-from app.traces.trial_numbers import TrialCounts
-from app.traces.uploads import queries
-from app.traces.uploads.queries import read_uploaded_traces
-from app.traces.uploads.service import _delete_upload
+from mosaico.items.queries import ALL_TAGS
+from mosaico.traces import trial_numbers
+from mosaico.traces.registry import CollectionFailed, TraceQuery
+from mosaico.traces.sources.local import find_upload, iter_uploaded_traces
+from mosaico.traces.storable_traces import MAX_TEXT_CHARS
+from mosaico.traces.trial_numbers import TrialCounts
+from mosaico.traces.uploads import queries
+from mosaico.traces.uploads.queries import read_uploaded_traces
+from mosaico.traces.uploads.service import _delete_upload
 from tests.support.service import JSON, Service, ndjson, pair, run_mosaico
 
 DATASETS = "/local-datasets"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from app.core.web.openapi import iter_operations, read_texts
-from app.main import DESCRIPTIONS, EXAMPLES
 from demo.tour import AGENT, BENCHMARK, DATASET, ONLY_INBOX, RULE, RUN_NAMES
+from mosaico.core.web.openapi import iter_operations, read_texts
+from mosaico.main import DESCRIPTIONS, EXAMPLES
 from tests.support.described_api import api_document
 from tests.support.service import JSON, Service, pair
 

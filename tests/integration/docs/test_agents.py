@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.harness.harness_config import AgentHarnessSettings, parse_harness
-from app.traces.execution.answers import REPORTED_KEYS, checked_fields
-from app.traces.producers.agent import AllowedCommand
+from mosaico.cli import cli
+from mosaico.harness.harness_config import AgentHarnessSettings, parse_harness
+from mosaico.traces.execution.answers import REPORTED_KEYS, checked_fields
+from mosaico.traces.producers.agent import AllowedCommand
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.processes import until
 from tests.support.serve import free_port

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from app.cli import cli
-from mosaico.pytest_plugin import UPDATE
+from mosaico.cli import cli
+from mosaico.sdk.pytest_plugin import UPDATE
 from tests.support.inner_pytest import run_inner_pytest
 
 ROOT = Path(__file__).resolve().parents[3]

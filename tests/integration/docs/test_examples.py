@@ -5,13 +5,20 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import pytest
+from mosaico.plugins import (
+    CHANNELS,
+    CHECKS,
+    IMPORTERS,
+    METRICS,
+    TRACE_SOURCES,
+    ChannelSpec,
+    Check,
+    Importer,
+    MetricFactory,
+    SourceSpec,
+)
 
-from app.core.registry import Registry
-from mosaico.channels import CHANNELS, ChannelSpec
-from mosaico.evaluators import CHECKS, Check
-from mosaico.importers import IMPORTERS, Importer
-from mosaico.metrics import METRICS, MetricFactory
-from mosaico.trace_sources import TRACE_SOURCES, SourceSpec
+from mosaico.core.registry import Registry
 from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service
 

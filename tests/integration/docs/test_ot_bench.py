@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.benchmarks.schemas import BenchmarkCreate
-from app.core.registry import Registry
-from app.harness.bash.check_registry import CHECKS, Check, CheckResult
-from app.harness.harness_config import McpHarnessSettings, validate_harness
-from app.harness.mcp.cli.ot_bench import cli
-from app.harness.mcp.config import EvaluatorConfig
-from app.harness.mcp.evaluator_registry import (
+from mosaico.benchmarks.schemas import BenchmarkCreate
+from mosaico.core.registry import Registry
+from mosaico.harness.bash.check_registry import CHECKS, Check, CheckResult
+from mosaico.harness.harness_config import McpHarnessSettings, validate_harness
+from mosaico.harness.mcp.cli.ot_bench import cli
+from mosaico.harness.mcp.config import EvaluatorConfig
+from mosaico.harness.mcp.evaluator_registry import (
     EVALUATORS,
     Evaluator,
     load_evaluators,
     validate_evaluator,
 )
-from app.harness.mcp.evaluator_registry import EvaluatorResult as Verdict
+from mosaico.harness.mcp.evaluator_registry import EvaluatorResult as Verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "ot-bench.md"
@@ -84,7 +84,7 @@ def test_ot_bench_page__one_entry_point_registers_checks_and_evaluators(
         add("an_evaluator", criterion)
 
     offered = SimpleNamespace(name="both", value="both:register", dist=None, load=lambda: register)
-    monkeypatch.setattr("app.core.registry.entry_points", lambda **_: [offered])
+    monkeypatch.setattr("mosaico.core.registry.entry_points", lambda **_: [offered])
     failures: list[Any] = []
     registries: tuple[Registry[Any], ...] = (CHECKS, EVALUATORS)
     for registry in registries:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.statistics.verdict_rules import Verdict
+from mosaico.cli import cli
+from mosaico.statistics.verdict_rules import Verdict
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.service import ndjson, pair
 

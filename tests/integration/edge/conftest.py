@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.core.logging import configure_logging
+from mosaico.core.logging import configure_logging
 from tests.integration.edge.toy_things import NOWHERE, ThingStore, toy_app
 from tests.support.http import serving
 from tests.support.page_data import write_month

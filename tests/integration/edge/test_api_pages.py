@@ -4,7 +4,7 @@ import re
 
 import httpx
 
-from app.core.web.response_headers import CONTENT_SECURITY_POLICY
+from mosaico.core.web.response_headers import CONTENT_SECURITY_POLICY
 
 
 def test_api_page__is_the_same_at_both_addresses(client: httpx.Client) -> None:

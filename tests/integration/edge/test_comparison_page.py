@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import select, text
 
-from app.kpis.verdict_types import BaselineRuns, BaselineSelection
-from app.results.models import BenchmarkRun
+from mosaico.kpis.verdict_types import BaselineRuns, BaselineSelection
+from mosaico.run_store.models import BenchmarkRun
 from tests.support.every_page import RUN
 from tests.support.page_data import write_traces
 from tests.support.page_reads import HTML, read_json, read_page

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from app.core.web.compression import accepts_gzip
-from app.core.web.static_files import asset_url, read_asset
+from mosaico.core.web.compression import accepts_gzip
+from mosaico.core.web.static_files import asset_url, read_asset
 from tests.support.every_page import write_every_page
 from tests.support.service import Service
 

@@ -13,9 +13,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from app.core.web import http_protocol, request_body
-from app.core.web.http_protocol import HttpProtocol, RefusalLog
-from app.main import create_app
+from mosaico.core.web import http_protocol, request_body
+from mosaico.core.web.http_protocol import HttpProtocol, RefusalLog
+from mosaico.main import create_app
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, toy_app
 from tests.support.http import serving
 from tests.support.service import Service

@@ -13,16 +13,16 @@ import pytest
 from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
-from app.alerts import inbox_view
-from app.alerts.models import AlertEvent, Incident
-from app.benchmarks.config_types import MetricSelection
-from app.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
-from app.notifications.models import Delivery, Notification
-from app.reporting import pages as trend_pages
-from app.results.models import BenchmarkRun, RunMetricAggregate, TraceResult
-from app.schedules.models import ScheduleFire
-from app.traces.models import CollectedTrace
-from app.triggers.models import TriggerEvent
+from mosaico.alerts import inbox_view
+from mosaico.alerts.models import AlertEvent, Incident
+from mosaico.benchmarks.config_types import MetricSelection
+from mosaico.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
+from mosaico.notifications.models import Delivery, Notification
+from mosaico.reporting import pages as trend_pages
+from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from mosaico.schedules.models import ScheduleFire
+from mosaico.traces.models import CollectedTrace
+from mosaico.triggers.models import TriggerEvent
 from tests.support.every_page import BASE, RUN
 from tests.support.page_data import write_month, write_schedule
 from tests.support.service import Service

@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.core.web.response_headers import CONTENT_SECURITY_POLICY
+from mosaico.core.web.response_headers import CONTENT_SECURITY_POLICY
 from tests.support.service import Service
 
 HTML: Final = {

@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.core.db import Database, DatabaseUnavailable
-from app.core.errors import NotFound
-from app.core.postgres_notify import notify_streams
-from app.core.web import sse
-from app.core.web.event_feeds import EventSnapshot, StreamOwner
-from app.core.web.sse import EVERY_KEY, EventHub
-from app.main import Server
+from mosaico.core.db import Database, DatabaseUnavailable
+from mosaico.core.errors import NotFound
+from mosaico.core.postgres_notify import notify_streams
+from mosaico.core.web import sse
+from mosaico.core.web.event_feeds import EventSnapshot, StreamOwner
+from mosaico.core.web.sse import EVERY_KEY, EventHub
+from mosaico.main import Server
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOwners, toy_app
 from tests.support.busy_loops import shared_clock
 from tests.support.http import serving

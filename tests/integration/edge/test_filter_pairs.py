@@ -11,26 +11,26 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from app.access.queries import AuditFilter, list_audit_entries
-from app.alerts.event_queries import AlertFilter, AlertOrder, list_events
-from app.alerts.incident_queries import IncidentFilter, list_incidents
-from app.alerts.queries import RuleFilter, list_rules
-from app.alerts.rules import AlertEventState, IncidentState
-from app.core import keyset, list_filters
-from app.core.db import Database
-from app.core.keyset import BatchSizes, PageQuery
-from app.kpis.queries import KpiHistoryFilter, list_kpi_history
-from app.notifications.queries import DeliveryFilter, list_deliveries
-from app.notifications.rules import DeliveryStatus
-from app.results import run_list
-from app.results.rules import RunStatus
-from app.results.run_list import RunListFilter, count_runs, search_runs
-from app.schedules.queries import ScheduleFilter, list_schedules
-from app.traces.uploads.queries import UploadFilter, list_local_datasets
-from app.triggers.queries import TriggerEventFilter
-from app.triggers.queries import list_events as list_trigger_events
-from app.triggers.rules import TriggerEventStatus, TriggerEventType
 from benchmarks.table_rows import insert_rows
+from mosaico.access.queries import AuditFilter, list_audit_entries
+from mosaico.alerts.event_queries import AlertFilter, AlertOrder, list_events
+from mosaico.alerts.incident_queries import IncidentFilter, list_incidents
+from mosaico.alerts.queries import RuleFilter, list_rules
+from mosaico.alerts.rules import AlertEventState, IncidentState
+from mosaico.core import keyset, list_filters
+from mosaico.core.db import Database
+from mosaico.core.keyset import BatchSizes, PageQuery
+from mosaico.kpis.queries import KpiHistoryFilter, list_kpi_history
+from mosaico.notifications.queries import DeliveryFilter, list_deliveries
+from mosaico.notifications.rules import DeliveryStatus
+from mosaico.run_store import run_list
+from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.run_list import RunListFilter, count_runs, search_runs
+from mosaico.schedules.queries import ScheduleFilter, list_schedules
+from mosaico.traces.uploads.queries import UploadFilter, list_local_datasets
+from mosaico.triggers.queries import TriggerEventFilter
+from mosaico.triggers.queries import list_events as list_trigger_events
+from mosaico.triggers.rules import TriggerEventStatus, TriggerEventType
 from tests.support.batch_sizes import set_batch_sizes
 
 ROWS: Final = 20_000

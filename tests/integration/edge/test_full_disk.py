@@ -19,7 +19,7 @@ class FullDisk:
         return Path("/dev/full").open("w+b", buffering=0)
 
 
-@pytest.mark.parametrize("module", ["app.core.web.uploads", "app.traces.uploads.service"])
+@pytest.mark.parametrize("module", ["mosaico.core.web.uploads", "mosaico.traces.uploads.service"])
 def test_upload__full_disk_is_503_and_stores_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.core.web.prometheus import query_queues
+from mosaico.core.db import Database
+from mosaico.core.web.prometheus import query_queues
 from tests.integration.edge.toy_things import THINGS, ThingStore, toy_app
 from tests.support.http import serving
 

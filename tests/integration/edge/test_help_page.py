@@ -3,8 +3,8 @@
 import re
 from html import unescape
 
-from app.core.web.static_files import FOLDER
-from app.statistics.verdict_rules import Verdict
+from mosaico.core.web.static_files import FOLDER
+from mosaico.statistics.verdict_rules import Verdict
 from tests.support.every_page import is_form, page_paths_without_data
 from tests.support.page_reads import HTML, read_page
 from tests.support.service import Service

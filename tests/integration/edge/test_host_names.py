@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.web.request_origin import HostPolicy, host_policy
+from mosaico.core.web.request_origin import HostPolicy, host_policy
 from tests.support.service import Service
 
 PROBLEM = "application/problem+json"

@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.alerts import inbox_view, missing_runs, queries, silences
-from app.alerts.missing_runs import report_missing_runs
-from app.overview import queries as overview_queries
-from app.schedules import missed_schedules
-from app.triggers.queries import iter_benchmarks_with_rules
+from mosaico.alerts import inbox_view, missing_runs, queries, silences
+from mosaico.alerts.missing_runs import report_missing_runs
+from mosaico.overview import queries as overview_queries
+from mosaico.schedules import missed_schedules
+from mosaico.triggers.queries import iter_benchmarks_with_rules
 from tests.support.every_page import write_every_page
 from tests.support.service import JSON, Service
 
@@ -113,7 +113,7 @@ def test_inbox__shows_some_alerts_of_a_message_and_reads_all_in_batches(
 ) -> None:
     add_alerts(filled, 6)
     monkeypatch.setattr(inbox_view, "MAX_LISTED", 3)
-    monkeypatch.setattr("app.core.batches.STATEMENT_ROWS", 2)
+    monkeypatch.setattr("mosaico.core.batches.STATEMENT_ROWS", 2)
     entry = next(item for item in filled.get("/inbox")["items"] if item["id"] == MESSAGE)
     assert len(entry["alerts"]) == 3
     with filled.resources.db.read() as session:
@@ -162,7 +162,7 @@ def test_silences__no_more_than_the_limit_are_open(
 @pytest.fixture(params=[1, 2, 200])
 def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(missing_runs, "STATEMENT_ROWS", request.param)
-    monkeypatch.setattr("app.core.batches.STATEMENT_ROWS", request.param)
+    monkeypatch.setattr("mosaico.core.batches.STATEMENT_ROWS", request.param)
     return int(request.param)
 
 
@@ -202,7 +202,7 @@ def test_unfinished_runs__are_listed_in_batches(filled: Service, batch_rows: int
 def test_langfuse_rules__are_found_in_batches(
     filled: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.core.batches.STATEMENT_ROWS", 1)
+    monkeypatch.setattr("mosaico.core.batches.STATEMENT_ROWS", 1)
     rule = '{"langfuse": [{"event": "remote-experiment"}]}'
     with filled.resources.db.begin() as session:
         session.execute(

@@ -7,13 +7,13 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.access.models import ApiKey
-from app.agents.models import Agent
-from app.core import row_counts
-from app.core.names import Names
-from app.core.web.pages import environment
-from app.kpis.models import KpiHistory
-from app.results.models import BenchmarkRun
+from mosaico.access.models import ApiKey
+from mosaico.agents.models import Agent
+from mosaico.core import row_counts
+from mosaico.core.names import Names
+from mosaico.core.web.pages import environment
+from mosaico.kpis.models import KpiHistory
+from mosaico.run_store.models import BenchmarkRun
 from tests.support.page_data import write_month
 from tests.support.page_reads import HTML, read_page
 from tests.support.service import Service

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.results.models import BenchmarkRun
+from mosaico.run_store.models import BenchmarkRun
 from tests.support.every_page import write_every_page
 from tests.support.service import Service
 

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from app.overview.visits import Visits, read_visits
+from mosaico.overview.visits import Visits, read_visits
 from tests.support.every_page import RUN
 from tests.support.page_reads import HTML, read_json, read_page
 from tests.support.service import Service

@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from app.core.http.client import outbound_client, redact_credentials
-from app.core.http.transport import OversizedResponse
-from app.core.network_policy import (
+from mosaico.core.http.client import outbound_client, redact_credentials
+from mosaico.core.http.transport import OversizedResponse
+from mosaico.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.core.resources import Resources
-from app.core.settings import load_settings
-from app.jobs.process_pool import ProcessPool
-from app.startup import opened_resources
+from mosaico.core.resources import Resources
+from mosaico.core.settings import load_settings
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.startup import opened_resources
 from tests.support.service import Service, running_service
 
 OWN_URL = "http://127.0.0.1:9"

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.kpis.number_text import FigureFormat
-from app.statistics.verdict_rules import Scale
+from mosaico.kpis.number_text import FigureFormat
+from mosaico.statistics.verdict_rules import Scale
 from tests.support.every_page import RUN, write_every_page
 from tests.support.service import Service
 

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from app.core import keyset
-from app.core.compiled_lists import build_page_sql, query_page
-from app.core.db import Database
-from app.core.keyset import (
+from mosaico.core import keyset
+from mosaico.core.compiled_lists import build_page_sql, query_page
+from mosaico.core.db import Database
+from mosaico.core.keyset import (
     BadCursor,
     BatchSizes,
     PageQuery,

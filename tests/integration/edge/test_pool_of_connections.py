@@ -8,9 +8,9 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import MetaData, Text, bindparam, func, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from app.core import engine as pool
-from app.core.db import Database, DatabaseUnavailable, compile_sql, insert_row
-from app.core.engine import libpq_url
+from mosaico.core import engine as pool
+from mosaico.core.db import Database, DatabaseUnavailable, compile_sql, insert_row
+from mosaico.core.engine import libpq_url
 
 AN_HOUR_S = 3600.0
 

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from app.core.web.response_headers import CONTENT_SECURITY_POLICY
+from mosaico.core.web.response_headers import CONTENT_SECURITY_POLICY
 from tests.integration.edge.toy_things import THINGS
 
 

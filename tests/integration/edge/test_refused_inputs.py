@@ -11,9 +11,9 @@ from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from app.api import include_pages
-from app.core.keyset import encode_cursor
-from app.core.web.form_words import words_of
+from mosaico.api import include_pages
+from mosaico.core.keyset import encode_cursor
+from mosaico.core.web.form_words import words_of
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
 

@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 from sqlalchemy import text
 
-from app.results.kpi_trend import MAX_POINTS, list_trend_buckets
+from mosaico.run_store.kpi_trend import MAX_POINTS, list_trend_buckets
 from tests.support.every_page import RUN
 from tests.support.many_runs import write_many_runs
 from tests.support.page_reads import HTML, read_csv, read_page

@@ -11,19 +11,19 @@ from fastapi import APIRouter, FastAPI, Query
 from fastapi.responses import StreamingResponse
 from starlette.requests import Request
 
-from app.access.authentication import AuthenticationMiddleware
-from app.api import PREFIX
-from app.core.db import Database, DatabaseUnavailable
-from app.core.encryption import SecretBox
-from app.core.errors import Conflict, ErrorItem, Invalid
-from app.core.problem_documents import PROBLEMS
-from app.core.resources import Resources
-from app.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
-from app.core.web.deps import Hub
-from app.core.web.event_feeds import EventFeed, EventSnapshot, StreamOwner
-from app.core.web.query_parameters import PageParams
-from app.core.web.sse import stream_events
-from app.main import create_app
+from mosaico.access.authentication import AuthenticationMiddleware
+from mosaico.api import PREFIX
+from mosaico.core.db import Database, DatabaseUnavailable
+from mosaico.core.encryption import SecretBox
+from mosaico.core.errors import Conflict, ErrorItem, Invalid
+from mosaico.core.problem_documents import PROBLEMS
+from mosaico.core.resources import Resources
+from mosaico.core.schemas import Identifier, JsonObject, Page, ShortText, WireModel
+from mosaico.core.web.deps import Hub
+from mosaico.core.web.event_feeds import EventFeed, EventSnapshot, StreamOwner
+from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.sse import stream_events
+from mosaico.main import create_app
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 THINGS = f"{PREFIX}/things"

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import mosaico
-from app.cli import cli
-from app.core.clock import utc_now
-from app.core.encryption import Secret
-from app.traces.registry import TRACE_SOURCES, TraceQuery
+from mosaico.cli import cli
+from mosaico.core.clock import utc_now
+from mosaico.core.encryption import Secret
+from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
 from tests.integration.langfuse.collection import collect_all
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.service import Service

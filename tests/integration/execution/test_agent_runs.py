@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core.resources import Resources
+from mosaico.core.resources import Resources
 from tests.support.service import JSON, Service, pointers, run_mosaico
 
 AGENT = """\

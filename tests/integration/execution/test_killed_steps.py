@@ -18,7 +18,7 @@ with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as file:
     file.write(sys.argv[1] + "\\n")
 print(sys.argv[1])
 """
-RECORD, API = "app.traces.execution.record", "app.core.console.api_client"
+RECORD, API = "mosaico.traces.execution.record", "mosaico.core.console.api_client"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.mcp.evaluator_registry import load_evaluators
+from mosaico.harness.mcp.evaluator_registry import load_evaluators
 from tests.support.bash_runs import SCRIPT, TASKS, write_lines
 from tests.support.mcp_commands import answers
 from tests.support.model_server import ModelServer, model_server

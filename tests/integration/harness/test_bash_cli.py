@@ -9,11 +9,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.harness.bash.cli import cli
-from app.harness.bash.result_file import read_report
-from app.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock
+from mosaico.harness.bash.cli import cli
+from mosaico.harness.bash.result_file import read_report
+from mosaico.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import ScriptedReply, model_server
 from tests.support.processes import start_command
@@ -311,7 +311,7 @@ def test_run__interrupted_run_keeps_finished_attempts(tmp_path: Path, way: signa
         "run", str(dataset), "--provider", "scripted", "--model", str(play),
         "--save", str(tmp_path / "saved"), "--concurrency", "1", "--call-seconds", "120",
     ]  # fmt: skip
-    program = start_command(words, tmp_path, module="app.harness.bash.cli")
+    program = start_command(words, tmp_path, module="mosaico.harness.bash.cli")
     program.wait_for_output("1/2 [PASS] first")
     program.send(way)
     assert program.wait_for_exit() == 130, program.log

@@ -8,14 +8,14 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from app.harness.bash.result_file import json_report
-from app.harness.judge import JudgeScore
-from app.harness.results import AttemptOutcome, ConversationEnding
-from app.traces.files.ndjson import iter_traces
-from app.traces.producers import harness_results
-from app.traces.producers.harness_results import read_results
-from app.traces.types import ToolCall, Trace, TraceOutcome
-from app.traces.uploads import router
+from mosaico.harness.bash.result_file import json_report
+from mosaico.harness.judge import JudgeScore
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.traces.files.ndjson import iter_traces
+from mosaico.traces.producers import harness_results
+from mosaico.traces.producers.harness_results import read_results
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.uploads import router
 from tests.support.bash_eval import (
     HAIKU,
     RECORDINGS,
@@ -205,7 +205,7 @@ def test_import__wrong_type_and_large_file_are_refused(
 ) -> None:
     as_lines = {"headers": {"Content-Type": "application/x-ndjson"}}
     assert post_import(service, one_attempt_file(), **as_lines).status_code == 415
-    monkeypatch.setattr("app.core.web.uploads.DOCUMENT_BYTES", 100)
+    monkeypatch.setattr("mosaico.core.web.uploads.DOCUMENT_BYTES", 100)
     assert post_import(service, one_attempt_file()).status_code == 413
 
 

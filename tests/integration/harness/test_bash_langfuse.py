@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from app.core.clock import utc_now
-from app.core.encryption import Secret
-from app.harness.bash.cli import cli
-from app.harness.bash.langfuse_export import export_run
-from app.harness.langfuse_export import ExportFailed, LangfuseProject
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
+from mosaico.core.clock import utc_now
+from mosaico.core.encryption import Secret
+from mosaico.harness.bash.cli import cli
+from mosaico.harness.bash.langfuse_export import export_run
+from mosaico.harness.langfuse_export import ExportFailed, LangfuseProject
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
 from tests.integration.langfuse.collection import collect_all
 from tests.support.bash_eval import call, report, result, task, trace
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse

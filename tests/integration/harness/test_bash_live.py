@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from app.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
-from app.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
-from app.harness.bash.check_registry import load_checks
-from app.harness.bash.replay import is_unstable, replay
-from app.harness.bash.types import EvalResult, EvalTask
-from app.harness.budget import Budget
-from app.harness.results import ConversationEnding
-from app.llm.conversation import (
+from mosaico.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
+from mosaico.harness.bash.attempt_runner import RunLimits, Runner, plan_trials
+from mosaico.harness.bash.check_registry import load_checks
+from mosaico.harness.bash.replay import is_unstable, replay
+from mosaico.harness.bash.types import EvalResult, EvalTask
+from mosaico.harness.budget import Budget
+from mosaico.harness.results import ConversationEnding
+from mosaico.llm.conversation import (
     ChatMessage,
     Llm,
     MessageRole,
@@ -23,7 +23,7 @@ from app.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.llm.providers import open_llm
+from mosaico.llm.providers import open_llm
 from tests.support.bash_eval import GPT, HAIKU, OPUS, SONNET, recorded_report, task
 from tests.support.model_server import (
     ModelServer,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.core.encryption import Secret
-from app.core.llm_server import LlmServer
-from app.core.network_policy import PUBLIC_ONLY
-from app.core.resources import Resources
-from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
+from mosaico.core.encryption import Secret
+from mosaico.core.llm_server import LlmServer
+from mosaico.core.network_policy import PUBLIC_ONLY
+from mosaico.core.resources import Resources
+from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.bash_runs import (
     METRICS,

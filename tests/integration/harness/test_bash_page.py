@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.harness.bash.check_registry import CHECKS, Check, CheckEvidence, load_checks
-from app.harness.bash.cli import cli
-from app.harness.harness_config import BashHarnessSettings
-from app.llm.conversation import Provider
+from mosaico.harness.bash.check_registry import CHECKS, Check, CheckEvidence, load_checks
+from mosaico.harness.bash.cli import cli
+from mosaico.harness.harness_config import BashHarnessSettings
+from mosaico.llm.conversation import Provider
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.bash_eval import call, evidence
 

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from app.core.clock import utc_now
-from app.core.resources import Resources
-from app.runs.retention import purge_expired_runs
+from mosaico.core.clock import utc_now
+from mosaico.core.resources import Resources
+from mosaico.runs.retention import purge_expired_runs
 from tests.support.bash_runs import (
     PRICE,
     SCRIPT,
@@ -121,7 +121,7 @@ def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_
 def test_view_command__page_says_that_traces_are_missing(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.reporting.trace_page.MAX_TRACES", 1)
+    monkeypatch.setattr("mosaico.reporting.trace_page.MAX_TRACES", 1)
     benchmark(service, SCRIPTED_MODEL)
     page = tmp_path / "page.html"
     written = run_mosaico(service, "runs", "view", service.complete_run()["id"], "--file", page)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.resources import Resources
-from app.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
+from mosaico.core.resources import Resources
+from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
 from tests.support.service import Service
 

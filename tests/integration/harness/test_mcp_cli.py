@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from app.harness.mcp.result_file import read_report
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import (
+from mosaico.harness.mcp.result_file import read_report
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,

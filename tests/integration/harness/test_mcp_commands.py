@@ -8,8 +8,8 @@ import pexpect
 import pytest
 import yaml
 
-from app.harness.mcp.result_file import write_report
-from app.harness.mcp.types import McpReport
+from mosaico.harness.mcp.result_file import write_report
+from mosaico.harness.mcp.types import McpReport
 from tests.support.mcp_commands import ASKING, DIRECT, LIMIT_S, ROOT, bench_file, ot_bench
 
 BENCHES = ROOT / "demo" / "bench"
@@ -165,7 +165,15 @@ def test_run__tui_picks_a_favorite() -> None:
     )
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "app.harness.mcp.cli.ot_bench", "run", "--tui", "--dry-run", "--task", "*:right"],
+        [
+            "-m",
+            "mosaico.harness.mcp.cli.ot_bench",
+            "run",
+            "--tui",
+            "--dry-run",
+            "--task",
+            "*:right",
+        ],
         env={
             "PYTHONPATH": str(ROOT),
             "PATH": "/usr/bin:/bin",

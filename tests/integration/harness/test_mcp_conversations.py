@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from app.harness.budget import BudgetLimits
-from app.harness.mcp.stored_attempt import attempt_transcript
-from app.harness.mcp.types import (
+from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.mcp.stored_attempt import attempt_transcript
+from mosaico.harness.mcp.types import (
     Content,
     ContentKind,
     ErrorKind,
 )
-from app.harness.results import AttemptOutcome, ConversationEnding
-from app.harness.transcript import TranscriptMessage
-from app.llm.conversation import (
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.harness.transcript import TranscriptMessage
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,
     ToolResultBlock,
     Turn,
 )
-from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.prices import Price
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.prices import Price
 from tests.support.mcp_bench import (
     ScriptedModel,
     calls,

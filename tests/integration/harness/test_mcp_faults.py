@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.mcp.agent_loop.run import run_plan
-from app.harness.mcp.plan import McpRunPlan
-from app.harness.mcp.servers.process_reaper import ProcessReaper
-from app.harness.mcp.servers.server import ServerEnvironment, running_servers
-from app.harness.mcp.servers.stdio import ServerProgram, running_program
-from app.harness.mcp.types import AttemptEnded, ErrorKind, Event
-from app.harness.results import AttemptOutcome
+from mosaico.harness.mcp.agent_loop.run import run_plan
+from mosaico.harness.mcp.plan import McpRunPlan
+from mosaico.harness.mcp.servers.process_reaper import ProcessReaper
+from mosaico.harness.mcp.servers.server import ServerEnvironment, running_servers
+from mosaico.harness.mcp.servers.stdio import ServerProgram, running_program
+from mosaico.harness.mcp.types import AttemptEnded, ErrorKind, Event
+from mosaico.harness.results import AttemptOutcome
 from tests.support.mcp_bench import Ran, direct_task, run
 from tests.support.mcp_servers import FAULTS, faults, http, stdio
 from tests.support.processes import lives, processes_of, until
@@ -288,7 +288,7 @@ def test_stdio_server__cancellation_kills_at_once(tmp_path: Path) -> None:
 
 START_AND_SLEEP = """
 import subprocess, sys, time
-from app.harness.mcp.servers.process_reaper import REAPER
+from mosaico.harness.mcp.servers.process_reaper import REAPER
 
 name, _, value = sys.argv[2].partition("=")
 program = [sys.executable, "-I", "-S", sys.argv[1], "deaf"]

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from app.harness.mcp.config import EvaluatorConfig, HttpServer
-from app.harness.mcp.evaluator_registry import load_evaluators
-from app.harness.mcp.plan import PlannedServer
-from app.harness.mcp.types import ErrorKind, TaskResult
-from app.harness.results import AttemptOutcome
+from mosaico.harness.mcp.config import EvaluatorConfig, HttpServer
+from mosaico.harness.mcp.evaluator_registry import load_evaluators
+from mosaico.harness.mcp.plan import PlannedServer
+from mosaico.harness.mcp.types import ErrorKind, TaskResult
+from mosaico.harness.results import AttemptOutcome
 from tests.support.http import serving
 from tests.support.mcp_bench import direct_task, run
 from tests.support.mcp_servers import http

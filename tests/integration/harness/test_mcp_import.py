@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from app.harness.mcp.result_file import json_report
-from app.harness.mcp.types import McpReport
-from app.traces.files.ndjson import iter_traces
-from app.traces.producers.harness_results import read_results
-from app.traces.producers.mcp_traces import traces_of
+from mosaico.harness.mcp.result_file import json_report
+from mosaico.harness.mcp.types import McpReport
+from mosaico.traces.files.ndjson import iter_traces
+from mosaico.traces.producers.harness_results import read_results
+from mosaico.traces.producers.mcp_traces import traces_of
 from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call
 from tests.support.service import Service
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.core.clock import utc_now
-from app.core.encryption import Secret
-from app.harness.langfuse_export import LangfuseProject
-from app.harness.mcp.cli.ot_bench import cli
-from app.harness.mcp.config import TaskType
-from app.harness.mcp.langfuse_export import export_run
-from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import user_message
+from mosaico.core.clock import utc_now
+from mosaico.core.encryption import Secret
+from mosaico.harness.langfuse_export import LangfuseProject
+from mosaico.harness.mcp.cli.ot_bench import cli
+from mosaico.harness.mcp.config import TaskType
+from mosaico.harness.mcp.langfuse_export import export_run
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.llm.conversation import user_message
 from tests.integration.langfuse.collection import collect_all
 from tests.support.langfuse import run_fake_langfuse
 from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from app.harness.budget import BudgetLimits
-from app.harness.mcp.config import EvaluatorConfig
-from app.harness.mcp.evaluator_registry import load_evaluators
-from app.harness.mcp.plan_builder import models_without_price
-from app.harness.mcp.summary import gate_figures
-from app.harness.mcp.types import ErrorKind
-from app.harness.results import AttemptOutcome, HarnessExit, decide_exit
-from app.llm.conversation import Turn
-from app.llm.prices import Price
+from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.mcp.config import EvaluatorConfig
+from mosaico.harness.mcp.evaluator_registry import load_evaluators
+from mosaico.harness.mcp.plan_builder import models_without_price
+from mosaico.harness.mcp.summary import gate_figures
+from mosaico.harness.mcp.types import ErrorKind
+from mosaico.harness.results import AttemptOutcome, HarnessExit, decide_exit
+from mosaico.llm.conversation import Turn
+from mosaico.llm.prices import Price
 from tests.support.mcp_bench import (
     Request,
     ScriptedModel,

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from app.harness.mcp.config import EvaluatorConfig
-from app.harness.mcp.types import (
+from mosaico.harness.mcp.config import EvaluatorConfig
+from mosaico.harness.mcp.types import (
     ErrorKind,
     TaskResult,
 )
-from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import (
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.llm.conversation import (
     Turn,
 )
-from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.prices import Price
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.prices import Price
 from tests.support.mcp_bench import (
     Request,
     ScriptedModel,

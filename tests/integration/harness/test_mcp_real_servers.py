@@ -13,11 +13,11 @@ from socket import create_connection, create_server
 
 import pytest
 
-from app.harness.mcp.agent_loop.run import run_plan
-from app.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
-from app.harness.mcp.types import ContentKind, ErrorKind, McpReport, TaskResult
-from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import (
+from mosaico.harness.mcp.agent_loop.run import run_plan
+from mosaico.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
+from mosaico.harness.mcp.types import ContentKind, ErrorKind, McpReport, TaskResult
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     Provider,

@@ -10,10 +10,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from app.harness.mcp.agent_loop.attempt import run_attempt
-from app.harness.mcp.result_file import read_report, write_report
-from app.harness.result_file import claim_result_file, journal_of
-from app.harness.results import AttemptOutcome
+from mosaico.harness.mcp.agent_loop.attempt import run_attempt
+from mosaico.harness.mcp.result_file import read_report, write_report
+from mosaico.harness.result_file import claim_result_file, journal_of
+from mosaico.harness.results import AttemptOutcome
 from tests.support.mcp_commands import (
     ASKING,
     DIRECT,
@@ -71,7 +71,7 @@ def test_run__interrupted_run_keeps_finished_attempts(
             await asyncio.sleep(LIMIT_S)
         return await run_attempt(attempt, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("app.harness.mcp.agent_loop.run.run_attempt", ended_by_somebody)
+    monkeypatch.setattr("mosaico.harness.mcp.agent_loop.run.run_attempt", ended_by_somebody)
     done = ot_bench(
         "run", bench_file(ASKING), "--base-url", model.openai_url, "--output", "r.yaml",
         "--concurrency", "1", "--csv", "--junit", "j.xml", "--html", "page.html",
@@ -98,7 +98,9 @@ def test_run__signal_leaves_result_and_reports(way: signal.Signals) -> None:
     # Only the second call hangs: the first one is an echo again.
     file = bench_file(DIRECT.replace("tool: echo", "tool: hang").replace("hang", "echo", 1))
     command = ["run", file, "--output", "r.yaml", "--junit", "j.xml", "--concurrency", "1"]
-    program = start_command([*map(str, command)], Path.cwd(), module="app.harness.mcp.cli.ot_bench")
+    program = start_command(
+        [*map(str, command)], Path.cwd(), module="mosaico.harness.mcp.cli.ot_bench"
+    )
     program.wait_for_output("2 attempts")
     program.wait_for_output("1/2 [PASS]")
     program.send(way)
@@ -133,7 +135,7 @@ def test_resume__failed_run_continues_from_journal(
     file = bench_file(ASKING)
     arguments = ("run", file, "--base-url", model.openai_url, "--concurrency", "1")
     with monkeypatch.context() as patched:
-        patched.setattr("app.harness.mcp.agent_loop.run.run_attempt", broken)
+        patched.setattr("mosaico.harness.mcp.agent_loop.run.run_attempt", broken)
         done = ot_bench(*arguments, "--output", "r.yaml")
     assert done.exit_code == 1
     assert not Path("r.yaml").exists()

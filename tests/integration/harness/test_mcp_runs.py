@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from app.core.resources import Resources
-from app.harness.harness_config import McpHarnessSettings, ModelPrice
-from app.llm.conversation import (
+from mosaico.core.resources import Resources
+from mosaico.harness.harness_config import McpHarnessSettings, ModelPrice
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,
@@ -21,8 +21,8 @@ from app.llm.conversation import (
     ToolUseBlock,
     Usage,
 )
-from app.traces.producers.mcp import mcp_producer
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
+from mosaico.traces.producers.mcp import mcp_producer
+from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 from tests.support.mcp_servers import FAULTS
 from tests.support.model_server import RawReply, ReceivedRequest, ScriptedReply, model_server
 from tests.support.service import JSON, Service, pointers

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.mcp.agent_loop.run import run_plan
-from app.harness.mcp.plan import McpRunPlan
-from app.harness.mcp.servers.pool import ServerPool
-from app.harness.mcp.types import (
+from mosaico.harness.mcp.agent_loop.run import run_plan
+from mosaico.harness.mcp.plan import McpRunPlan
+from mosaico.harness.mcp.servers.pool import ServerPool
+from mosaico.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
     ErrorKind,
@@ -55,7 +55,7 @@ def test_server_pool__restarts_a_dead_shared_server() -> None:
 
 def test_server_pool__restarts_a_hanging_shared_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process lives but ignores pings; every later task would wait for it."""
-    monkeypatch.setattr("app.harness.mcp.servers.server.PING_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mosaico.harness.mcp.servers.server.PING_TIMEOUT_S", 0.1)
     calls_and_timeouts = [("count", 60.0), ("hang", 0.2), ("count", 60.0)]
     tasks = [
         direct_task(faults(), tool, name=str(n), share_servers=True, timeout_s=timeout_s)

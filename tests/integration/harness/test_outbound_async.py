@@ -9,9 +9,9 @@ from ipaddress import ip_address
 import httpx2
 import pytest
 
-from app.core.http.async_client import outbound_async_client
-from app.core.http.transport import OversizedResponse
-from app.core.network_policy import (
+from mosaico.core.http.async_client import outbound_async_client
+from mosaico.core.http.transport import OversizedResponse
+from mosaico.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,
@@ -20,9 +20,9 @@ from app.core.network_policy import (
     Resolver,
     resolve_name,
 )
-from app.llm.conversation import Provider, TurnSettings, user_message
-from app.llm.errors import LlmError
-from app.llm.providers import open_llm
+from mosaico.llm.conversation import Provider, TurnSettings, user_message
+from mosaico.llm.errors import LlmError
+from mosaico.llm.providers import open_llm
 from tests.support.model_server import ModelServer, RawReply, model_server
 
 # The SDKs take seconds to import: one worker imports them for all these tests.

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from app.core.resources import Resources
-from app.harness.bash.cli import cli as bash_cli
-from app.harness.bash.result_file import read_report as read_bash_report
-from app.harness.mcp.cli.ot_bench import cli as mcp_cli
-from app.harness.mcp.result_file import read_report as read_mcp_report
-from app.llm.conversation import (
+from mosaico.core.resources import Resources
+from mosaico.harness.bash.cli import cli as bash_cli
+from mosaico.harness.bash.result_file import read_report as read_bash_report
+from mosaico.harness.mcp.cli.ot_bench import cli as mcp_cli
+from mosaico.harness.mcp.result_file import read_report as read_mcp_report
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.resources import Resources
+from mosaico.core.resources import Resources
 from tests.support.fleet import Fleet
 from tests.support.stored import DatabaseReader
 

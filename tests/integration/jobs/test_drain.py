@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from app.core.resources import Resources
-from app.jobs.declarations import JobRequest
-from app.jobs.handlers import JobHandlers
-from app.jobs.job_runner import Worker
-from app.jobs.queue import enqueue
+from mosaico.core.resources import Resources
+from mosaico.jobs.declarations import JobRequest
+from mosaico.jobs.handlers import JobHandlers
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.queue import enqueue
 from tests.support.service import Service
 from tests.support.toy_jobs import BuildToy, SellToy
 

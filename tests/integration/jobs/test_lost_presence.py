@@ -12,15 +12,15 @@ import pytest
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 
-from app.core.engine import libpq_url
-from app.core.resources import Resources
-from app.jobs import job_manager, job_runner
-from app.jobs.handlers import JobHandlers
-from app.jobs.job_manager import FencedJobManager
-from app.jobs.job_runner import Worker
-from app.jobs.process_pool import ProcessPool
-from app.jobs.queue import enqueue, split_arguments
-from app.jobs.worker_process import PRESENCE_LOCK, WorkerPresence, read_process_origin
+from mosaico.core.engine import libpq_url
+from mosaico.core.resources import Resources
+from mosaico.jobs import job_manager, job_runner
+from mosaico.jobs.handlers import JobHandlers
+from mosaico.jobs.job_manager import FencedJobManager
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.jobs.queue import enqueue, split_arguments
+from mosaico.jobs.worker_process import PRESENCE_LOCK, WorkerPresence, read_process_origin
 from tests.support.processes import LIVENESS_S, until
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import BuildToy, ReportToy

@@ -10,19 +10,26 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.resources import Resources
-from app.jobs import job_runner
-from app.jobs.deaths import WorkerDeath, write_deaths
-from app.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
-from app.jobs.job_runner import Worker
-from app.jobs.outcomes import JobClaim, JobFailed, JobOutcome, JobRetry, NextStep, record_outcome
-from app.jobs.process_pool import ProcessPool
-from app.jobs.queries import has_waiting_short_job
-from app.jobs.queue import DEATHS, RESCUES, enqueue, enqueue_many, split_arguments
-from app.jobs.rescue import rescue_jobs
-from app.jobs.silent_sessions import SilentSessions
-from app.jobs.worker_process import ProcessOrigin
-from app.worker import TASKS
+from mosaico.core.resources import Resources
+from mosaico.jobs import job_runner
+from mosaico.jobs.deaths import WorkerDeath, write_deaths
+from mosaico.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.outcomes import (
+    JobClaim,
+    JobFailed,
+    JobOutcome,
+    JobRetry,
+    NextStep,
+    record_outcome,
+)
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.jobs.queries import has_waiting_short_job
+from mosaico.jobs.queue import DEATHS, RESCUES, enqueue, enqueue_many, split_arguments
+from mosaico.jobs.rescue import rescue_jobs
+from mosaico.jobs.silent_sessions import SilentSessions
+from mosaico.jobs.worker_process import ProcessOrigin
+from mosaico.worker import TASKS
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import PaintToy, ReportToy, RingBell, SawToy, WrapToy

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.resources import Resources
-from app.jobs.handlers import JobHandlers
-from app.jobs.outcomes import (
+from mosaico.core.resources import Resources
+from mosaico.jobs.handlers import JobHandlers
+from mosaico.jobs.outcomes import (
     JobClaim,
     JobFailed,
     JobOutcome,
@@ -18,10 +18,10 @@ from app.jobs.outcomes import (
     JobSucceeded,
     record_outcome,
 )
-from app.jobs.queue import enqueue
-from app.jobs.rescue import rescue_jobs
-from app.jobs.silent_sessions import SilentSessions
-from app.jobs.worker_process import PRESENCE_LOCK, ProcessOrigin
+from mosaico.jobs.queue import enqueue
+from mosaico.jobs.rescue import rescue_jobs
+from mosaico.jobs.silent_sessions import SilentSessions
+from mosaico.jobs.worker_process import PRESENCE_LOCK, ProcessOrigin
 from tests.support.toy_jobs import BuildToy, ReportToy
 
 HANDLERS = JobHandlers()

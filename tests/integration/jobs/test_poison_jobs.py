@@ -5,7 +5,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from app.jobs.deaths import (
+from mosaico.jobs.deaths import (
     DELAY_AFTER_UNPROVED,
     GIVE_UP_AFTER,
     MIN_OWN_DEATHS,
@@ -13,7 +13,7 @@ from app.jobs.deaths import (
     SUSPECTS_LOCK,
     UNSERVED_LOCK,
 )
-from app.jobs.handlers import MAX_ATTEMPTS
+from mosaico.jobs.handlers import MAX_ATTEMPTS
 from tests.support.fleet import HERON, PELICAN, Fleet, machine
 
 

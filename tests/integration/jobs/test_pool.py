@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.jobs.process_pool import (
+from mosaico.jobs.process_pool import (
     CallLost,
     CallTimeout,
     ChildExited,
@@ -25,7 +25,7 @@ GENEROUS_S = 60.0
 
 # A call that keeps the interpreter lock, in a child whose parent is then killed.
 BUSY_PARENT = """
-from app.jobs import process_pool
+from mosaico.jobs import process_pool
 from tests.support.pool_calls import nothing, spin
 process_pool.ORPHAN_GRACE_S = -57.0  # 3 s after the start of the call, long before the parent's time limit
 if __name__ == "__main__":

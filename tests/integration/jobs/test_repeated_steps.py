@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from app.jobs.declarations import (
+from mosaico.jobs.declarations import (
     BeginRun,
     CollectTraces,
     FailRun,
@@ -13,7 +13,7 @@ from app.jobs.declarations import (
     JobRequest,
     ScoreShard,
 )
-from app.jobs.queue import enqueue
+from mosaico.jobs.queue import enqueue
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 

@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.engine import libpq_url
-from app.core.resources import Resources
-from app.jobs import rescue_tick
-from app.jobs.clock_watch import DatabaseClockWatch
-from app.jobs.handlers import JobHandlers
-from app.jobs.queue import enqueue
-from app.jobs.rescue import ABSENT_AFTER_S, RECONNECT_S, SUSPENDED_AFTER_S
-from app.jobs.rescue_tick import RescueTick
-from app.jobs.worker_process import PRESENCE_LOCK, read_process_origin
+from mosaico.core.engine import libpq_url
+from mosaico.core.resources import Resources
+from mosaico.jobs import rescue_tick
+from mosaico.jobs.clock_watch import DatabaseClockWatch
+from mosaico.jobs.handlers import JobHandlers
+from mosaico.jobs.queue import enqueue
+from mosaico.jobs.rescue import ABSENT_AFTER_S, RECONNECT_S, SUSPENDED_AFTER_S
+from mosaico.jobs.rescue_tick import RescueTick
+from mosaico.jobs.worker_process import PRESENCE_LOCK, read_process_origin
 from tests.support.processes import until
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import BuildToy, ReportToy

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.core import engine
-from app.core.db import STREAMED_ROWS, Database, stream_rows
-from app.core.engine import libpq_url
-from app.core.resources import Resources
-from app.jobs import silent_sessions
-from app.jobs.silent_sessions import SilentSessions
+from mosaico.core import engine
+from mosaico.core.db import STREAMED_ROWS, Database, stream_rows
+from mosaico.core.engine import libpq_url
+from mosaico.core.resources import Resources
+from mosaico.jobs import silent_sessions
+from mosaico.jobs.silent_sessions import SilentSessions
 from tests.support.processes import until
 
 Session = psycopg.Connection[tuple[object, ...]]

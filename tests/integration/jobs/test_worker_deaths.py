@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from app.jobs.deaths import DELAY_AFTER_UNPROVED
-from app.jobs.handlers import MAX_ATTEMPTS
-from app.jobs.outcomes import JobClaim, JobReleased, JobRetry, record_outcome
-from app.jobs.queue import DEATHS, split_arguments
-from app.jobs.worker_process import ProcessOrigin
+from mosaico.jobs.deaths import DELAY_AFTER_UNPROVED
+from mosaico.jobs.handlers import MAX_ATTEMPTS
+from mosaico.jobs.outcomes import JobClaim, JobReleased, JobRetry, record_outcome
+from mosaico.jobs.queue import DEATHS, split_arguments
+from mosaico.jobs.worker_process import ProcessOrigin
 from tests.support.fleet import HANDLERS, HERON, PELICAN, Fleet, machine, new_process
 
 

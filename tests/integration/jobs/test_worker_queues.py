@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.jobs.handlers import HANDLERS
-from app.jobs.job_runner import Worker
-from app.worker import UnknownQueue, require_known_queues
+from mosaico.cli import cli
+from mosaico.jobs.handlers import HANDLERS
+from mosaico.jobs.job_runner import Worker
+from mosaico.worker import UnknownQueue, require_known_queues
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
@@ -46,7 +46,7 @@ def test_worker_command__spaces_around_queue_names_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served: list[object] = []
-    monkeypatch.setattr("app.worker.run_worker", lambda _, queues: served.append(queues))
+    monkeypatch.setattr("mosaico.worker.run_worker", lambda _, queues: served.append(queues))
 
     for queues in ("score, runs", " score ,runs "):
         assert CliRunner().invoke(cli, ["worker", "--queues", queues]).exit_code == 0

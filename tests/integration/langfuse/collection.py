@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.core.db import Database
-from app.core.encryption import Secret, SecretBox
-from app.core.network_policy import PRIVATE_SERVERS
-from app.core.resources import Resources
-from app.traces.registry import TracePage, TraceQuery, collect
-from app.traces.sources.langfuse.catalog import SERVER_CACHE
-from app.traces.sources.langfuse.failures import LangfusePolicy
-from app.traces.sources.langfuse.source import LangfuseSource
-from app.traces.types import Trace
+from mosaico.core.db import Database
+from mosaico.core.encryption import Secret, SecretBox
+from mosaico.core.network_policy import PRIVATE_SERVERS
+from mosaico.core.resources import Resources
+from mosaico.traces.registry import TracePage, TraceQuery, collect
+from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE
+from mosaico.traces.sources.langfuse.failures import LangfusePolicy
+from mosaico.traces.sources.langfuse.source import LangfuseSource
+from mosaico.traces.types import Trace
 from tests.support.langfuse import FakeLangfuse
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

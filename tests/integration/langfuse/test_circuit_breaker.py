@@ -5,14 +5,19 @@ import dataclasses
 import pytest
 from sqlalchemy import text
 
-from app.core.db import Database
-from app.core.resources import Resources
-from app.traces.circuit_breaker import FAILURES_TO_OPEN, FIRST_OPEN_S, MAX_OPEN_S, CircuitBreaker
-from app.traces.registry import CollectionFailed, collect
-from app.traces.sources.langfuse.catalog import check_server
-from app.traces.sources.langfuse.client import throttle_name
-from app.traces.sources.langfuse.failures import COLLECTION_POLICY, LangfusePolicy
-from app.traces.sources.langfuse.source import LangfuseSource
+from mosaico.core.db import Database
+from mosaico.core.resources import Resources
+from mosaico.traces.circuit_breaker import (
+    FAILURES_TO_OPEN,
+    FIRST_OPEN_S,
+    MAX_OPEN_S,
+    CircuitBreaker,
+)
+from mosaico.traces.registry import CollectionFailed, collect
+from mosaico.traces.sources.langfuse.catalog import check_server
+from mosaico.traces.sources.langfuse.client import throttle_name
+from mosaico.traces.sources.langfuse.failures import COLLECTION_POLICY, LangfusePolicy
+from mosaico.traces.sources.langfuse.source import LangfuseSource
 from tests.integration.langfuse.collection import FAST_POLICY, make_query, make_resources
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import ALWAYS, HtmlResponse, RateLimited

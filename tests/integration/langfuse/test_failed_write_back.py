@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.jobs.declarations import WriteBackScores
-from app.jobs.handlers import JobContext, WorkerStopping
-from app.jobs.queue import enqueue
-from app.runs import write_back
+from mosaico.jobs.declarations import WriteBackScores
+from mosaico.jobs.handlers import JobContext, WorkerStopping
+from mosaico.jobs.queue import enqueue
+from mosaico.runs import write_back
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import HtmlResponse, ModifiedResponse, RateLimited, RespondsWith
 from tests.support.langfuse.written_scores import (

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.core.encryption import Secret
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, SourceRun
-from app.traces.repetition_names import name_of_repetition
-from app.traces.sources.langfuse.catalog import list_runs
+from mosaico.core.encryption import Secret
+from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, SourceRun
+from mosaico.traces.repetition_names import name_of_repetition
+from mosaico.traces.sources.langfuse.catalog import list_runs
 from tests.integration.langfuse.collection import NOW, collect_all, make_query, make_resources
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import HtmlResponse, Oversized

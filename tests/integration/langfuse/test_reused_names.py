@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.traces.registry import SourceRun
-from app.traces.sources.langfuse.catalog import list_runs, narrow_run
-from app.traces.types import Trace
+from mosaico.traces.registry import SourceRun
+from mosaico.traces.sources.langfuse.catalog import list_runs, narrow_run
+from mosaico.traces.types import Trace
 from tests.integration.langfuse.collection import collect_all, make_query, make_resources
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import DEFAULT_TIME

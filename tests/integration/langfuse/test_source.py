@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
-from app.traces.sources.langfuse.source import LangfuseSource
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.registry import CollectionFailed
+from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
+from mosaico.traces.sources.langfuse.source import LangfuseSource
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.integration.langfuse.collection import (
     NOW,
     collect_all,

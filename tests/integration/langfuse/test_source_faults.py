@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.core.encryption import Secret
-from app.core.http.threads import HEARTBEAT_S
-from app.traces.registry import CollectionFailed
-from app.traces.types import TraceOutcome
+from mosaico.core.encryption import Secret
+from mosaico.core.http.threads import HEARTBEAT_S
+from mosaico.traces.registry import CollectionFailed
+from mosaico.traces.types import TraceOutcome
 from tests.integration.langfuse.collection import FAST_POLICY, collect_all, read_pages
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.exchange import Fault

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.core.clock import utc_now
-from app.traces.types import TraceOutcome
+from mosaico.core.clock import utc_now
+from mosaico.traces.types import TraceOutcome
 from tests.integration.langfuse.collection import collect_all
 from tests.integration.langfuse.test_sdk_round_trip import run_capitals, sdk_of
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.traces.registry import CollectionFailed
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.registry import CollectionFailed
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.integration.langfuse.collection import collect_all
 from tests.integration.langfuse.test_source import ODD_NAMES
 from tests.support.langfuse import FakeLangfuse, ScorePlan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.clock import utc_now
+from mosaico.core.clock import utc_now
 from tests.integration.langfuse.test_windows import fill
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import DEFAULT_TIME

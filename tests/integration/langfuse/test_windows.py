@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
-from app.traces.registry import CollectionFailed, TracePage
-from app.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
-from app.traces.sources.langfuse.source import LangfuseSource
-from app.traces.types import Trace, TraceOutcome
+from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
+from mosaico.traces.registry import CollectionFailed, TracePage
+from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
+from mosaico.traces.sources.langfuse.source import LangfuseSource
+from mosaico.traces.types import Trace, TraceOutcome
 from tests.integration.langfuse.collection import (
     FAST_POLICY,
     collect_all,
@@ -212,7 +212,7 @@ def test_window__without_traces_is_one_empty_page(server: FakeLangfuse) -> None:
 def test_window__resumes_after_any_page_with_the_same_traces(
     server: FakeLangfuse, size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
+    monkeypatch.setattr("mosaico.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
     fill(server, 250)
     query = window(size=size)
     pages = collect_all(server, **query).pages

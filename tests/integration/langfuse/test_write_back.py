@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.core.clock import utc_now
-from app.jobs.declarations import WriteBackScores
-from app.jobs.queue import enqueue
-from app.results.queries import get_run
-from app.runs import write_back
-from app.runs.plan_builder import collect_lock
-from app.runs.retention import purge_runs_before
+from mosaico.core.clock import utc_now
+from mosaico.jobs.declarations import WriteBackScores
+from mosaico.jobs.queue import enqueue
+from mosaico.run_store.queries import get_run
+from mosaico.runs import write_back
+from mosaico.runs.plan_builder import collect_lock
+from mosaico.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import DEFAULT_TIME, Score

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.llm.retry import completion_retries
-from app.runs import llm_metrics
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.llm.retry import completion_retries
+from mosaico.runs import llm_metrics
 from tests.support.llm import ModelService, model_server
 from tests.support.service import Service, running_service
 

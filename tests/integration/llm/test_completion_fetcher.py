@@ -5,12 +5,12 @@ from array import array
 import pytest
 from starlette.responses import Response
 
-from app.core.clock import utc_now
-from app.jobs.handlers import JobContext
-from app.llm.completion_pool import BatchOutcome, CompletionPool
-from app.llm.conversation import Usage
-from app.llm.errors import LlmError, LlmErrorKind, LlmUnavailable
-from app.llm.types import (
+from mosaico.core.clock import utc_now
+from mosaico.jobs.handlers import JobContext
+from mosaico.llm.completion_pool import BatchOutcome, CompletionPool
+from mosaico.llm.conversation import Usage
+from mosaico.llm.errors import LlmError, LlmErrorKind, LlmUnavailable
+from mosaico.llm.types import (
     BatchResponse,
     ChatAnswer,
     ChatRequest,
@@ -22,12 +22,12 @@ from app.llm.types import (
     RequestBatch,
     request_key,
 )
-from app.metrics import completion_fetcher
-from app.metrics.completion_fetcher import CompletionFetcher
-from app.metrics.types import MetricFailed, MetricRef
-from app.runs.llm_cache import CachedAnswers
-from app.runs.llm_metrics import measure_remote
-from app.traces.types import Trace
+from mosaico.metrics import completion_fetcher
+from mosaico.metrics.completion_fetcher import CompletionFetcher
+from mosaico.metrics.types import MetricFailed, MetricRef
+from mosaico.runs.llm_cache import CachedAnswers
+from mosaico.runs.llm_metrics import measure_remote
+from mosaico.traces.types import Trace
 from tests.support.judged_traces import by_trace, outputs
 from tests.support.llm import (
     EMBEDDER,

@@ -9,15 +9,15 @@ from typing import Any, Self, TypeVar
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from app.core.encryption import Secret
-from app.core.errors import Invalid
-from app.core.http.async_client import outbound_async_client
-from app.core.http.throttle import AsyncThrottle
-from app.core.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
-from app.llm.completion_pool import model_event_loop
-from app.llm.completions import CompletionClient, new_client, open_completions
-from app.llm.conversation import Usage
-from app.llm.errors import (
+from mosaico.core.encryption import Secret
+from mosaico.core.errors import Invalid
+from mosaico.core.http.async_client import outbound_async_client
+from mosaico.core.http.throttle import AsyncThrottle
+from mosaico.core.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
+from mosaico.llm.completion_pool import model_event_loop
+from mosaico.llm.completions import CompletionClient, new_client, open_completions
+from mosaico.llm.conversation import Usage
+from mosaico.llm.errors import (
     LlmAuthError,
     LlmError,
     LlmErrorKind,
@@ -25,8 +25,8 @@ from app.llm.errors import (
     LlmQuotaExceeded,
     LlmRedirected,
 )
-from app.llm.retry import completion_retries
-from app.llm.types import (
+from mosaico.llm.retry import completion_retries
+from mosaico.llm.types import (
     BatchResponse,
     ChatAnswer,
     ChatRequest,

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from starlette.responses import HTMLResponse, Response
 
-from app.jobs.handlers import JobContext, WorkerStopping
-from app.metrics.types import MetricRef
-from app.runs.leases import RunEnded
-from app.runs.llm_metrics import measure_remote
-from app.traces.types import Trace
+from mosaico.jobs.handlers import JobContext, WorkerStopping
+from mosaico.metrics.types import MetricRef
+from mosaico.runs.leases import RunEnded
+from mosaico.runs.llm_metrics import measure_remote
+from mosaico.traces.types import Trace
 from tests.support.judged_traces import BY_LENGTH, by_trace, outputs
 from tests.support.llm import (
     JUDGE,

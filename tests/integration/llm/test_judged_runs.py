@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.core.clock import utc_now
-from app.llm.conversation import Usage
-from app.llm.types import (
+from mosaico.core.clock import utc_now
+from mosaico.llm.conversation import Usage
+from mosaico.llm.types import (
     MAX_ANSWER_AGE,
     RequestUsage,
 )
-from app.runs.llm_cache import evict_expired_answers, put_answers
+from mosaico.runs.llm_cache import evict_expired_answers, put_answers
 from tests.support.judged_traces import BY_LENGTH, RUNS, by_trace, outputs
 from tests.support.llm import (
     JUDGE,

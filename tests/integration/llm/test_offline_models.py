@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import mosaico
-from app.cli import cli
-from app.metrics.file_options import RequestProgress
-from app.metrics.offline_models import LlmUsage
-from mosaico.errors import Invalid, LlmBudgetExhausted
+from mosaico import Invalid, LlmBudgetExhausted
+from mosaico.cli import cli
+from mosaico.metrics.file_options import RequestProgress
+from mosaico.metrics.offline_models import LlmUsage
 from tests.integration.llm.conftest import SHORT_RETRIES
 from tests.support.llm import (
     EMBEDDER,
@@ -49,7 +49,7 @@ def judge(models: ModelService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("MOSAICO_LLM_MODEL", JUDGE)
     monkeypatch.setenv("MOSAICO_EMBEDDINGS_MODEL", EMBEDDER)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("app.llm.retry.COMPLETION_RETRIES", SHORT_RETRIES)
+    monkeypatch.setattr("mosaico.llm.retry.COMPLETION_RETRIES", SHORT_RETRIES)
     models.judge = by_word
     return models
 

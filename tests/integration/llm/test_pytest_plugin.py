@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.pytest_plugin import UPDATE
+from mosaico.sdk.pytest_plugin import UPDATE
 from tests.support.inner_pytest import run_inner_pytest
 from tests.support.llm import EMBEDDER, JUDGE, KEY, ModelService, ReceivedLlmRequest
 

@@ -12,12 +12,12 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.notifications import tasks
-from app.notifications.endpoints import ensure_endpoints
-from app.notifications.service import publish
-from app.notifications.types import DeliveryTarget, NotificationMessage
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.notifications import tasks
+from mosaico.notifications.endpoints import ensure_endpoints
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
 

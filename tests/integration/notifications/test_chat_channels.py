@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.core.http import transport
-from app.notifications.types import (
+from mosaico.core.http import transport
+from mosaico.notifications.types import (
     DeliveryTarget,
     MessageFact,
     MessageItem,

@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, time, timedelta
 import pytest
 from sqlalchemy import update
 
-from app.notifications.models import Notification
-from app.notifications.types import NotificationMessage
-from app.schedules.daily_summary import SummaryTime, find_latest_due_day, send_summary
+from mosaico.notifications.models import Notification
+from mosaico.notifications.types import NotificationMessage
+from mosaico.schedules.daily_summary import SummaryTime, find_latest_due_day, send_summary
 from tests.integration.notifications.conftest import NotificationScenario
 
 MORNING = SummaryTime(at=time(6), timezone="UTC")

@@ -11,11 +11,11 @@ import pytest
 from fastapi.responses import RedirectResponse, StreamingResponse
 from standardwebhooks.webhooks import Webhook
 
-from app.core.errors import Unavailable
-from app.notifications import service, webhook_client
-from app.notifications.endpoints import ensure_endpoints
-from app.notifications.service import publish
-from app.notifications.types import DeliveryTarget
+from mosaico.core.errors import Unavailable
+from mosaico.notifications import service, webhook_client
+from mosaico.notifications.endpoints import ensure_endpoints
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import DeliveryTarget
 from tests.integration.notifications.conftest import (
     TEST_MESSAGE,
     NotificationScenario,

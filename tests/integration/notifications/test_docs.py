@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from app.notifications.types import DeliveryTarget
+from mosaico.notifications.types import DeliveryTarget
 from tests.integration.docs.test_examples import blocks, examples, matches
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.page_commands import command_environment

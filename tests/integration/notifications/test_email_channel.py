@@ -17,12 +17,12 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
-from app.core.encryption import Secret
-from app.core.resources import Resources
-from app.core.smtp import SmtpServer
-from app.notifications import mail_session
-from app.notifications.registry import CHANNELS, OutgoingMessage
-from app.notifications.types import (
+from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
+from mosaico.core.smtp import SmtpServer
+from mosaico.notifications import mail_session
+from mosaico.notifications.registry import CHANNELS, OutgoingMessage
+from mosaico.notifications.types import (
     DeliveryFailed,
     DeliveryOutcome,
     DeliverySucceeded,

@@ -8,9 +8,9 @@ import pytest
 from fastapi.responses import Response
 from sqlalchemy import text
 
-from app.core.key_rotation import drop_lost_secrets, list_encrypted_columns
-from app.notifications.types import DeliveryTarget
-from app.tables import METADATA
+from mosaico.core.key_rotation import drop_lost_secrets, list_encrypted_columns
+from mosaico.notifications.types import DeliveryTarget
+from mosaico.table_list import METADATA
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.service import JSON
 from tests.support.stored import DatabaseReader

@@ -9,21 +9,21 @@ import pytest
 from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
-from app.alerts import rule_service
-from app.alerts.models import AlertRule
-from app.alerts.schemas import AlertConfigCreate
-from app.core.batch_delete import delete_batch
-from app.jobs import row_deletion
-from app.jobs.declarations import DropDeliveries
-from app.jobs.handlers import JobContext, WorkerStopping
-from app.notifications import endpoints
-from app.notifications import queries as notification_queries
-from app.notifications.endpoint_users import EndpointInUse
-from app.notifications.models import Delivery
-from app.notifications.service import publish
-from app.notifications.tasks import drop_deliveries, tick
-from app.notifications.types import NotificationMessage
-from app.notifications.views import list_delivery_rows
+from mosaico.alerts import rule_service
+from mosaico.alerts.models import AlertRule
+from mosaico.alerts.schemas import AlertConfigCreate
+from mosaico.core.batch_delete import delete_batch
+from mosaico.jobs import row_deletion
+from mosaico.jobs.declarations import DropDeliveries
+from mosaico.jobs.handlers import JobContext, WorkerStopping
+from mosaico.notifications import endpoints
+from mosaico.notifications import queries as notification_queries
+from mosaico.notifications.endpoint_users import EndpointInUse
+from mosaico.notifications.models import Delivery
+from mosaico.notifications.service import publish
+from mosaico.notifications.tasks import drop_deliveries, tick
+from mosaico.notifications.types import NotificationMessage
+from mosaico.notifications.views import list_delivery_rows
 from tests.support.processes import until
 from tests.support.service import Service
 

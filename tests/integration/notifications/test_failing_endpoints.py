@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.core.url_syntax import redact_url
-from app.jobs.declarations import Deliver
-from app.jobs.handlers import JobContext
-from app.jobs.queue import split_arguments
-from app.notifications import delivery_jobs, service, tasks, webhook_client
-from app.notifications.rules import SLOW_LOCK
-from app.notifications.types import DeliveryTarget
+from mosaico.core.url_syntax import redact_url
+from mosaico.jobs.declarations import Deliver
+from mosaico.jobs.handlers import JobContext
+from mosaico.jobs.queue import split_arguments
+from mosaico.notifications import delivery_jobs, service, tasks, webhook_client
+from mosaico.notifications.rules import SLOW_LOCK
+from mosaico.notifications.types import DeliveryTarget
 from tests.integration.notifications.conftest import (
     NotificationScenario,
     Receiver,

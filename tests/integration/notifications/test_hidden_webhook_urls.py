@@ -12,9 +12,9 @@ import httpx
 import pytest
 from fastapi.responses import Response
 
-from app.notifications import registry
-from app.postgres.external import psql_environment
-from app.postgres.programs import packaged_binaries
+from mosaico.notifications import registry
+from mosaico.postgres.external import psql_environment
+from mosaico.postgres.programs import packaged_binaries
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.every_page import QUERIES, iter_page_routes
 from tests.support.service import JSON, pair, run_mosaico

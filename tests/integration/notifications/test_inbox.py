@@ -12,11 +12,16 @@ import pytest
 from sqlalchemy import QueuePool, event, text
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.core.batch_delete import delete_batch
-from app.notifications import inbox
-from app.notifications.inbox import delete_old_notifications
-from app.notifications.types import DeliveryTarget, MessageFact, MessageItem, NotificationMessage
+from mosaico.cli import cli
+from mosaico.core.batch_delete import delete_batch
+from mosaico.notifications import inbox
+from mosaico.notifications.inbox import delete_old_notifications
+from mosaico.notifications.types import (
+    DeliveryTarget,
+    MessageFact,
+    MessageItem,
+    NotificationMessage,
+)
 from tests.integration.notifications.conftest import NotificationScenario, status
 from tests.support.service import JSON, Service, pointers
 

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import text
 
-from app.core.clock import utc_now
-from app.notifications import inbox, queries, service
-from app.notifications.types import NotificationMessage
+from mosaico.core.clock import utc_now
+from mosaico.notifications import inbox, queries, service
+from mosaico.notifications.types import NotificationMessage
 from tests.support.service import Service
 
 BATCH = 3
@@ -14,7 +14,7 @@ BATCH = 3
 @pytest.fixture
 def seven_messages(service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
     """Seven unread messages, more than two batches."""
-    monkeypatch.setattr("app.notifications.inbox.READ_BATCH", BATCH)
+    monkeypatch.setattr("mosaico.notifications.inbox.READ_BATCH", BATCH)
     for number in range(7):
         _publish(service, f"m-{number}")
     return service

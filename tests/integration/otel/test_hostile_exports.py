@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.traces.otel.assembly import assemble_items, assemble_trace
-from app.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, decode_body
-from app.traces.otel.facts import FactReader
-from app.traces.otel.service import encode_spans
-from app.traces.otel.spans import Span, UndecodableBody
+from mosaico.traces.otel.assembly import assemble_items, assemble_trace
+from mosaico.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, decode_body
+from mosaico.traces.otel.facts import FactReader
+from mosaico.traces.otel.service import encode_spans
+from mosaico.traces.otel.spans import Span, UndecodableBody
 from tests.support.otlp import START_NS, any_value, export, span
 from tests.support.service import Service
 

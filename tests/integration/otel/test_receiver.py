@@ -12,11 +12,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from app.traces.models import OtelSpan, OtelTrace
-from app.traces.otel import router
-from app.traces.otel.export_body import MAX_EXPORT_BYTES
-from app.traces.otel.service import EncodedSpans, store_spans
-from app.traces.otel.spans import Span, StoredSpan, load_span
+from mosaico.traces.models import OtelSpan, OtelTrace
+from mosaico.traces.otel import router
+from mosaico.traces.otel.export_body import MAX_EXPORT_BYTES
+from mosaico.traces.otel.service import EncodedSpans, store_spans
+from mosaico.traces.otel.spans import Span, StoredSpan, load_span
 from tests.support.otlp import (
     PROTOBUF,
     RECORDED,

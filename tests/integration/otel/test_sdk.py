@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from app.llm.conversation import (
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,
@@ -22,10 +22,10 @@ from app.llm.conversation import (
     ToolUseBlock,
     Usage,
 )
-from app.traces.production import ProductionTraces, TraceWindow
-from app.traces.registry import TraceQuery
-from app.traces.sources.otel import OtelSource
-from app.traces.types import ToolCall, Trace
+from mosaico.traces.production import ProductionTraces, TraceWindow
+from mosaico.traces.registry import TraceQuery
+from mosaico.traces.sources.otel import OtelSource
+from mosaico.traces.types import ToolCall, Trace
 from tests.integration.docs.test_examples import blocks
 from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
 from tests.support.references import Reference

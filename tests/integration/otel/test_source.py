@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from app.core.resources import Resources
-from app.traces.otel.export_body import decode_body
-from app.traces.otel.service import delete_expired_traces, encode_spans, store_spans
-from app.traces.production import ProductionTraces, TraceFilters, TraceWindow
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
-from app.traces.repetition_names import name_of_repetition
-from app.traces.sources.otel import OtelSource, list_runs
-from app.traces.types import Trace
+from mosaico.core.resources import Resources
+from mosaico.traces.otel.export_body import decode_body
+from mosaico.traces.otel.service import delete_expired_traces, encode_spans, store_spans
+from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow
+from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
+from mosaico.traces.repetition_names import name_of_repetition
+from mosaico.traces.sources.otel import OtelSource, list_runs
+from mosaico.traces.types import Trace
 from tests.support.otlp import export, span
 from tests.support.service import Service
 
@@ -154,7 +154,7 @@ def test_otel_run__that_lacks_items_is_waited_for(
     heartbeats: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.traces.sources.otel.POLL_S", 5.0)
+    monkeypatch.setattr("mosaico.traces.sources.otel.POLL_S", 5.0)
     receive(service_resources, [item("a", "it")])
     query = replace(RUN, **settings)
     read_pages = pages(service_resources, query, Clock(NOON + timedelta(seconds=25)))
@@ -266,7 +266,7 @@ def test_otel_window__root_that_never_comes_is_waited_for_and_replaced(
 def test_otel_window__trace_that_stays_open_counts_as_missing(
     service_resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.traces.sources.otel.MAX_WAIT", timedelta(seconds=10))
+    monkeypatch.setattr("mosaico.traces.sources.otel.MAX_WAIT", timedelta(seconds=10))
     child = span(trace="b", parent="1", start_ns=NOON_NS)
     receive(service_resources, [span(trace="a", start_ns=NOON_NS), child])
     clock = Clock(NOON + timedelta(minutes=1))
@@ -314,8 +314,8 @@ def test_otel_window__filters_select_traces_by_any_span(service_resources: Resou
 def test_otel_window__sample_depends_on_the_seed_only(
     service_resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.traces.sources.otel.TRACES_PER_PAGE", 7)
-    monkeypatch.setattr("app.traces.sources.otel.KEYS_PER_QUERY", 10)
+    monkeypatch.setattr("mosaico.traces.sources.otel.TRACES_PER_PAGE", 7)
+    monkeypatch.setattr("mosaico.traces.sources.otel.KEYS_PER_QUERY", 10)
     spans = [span(trace=f"{number:x}", start_ns=NOON_NS + number) for number in range(1, 201)]
     receive(service_resources, spans)
     samples = [

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.core.registry import LoadedPlugin
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.metrics.registry import load_metrics
+from mosaico.core.registry import LoadedPlugin
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.metrics.registry import load_metrics
 from tests.support.plugins import install_sample, load_sample
 from tests.support.service import Service, running_service
 

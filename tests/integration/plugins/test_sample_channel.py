@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from app.core.registry import LoadedPlugin
-from app.notifications.endpoints import ensure_endpoints
-from app.notifications.registry import CHANNELS
-from app.notifications.service import publish
-from app.notifications.types import DeliveryTarget, NotificationMessage
+from mosaico.core.registry import LoadedPlugin
+from mosaico.notifications.endpoints import ensure_endpoints
+from mosaico.notifications.registry import CHANNELS
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.service import JSON, Service
 
 pytestmark = pytest.mark.xdist_group("sample plugins")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.core.registry import LoadedPlugin
-from app.harness.bash.check_registry import CHECKS
-from app.harness.bash.cli import cli
+from mosaico.core.registry import LoadedPlugin
+from mosaico.harness.bash.check_registry import CHECKS
+from mosaico.harness.bash.cli import cli
 
 pytestmark = pytest.mark.xdist_group("sample plugins")
 

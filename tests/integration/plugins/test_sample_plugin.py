@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.registry import LoadedPlugin
-from app.metrics.registry import METRICS
-from app.traces.registry import TRACE_SOURCES
+from mosaico.core.registry import LoadedPlugin
+from mosaico.metrics.registry import METRICS
+from mosaico.traces.registry import TRACE_SOURCES
 from tests.support.processes import ROOT
 from tests.support.service import JSON, Service, pair
 
@@ -58,7 +58,7 @@ def test_plugins__loaded_ones_are_listed_with_built_in_ones() -> None:
 
 def test_plugins_command__shows_origin_and_load_errors(installed_plugins: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "app.cli", "plugins", "--format", "json"],
+        [sys.executable, "-m", "mosaico.cli", "plugins", "--format", "json"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(installed_plugins)},
         capture_output=True,

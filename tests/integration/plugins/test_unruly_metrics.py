@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import text
 
-from app.jobs.handlers import HANDLERS
-from app.jobs.job_runner import Worker
-from app.jobs.process_pool import CallTimeout, ProcessPool
+from mosaico.jobs.handlers import HANDLERS
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.process_pool import CallTimeout, ProcessPool
 from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 

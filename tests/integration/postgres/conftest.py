@@ -11,13 +11,13 @@ from typing import IO
 
 import pytest
 
-from app.postgres.server import EmbeddedPostgres, RunningPostgres
+from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
 from tests.support.postgres import cluster
 
 OWNER = """
 import sys
 from pathlib import Path
-from app.postgres.server import EmbeddedPostgres
+from mosaico.postgres.server import EmbeddedPostgres
 with EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire() as running:
     print(running.url, flush=True)
     sys.stdin.readline()

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.postgres.cli import cli
-from app.postgres.server import EmbeddedPostgres, RunningPostgres
+from mosaico.postgres.cli import cli
+from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"
 
@@ -65,7 +65,7 @@ def test_db_url__stopped_database_is_an_error() -> None:
 def test_db_psql__password_is_not_an_argument(shared: RunningPostgres, data_dir: Path) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-c", "from app.postgres.cli import cli; cli()"),
+            *(sys.executable, "-c", "from mosaico.postgres.cli import cli; cli()"),
             *("psql", "-X", "-A", "-t", "-c", "SELECT current_user"),
         ],
         env={**os.environ, "DATABASE_URL": shared.url},
@@ -120,7 +120,7 @@ def test_db_upgrade__starts_a_stopped_database_for_the_migrations(
         with psycopg.connect(url):
             urls.append(url)
 
-    monkeypatch.setattr("app.core.migrations.upgrade", record)
+    monkeypatch.setattr("mosaico.core.migrations.upgrade", record)
     assert run("upgrade").exit_code == 0
     assert len(urls) == 1
     assert not new_server.status().running

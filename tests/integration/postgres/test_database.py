@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from app.postgres.server import RunningPostgres
+from mosaico.postgres.server import RunningPostgres
 from tests.support.postgres import drop_database, make_database, url_of
 
 

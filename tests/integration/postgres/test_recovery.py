@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.postgres import launch
-from app.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
-from app.postgres.postmaster import find_postmaster, lock_file
-from app.postgres.programs import server_account
-from app.postgres.server import EmbeddedPostgres, RunningPostgres
+from mosaico.postgres import launch
+from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
+from mosaico.postgres.postmaster import find_postmaster, lock_file
+from mosaico.postgres.programs import server_account
+from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
 StartOwner = Callable[..., OwnerProcess]
@@ -28,7 +28,7 @@ StartOwner = Callable[..., OwnerProcess]
 OWNER_THAT_KEEPS_ZOMBIES = """
 import ctypes, sys
 from pathlib import Path
-from app.postgres.server import EmbeddedPostgres
+from mosaico.postgres.server import EmbeddedPostgres
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from app.core.errors import AppError
-from app.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
-from app.postgres.errors import (
+from mosaico.core.errors import AppError
+from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
+from mosaico.postgres.errors import (
     DatabaseStartError,
     DataVersionMismatch,
     DiskFull,
     FolderNotOwned,
     WrongOwner,
 )
-from app.postgres.launch import Launcher
-from app.postgres.postmaster import lock_file
-from app.postgres.programs import PostgresBinaries
-from app.postgres.server import EmbeddedPostgres
+from mosaico.postgres.launch import Launcher
+from mosaico.postgres.postmaster import lock_file
+from mosaico.postgres.programs import PostgresBinaries
+from mosaico.postgres.server import EmbeddedPostgres
 
 OTHER_USER_ID = 12345
 
@@ -156,7 +156,7 @@ def test_acquire__rejected_configuration_shows_the_postgres_message(
 def test_acquire__full_disk_is_refused_before_the_cluster_is_created(
     new_server: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.postgres.server.free_bytes", lambda _: 2**20)
+    monkeypatch.setattr("mosaico.postgres.server.free_bytes", lambda _: 2**20)
     with pytest.raises(DiskFull, match="1 MB are free"):
         new_server.acquire()
     assert not folder.cluster.exists()

@@ -8,9 +8,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.postgres.data_folder import DatabaseFolder, FileLock, StillLocked, embedded_postgres_dir
-from app.postgres.errors import DatabaseNotRunning
-from app.postgres.server import EmbeddedPostgres
+from mosaico.postgres.data_folder import (
+    DatabaseFolder,
+    FileLock,
+    StillLocked,
+    embedded_postgres_dir,
+)
+from mosaico.postgres.errors import DatabaseNotRunning
+from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import OwnerProcess, until
 
 StartOwner = Callable[..., OwnerProcess]
@@ -18,7 +23,7 @@ StartOwner = Callable[..., OwnerProcess]
 OWNER_WITH_A_FORKED_CHILD = """
 import os, sys
 from pathlib import Path
-from app.postgres.server import EmbeddedPostgres
+from mosaico.postgres.server import EmbeddedPostgres
 running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
 if os.fork() == 0:
     running.release()                         # not its owner: nothing happens
@@ -31,7 +36,7 @@ os.waitpid(-1, 0)
 OWNER_WITH_SPAWNED_CHILD = """
 import subprocess, sys
 from pathlib import Path
-from app.postgres.server import EmbeddedPostgres
+from mosaico.postgres.server import EmbeddedPostgres
 running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
 child = subprocess.Popen(["cat"], close_fds=False)
 print("child", child.pid, flush=True)

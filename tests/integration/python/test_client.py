@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import mosaico
-from app.core.errors import AppError
-from mosaico import AsyncClient, Client
-from mosaico.errors import Invalid, NotFound, Unauthorized
-from mosaico.results import GateOutcome, Verdict
+from mosaico import AsyncClient, Client, Invalid, NotFound, Unauthorized
+from mosaico.core.errors import AppError
+from mosaico.sdk.results import GateOutcome, Verdict
 from tests.support.service import Service, working
 
 NIGHTLY = {
@@ -131,7 +130,7 @@ def test_client__without_a_service_says_how_to_start_it() -> None:
 def test_client__answer_of_another_version_is_explained(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.core.console.api_client.ApiClient.get", lambda *_, **__: {"id": 1})
+    monkeypatch.setattr("mosaico.core.console.api_client.ApiClient.get", lambda *_, **__: {"id": 1})
     with pytest.raises(mosaico.MosaicoError, match="not a RunView: "):
         client.run("x")
 

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.db import Database
-from app.results.run_history import ChangedTrace, list_changed_traces
 from benchmarks.table_rows import insert_rows
+from mosaico.core.db import Database
+from mosaico.run_store.run_history import ChangedTrace, list_changed_traces
 
 TRACES = 20_000
 

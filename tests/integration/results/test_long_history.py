@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core import list_filters
-from app.core.db import Database
-from app.core.keyset import PageQuery
-from app.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
-from app.overview.queries import read_overview
-from app.results.run_list import SORT_KEYS, RunListFilter, search_runs
 from benchmarks.table_rows import TIME, insert_rows
+from mosaico.core import list_filters
+from mosaico.core.db import Database
+from mosaico.core.keyset import PageQuery
+from mosaico.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
+from mosaico.overview.queries import read_overview
+from mosaico.run_store.run_list import SORT_KEYS, RunListFilter, search_runs
 
 RUNS = 3_000
 BENCHMARKS = 3

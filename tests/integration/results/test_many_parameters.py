@@ -4,35 +4,35 @@ import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.alerts.models import AlertState
-from app.alerts.service import _lock_states
-from app.comparison.acceptance import hold_incident, release_incident
-from app.core.batches import STATEMENT_ROWS
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.core.resources import Resources
-from app.llm.types import ChatAnswer
-from app.notifications.delivery_jobs import enqueue_due_deliveries
-from app.notifications.models import Delivery
-from app.notifications.rules import DeliveryStatus
-from app.notifications.service import publish
-from app.notifications.types import NotificationMessage
-from app.results.models import BenchmarkRun
-from app.results.rules import BaselineHold
-from app.runs.llm_cache import evict_answers, get_answers, put_answers
-from app.runs.source_runs import ListedRun, find_evaluated_runs
-from app.traces.registry import SourceRun
-from app.triggers import queries
-from app.triggers.models import ProcessedSourceRun, SourceSubscription
-from app.triggers.polling import (
+from benchmarks.table_rows import insert_rows
+from mosaico.alerts.models import AlertState
+from mosaico.alerts.service import _lock_states
+from mosaico.comparison.acceptance import hold_incident, release_incident
+from mosaico.core.batches import STATEMENT_ROWS
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.core.resources import Resources
+from mosaico.llm.types import ChatAnswer
+from mosaico.notifications.delivery_jobs import enqueue_due_deliveries
+from mosaico.notifications.models import Delivery
+from mosaico.notifications.rules import DeliveryStatus
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import NotificationMessage
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.rules import BaselineHold
+from mosaico.runs.llm_cache import evict_answers, get_answers, put_answers
+from mosaico.runs.source_runs import ListedRun, find_evaluated_runs
+from mosaico.traces.registry import SourceRun
+from mosaico.triggers import queries
+from mosaico.triggers.models import ProcessedSourceRun, SourceSubscription
+from mosaico.triggers.polling import (
     POLL_BATCH,
     enqueue_due_polls,
     find_changed_runs,
     make_target,
     start_new_runs,
 )
-from app.triggers.queries import SubscriptionKey
-from benchmarks.table_rows import insert_rows
+from mosaico.triggers.queries import SubscriptionKey
 
 PARAMETERS = 65_535
 AGENTS = 2 * STATEMENT_ROWS + 3

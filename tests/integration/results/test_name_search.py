@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core import keyset
-from app.core.db import Database
-from app.core.keyset import BadCursor, BatchSizes
-from app.overview import search
-from app.overview.schemas import SearchGroup, SearchKind
-from app.overview.search import MAX_MATCHES, search_names
 from benchmarks.table_rows import insert_rows
+from mosaico.core import keyset
+from mosaico.core.db import Database
+from mosaico.core.keyset import BadCursor, BatchSizes
+from mosaico.overview import search
+from mosaico.overview.schemas import SearchGroup, SearchKind
+from mosaico.overview.search import MAX_MATCHES, search_names
 from tests.support.service import Service
 
 # In two cases, with equal names: "Bot 0", "bot 1", "Bot 2", "bot 0", …

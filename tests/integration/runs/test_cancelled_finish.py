@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.comparison import baseline_comparison
-from app.results import queries
-from app.results.queries import ScoredTrace
-from app.runs import aggregation
-from app.runs.leases import LEASE_CHECK_INTERVAL_S
+from mosaico.comparison import baseline_comparison
+from mosaico.run_store import queries
+from mosaico.run_store.queries import ScoredTrace
+from mosaico.runs import aggregation
+from mosaico.runs.leases import LEASE_CHECK_INTERVAL_S
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 

@@ -6,20 +6,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.core.bulk_copy import copy_encoded_rows
-from app.core.db import Database
-from app.metrics.types import MetricNote
-from app.runs.shards import RESULT_COLUMNS, encode_complete_rows, encode_row
-from app.traces.service import create_collection
-from app.traces.stored_traces import read_traces
-from app.traces.trace_rows import (
+from mosaico.core.bulk_copy import copy_encoded_rows
+from mosaico.core.db import Database
+from mosaico.metrics.types import MetricNote
+from mosaico.runs.shards import RESULT_COLUMNS, encode_complete_rows, encode_row
+from mosaico.traces.service import create_collection
+from mosaico.traces.stored_traces import read_traces
+from mosaico.traces.trace_rows import (
     EMPTY_DIGEST,
     TRACE_COLUMNS,
     encode_trace,
     extend_digest,
     trace_row,
 )
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 # Postgres stores neither NUL nor lone surrogates in a text.

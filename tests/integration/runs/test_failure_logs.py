@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import structlog
 
-from app.core.logging import configure_logging
-from app.jobs.declarations import JobRequest
-from app.jobs.handlers import HANDLERS, JobContext
-from app.scheduler import fail_stalled_runs
+from mosaico.core.logging import configure_logging
+from mosaico.jobs.declarations import JobRequest
+from mosaico.jobs.handlers import HANDLERS, JobContext
+from mosaico.scheduler import fail_stalled_runs
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 

@@ -5,10 +5,10 @@ import json
 import psycopg
 import pytest
 
-from app.core.engine import libpq_url
-from app.core.postgres_notify import CHANNEL
-from app.results import queries
-from app.runs import aggregation, shards
+from mosaico.core.engine import libpq_url
+from mosaico.core.postgres_notify import CHANNEL
+from mosaico.run_store import queries
+from mosaico.runs import aggregation, shards
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.runs import shards
+from mosaico.runs import shards
 from tests.support.metric_calls import RUNS, CountingPool, counts
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader

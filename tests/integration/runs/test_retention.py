@@ -8,23 +8,23 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core import row_windows
-from app.core.batch_delete import ClocksDiffer, delete_in_batches, purge_in_batches
-from app.core.clock import utc_now
-from app.jobs.declarations import DropPurgedRun, DropTraces
-from app.jobs.handlers import JobContext
-from app.results.models import BenchmarkRun
-from app.runs import retention
-from app.runs.retention import (
+from benchmarks.table_rows import insert_rows
+from mosaico.core import row_windows
+from mosaico.core.batch_delete import ClocksDiffer, delete_in_batches, purge_in_batches
+from mosaico.core.clock import utc_now
+from mosaico.jobs.declarations import DropPurgedRun, DropTraces
+from mosaico.jobs.handlers import JobContext
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.runs import retention
+from mosaico.runs.retention import (
     count_runs_before,
     purge_expired_runs,
     purge_runs_before,
     restore_purged_runs,
 )
-from app.runs.source_runs import assign_source_run
-from app.traces.models import Collection
-from app.worker import PURGES, _purge
-from benchmarks.table_rows import insert_rows
+from mosaico.runs.source_runs import assign_source_run
+from mosaico.traces.models import Collection
+from mosaico.worker import PURGES, _purge
 from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader, age_purge_marks, age_purged_runs

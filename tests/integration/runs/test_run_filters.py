@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.core import keyset
-from app.core.keyset import BatchSizes, PageQuery
-from app.reporting import csv_tables
-from app.results import queries, run_list, trace_list
-from app.results.trace_list import TraceListFilter, search_traces
+from mosaico.core import keyset
+from mosaico.core.keyset import BatchSizes, PageQuery
+from mosaico.reporting import csv_tables
+from mosaico.run_store import queries, run_list, trace_list
+from mosaico.run_store.trace_list import TraceListFilter, search_traces
 from tests.support.batch_sizes import set_batch_sizes
 from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
 from tests.support.service import Service, pointers

@@ -6,10 +6,10 @@ import httpx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.jobs.declarations import BeginRun, FailRun
-from app.jobs.handlers import JobContext
-from app.results.rules import FINAL, MAX_RETRIES, NEXT_STATUSES, RunStatus
-from app.runs import pipeline
+from mosaico.jobs.declarations import BeginRun, FailRun
+from mosaico.jobs.handlers import JobContext
+from mosaico.run_store.rules import FINAL, MAX_RETRIES, NEXT_STATUSES, RunStatus
+from mosaico.runs import pipeline
 from tests.support.service import JSON, Service, pair
 
 RUNS = "/benchmark-runs"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.runs import shards
+from mosaico.runs import shards
 from tests.support.service import JSON, Service, pair, pointers
 
 RUNS = "/benchmark-runs"

@@ -10,16 +10,16 @@ import pytest
 from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from app.agents.models import Agent
-from app.benchmarks.config_types import WriteBackConfig
-from app.benchmarks.models import Benchmark
-from app.core import keyset, list_filters
-from app.core.db import Database
-from app.core.keyset import BadCursor, BatchSizes, PageQuery, encode_cursor
-from app.core.resources import Resources
-from app.results import run_list, run_names
-from app.results.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
-from app.results.run_list import RunListFilter, count_runs, search_runs
+from mosaico.agents.models import Agent
+from mosaico.benchmarks.config_types import WriteBackConfig
+from mosaico.benchmarks.models import Benchmark
+from mosaico.core import keyset, list_filters
+from mosaico.core.db import Database
+from mosaico.core.keyset import BadCursor, BatchSizes, PageQuery, encode_cursor
+from mosaico.core.resources import Resources
+from mosaico.run_store import run_list, run_names
+from mosaico.run_store.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
+from mosaico.run_store.run_list import RunListFilter, count_runs, search_runs
 from tests.support.batch_sizes import set_batch_sizes
 from tests.support.replays import write_or_replay
 

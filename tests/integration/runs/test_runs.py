@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from app.agents.queries import get_agent
-from app.core.errors import NotFound
-from app.core.problem_documents import MEDIA_TYPE
-from app.jobs.declarations import BeginRun, CollectTraces
-from app.jobs.handlers import JobContext
-from app.results.rules import TriggerType
-from app.runs import pipeline
-from app.runs.service import create_run
+from mosaico.agents.queries import get_agent
+from mosaico.core.errors import NotFound
+from mosaico.core.problem_documents import MEDIA_TYPE
+from mosaico.jobs.declarations import BeginRun, CollectTraces
+from mosaico.jobs.handlers import JobContext
+from mosaico.run_store.rules import TriggerType
+from mosaico.runs import pipeline
+from mosaico.runs.service import create_run
 from tests.support.service import JSON, Service, pair, pointers
 
 RUNS = "/benchmark-runs"

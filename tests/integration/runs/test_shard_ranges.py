@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.results.shard_ranges import list_shard_ranges
+from mosaico.run_store.shard_ranges import list_shard_ranges
 from tests.support.service import Service
 
 

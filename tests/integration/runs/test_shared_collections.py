@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core.clock import utc_now
-from app.core.resources import Resources
-from app.jobs.declarations import BeginRun, CollectTraces, DropTraces, FailRun
-from app.jobs.handlers import NO_JOB, JobContext, WorkerStopping
-from app.runs import pipeline, retention
-from app.runs.collection import append_page, collect_run
-from app.runs.leases import RunEnded, RunLease, acquire_run_lease
-from app.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
-from app.traces.types import Trace
-from app.traces.uploads.service import revision_of
+from mosaico.core.clock import utc_now
+from mosaico.core.resources import Resources
+from mosaico.jobs.declarations import BeginRun, CollectTraces, DropTraces, FailRun
+from mosaico.jobs.handlers import NO_JOB, JobContext, WorkerStopping
+from mosaico.runs import pipeline, retention
+from mosaico.runs.collection import append_page, collect_run
+from mosaico.runs.leases import RunEnded, RunLease, acquire_run_lease
+from mosaico.traces.registry import TRACE_SOURCES, SourceSpec, TracePage, TraceQuery
+from mosaico.traces.types import Trace
+from mosaico.traces.uploads.service import revision_of
 from tests.support.metric_calls import PAIRS, RUNS, CountingPool, counts
 from tests.support.paged_source import PagedSource
 from tests.support.processes import until

@@ -6,15 +6,15 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import text
 
-from app.core.clock import utc_now
-from app.core.db import Database
-from app.results.queries import read_scored_traces
-from app.traces.models import Collection
-from app.traces.queries import STORED_TRACE_IDS, find_stored_trace_ids
-from app.traces.registry import TracePage
-from app.traces.service import create_collection, store_page
-from app.traces.stored_traces import read_traces
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.core.clock import utc_now
+from mosaico.core.db import Database
+from mosaico.run_store.queries import read_scored_traces
+from mosaico.traces.models import Collection
+from mosaico.traces.queries import STORED_TRACE_IDS, find_stored_trace_ids
+from mosaico.traces.registry import TracePage
+from mosaico.traces.service import create_collection, store_page
+from mosaico.traces.stored_traces import read_traces
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.stored import DatabaseReader
 
 ROWS_READ: Final = text(

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from app.core.db import Database
-from app.traces import trial_numbers
-from app.traces.service import create_collection
-from app.traces.trial_numbers import number_stored_trials
-from app.traces.types import MAX_TRIAL
 from benchmarks.table_rows import insert_rows
+from mosaico.core.db import Database
+from mosaico.traces import trial_numbers
+from mosaico.traces.service import create_collection
+from mosaico.traces.trial_numbers import number_stored_trials
+from mosaico.traces.types import MAX_TRIAL
 
 ONE_STATEMENT: Final = text(
     """

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from app.core.clock import utc_now
-from app.jobs.handlers import HANDLERS, NO_JOB
-from app.jobs.job_runner import Worker
-from app.jobs.outcomes import JobClaim
-from app.runs import pipeline, shards
-from app.runs.collection import append_page
-from app.runs.leases import RunEnded, RunLease, acquire_run_lease
-from app.traces.registry import TracePage
-from app.traces.types import Trace
+from mosaico.core.clock import utc_now
+from mosaico.jobs.handlers import HANDLERS, NO_JOB
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.outcomes import JobClaim
+from mosaico.runs import pipeline, shards
+from mosaico.runs.collection import append_page
+from mosaico.runs.leases import RunEnded, RunLease, acquire_run_lease
+from mosaico.traces.registry import TracePage
+from mosaico.traces.types import Trace
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 

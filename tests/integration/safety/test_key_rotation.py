@@ -8,13 +8,13 @@ from contextlib import ExitStack
 import pytest
 from sqlalchemy import select, text
 
-from app.agents.models import Agent
-from app.agents.service import reveal_secret
-from app.core import key_rotation, row_windows
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.errors import Unavailable
-from app.core.key_rotation import (
+from mosaico.agents.models import Agent
+from mosaico.agents.service import reveal_secret
+from mosaico.core import key_rotation, row_windows
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.errors import Unavailable
+from mosaico.core.key_rotation import (
     EncryptedColumn,
     MissingMasterKey,
     RotationResult,
@@ -24,7 +24,7 @@ from app.core.key_rotation import (
     require_known_keys,
     rotate_keys,
 )
-from app.tables import METADATA
+from mosaico.table_list import METADATA
 
 COLUMNS = list_encrypted_columns(METADATA)
 SECRETS = "agents.langfuse_secret_key"
@@ -139,7 +139,7 @@ def test_rotate_keys__row_that_another_transaction_holds_is_rotated_after_its_en
         session = transaction.enter_context(db.begin())
         session.get(Agent, "agent-0001", with_for_update=True)
         # The pause between two passes ends the other transaction.
-        monkeypatch.setattr("app.core.key_rotation.time.sleep", lambda _: transaction.close())
+        monkeypatch.setattr("mosaico.core.key_rotation.time.sleep", lambda _: transaction.close())
         rotations = {rotation.column: rotation for rotation in rotate_keys(db, COLUMNS, DURING)}
     assert (rotations[SECRETS].reencrypted, rotations[SECRETS].remaining) == (3, 0)
 

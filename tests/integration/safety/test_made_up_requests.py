@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from app.access import rate_limits
-from app.core.logging import configure_logging
+from mosaico.access import rate_limits
+from mosaico.core.logging import configure_logging
 from tests.integration.safety.fuzzing import EXCLUDED, Fuzzer, fuzzer_of
 from tests.support.described_api import list_event_streams
 from tests.support.service import Service

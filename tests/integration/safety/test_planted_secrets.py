@@ -18,9 +18,9 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from app.core.engine import libpq_url
-from app.postgres.external import psql_environment
-from app.postgres.programs import packaged_binaries
+from mosaico.core.engine import libpq_url
+from mosaico.postgres.external import psql_environment
+from mosaico.postgres.programs import packaged_binaries
 from tests.integration.safety.conftest import PASSWORD
 from tests.support.http import serving
 from tests.support.postgres import url_of

@@ -16,17 +16,22 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from app.core.db import Database
-from app.core.encryption import BadMasterKey
-from app.core.engine import libpq_url
-from app.core.network_policy import HTTPS_PORT
-from app.core.resources import Resources
-from app.core.settings import Settings
-from app.jobs.process_pool import ProcessPool
-from app.main import create_app
-from app.serve import local_network_settings
-from app.startup import PrivilegedDatabaseRole, master_key, outbound_policy, require_restricted_role
-from app.worker import _purge
+from mosaico.core.db import Database
+from mosaico.core.encryption import BadMasterKey
+from mosaico.core.engine import libpq_url
+from mosaico.core.network_policy import HTTPS_PORT
+from mosaico.core.resources import Resources
+from mosaico.core.settings import Settings
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.main import create_app
+from mosaico.serve import local_network_settings
+from mosaico.startup import (
+    PrivilegedDatabaseRole,
+    master_key,
+    outbound_policy,
+    require_restricted_role,
+)
+from mosaico.worker import _purge
 from tests.integration.safety.conftest import PASSWORD, RoleWith
 from tests.support.http import serving
 from tests.support.postgres import drop_database, make_database, url_of
@@ -62,7 +67,7 @@ def start(folder: Path, command: str, environment: Mapping[str, str]) -> Refusal
     }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "app.cli", command],
+        [sys.executable, "-m", "mosaico.cli", command],
         cwd=folder,
         env={
             **inherited,

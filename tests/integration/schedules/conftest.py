@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from app.schedules.firing import fire_due
+from mosaico.schedules.firing import fire_due
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader
 

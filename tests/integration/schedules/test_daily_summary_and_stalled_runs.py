@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from app.core.batch_delete import delete_in_batches
-from app.scheduler import fail_stalled_runs
-from app.schedules.daily_summary import DAY_FIRES, get_day, summarize_day
-from app.schedules.firing import delete_old_fires
+from mosaico.core.batch_delete import delete_in_batches
+from mosaico.scheduler import fail_stalled_runs
+from mosaico.schedules.daily_summary import DAY_FIRES, get_day, summarize_day
+from mosaico.schedules.firing import delete_old_fires
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
@@ -62,7 +62,7 @@ def test_delete_old_fires__old_fires_are_deleted_in_batches(
     due: Callable[..., JSON],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.schedules.firing.DELETE_BATCH", 2)
+    monkeypatch.setattr("mosaico.schedules.firing.DELETE_BATCH", 2)
     due(datetime.now(UTC))
     rows.execute(
         "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"

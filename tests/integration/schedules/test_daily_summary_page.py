@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from app.results.models import BenchmarkRun
-from app.schedules import daily_summary
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.schedules import daily_summary
 from tests.support.every_page import write_every_page
 from tests.support.service import Service
 

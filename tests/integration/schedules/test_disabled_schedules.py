@@ -3,9 +3,9 @@
 import threading
 from datetime import UTC, datetime
 
-from app.runs.service import fail_run
-from app.schedules.firing import start_fire
-from app.schedules.models import ScheduleFire
+from mosaico.runs.service import fail_run
+from mosaico.schedules.firing import start_fire
+from mosaico.schedules.models import ScheduleFire
 from tests.support.schedule_fires import (
     DAY,
     LIVENESS_S,

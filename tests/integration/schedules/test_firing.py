@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.schedules import queries
-from app.schedules.service import recompute_next_runs
-from app.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
+from mosaico.schedules import queries
+from mosaico.schedules.service import recompute_next_runs
+from mosaico.traces.registry import TRACE_SOURCES, SourceRun, SourceSpec
 from tests.support.paged_source import PagedSource
 from tests.support.processes import until
 from tests.support.schedule_fires import (
@@ -84,7 +84,7 @@ def test_fire_due__long_outage_is_caught_up_in_several_transactions(
     rows: DatabaseReader,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.schedules.firing.MAX_FIRES_PER_TRANSACTION", 4)
+    monkeypatch.setattr("mosaico.schedules.firing.MAX_FIRES_PER_TRANSACTION", 4)
     for schedule_id in ("s-1", "s-2", "s-3"):
         due(TWO, schedule_id)
     written = []

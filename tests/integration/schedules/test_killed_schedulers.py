@@ -40,8 +40,8 @@ PENDING = "SELECT seq FROM schedule_fires WHERE status = 'PENDING' ORDER BY 1"
 
 TICK = """
 import os, threading
-from app.core.db import Database
-from app.schedules.ticker import Ticker
+from mosaico.core.db import Database
+from mosaico.schedules.ticker import Ticker
 Ticker(Database(os.environ["DATABASE_URL"], pool_size=2, name="scheduler")).start()
 threading.Event().wait()
 """

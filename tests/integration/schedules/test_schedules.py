@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.agents.queries import get_agent
-from app.core.errors import NotFound
-from app.schedules.schemas import SchedulePatch
-from app.schedules.service import change_schedule
+from mosaico.agents.queries import get_agent
+from mosaico.core.errors import NotFound
+from mosaico.schedules.schemas import SchedulePatch
+from mosaico.schedules.service import change_schedule
 from tests.integration.schedules.conftest import NIGHTLY
 from tests.support.service import JSON, Service, pointers
 

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.core.db import Database
-from app.schedules import ticker as ticks
-from app.schedules.ticker import Ticker, fire_all_due
+from mosaico.core.db import Database
+from mosaico.schedules import ticker as ticks
+from mosaico.schedules.ticker import Ticker, fire_all_due
 from tests.support.schedule_fires import (
     LIVENESS_S,
 )

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from app.core.resources import Resources
-from app.jobs.process_pool import ProcessPool
-from app.triggers import tasks
+from mosaico.core.resources import Resources
+from mosaico.jobs.process_pool import ProcessPool
+from mosaico.triggers import tasks
 from tests.support.service import JSON, Service, pair, running_service
 
 LANGFUSE_SECRET = "lf-whsec_0123456789abcdef0123456789abcdef"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.triggers import tasks
+from mosaico.triggers import tasks
 from tests.integration.triggers.conftest import TriggerSetup
 from tests.support.service import pair, pointers
 

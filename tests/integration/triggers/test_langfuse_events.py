@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.triggers import secrets
+from mosaico.triggers import secrets
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup, as_json
 from tests.support.service import JSON, pair
 

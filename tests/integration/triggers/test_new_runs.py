@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.core.db import DatabaseUnavailable
-from app.core.errors import Unavailable
-from app.core.resources import Resources
-from app.jobs.declarations import PollSource
-from app.runs.source_runs import find_evaluated_runs
-from app.traces.registry import (
+from mosaico.core.db import DatabaseUnavailable
+from mosaico.core.errors import Unavailable
+from mosaico.core.resources import Resources
+from mosaico.jobs.declarations import PollSource
+from mosaico.runs.source_runs import find_evaluated_runs
+from mosaico.traces.registry import (
     TRACE_SOURCES,
     CollectionFailed,
     SourceRun,
@@ -21,9 +21,9 @@ from app.traces.registry import (
     TracePage,
     TraceQuery,
 )
-from app.traces.types import Trace, TraceOutcome
-from app.triggers.polling import find_target, list_complete_runs, start_new_runs
-from app.triggers.queries import SubscriptionKey
+from mosaico.traces.types import Trace, TraceOutcome
+from mosaico.triggers.polling import find_target, list_complete_runs, start_new_runs
+from mosaico.triggers.queries import SubscriptionKey
 from tests.integration.triggers.conftest import TriggerSetup
 
 TRACE = Trace(
@@ -233,8 +233,8 @@ def test_poll__unavailable_source_is_retried(setup: TriggerSetup, source: FakeSo
     source.put("nightly-1")
     source.error = Unavailable("the source is away; try again later")
     setup.clock.advance(minutes=5)
-    from app.jobs.handlers import HANDLERS, JobContext
-    from app.triggers import tasks
+    from mosaico.jobs.handlers import HANDLERS, JobContext
+    from mosaico.triggers import tasks
 
     handler = HANDLERS.find("triggers.poll")
     assert handler is not None

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from app.core.resources import Resources
-from app.jobs import outcomes
-from app.jobs.handlers import MAX_ATTEMPTS
-from app.triggers.awaited_runs import take_step
-from app.triggers.models import AwaitedRun
+from mosaico.core.resources import Resources
+from mosaico.jobs import outcomes
+from mosaico.jobs.handlers import MAX_ATTEMPTS
+from mosaico.triggers.awaited_runs import take_step
+from mosaico.triggers.models import AwaitedRun
 from tests.integration.triggers.conftest import LANGFUSE_SECRET, TriggerSetup
 from tests.integration.triggers.test_langfuse_events import LangfuseSender, set_rules
 from tests.support.http_agent import HttpAgent, running_http_agent

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 from standardwebhooks.webhooks import Webhook
 
-from app.alerts.confirmations import CONFIRM_TIMEOUT
-from app.jobs import outcomes
-from app.triggers import repetitions
+from mosaico.alerts.confirmations import CONFIRM_TIMEOUT
+from mosaico.jobs import outcomes
+from mosaico.triggers import repetitions
 from tests.integration.triggers.conftest import TriggerSetup
 from tests.support.http_agent import HttpAgent, running_http_agent
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse

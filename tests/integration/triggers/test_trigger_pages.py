@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from app.triggers.models import TriggerEvent
+from mosaico.triggers.models import TriggerEvent
 from tests.support.every_page import RUN, write_every_page
 from tests.support.service import Service
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import httpx
 from standardwebhooks.webhooks import Webhook
 
-from app.triggers.rules import MAX_SECRETS
+from mosaico.triggers.rules import MAX_SECRETS
 from tests.integration.triggers.conftest import TriggerSetup, as_json, to_json
 from tests.support.service import pointers
 
@@ -99,7 +99,7 @@ def test_webhook__ids_are_separate_per_benchmark(setup: TriggerSetup) -> None:
 
 
 def test_delete_expired_events__keeps_ids_for_a_week(setup: TriggerSetup) -> None:
-    from app.triggers.service import delete_expired_events
+    from mosaico.triggers.service import delete_expired_events
 
     setup.create_sender().call("msg_1")
     for days, left_count in ((6.9, 1), (0.2, 0)):

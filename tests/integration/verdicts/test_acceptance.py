@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
+from mosaico.cli import cli
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 

@@ -1,6 +1,6 @@
 """Alert rules with the condition REGRESSED."""
 
-from app.alerts.rules import AlertStatus
+from mosaico.alerts.rules import AlertStatus
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import Service, pointers
 

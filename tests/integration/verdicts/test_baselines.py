@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.runs.retention import purge_runs_before
+from mosaico.runs.retention import purge_runs_before
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import Service
 

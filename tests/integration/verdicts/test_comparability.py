@@ -3,8 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.comparison import stored_run_comparison
+from mosaico.cli import cli
+from mosaico.comparison import stored_run_comparison
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.comparison.baseline_comparison import compute_in_child
-from app.jobs.process_pool import CallTimeout, ProcessPool
-from app.metrics.providers.operation import ToolCallSuccessRate
+from mosaico.comparison.baseline_comparison import compute_in_child
+from mosaico.jobs.process_pool import CallTimeout, ProcessPool
+from mosaico.metrics.providers.operation import ToolCallSuccessRate
 from tests.integration.verdicts.conftest import traces
 from tests.support.service import JSON, Service
 

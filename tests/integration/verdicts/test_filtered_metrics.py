@@ -5,8 +5,8 @@ from html import unescape
 
 import pytest
 
-from app.comparison import category_values, stored_run_comparison
-from app.comparison.stored_run_comparison import compare_runs
+from mosaico.comparison import category_values, stored_run_comparison
+from mosaico.comparison.stored_run_comparison import compare_runs
 from tests.integration.verdicts.conftest import traces
 from tests.support.service import JSON, Service, run_mosaico
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from app.comparison.stored_run_comparison import compare_runs
+from mosaico.comparison.stored_run_comparison import compare_runs
 from tests.support.service import JSON, Service, pair
 
 MACRO = {"key": "F1_SCORE", "options": {"labels": "macro"}}

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import TextClause
 from sqlalchemy.orm import Session
 
-from app.core import db
-from app.items import queries as item_queries
+from mosaico.core import db
+from mosaico.items import queries as item_queries
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 from sqlalchemy import text
 
-from app.results.run_series import ItemIndex, SeriesValues
-from app.runs.series import levels_in_child
-from app.statistics.sequential import RunLevel
+from mosaico.run_store.run_series import ItemIndex, SeriesValues
+from mosaico.runs.series import levels_in_child
+from mosaico.statistics.sequential import RunLevel
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
@@ -199,7 +199,7 @@ def test_over_runs__a_series_that_kills_the_process_costs_no_other_series_its_ev
 ) -> None:
     for name in ("first", "second", "third"):
         complete_run(name, traces(GOOD))
-    monkeypatch.setattr("app.runs.series.levels_in_child", _levels_unless_metric)
+    monkeypatch.setattr("mosaico.runs.series.levels_in_child", _levels_unless_metric)
     run = complete_run("collapse", traces(BAD))
     assert run["status"] == "COMPLETED"
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.items import queries as item_queries
+from mosaico.items import queries as item_queries
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 

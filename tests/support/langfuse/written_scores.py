@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.runs import write_back
+from mosaico.runs import write_back
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import Score
 from tests.support.langfuse.source_benchmarks import agent

@@ -69,7 +69,7 @@ def move_postgres(file: Path) -> None:
 
 if "FAKETIME_TIMESTAMP_FILE" in os.environ:
     vars(time)["sleep"] = sleep
-if FOLDER in os.environ and "app.cli" in sys.orig_argv:
+if FOLDER in os.environ and "mosaico.cli" in sys.orig_argv:
     command_file = Path(os.environ[FOLDER]) / sys.orig_argv[-1]
     if LIBRARY not in os.environ:
         # A process with threads cannot fork safely: `serve`, which has no clock of its own, gets none.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.rules import (
+from mosaico.access.rules import (
     ROLES,
     FirstKeyAction,
     FirstKeyState,

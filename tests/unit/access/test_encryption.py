@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.encryption import BadMasterKey, CorruptedSecret, Secret, SecretBox, UnknownMasterKey
+from mosaico.core.encryption import (
+    BadMasterKey,
+    CorruptedSecret,
+    Secret,
+    SecretBox,
+    UnknownMasterKey,
+)
 
 OLD = base64.b64encode(bytes(range(32))).decode()
 NEW = base64.b64encode(bytes(range(100, 132))).decode()

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from app.access import queries
-from app.access.key_cache import KeyCache
-from app.access.queries import KeyIdentity
-from app.core.db import Database
-from app.core.errors import Unavailable
+from mosaico.access import queries
+from mosaico.access.key_cache import KeyCache
+from mosaico.access.queries import KeyIdentity
+from mosaico.core.db import Database
+from mosaico.core.errors import Unavailable
 
 REQUESTS = 20
 KEY = KeyIdentity(id="key-1", role="read", expires_at=None, revoked_at=None)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.encryption import BadMasterKey, load_secret_box
-from app.core.secret_files import (
+from mosaico.core.encryption import BadMasterKey, load_secret_box
+from mosaico.core.secret_files import (
     UnsafeSecretFile,
     create_secret_file,
     read_secret_file,

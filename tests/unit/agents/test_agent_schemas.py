@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.agents.schemas import AgentCreate, AgentPatch
-from app.core.schemas import changed_fields
+from mosaico.agents.schemas import AgentCreate, AgentPatch
+from mosaico.core.schemas import changed_fields
 
 WIRE = ("ProjectName", "PublicKey", "SecretKey")
 

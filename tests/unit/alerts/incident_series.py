@@ -3,15 +3,15 @@
 import math
 import random
 
-from app.alerts.evaluation.incident_rules import advance_series
-from app.alerts.evaluation.series_evidence import (
+from mosaico.alerts.evaluation.incident_rules import advance_series
+from mosaico.alerts.evaluation.series_evidence import (
     PagePolicy,
     SeriesView,
     mean_level,
     variance_of_mean,
 )
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
-from app.statistics.sequential import RunLevel, estimate_spread
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
+from mosaico.statistics.sequential import RunLevel, estimate_spread
 
 POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
 NOISE = 0.02

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.alerts.evaluation.conditions import evaluate_condition
-from app.alerts.rules import (
+from mosaico.alerts.evaluation.conditions import evaluate_condition
+from mosaico.alerts.rules import (
     AlertOutcome,
     Assessment,
     Condition,
@@ -22,9 +22,9 @@ from app.alerts.rules import (
     advance,
     loses_reference,
 )
-from app.kpis.verdict_types import ValueVerdict
-from app.statistics.anomaly import RunPoint
-from app.statistics.verdict_rules import Side, Verdict
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.statistics.anomaly import RunPoint
+from mosaico.statistics.verdict_rules import Side, Verdict
 
 NOW = datetime(2026, 11, 22, 7, tzinfo=UTC)
 QUALITY = ValueSpec(name="quality", is_share=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.notifications.registry import CHANNELS, load_channels
-from app.notifications.types import NotificationMessage, PublishedMessage
+from mosaico.notifications.registry import CHANNELS, load_channels
+from mosaico.notifications.types import NotificationMessage, PublishedMessage
 from tests.support.fake_alerts import CHANGE_LINE, NOW, FakeAlert, render
 
 load_channels(print)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.alerts.evaluation.incident_rules import SUSPICIOUS, advance_series, needs_confirmation
-from app.alerts.evaluation.series_evidence import PagePolicy
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import RunLevel
+from mosaico.alerts.evaluation.incident_rules import SUSPICIOUS, advance_series, needs_confirmation
+from mosaico.alerts.evaluation.series_evidence import PagePolicy
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState, SeriesStatus
+from mosaico.statistics.sequential import RunLevel
 
 POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
 LEVELS = {

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.alerts.evaluation.fall_sums import (
+from mosaico.alerts.evaluation.fall_sums import (
     MAX_RUNS,
     SLACK,
     SLACK_OF_CORRELATION,
     score_sum_of_falls,
 )
-from app.alerts.evaluation.incident_rules import advance_series, return_runs
-from app.alerts.evaluation.series_evidence import PagePolicy
-from app.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesState
-from app.statistics.sequential import (
+from mosaico.alerts.evaluation.incident_rules import advance_series, return_runs
+from mosaico.alerts.evaluation.series_evidence import PagePolicy
+from mosaico.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesState
+from mosaico.statistics.sequential import (
     RunLevel,
     estimate_spread,
     scan_levels,

@@ -2,14 +2,14 @@
 
 import pytest
 
-from app.alerts.evaluation.incident_rules import (
+from mosaico.alerts.evaluation.incident_rules import (
     accept_level,
     return_runs,
     with_noise,
     without_noise,
 )
-from app.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import limit_of
+from mosaico.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
+from mosaico.statistics.sequential import limit_of
 from tests.unit.alerts.incident_series import Series, firing, recovered_from_a_small_fall
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.alerts.evaluation.incident_rules import accept_level, advance_series, return_runs
-from app.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import MAX_REFERENCE, RunLevel
+from mosaico.alerts.evaluation.incident_rules import accept_level, advance_series, return_runs
+from mosaico.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
 from tests.unit.alerts.incident_series import NOISE, POLICY, Series, reference_level
 
 LEVELS = st.lists(st.floats(0, 1), min_size=1, max_size=60)

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from app.alerts.evaluation.incident_rules import MAX_INCIDENT_RUNS, advance_series
-from app.alerts.evaluation.series_evidence import PagePolicy
-from app.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
-from app.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
+from mosaico.alerts.evaluation.incident_rules import MAX_INCIDENT_RUNS, advance_series
+from mosaico.alerts.evaluation.series_evidence import PagePolicy
+from mosaico.kpis.series_types import OpenIncident, SeriesEvent, SeriesState, SeriesStatus
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel, limit_of
 from tests.unit.alerts.incident_series import (
     NOISE,
     POLICY,

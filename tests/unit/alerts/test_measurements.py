@@ -4,22 +4,29 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.alerts.backtest import replay
-from app.alerts.evaluation.watched_values import (
+from mosaico.alerts.backtest import replay
+from mosaico.alerts.evaluation.watched_values import (
     Measurement,
     measure_kpi,
     measure_metric,
     observe,
 )
-from app.alerts.rules import AlertEventState, Condition, RuleSpec, RunSpan, ValueSpec, merge_spans
-from app.formula import Reference
-from app.kpis.series_types import SeriesState
-from app.metrics.aggregate import Aggregate, aggregate
-from app.metrics.registry import load_metrics
-from app.results.run_history import PastRun
-from app.statistics.anomaly import RunPoint
-from app.statistics.sequential import RunLevel
-from app.statistics.verdict_rules import Side
+from mosaico.alerts.rules import (
+    AlertEventState,
+    Condition,
+    RuleSpec,
+    RunSpan,
+    ValueSpec,
+    merge_spans,
+)
+from mosaico.formula import Reference
+from mosaico.kpis.series_types import SeriesState
+from mosaico.metrics.aggregate import Aggregate, aggregate
+from mosaico.metrics.registry import load_metrics
+from mosaico.run_store.run_history import PastRun
+from mosaico.statistics.anomaly import RunPoint
+from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.verdict_rules import Side
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.alerts.details import AlertDetails
-from app.alerts.messages import render_alerts
-from app.kpis.series_types import SeriesEvent
-from app.notifications.message_layout import message_title
-from app.notifications.types import MessageSeverity
+from mosaico.alerts.details import AlertDetails
+from mosaico.alerts.messages import render_alerts
+from mosaico.kpis.series_types import SeriesEvent
+from mosaico.notifications.message_layout import message_title
+from mosaico.notifications.types import MessageSeverity
 from tests.support.fake_alerts import CHANGE_LINE, DETAILS, EVIDENCE, NAMES, NOW, FakeAlert, render
 from tests.unit.cli.test_named_commands import resolve
 

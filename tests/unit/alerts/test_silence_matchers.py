@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.alerts.silence_matchers import SilenceMatchers
+from mosaico.alerts.silence_matchers import SilenceMatchers
 from tests.support.fake_alerts import FakeAlert
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.kpis.series_types import SeriesEvent
+from mosaico.kpis.series_types import SeriesEvent
 from tests.support.series_campaign import HISTORIES, Show, sd_of
 from tests.support.series_recovery_oracle import (
     FROM_1_5_SDS,

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from app.alerts.evaluation.incident_rules import needs_confirmation
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.alerts.evaluation.incident_rules import needs_confirmation
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from tests.support.series_campaign import HISTORIES, PROMISE, RATE_ERROR, Show, false_pages
 from tests.support.series_simulation import (
     Cell,

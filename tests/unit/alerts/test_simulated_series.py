@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.statistics.sequential import limit_of
+from mosaico.statistics.sequential import limit_of
 from tests.support.series_campaign import (
     HISTORIES,
     PROMISE,
@@ -371,10 +371,10 @@ def test_items__missing_and_replaced_items_page_nobody(
 
 
 def _changing_items(rng: np.random.Generator, missing: float, replaced: float) -> list[int]:
-    from app.alerts.evaluation.incident_rules import advance_series
-    from app.alerts.evaluation.series_evidence import PagePolicy
-    from app.kpis.series_types import SeriesState
-    from app.statistics.run_levels import RunItemValues, fit_levels
+    from mosaico.alerts.evaluation.incident_rules import advance_series
+    from mosaico.alerts.evaluation.series_evidence import PagePolicy
+    from mosaico.kpis.series_types import SeriesState
+    from mosaico.statistics.run_levels import RunItemValues, fit_levels
 
     keys, rates = np.arange(58), rng.beta(1.6, 0.4, size=58)
     state, values, pages = SeriesState(), list[RunItemValues](), list[int]()

@@ -1,11 +1,11 @@
 """Whose verdict over runs is stored with a run."""
 
-from app.alerts.evaluation.incident_rules import SeriesStep
-from app.alerts.evaluation.run_evaluation import AlertDecision
-from app.alerts.models import AlertRule
-from app.alerts.rules import AlertOutcome, Assessment, Condition
-from app.alerts.stored_series import leading_decisions
-from app.kpis.series_types import RunsEvidence, SeriesState, SeriesStatus
+from mosaico.alerts.evaluation.incident_rules import SeriesStep
+from mosaico.alerts.evaluation.run_evaluation import AlertDecision
+from mosaico.alerts.models import AlertRule
+from mosaico.alerts.rules import AlertOutcome, Assessment, Condition
+from mosaico.alerts.stored_series import leading_decisions
+from mosaico.kpis.series_types import RunsEvidence, SeriesState, SeriesStatus
 
 WARMUP = SeriesStep(SeriesState(), RunsEvidence(status=SeriesStatus.WARMUP, limit=3.06))
 

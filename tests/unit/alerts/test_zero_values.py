@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.alerts.evaluation.conditions import assess_evidence
-from app.alerts.evaluation.incident_rules import SeriesStep
-from app.alerts.evaluation.series_decision import decide_step
-from app.alerts.rules import AlertOutcome, Assessment, Condition, RuleSpec, ValueSpec
-from app.comparison.series_levels import ZERO, levels_of_points, merge_points
-from app.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
-from app.results.run_series import ItemIndex, StoredPoint
-from app.statistics.verdict_rules import Scale, Side
+from mosaico.alerts.evaluation.conditions import assess_evidence
+from mosaico.alerts.evaluation.incident_rules import SeriesStep
+from mosaico.alerts.evaluation.series_decision import decide_step
+from mosaico.alerts.rules import AlertOutcome, Assessment, Condition, RuleSpec, ValueSpec
+from mosaico.comparison.series_levels import ZERO, levels_of_points, merge_points
+from mosaico.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
+from mosaico.run_store.run_series import ItemIndex, StoredPoint
+from mosaico.statistics.verdict_rules import Scale, Side
 
 RULE = RuleSpec(condition=Condition.REGRESSED, keep_firing_for_runs=0)
 COST = ValueSpec(name="cost", harm=Side.HIGH, logarithmic=True, unit="USD")

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pytest
 from pydantic import ValidationError
 
-from app.benchmarks.rules import kpi_errors, kpi_list_errors, metric_errors
-from app.benchmarks.schemas import BenchmarkCreate, BenchmarkPatch
-from app.core.errors import ErrorItem
-from app.core.schemas import changed_fields
-from app.metrics.types import MetricRef
-from app.plugins import load_plugins
+from mosaico.benchmarks.rules import kpi_errors, kpi_list_errors, metric_errors
+from mosaico.benchmarks.schemas import BenchmarkCreate, BenchmarkPatch
+from mosaico.core.errors import ErrorItem
+from mosaico.core.schemas import changed_fields
+from mosaico.metrics.types import MetricRef
+from mosaico.plugin_loading import load_plugins
 
 load_plugins()
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import COMMANDS, cli, load_entry
-from app.core.errors import AppError
+from mosaico.cli import COMMANDS, cli, load_entry
+from mosaico.core.errors import AppError
 from tests.support.cli_reference import MARK, PAGE, LeafCommand, commands, page
 
 ALL = list(commands())
@@ -41,7 +41,7 @@ def group_names() -> list[str]:
 
 def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "app.cli", *words],
+        [sys.executable, "-m", "mosaico.cli", *words],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -189,7 +189,7 @@ def test_root__mistyped_command_suggests_the_nearest() -> None:
 
 def test_startup__version_and_help_import_no_heavy_package() -> None:
     program = (
-        "import sys; from app.cli import cli\n"
+        "import sys; from mosaico.cli import cli\n"
         "try: cli()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)"
     )
@@ -204,7 +204,7 @@ def test_startup__version_and_help_import_no_heavy_package() -> None:
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert not loaded & set(HEAVY)
         # Otherwise the program printed no modules, and the line above proves nothing.
-        assert "app.core.console.terminal" in done.stderr
+        assert "mosaico.core.console.terminal" in done.stderr
 
 
 def test_version__is_printed_to_stdout() -> None:
@@ -214,9 +214,7 @@ def test_version__is_printed_to_stdout() -> None:
 
 
 def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
-    program = (
-        "import app.plugins as p; p.load_plugins = lambda: 1/0; from app.cli import main; main()"
-    )
+    program = "import mosaico.plugin_loading as p; p.load_plugins = lambda: 1/0; from mosaico.cli import main; main()"
 
     def crash(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -245,7 +243,7 @@ def test_output__a_pipe_that_nobody_reads_ends_the_command_quietly(
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "app.cli", *words],
+        [sys.executable, "-m", "mosaico.cli", *words],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -287,7 +285,7 @@ def test_docs__reference_is_current() -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_docs__list_every_exit_code() -> None:
-    from app.core.web.problem_types import render_errors_page
+    from mosaico.core.web.problem_types import render_errors_page
 
     render_errors_page()  # imports everything
     by_hand = PAGE.read_text().partition(MARK)[0]

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 import typer
 
-from app.core.console.api_client import ApiClient
-from app.runs.cli.progress import detach
+from mosaico.core.console.api_client import ApiClient
+from mosaico.runs.cli.progress import detach
 
 
 class DetachService:

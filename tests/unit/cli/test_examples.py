@@ -5,8 +5,8 @@ import shlex
 
 from typer.exceptions import TyperException
 
-from app.core.console.examples import EXAMPLES, examples_of
-from app.core.web.pages import TEMPLATES
+from mosaico.core.console.examples import EXAMPLES, examples_of
+from mosaico.core.web.pages import TEMPLATES
 from tests.support.cli_reference import commands
 
 LEAVES = {" ".join(leaf.words): leaf for leaf in commands()}
@@ -25,7 +25,7 @@ MAX_LENGTH = 78
 
 def test_every_command__has_examples() -> None:
     without_example = [name for name in LEAVES if not EXAMPLES.get(name)]
-    assert without_example == [], "add lines to app/core/console/examples.py"
+    assert without_example == [], "add lines to app/mosaico/core/console/examples.py"
 
 
 def parse(line: str, words: str) -> None:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from app.cli import cli
-from app.core.console.error_messages import LIST_COMMANDS, REMEDIES
-from app.core.console.terminal import load_command
-from app.core.errors import NotFound
-from app.harness.bash.cli import cli as bash_cli
-from app.harness.mcp.cli.ot_bench import cli as mcp_cli
+from mosaico.cli import cli
+from mosaico.core.console.error_messages import LIST_COMMANDS, REMEDIES
+from mosaico.core.console.terminal import load_command
+from mosaico.core.errors import NotFound
+from mosaico.harness.bash.cli import cli as bash_cli
+from mosaico.harness.mcp.cli.ot_bench import cli as mcp_cli
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"mosaico": cli, "bashkit-eval": bash_cli, "ot-bench": mcp_cli}
@@ -200,7 +200,7 @@ def test_list_commands__exist(name: str) -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
-    from app.core.web.problem_types import render_errors_page
+    from mosaico.core.web.problem_types import render_errors_page
 
     render_errors_page()  # imports every module
     without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}

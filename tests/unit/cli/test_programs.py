@@ -6,11 +6,11 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from app import programs
+from mosaico import programs
 
 INTERRUPTED_IMPORT = """
 import signal
-import app.programs as programs
+import mosaico.programs as programs
 programs.import_module = lambda _: signal.raise_signal(signal.SIGINT)
 programs.{program}()
 """
@@ -26,7 +26,9 @@ def test_programs__interrupted_import_ends_without_traceback(program: str) -> No
 
 
 def test_programs__import_nothing_heavy_before_they_are_interruptible() -> None:
-    code = "import sys, app.programs; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    code = (
+        "import sys, mosaico.programs; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    )
     done = subprocess.run(
         # Without `site`, whose .pth files may import packages.
         [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, '.'); {code}"],
@@ -40,7 +42,7 @@ def test_programs__every_script_is_an_entry_point() -> None:
     scripts = {
         script.name: script.value.partition(":")[2]
         for script in entry_points(group="console_scripts")
-        if script.value.startswith("app.programs:")
+        if script.value.startswith("mosaico.programs:")
     }
     assert scripts.keys() == {"mosaico", "ot-bench", "bashkit-eval"}
     assert all(callable(getattr(programs, function)) for function in scripts.values())

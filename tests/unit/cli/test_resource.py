@@ -12,14 +12,14 @@ import pytest
 from pydantic import Field, SecretStr
 from typer.testing import CliRunner, Result
 
-from app.core.console import api_client
-from app.core.console.filter_options import flag_filter, id_filter
-from app.core.console.generated_command import FieldOption
-from app.core.console.resource import Resource
-from app.core.console.schema_options import create_options, option_type
-from app.core.console.table import field
-from app.core.console.terminal import CommandGroup
-from app.core.schemas import WireModel
+from mosaico.core.console import api_client
+from mosaico.core.console.filter_options import flag_filter, id_filter
+from mosaico.core.console.generated_command import FieldOption
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.schema_options import create_options, option_type
+from mosaico.core.console.table import field
+from mosaico.core.console.terminal import CommandGroup
+from mosaico.core.schemas import WireModel
 
 JSON = dict[str, Any]
 

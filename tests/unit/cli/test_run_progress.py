@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.console.api_client import ApiClient, ServiceUnreachable
-from app.core.console.event_stream import ServerSentEvent, read_events
-from app.results.rules import RunStatus, TriggerType, Validity
-from app.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
-from app.runs.schemas import RunView
+from mosaico.core.console.api_client import ApiClient, ServiceUnreachable
+from mosaico.core.console.event_stream import ServerSentEvent, read_events
+from mosaico.run_store.rules import RunStatus, TriggerType, Validity
+from mosaico.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
+from mosaico.runs.schemas import RunView
 from tests.support.views import partial_view
 
 AN_INSTANT = datetime(2026, 11, 21, 22, tzinfo=UTC)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import cli
-from app.core.errors import Invalid
-from app.sizing import REMEDIES, Part, SizingLoad, size_installation
-from app.sizing_cli import format_bytes, format_cores, format_share
+from mosaico.cli import cli
+from mosaico.core.errors import Invalid
+from mosaico.sizing import REMEDIES, Part, SizingLoad, size_installation
+from mosaico.sizing_cli import format_bytes, format_cores, format_share
 from tests.support import scaling_tables
 
 # 36 million traces of 100 runs in ten hours: 1,000 traces a second.

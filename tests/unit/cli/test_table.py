@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.console.short_ids import is_short_id, shorten_ids
-from app.core.console.table import (
+from mosaico.core.console.short_ids import is_short_id, shorten_ids
+from mosaico.core.console.table import (
     Column,
     Table,
     field,
@@ -17,7 +17,7 @@ from app.core.console.table import (
     print_details,
     print_page,
 )
-from app.core.console.terminal import OutputFormat, WrongUsage
+from mosaico.core.console.terminal import OutputFormat, WrongUsage
 
 COLUMNS = (field("id"), field("name", "title"), Column("double", lambda item: item["n"] * 2))
 

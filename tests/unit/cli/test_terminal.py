@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from app.core.console.terminal import (
+from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
@@ -21,7 +21,7 @@ from app.core.console.terminal import (
     print_status,
     set_safe_encoding,
 )
-from app.core.errors import AppError, Conflict, ErrorItem, Invalid
+from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 
 group = CommandGroup("toy", help="Toy commands.")
 

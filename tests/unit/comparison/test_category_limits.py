@@ -1,6 +1,6 @@
 """Of many categories 50 are computed together, by name; the others are counted, and follow after the last one."""
 
-from app.comparison.category_values import MAX_CATEGORIES, categories_of, select_categories
+from mosaico.comparison.category_values import MAX_CATEGORIES, categories_of, select_categories
 
 
 def test_select_categories__gives_every_category_once() -> None:

@@ -2,10 +2,15 @@
 
 import pytest
 
-from app.comparison.change_text import describe_change, format_change, format_limit, format_value
-from app.kpis.number_text import format_compared
-from app.kpis.verdict_types import ValueVerdict
-from app.statistics.verdict_rules import Scale
+from mosaico.comparison.change_text import (
+    describe_change,
+    format_change,
+    format_limit,
+    format_value,
+)
+from mosaico.kpis.number_text import format_compared
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.statistics.verdict_rules import Scale
 
 
 def verdict(**numbers: float | Scale) -> ValueVerdict:

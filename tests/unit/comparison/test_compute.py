@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from app.comparison.verdict_text import render_verdict
-from app.formula import compile_formula
-from app.items.formulas.properties import line_of
-from app.items.matrix import ItemRow, matrix_of_rows
-from app.statistics.verdict_rules import (
+from mosaico.comparison.verdict_text import render_verdict
+from mosaico.formula import compile_formula
+from mosaico.items.formulas.properties import line_of
+from mosaico.items.matrix import ItemRow, matrix_of_rows
+from mosaico.statistics.verdict_rules import (
     Note,
     Scale,
     Side,

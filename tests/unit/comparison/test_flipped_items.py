@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from app.items.attributes import AttributeRow, attributes_of_rows
-from app.items.flipped import (
+from mosaico.items.attributes import AttributeRow, attributes_of_rows
+from mosaico.items.flipped import (
     ConstantItemIds,
     FlipCause,
     PeerMeans,
@@ -14,9 +14,9 @@ from app.items.flipped import (
     find_flips,
     item_means,
 )
-from app.items.matrix import ItemRow, matrix_of_rows
-from app.statistics.verdict_rules import Scale
-from app.traces.types import TraceOutcome
+from mosaico.items.matrix import ItemRow, matrix_of_rows
+from mosaico.statistics.verdict_rules import Scale
+from mosaico.traces.types import TraceOutcome
 
 
 def test_item_means__average_the_trials_with_a_value() -> None:

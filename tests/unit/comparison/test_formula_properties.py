@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formula import Reference, compile_formula
-from app.items.formulas.properties import Bounds, Line, bounds_of, is_tied, jumps, line_of
+from mosaico.formula import Reference, compile_formula
+from mosaico.items.formulas.properties import Bounds, Line, bounds_of, is_tied, jumps, line_of
 
 A, B = Reference("A", "mean"), Reference("B", "mean")
 RATES = {A: Bounds(0.0, 1.0), B: Bounds(0.0, 1.0)}

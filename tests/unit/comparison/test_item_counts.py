@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from app.items.label_counts import LabelCountsBuilder, summarize_traces
-from app.items.matrix import ItemMatrix
-from app.metrics.types import MetricRef
-from app.traces.types import Trace, TraceOutcome
+from mosaico.items.label_counts import LabelCountsBuilder, summarize_traces
+from mosaico.items.matrix import ItemMatrix
+from mosaico.metrics.types import MetricRef
+from mosaico.traces.types import Trace, TraceOutcome
 
 MACRO = MetricRef.of("F1_SCORE", {"labels": "macro"})
 ITEMS = ItemMatrix(items=["a", "b"])

@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.comparison.child_computation import compute, trial_statistics
-from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, MetricComparisonSpec
-from app.items.formulas.properties import ValueRange
-from app.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
-from app.kpis.verdict_types import RepeatedTrials
-from app.statistics.trials import reduce_trials
-from app.statistics.verdict_rules import Note
+from mosaico.comparison.child_computation import compute, trial_statistics
+from mosaico.comparison.comparison_spec import (
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
+from mosaico.items.formulas.properties import ValueRange
+from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
+from mosaico.kpis.verdict_types import RepeatedTrials
+from mosaico.statistics.trials import reduce_trials
+from mosaico.statistics.verdict_rules import Note
 
 
 def row(

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from app.formula import Reference, compile_formula
-from app.items.formulas.linearization import linearize, log_ratio
+from mosaico.formula import Reference, compile_formula
+from mosaico.items.formulas.linearization import linearize, log_ratio
 
 A = np.array([1.0, 0.0, 1.0, 0.5])
 B = np.array([0.2, 0.4, np.nan, 0.6])

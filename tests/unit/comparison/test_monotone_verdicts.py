@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.statistics.verdict_rules import (
+from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
     MarginOutcome,
     Note,

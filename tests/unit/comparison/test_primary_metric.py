@@ -1,8 +1,8 @@
 """The metric that a gate judges by default."""
 
-from app.comparison.primary_metric import ComparedMetric, select_primary_metric
-from app.kpis.verdict_types import ValueVerdict
-from app.metrics.types import Direction, MetricSpec
+from mosaico.comparison.primary_metric import ComparedMetric, select_primary_metric
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.metrics.types import Direction, MetricSpec
 
 
 def metric(

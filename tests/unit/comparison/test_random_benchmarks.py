@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from app.comparison.baseline_comparison import compute_in_child
-from app.comparison.category_values import categories_of, values_by_category
-from app.comparison.comparison_rules import RunComparison
-from app.comparison.pair_comparison import RunPair, compare
-from app.comparison.power import BenchmarkSize, MeasuredRuns, estimate_powers
-from app.comparison.schemas import Comparison
-from app.items.matrix import ItemMatrix, pair_items
-from app.kpis.verdict_types import ValueVerdict
+from mosaico.comparison.baseline_comparison import compute_in_child
+from mosaico.comparison.category_values import categories_of, values_by_category
+from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.comparison.pair_comparison import RunPair, compare
+from mosaico.comparison.power import BenchmarkSize, MeasuredRuns, estimate_powers
+from mosaico.comparison.schemas import Comparison
+from mosaico.items.matrix import ItemMatrix, pair_items
+from mosaico.kpis.verdict_types import ValueVerdict
 from tests.support.random_benchmarks import RandomBenchmark, measure_runs, random_benchmarks
 
 pytestmark = pytest.mark.usefixtures("plugins")

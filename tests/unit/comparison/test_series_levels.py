@@ -5,14 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from app.comparison.child_computation import compute
-from app.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec, MetricComparisonSpec
-from app.comparison.series_levels import merge_runs, points_of_run
-from app.comparison.value_failures import ValueFailures
-from app.formula import compile_formula
-from app.items.formulas.properties import ValueRange, line_of
-from app.items.matrix import ItemMatrix
-from app.results.run_series import (
+from mosaico.comparison.child_computation import compute
+from mosaico.comparison.comparison_spec import (
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
+from mosaico.comparison.series_levels import merge_runs, points_of_run
+from mosaico.comparison.value_failures import ValueFailures
+from mosaico.formula import compile_formula
+from mosaico.items.formulas.properties import ValueRange, line_of
+from mosaico.items.matrix import ItemMatrix
+from mosaico.run_store.run_series import (
     ItemIndex,
     RunPoints,
     SeriesPoint,
@@ -20,7 +24,7 @@ from app.results.run_series import (
     kpi_series,
     metric_series,
 )
-from app.statistics.verdict_rules import Scale, Side, VerdictRule
+from mosaico.statistics.verdict_rules import Scale, Side, VerdictRule
 from tests.support.simulated_runs import Design, draw_pair
 
 RULE = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)

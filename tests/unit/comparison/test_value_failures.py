@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from app.comparison.category_values import values_by_category
-from app.comparison.comparison_rules import RunComparison
-from app.comparison.pair_comparison import RunPair, compare
-from app.comparison.schemas import CategoryMetric
-from app.comparison.value_failures import ValueFailures
-from app.kpis.verdict_types import ValueVerdict
-from app.metrics.providers.operation import ToolCallSuccessRate
-from app.statistics.verdict_rules import Note, Verdict
+from mosaico.comparison.category_values import values_by_category
+from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.comparison.pair_comparison import RunPair, compare
+from mosaico.comparison.schemas import CategoryMetric
+from mosaico.comparison.value_failures import ValueFailures
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.metrics.providers.operation import ToolCallSuccessRate
+from mosaico.statistics.verdict_rules import Note, Verdict
 from tests.support.random_benchmarks import RandomBenchmark, measure_runs
 from tests.support.service import JSON, pair
 

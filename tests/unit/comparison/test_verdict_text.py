@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.comparison.verdict_text import describe_runs_evidence, explain
-from app.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
-from app.statistics.verdict_rules import ChangeMethod, ChangeVerdict, Note, Scale, Verdict
+from mosaico.comparison.verdict_text import describe_runs_evidence, explain
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.statistics.verdict_rules import ChangeMethod, ChangeVerdict, Note, Scale, Verdict
 
 CHANGE = ChangeVerdict(
     verdict=Verdict.INCONCLUSIVE,

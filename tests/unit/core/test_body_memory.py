@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from app.core.errors import Unavailable
-from app.core.web.request_body import BodyMemory
+from mosaico.core.errors import Unavailable
+from mosaico.core.web.request_body import BodyMemory
 
 
 def test_body_memory__bytes_beyond_the_limit_are_refused() -> None:

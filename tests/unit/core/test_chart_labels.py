@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from app.core.web.page_text import label_times
+from mosaico.core.web.page_text import label_times
 
 FIRST = datetime(2026, 11, 26, 22, 30, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

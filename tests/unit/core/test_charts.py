@@ -8,9 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.core.web.change_charts import MAX_BARS, ChangeBar, ItemChange, changes_chart, items_chart
-from app.core.web.svg import label_ticks
-from app.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
+from mosaico.core.web.change_charts import (
+    MAX_BARS,
+    ChangeBar,
+    ItemChange,
+    changes_chart,
+    items_chart,
+)
+from mosaico.core.web.svg import label_ticks
+from mosaico.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
 from tests.support.statistics_pictures import FOLDER, charts
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.web.client_network import client_network
+from mosaico.core.web.client_network import client_network
 
 
 @pytest.mark.parametrize(

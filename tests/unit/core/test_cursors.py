@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.keyset import BadCursor, CursorValue, decode_cursor, encode_cursor
+from mosaico.core.keyset import BadCursor, CursorValue, decode_cursor, encode_cursor
 
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 values = st.lists(

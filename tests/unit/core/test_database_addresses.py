@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.core.db import DatabaseUnavailable
-from app.core.engine import BadDatabaseUrl, libpq_url, sqlalchemy_url
-from app.core.migrations import require_current_schema, upgrade
+from mosaico.core.db import DatabaseUnavailable
+from mosaico.core.engine import BadDatabaseUrl, libpq_url, sqlalchemy_url
+from mosaico.core.migrations import require_current_schema, upgrade
 
 NOBODY = "postgresql://user:hunter2hunter2@127.0.0.1:1/none"
 

@@ -1,6 +1,6 @@
 """The messages of errors."""
 
-from app.core.errors import AppError, Invalid
+from mosaico.core.errors import AppError, Invalid
 
 
 class WrappedError(AppError):

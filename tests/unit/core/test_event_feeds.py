@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.core.errors import NotFound
-from app.core.schemas import WireModel
-from app.core.web.event_feeds import EventFeed, EventSnapshot, FeedReader, encode_event
+from mosaico.core.errors import NotFound
+from mosaico.core.schemas import WireModel
+from mosaico.core.web.event_feeds import EventFeed, EventSnapshot, FeedReader, encode_event
 
 LIVENESS_S = 300
 

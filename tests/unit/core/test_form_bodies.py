@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.agents.pages import FORM as AGENT_FORM
-from app.benchmarks.pages import FORM as BENCHMARK_FORM
-from app.core.clock import zone_names
-from app.core.web.forms.body import read_form_body
-from app.core.web.forms.sent_fields import FormFields
+from mosaico.agents.pages import FORM as AGENT_FORM
+from mosaico.benchmarks.pages import FORM as BENCHMARK_FORM
+from mosaico.core.clock import zone_names
+from mosaico.core.web.forms.body import read_form_body
+from mosaico.core.web.forms.sent_fields import FormFields
 
 ROWS = "triggers.langfuse"
 NUMBERS = st.one_of(st.text("0123456789", max_size=12), st.just("9" * 5000), st.text(max_size=3))

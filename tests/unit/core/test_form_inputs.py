@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.core.web.form_words import FormWords, with_label
-from app.core.web.forms.fields import InputKind
-from app.core.web.forms.local_times import FormZones, read_local_time
-from app.core.web.forms.rendering import FieldInput, write_value
+from mosaico.core.web.form_words import FormWords, with_label
+from mosaico.core.web.forms.fields import InputKind
+from mosaico.core.web.forms.local_times import FormZones, read_local_time
+from mosaico.core.web.forms.rendering import FieldInput, write_value
 
 ROME, TOKYO, UTC = ZoneInfo("Europe/Rome"), ZoneInfo("Asia/Tokyo"), ZoneInfo("UTC")
 WORDS = FormWords(

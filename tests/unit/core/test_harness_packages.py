@@ -5,11 +5,11 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from app.core import harness_packages
-from app.core.harness_packages import MODULES, MissingHarnessPackages, require_harness_packages
-from app.core.llm_server import LlmServer
-from app.metrics.remote_measurement import with_model
-from app.metrics.types import MetricRef
+from mosaico.core import harness_packages
+from mosaico.core.harness_packages import MODULES, MissingHarnessPackages, require_harness_packages
+from mosaico.core.llm_server import LlmServer
+from mosaico.metrics.remote_measurement import with_model
+from mosaico.metrics.types import MetricRef
 from tests.support.processes import ROOT
 
 

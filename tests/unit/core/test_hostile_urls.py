@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from app.core.http.client import outbound_client
-from app.core.network_policy import (
+from mosaico.core.http.client import outbound_client
+from mosaico.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     IPAddress,

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.alerts.models import AlertRule
-from app.core.list_filters import (
+from mosaico.alerts.models import AlertRule
+from mosaico.core.list_filters import (
     FEW_ROWS,
     IndexedFilter,
     PagePlan,

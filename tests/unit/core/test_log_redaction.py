@@ -8,8 +8,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.logging import MASK, configure_logging, redact, redact_text
-from app.core.masking import is_secret_name
+from mosaico.core.logging import MASK, configure_logging, redact, redact_text
+from mosaico.core.masking import is_secret_name
 
 SECRET = "hunter2hunter2"
 

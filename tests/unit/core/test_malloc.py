@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from app.core.malloc import MAX_ARENAS
+from mosaico.core.malloc import MAX_ARENAS
 
 # Sixteen threads that exist at the same time, each with memory of malloc (more than 512 bytes).
 COUNT_ARENAS = """
 import ctypes, os, tempfile, threading
-from app.core.malloc import limit_arenas
+from mosaico.core.malloc import limit_arenas
 {limit}
 barrier = threading.Barrier(16)
 def allocate():
@@ -35,7 +35,7 @@ with tempfile.TemporaryFile() as report:
 # Thirty blocks of a mebibyte with a small one behind each, which stays when the large ones are freed.
 COUNT_KEPT_MIB = """
 from pathlib import Path
-from app.core.malloc import free_large_blocks
+from mosaico.core.malloc import free_large_blocks
 {limit}
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4 // 1024

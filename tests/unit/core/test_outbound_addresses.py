@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from app.core.network_policy import (
+from mosaico.core.network_policy import (
     PRIVATE_SERVERS,
     PUBLIC_ONLY,
     OutboundPolicy,

@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
-from app.core.web.overlay_chart import MAX_SERIES, TrendSeries, overlay_chart
-from app.core.web.trend_chart import TrendPoint
+from mosaico.core.web.overlay_chart import MAX_SERIES, TrendSeries, overlay_chart
+from mosaico.core.web.trend_chart import TrendPoint
 
 MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"

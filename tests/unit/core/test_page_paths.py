@@ -1,6 +1,6 @@
 """Paths of pages that messages, reports and commands link to."""
 
-from app.core.web import page_paths
+from mosaico.core.web import page_paths
 
 
 def test_run_page_path__quotes_the_id() -> None:

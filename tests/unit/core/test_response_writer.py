@@ -4,7 +4,7 @@ import asyncio
 
 import h11
 
-from app.core.web.http_protocol import ResponseWriter
+from mosaico.core.web.http_protocol import ResponseWriter
 
 
 def test_response_writer__the_head_is_sent_with_the_first_part() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.clock import utc_now
-from app.core.http.retry import (
+from mosaico.core.clock import utc_now
+from mosaico.core.http.retry import (
     EQUAL_JITTER,
     ExponentialBackoff,
     RetryPolicy,

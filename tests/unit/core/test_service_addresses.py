@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.console.service_address import find_pages_url, find_service
-from app.core.settings import BadSettings, Settings, base_url, load_settings
+from mosaico.core.console.service_address import find_pages_url, find_service
+from mosaico.core.settings import BadSettings, Settings, base_url, load_settings
 
 
 @pytest.fixture(autouse=True)

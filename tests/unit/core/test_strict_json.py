@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import Invalid
-from app.core.strict_json import MAX_DEPTH, MalformedJson, parse_json, reject_unacceptable
+from mosaico.core.errors import Invalid
+from mosaico.core.strict_json import MAX_DEPTH, MalformedJson, parse_json, reject_unacceptable
 
 # What Postgres cannot store is refused: the tests below are about it.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.migrations import HEAD_REVISION
-from app.core.web.prometheus import QueueState
-from app.overview.system_checks import (
+from mosaico.core.migrations import HEAD_REVISION
+from mosaico.core.web.prometheus import QueueState
+from mosaico.overview.system_checks import (
     MachineState,
     StoredState,
     SystemCheck,

@@ -6,8 +6,8 @@ import threading
 import pytest
 import uvicorn
 
-from app import main
-from app.core.web.pages import compile_templates, environment
+from mosaico import main
+from mosaico.core.web.pages import compile_templates, environment
 
 
 def test_compile_templates__compiles_each_template() -> None:

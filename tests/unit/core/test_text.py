@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.reports import markdown_text
-from app.core.text import (
+from mosaico.core.reports import markdown_text
+from mosaico.core.text import (
     count_noun,
     describe_duration,
     format_duration,

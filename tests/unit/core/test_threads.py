@@ -5,8 +5,8 @@ from collections.abc import Generator
 
 import pytest
 
-from app.core.http.threads import run_in_thread, with_heartbeat
-from app.core.http.throttle import Cancelled, CancelToken
+from mosaico.core.http.threads import run_in_thread, with_heartbeat
+from mosaico.core.http.throttle import Cancelled, CancelToken
 
 
 def test_with_heartbeat__yields_items_in_order_and_none_while_waiting() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.http.throttle import MAX_IN_FLIGHT, Cancelled, Throttle, get_throttle
+from mosaico.core.http.throttle import MAX_IN_FLIGHT, Cancelled, Throttle, get_throttle
 
 
 class ThrottleClock:

@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.core.errors import TooLarge
-from app.core.web.uploads import BLOCK_BYTES, receive_body
+from mosaico.core.errors import TooLarge
+from mosaico.core.web.uploads import BLOCK_BYTES, receive_body
 
 PARTS = [b"a" * BLOCK_BYTES, b"b" * 10, b"", b"c" * (BLOCK_BYTES - 1)]
 

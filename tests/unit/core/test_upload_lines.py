@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import TooLarge
-from app.core.web import uploads
-from app.core.web.uploads import iter_lines
+from mosaico.core.errors import TooLarge
+from mosaico.core.web import uploads
+from mosaico.core.web.uploads import iter_lines
 
 
 def test_iter_lines__numbers_count_blank_lines() -> None:

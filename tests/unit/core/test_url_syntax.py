@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.url_syntax import find_url_flaw
+from mosaico.core.url_syntax import find_url_flaw
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field, ValidationError
 
-from app.core.schemas import WireModel, view_of_row, view_of_values
+from mosaico.core.schemas import WireModel, view_of_row, view_of_values
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter, ValidationError
 
-from app.core.schemas import (
+from mosaico.core.schemas import (
     Identifier,
     Instant,
     JsonObject,

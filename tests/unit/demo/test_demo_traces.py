@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.traces.types import TraceOutcome
 from demo.agent import HANDBOOK, read_questions, record
 from demo.retrieval import read_handbook
 from demo.tools import SETTINGS
+from mosaico.traces.types import TraceOutcome
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

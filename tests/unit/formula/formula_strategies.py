@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from app.formula import Reference, format_expression
-from app.formula.ast import (
+from mosaico.formula import Reference, format_expression
+from mosaico.formula.ast import (
     Argument,
     Arithmetic,
     Call,
@@ -23,7 +23,7 @@ from app.formula.ast import (
     named_key,
     walk,
 )
-from app.formula.functions import (
+from mosaico.formula.functions import (
     FUNCTIONS,
     KEYWORDS,
     MAX_BYTES,

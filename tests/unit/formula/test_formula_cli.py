@@ -5,14 +5,14 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.formula.cli import cli
-from app.formula.python_api import KpiFormulaParser
+from mosaico.formula.cli import cli
+from mosaico.formula.python_api import KpiFormulaParser
 
 
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process of its own, whatever an earlier test has loaded."""
-    monkeypatch.setattr("app.formula.python_api._default_parser", KpiFormulaParser())
+    monkeypatch.setattr("mosaico.formula.python_api._default_parser", KpiFormulaParser())
 
 
 def run(*arguments: str) -> Result:

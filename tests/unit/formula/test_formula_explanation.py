@@ -1,7 +1,7 @@
 """The explanation of a formula as a tree."""
 
-from app.formula import Reference, compile_formula, explain_parts
-from app.formula.evaluate import FormulaPart
+from mosaico.formula import Reference, compile_formula, explain_parts
+from mosaico.formula.evaluate import FormulaPart
 
 VALUES = {Reference("A", "mean"): 0.5, Reference("B", "mean"): 0.25, Reference("C", "mean"): None}
 

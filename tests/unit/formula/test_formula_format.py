@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from app.formula import Expr, format_expression, format_formula, parse_expression
-from app.formula.parser import parse_text
+from mosaico.formula import Expr, format_expression, format_formula, parse_expression
+from mosaico.formula.parser import parse_text
 from tests.unit.formula.formula_strategies import metrics, numbers, without_deadline
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.formula import Mistake, check_formula, compile_formula, format_formula
-from app.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from mosaico.formula import Mistake, check_formula, compile_formula, format_formula
+from mosaico.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from tests.unit.formula.formula_strategies import without_deadline
 
 # Among them what confuses readers of text: `ſ` is an S in upper case, U+2028 ends a line for some,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.formula import InvalidFormula, check_formula, compile_formula
+from mosaico.formula import InvalidFormula, check_formula, compile_formula
 
 KNOWN = frozenset({"ROUGE", "BLEU", "A", "B", "C"})
 

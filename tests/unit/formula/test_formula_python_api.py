@@ -4,8 +4,8 @@ import doctest
 
 import pytest
 
-from app.core.errors import Invalid
-from app.formula import (
+from mosaico.core.errors import Invalid
+from mosaico.formula import (
     AverageFormula,
     DslParseException,
     InvalidFormula,
@@ -19,7 +19,7 @@ from app.formula import (
     register_metric_keys,
     validate,
 )
-from app.formula.python_api import MetricName, metric_key
+from mosaico.formula.python_api import MetricName, metric_key
 
 METRICS = {"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7}
 
@@ -69,7 +69,7 @@ def test_kpi_formula_parser__only_a_filled_vocabulary_restricts_metrics() -> Non
 
 
 def test_formula_module__functions_share_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.formula.python_api._default_parser", KpiFormulaParser())
+    monkeypatch.setattr("mosaico.formula.python_api._default_parser", KpiFormulaParser())
     assert known_metric_keys() == frozenset()
     register_metric_keys({"ROUGE"})
     assert known_metric_keys() == {"ROUGE"}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formula import Reference, compile_formula, format_expression
-from app.formula.ast import Expr
-from app.formula.rows import FormulaRows, InstabilityKind, evaluate_rows
+from mosaico.formula import Reference, compile_formula, format_expression
+from mosaico.formula.ast import Expr
+from mosaico.formula.rows import FormulaRows, InstabilityKind, evaluate_rows
 from tests.unit.formula.formula_strategies import FEW, numbers, without_deadline
 
 A, B, C = (Reference(name, "mean") for name in "ABC")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from app.formula import Reference, compile_formula
+from mosaico.formula import Reference, compile_formula
 
 VALUES = {
     Reference("A", "mean"): 0.5,

@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from simpleeval import simple_eval
 
-from app.formula import CompiledFormula, Reference, compile_formula, format_expression
-from app.formula.ast import Expr
-from app.formula.evaluate import explain
+from mosaico.formula import CompiledFormula, Reference, compile_formula, format_expression
+from mosaico.formula.ast import Expr
+from mosaico.formula.evaluate import explain
 from tests.unit.formula.formula_strategies import ARITHMETIC, FEW, numbers, without_deadline
 
 METRICS = {"A": 0.5, "B": 0.25, "C": 0.2, "ZERO": 0.0, "MINUS": -4.0}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formula import Reference, check_formula, compile_formula, format_formula
-from app.formula.ast import filtered_key, split_filter
+from mosaico.formula import Reference, check_formula, compile_formula, format_formula
+from mosaico.formula.ast import filtered_key, split_filter
 
 TEXT = 'TASK_PASSED{category="text"}'
 

@@ -4,12 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from app.comparison.schemas import ComparedRun, Comparison, KpiComparison, MetricComparison
-from app.comparison.verdict_text import render_verdict
-from app.gate.reports import PASSES_INCONCLUSIVE, gate_json, gate_junit, gate_markdown, sentences
-from app.gate.rules import GateOutcome, GateResult, GateTerms, NothingToGate, decide
-from app.kpis.verdict_types import RunVerdict
-from app.statistics.verdict_rules import (
+from mosaico.comparison.schemas import ComparedRun, Comparison, KpiComparison, MetricComparison
+from mosaico.comparison.verdict_text import render_verdict
+from mosaico.gating.reports import (
+    PASSES_INCONCLUSIVE,
+    gate_json,
+    gate_junit,
+    gate_markdown,
+    sentences,
+)
+from mosaico.gating.rules import GateOutcome, GateResult, GateTerms, NothingToGate, decide
+from mosaico.kpis.verdict_types import RunVerdict
+from mosaico.statistics.verdict_rules import (
     ChangeMethod,
     ChangeVerdict,
     Note,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.harness.bash.check_registry import load_checks
-from app.harness.mcp.evaluator_registry import load_evaluators
+from mosaico.harness.bash.check_registry import load_checks
+from mosaico.harness.mcp.evaluator_registry import load_evaluators
 
 
 @pytest.fixture(scope="session")

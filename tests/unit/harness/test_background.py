@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.harness.background import run_in_background
-from app.harness.bash.attempt_runner import OnResult
+from mosaico.harness.background import run_in_background
+from mosaico.harness.bash.attempt_runner import OnResult
 from tests.support.bash_eval import result, task
 
 LIVENESS_S = 60

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.agent import (
+from mosaico.harness.bash.agent import (
     BASH,
     AgentAttempt,
     AttemptLimits,
@@ -15,13 +15,13 @@ from app.harness.bash.agent import (
     parse_call,
     tool_text,
 )
-from app.harness.bash.sandbox import SandboxLimits, sandbox_prompt
-from app.harness.bash.transcript import attempt_transcript
-from app.harness.bash.types import EvalTask
-from app.harness.budget import Budget, BudgetLimits
-from app.harness.results import ConversationEnding
-from app.harness.transcript import TranscriptMessage
-from app.llm.conversation import (
+from mosaico.harness.bash.sandbox import SandboxLimits, sandbox_prompt
+from mosaico.harness.bash.transcript import attempt_transcript
+from mosaico.harness.bash.types import EvalTask
+from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.results import ConversationEnding
+from mosaico.harness.transcript import TranscriptMessage
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,
@@ -29,10 +29,10 @@ from app.llm.conversation import (
     ToolUseBlock,
     Turn,
 )
-from app.llm.errors import LlmError
-from app.llm.prices import Price
-from app.llm.retry import call_with_retries
-from app.llm.sdk import SdkErrors, call_sdk
+from mosaico.llm.errors import LlmError
+from mosaico.llm.prices import Price
+from mosaico.llm.retry import call_with_retries
+from mosaico.llm.sdk import SdkErrors, call_sdk
 from tests.support.bash_eval import call, task
 from tests.support.bash_turns import TEN, ScriptedTurns, TimedModel, run_all, turn
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from app.harness.bash.check_registry import CHECKS, load_checks, run_check, score_task
-from app.harness.bash.types import Expectation
-from app.harness.judge import JudgeScore
+from mosaico.harness.bash.check_registry import CHECKS, load_checks, run_check, score_task
+from mosaico.harness.bash.types import Expectation
+from mosaico.harness.judge import JudgeScore
 from tests.support.bash_eval import call, evidence, task
 
 FILES = {

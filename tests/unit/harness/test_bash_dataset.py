@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.core.console.files import UnreadableInput
-from app.harness.bash.dataset import InvalidDataset, load_dataset, parse_dataset
-from app.harness.lint import LintSeverity
+from mosaico.core.console.files import UnreadableInput
+from mosaico.harness.bash.dataset import InvalidDataset, load_dataset, parse_dataset
+from mosaico.harness.lint import LintSeverity
 from tests.support.bash_eval import dataset_file, task
 
 GOOD: dict[str, Any] = {

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.bash.agent import AttemptLimits, attempt_task
-from app.harness.bash.check_registry import CheckEvidence, load_checks, score_task
-from app.harness.bash.dataset import load_dataset, open_script
-from app.harness.bash.types import EvalTask, TaskScore
-from app.harness.budget import Budget
-from app.llm.conversation import Llm
-from app.llm.scripted import Script, ScriptedLlm
+from mosaico.harness.bash.agent import AttemptLimits, attempt_task
+from mosaico.harness.bash.check_registry import CheckEvidence, load_checks, score_task
+from mosaico.harness.bash.dataset import load_dataset, open_script
+from mosaico.harness.bash.types import EvalTask, TaskScore
+from mosaico.harness.budget import Budget
+from mosaico.llm.conversation import Llm
+from mosaico.llm.scripted import Script, ScriptedLlm
 from tests.support.bash_eval import dataset_file
 
 DEMO = Path(__file__).resolve().parents[3] / "demo" / "bash"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.harness.bash.attempt_runner import evaluate, open_budget, plan_trials
-from app.harness.bash.check_registry import load_checks
-from app.harness.bash.types import EvalResult
-from app.harness.budget import Budget, BudgetKind, UsedBudget
-from app.harness.harness_config import BashHarnessSettings
-from app.llm.conversation import (
+from mosaico.harness.bash.attempt_runner import evaluate, open_budget, plan_trials
+from mosaico.harness.bash.check_registry import load_checks
+from mosaico.harness.bash.types import EvalResult
+from mosaico.harness.budget import Budget, BudgetKind, UsedBudget
+from mosaico.harness.harness_config import BashHarnessSettings
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     ReasoningEffort,
@@ -24,7 +24,7 @@ from app.llm.conversation import (
     TurnSettings,
     Usage,
 )
-from app.results.plan import RunPlan
+from mosaico.run_store.plan import RunPlan
 from tests.support.bash_eval import task
 
 CHEAP = {"inputUsd": 1.0, "outputUsd": 10.0}

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.agent import (
+from mosaico.harness.bash.agent import (
     AgentAttempt,
     AttemptLimits,
     attempt_task,
 )
-from app.harness.bash.attempt_runner import plan_trials
-from app.harness.bash.result_file import read_report
-from app.harness.bash.result_journal import Recorder, resume_report
-from app.harness.bash.types import EvalResult
-from app.harness.budget import Budget
-from app.harness.result_file import IncompatibleRun
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import (
+from mosaico.harness.bash.attempt_runner import plan_trials
+from mosaico.harness.bash.result_file import read_report
+from mosaico.harness.bash.result_journal import Recorder, resume_report
+from mosaico.harness.bash.types import EvalResult
+from mosaico.harness.budget import Budget
+from mosaico.harness.result_file import IncompatibleRun
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import (
     TurnSettings,
 )
-from app.llm.folder_cache import CachedLlm
-from app.llm.scripted import Script, ScriptedLlm
+from mosaico.llm.folder_cache import CachedLlm
+from mosaico.llm.scripted import Script, ScriptedLlm
 from tests.support.bash_eval import report, result, task
 from tests.support.bash_turns import ScriptedTurns, turn
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from app.harness.bash.check_registry import load_checks
-from app.harness.bash.dataset import lint, parse_dataset, read_dataset
-from app.harness.lint import LintSeverity
+from mosaico.harness.bash.check_registry import load_checks
+from mosaico.harness.bash.dataset import lint, parse_dataset, read_dataset
+from mosaico.harness.lint import LintSeverity
 from tests.support.bash_eval import dataset_file
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.check_registry import load_checks, split_check
-from app.harness.bash.replay import replay, rescore
-from app.harness.bash.summary import summarize
-from app.harness.bash.types import EvalReport, EvalResult
-from app.harness.result_file import InvalidResultFile
-from app.harness.results import AttemptOutcome
+from mosaico.harness.bash.check_registry import load_checks, split_check
+from mosaico.harness.bash.replay import replay, rescore
+from mosaico.harness.bash.summary import summarize
+from mosaico.harness.bash.types import EvalReport, EvalResult
+from mosaico.harness.result_file import InvalidResultFile
+from mosaico.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
     GPT,
     GPT_BEFORE,

@@ -7,19 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.bash.compare import NoCommonTask, TaskDiagnosis, compare
-from app.harness.bash.comparison_report import (
+from mosaico.harness.bash.compare import NoCommonTask, TaskDiagnosis, compare
+from mosaico.harness.bash.comparison_report import (
     comparison_markdown,
     comparison_report,
     comparison_tables,
 )
-from app.harness.bash.report_view import REPORTS, render
-from app.harness.bash.result_file import file_stem, parse_report, read_report, write_report
-from app.harness.bash.summary import summarize_trials
-from app.harness.bash.types import EvalReport, EvalResult
-from app.harness.reports.view import format_percent, format_points
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import ChatMessage, MessageRole, TextBlock, ToolResultBlock, ToolUseBlock
+from mosaico.harness.bash.report_view import REPORTS, render
+from mosaico.harness.bash.result_file import file_stem, parse_report, read_report, write_report
+from mosaico.harness.bash.summary import summarize_trials
+from mosaico.harness.bash.types import EvalReport, EvalResult
+from mosaico.harness.reports.view import format_percent, format_points
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from tests.support.bash_eval import (
     GPT,
     HAIKU,

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from app.harness.bash.attempt_runner import Trial, plan_trials
-from app.harness.bash.check_registry import CHECKS, Check, CheckResult
-from app.harness.bash.judge import BashJudge, judge_prompt, read_judge_score
-from app.harness.bash.replay import rescore
-from app.harness.bash.types import EvalResult
-from app.harness.budget import Budget, BudgetLimits
-from app.harness.judge import JudgeError
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import (
+from mosaico.harness.bash.attempt_runner import Trial, plan_trials
+from mosaico.harness.bash.check_registry import CHECKS, Check, CheckResult
+from mosaico.harness.bash.judge import BashJudge, judge_prompt, read_judge_score
+from mosaico.harness.bash.replay import rescore
+from mosaico.harness.bash.types import EvalResult
+from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.judge import JudgeError
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     TextBlock,
     Turn,
 )
-from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.prices import Price
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.prices import Price
 from tests.support.bash_eval import report, task, trace
 from tests.support.bash_turns import ScriptedTurns, TimedModel, run_all, turn
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.bash.check_registry import FileKind, UnreadableFile
-from app.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
+from mosaico.harness.bash.check_registry import FileKind, UnreadableFile
+from mosaico.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
 
 SHORT_TIMEOUT = SandboxLimits(timeout_s=1.0)
 LIVENESS_S = 60.0  # without the limit each call takes ten minutes or never ends

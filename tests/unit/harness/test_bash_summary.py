@@ -5,14 +5,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.harness.bash.report_view import run_view
-from app.harness.bash.result_file import json_report, parse_report, read_report
-from app.harness.bash.run_health import profile
-from app.harness.bash.summary import count_adapted, count_repeated, summarize
-from app.harness.bash.types import EvalReport, EvalResult
-from app.harness.judge import JudgeScore
-from app.harness.result_file import InvalidResultFile
-from app.harness.results import AttemptOutcome
+from mosaico.harness.bash.report_view import run_view
+from mosaico.harness.bash.result_file import json_report, parse_report, read_report
+from mosaico.harness.bash.run_health import profile
+from mosaico.harness.bash.summary import count_adapted, count_repeated, summarize
+from mosaico.harness.bash.types import EvalReport, EvalResult
+from mosaico.harness.judge import JudgeScore
+from mosaico.harness.result_file import InvalidResultFile
+from mosaico.harness.results import AttemptOutcome
 from tests.support.bash_eval import (
     GPT,
     GPT_BEFORE,

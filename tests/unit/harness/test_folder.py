@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.errors import NotFound
-from app.harness import operator_folder
-from app.harness.operator_folder import read_below
+from mosaico.core.errors import NotFound
+from mosaico.harness import operator_folder
+from mosaico.harness.operator_folder import read_below
 
 
 @pytest.fixture

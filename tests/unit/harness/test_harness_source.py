@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.core.db import Database
-from app.core.encryption import SecretBox
-from app.core.resources import Resources
-from app.harness.budget import UsedBudget
-from app.harness.harness_config import BashHarnessSettings
-from app.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
+from mosaico.core.resources import Resources
+from mosaico.harness.budget import UsedBudget
+from mosaico.harness.harness_config import BashHarnessSettings
+from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, TracePage, TraceQuery
 
 pytestmark = pytest.mark.usefixtures("plugins")
 
@@ -122,7 +122,7 @@ def test_harness_source__resumed_run_counts_finished_attempts_and_usage(
 
 
 def test_cursor__holds_finished_attempts_and_fingerprint() -> None:
-    source = importlib.import_module("app.traces.sources.harness")
+    source = importlib.import_module("mosaico.traces.sources.harness")
     # The cursor of 1000 attempts stays short, whatever their order.
     for attempt_indexes, text in [({0}, "0"), ({0, 1, 2, 4}, "0-2,4"), ({3, 7, 8, 12}, "3,7-8,12")]:
         assert source._ranges_text(attempt_indexes) == text

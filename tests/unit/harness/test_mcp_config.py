@@ -2,17 +2,17 @@
 
 import pytest
 
-from app.harness.lint import LintSeverity
-from app.harness.mcp.config import (
+from mosaico.harness.lint import LintSeverity
+from mosaico.harness.mcp.config import (
     McpBenchmark,
     benchmark_schema,
     split_prompts,
 )
-from app.harness.mcp.loader import (
+from mosaico.harness.mcp.loader import (
     LoadedFile,
     require_valid,
 )
-from app.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, SourcePosition, parse_yaml
+from mosaico.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, SourcePosition, parse_yaml
 from tests.support.mcp_files import SCENARIO, bench, errors, inspected, task
 
 pytestmark = pytest.mark.usefixtures("loaded_evaluators")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from app.harness.lint import LintSeverity
-from app.harness.mcp.config import (
+from mosaico.harness.lint import LintSeverity
+from mosaico.harness.mcp.config import (
     EvaluatorConfig,
     HarnessTask,
     McpBenchmark,
@@ -19,14 +19,14 @@ from app.harness.mcp.config import (
     benchmark_schema,
     servers_of,
 )
-from app.harness.mcp.evaluator_registry import load_evaluators
-from app.harness.mcp.lint import TAGS, lint
-from app.harness.mcp.loader import load_file
-from app.harness.mcp.plan_builder import ModelKeys, PlanOverrides, TaskSelection, plan_tasks
-from app.harness.mcp.secrets import Secrets
-from app.harness.mcp.yaml_parser import parse_yaml
-from app.harness.results import AttemptOutcome
-from app.llm.conversation import Turn
+from mosaico.harness.mcp.evaluator_registry import load_evaluators
+from mosaico.harness.mcp.lint import TAGS, lint
+from mosaico.harness.mcp.loader import load_file
+from mosaico.harness.mcp.plan_builder import ModelKeys, PlanOverrides, TaskSelection, plan_tasks
+from mosaico.harness.mcp.secrets import Secrets
+from mosaico.harness.mcp.yaml_parser import parse_yaml
+from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import Turn
 from tests.support.mcp_bench import Request, ScriptedModel, run, says
 
 FOLDER = Path(__file__).resolve().parents[3] / "demo" / "bench"

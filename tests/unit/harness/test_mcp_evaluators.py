@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.harness.judge import JudgeError, read_score
-from app.harness.mcp.config import EvaluatorConfig
-from app.harness.mcp.evaluator_registry import (
+from mosaico.harness.judge import JudgeError, read_score
+from mosaico.harness.mcp.config import EvaluatorConfig
+from mosaico.harness.mcp.evaluator_registry import (
     EVALUATORS,
     Evaluator,
     EvaluatorEvidence,
@@ -23,8 +23,8 @@ from app.harness.mcp.evaluator_registry import (
     validate_evaluator,
     warn_evaluator,
 )
-from app.harness.mcp.evaluators.number import numbers_in
-from app.harness.mcp.types import Evaluation
+from mosaico.harness.mcp.evaluators.number import numbers_in
+from mosaico.harness.mcp.types import Evaluation
 from tests.support.mcp_results import tool_call
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.console.files import UnreadableInput
-from app.harness.mcp.cli.file_picker import (
+from mosaico.core.console.files import UnreadableInput
+from mosaico.harness.mcp.cli.file_picker import (
     Favorite,
     InvalidFavorites,
     NoFavorites,

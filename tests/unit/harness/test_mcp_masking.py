@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
-from app.core.masking import secret_masker
-from app.harness.mcp.secrets import mask_result
-from app.harness.mcp.types import (
+from mosaico.core.masking import secret_masker
+from mosaico.harness.mcp.secrets import mask_result
+from mosaico.harness.mcp.types import (
     AttemptError,
     Content,
     ContentKind,
@@ -12,7 +12,7 @@ from app.harness.mcp.types import (
     Evaluation,
     McpToolCall,
 )
-from app.llm.conversation import (
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     TextBlock,

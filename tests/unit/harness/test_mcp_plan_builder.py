@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.harness.budget import BudgetLimits
-from app.harness.mcp.config import TaskType
-from app.harness.mcp.evaluator_registry import load_evaluators
-from app.harness.mcp.lint import lint
-from app.harness.mcp.loader import load_text
-from app.harness.mcp.plan import McpRunPlan, PlannedTask
-from app.harness.mcp.plan_builder import (
+from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.mcp.config import TaskType
+from mosaico.harness.mcp.evaluator_registry import load_evaluators
+from mosaico.harness.mcp.lint import lint
+from mosaico.harness.mcp.loader import load_text
+from mosaico.harness.mcp.plan import McpRunPlan, PlannedTask
+from mosaico.harness.mcp.plan_builder import (
     OPENROUTER_URL,
     ModelKeys,
     NoTaskSelected,
@@ -21,9 +21,9 @@ from app.harness.mcp.plan_builder import (
     plan_tasks,
     require_keys,
 )
-from app.harness.mcp.secrets import Secrets
-from app.llm.conversation import Provider, ReasoningEffort, TurnSettings
-from app.llm.providers import MissingKey, UnsupportedSetting
+from mosaico.harness.mcp.secrets import Secrets
+from mosaico.llm.conversation import Provider, ReasoningEffort, TurnSettings
+from mosaico.llm.providers import MissingKey, UnsupportedSetting
 from tests.support.mcp_bench import harness_task
 
 BENCH = """

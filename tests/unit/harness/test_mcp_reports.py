@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.console.files import UnreadableInput
-from app.core.reports import escape_cell
-from app.harness.mcp.context_cost import context_costs, context_plots, tool_usages
-from app.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
-from app.harness.mcp.result_file import (
+from mosaico.core.console.files import UnreadableInput
+from mosaico.core.reports import escape_cell
+from mosaico.harness.mcp.context_cost import context_costs, context_plots, tool_usages
+from mosaico.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
+from mosaico.harness.mcp.result_file import (
     add_result,
     add_server,
     load_report,
@@ -24,15 +24,15 @@ from app.harness.mcp.result_file import (
     report_document,
     write_report,
 )
-from app.harness.mcp.stored_attempt import task_scores
-from app.harness.mcp.summary import gate_figures, summarize
-from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
-from app.harness.reports.files import junit_report
-from app.harness.reports.html import html_report
-from app.harness.reports.text import terminal_report
-from app.harness.result_file import InvalidResultFile, Journal, journal_of
-from app.harness.results import AttemptOutcome, HarnessExit, decide_exit
-from app.llm.conversation import user_message
+from mosaico.harness.mcp.stored_attempt import task_scores
+from mosaico.harness.mcp.summary import gate_figures, summarize
+from mosaico.harness.mcp.types import AttemptError, ErrorKind, Evaluation, McpReport, TaskResult
+from mosaico.harness.reports.files import junit_report
+from mosaico.harness.reports.html import html_report
+from mosaico.harness.reports.text import terminal_report
+from mosaico.harness.result_file import InvalidResultFile, Journal, journal_of
+from mosaico.harness.results import AttemptOutcome, HarnessExit, decide_exit
+from mosaico.llm.conversation import user_message
 from tests.support.mcp_results import (
     FAILED,
     PASSED,

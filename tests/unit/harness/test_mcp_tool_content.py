@@ -5,8 +5,13 @@ import base64
 import mcp_types
 import pytest
 
-from app.harness.mcp.tool_content import EMPTY_RESULT_TEXT, parse_contents, render_text, truncate
-from app.harness.mcp.types import Content, ContentKind
+from mosaico.harness.mcp.tool_content import (
+    EMPTY_RESULT_TEXT,
+    parse_contents,
+    render_text,
+    truncate,
+)
+from mosaico.harness.mcp.types import Content, ContentKind
 
 PICTURE = base64.b64encode(b"\x89PNG...").decode()  # seven bytes
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.harness.mcp.agent_loop.toolbox import MAX_NAME_CHARS, Toolbox, system_message
-from app.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
+from mosaico.harness.mcp.agent_loop.toolbox import MAX_NAME_CHARS, Toolbox, system_message
+from mosaico.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 
 
 @dataclass(slots=True)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.lint import LintSeverity
-from app.harness.mcp.config import (
+from mosaico.harness.lint import LintSeverity
+from mosaico.harness.mcp.config import (
     DirectTask,
     HarnessTask,
     HttpServer,
     StdioServer,
 )
-from app.harness.mcp.loader import (
+from mosaico.harness.mcp.loader import (
     InvalidBenchmarkFile,
     TaskIndex,
     host_values,
@@ -19,7 +19,7 @@ from app.harness.mcp.loader import (
     require_valid,
     secret_values,
 )
-from app.harness.mcp.secrets import (
+from mosaico.harness.mcp.secrets import (
     InvalidSecretsFile,
     MalformedVariable,
     Secrets,

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from app.harness.commands import progress
-from app.harness.commands.progress import RunProgress, show_progress
-from app.harness.commands.run_command import resume_command
-from app.harness.reports.text import terminal_report
-from app.harness.reports.view import AttemptStatus, AttemptView, RunReportView
-from app.harness.running_attempts import (
+from mosaico.harness.commands import progress
+from mosaico.harness.commands.progress import RunProgress, show_progress
+from mosaico.harness.commands.run_command import resume_command
+from mosaico.harness.reports.text import terminal_report
+from mosaico.harness.reports.view import AttemptStatus, AttemptView, RunReportView
+from mosaico.harness.running_attempts import (
     RunningAttempt,
     announce_model,
     collect_running_attempts,
     describe_activity,
     running_attempt,
 )
-from app.harness.watched_llm import WatchedLlm
-from app.llm.conversation import (
+from mosaico.harness.watched_llm import WatchedLlm
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     StopReason,
@@ -28,8 +28,8 @@ from app.llm.conversation import (
     Usage,
     user_message,
 )
-from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.retry import call_with_retries
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.retry import call_with_retries
 
 LIMITED = LlmError("slow down", kind=LlmErrorKind.RATE_LIMITED, status=429)
 
@@ -194,7 +194,7 @@ def _frame() -> list[str]:
     """What the live view draws now."""
     from rich.console import Console
 
-    from app.harness.running_attempts import _BOARD
+    from mosaico.harness.running_attempts import _BOARD
 
     board = _BOARD.get()
     assert board is not None
@@ -250,5 +250,5 @@ def test_resume_command__program_of_the_path_is_named_and_any_other_keeps_its_pa
 
 
 def test_resume_command__module_is_started_with_python() -> None:
-    command = resume_command(["/x/app/cli.py", "run"], Path("r.json"), module="app.cli")
-    assert command == "python -m app.cli run --resume r.json"
+    command = resume_command(["/x/app/cli.py", "run"], Path("r.json"), module="mosaico.cli")
+    assert command == "python -m mosaico.cli run --resume r.json"

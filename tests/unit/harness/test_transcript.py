@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.masking import secret_masker
-from app.harness.reports.transcript import transcript_html, transcript_lines
-from app.harness.transcript import (
+from mosaico.core.masking import secret_masker
+from mosaico.harness.reports.transcript import transcript_html, transcript_lines
+from mosaico.harness.transcript import (
     MAX_TEXT_CHARS,
     MAX_TRANSCRIPT_CHARS,
     ModelRequest,
@@ -20,7 +20,7 @@ from app.harness.transcript import (
     map_texts,
     parse_transcript,
 )
-from app.llm.conversation import (
+from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
     TextBlock,

@@ -6,7 +6,7 @@ import pytest
 from pydantic import AfterValidator, AnyUrl, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from app.harness.validation_messages import describe_errors
+from mosaico.harness.validation_messages import describe_errors
 
 
 def _require_even(number: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from app.jobs.clock_watch import ClockWatch, DatabaseClockWatch, PeriodicTrigger, run_jobs_now
+from mosaico.jobs.clock_watch import ClockWatch, DatabaseClockWatch, PeriodicTrigger, run_jobs_now
 
 
 def test_clock_watch__reports_each_jump_once(monkeypatch: pytest.MonkeyPatch) -> None:

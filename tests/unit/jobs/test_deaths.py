@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.jobs.deaths import (
+from mosaico.jobs.deaths import (
     DELAY_AFTER_UNPROVED,
     GIVE_UP_AFTER,
     SUSPECT_AFTER_UNPROVED,
@@ -20,8 +20,8 @@ from app.jobs.deaths import (
     review_deaths,
     write_deaths,
 )
-from app.jobs.handlers import MAX_ATTEMPTS
-from app.jobs.worker_process import ProcessOrigin
+from mosaico.jobs.handlers import MAX_ATTEMPTS
+from mosaico.jobs.worker_process import ProcessOrigin
 
 T0 = datetime(2026, 11, 23, tzinfo=UTC)
 

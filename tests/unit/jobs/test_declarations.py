@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from app.jobs import declarations
-from app.jobs.declarations import (
+from mosaico.jobs import declarations
+from mosaico.jobs.declarations import (
     BeginRun,
     DropPurgedRun,
     FailRun,
@@ -14,8 +14,8 @@ from app.jobs.declarations import (
     JobRequest,
     ScoreShard,
 )
-from app.jobs.handlers import HANDLERS, JobHandler
-from app.worker import TASKS
+from mosaico.jobs.handlers import HANDLERS, JobHandler
+from mosaico.worker import TASKS
 
 DECLARED = [
     declaration

@@ -2,11 +2,11 @@
 
 import pytest
 
-from app.core.db import DatabaseUnavailable
-from app.core.errors import AppError, Invalid
-from app.jobs.declarations import FailRun, FailureReport, ScoreShard
-from app.jobs.handlers import MESSAGE_CHARS, JobHandler, WorkerStopping, describe_error
-from app.jobs.outcomes import JobFailed, JobOutcome, JobReleased, JobRetry, decide_outcome
+from mosaico.core.db import DatabaseUnavailable
+from mosaico.core.errors import AppError, Invalid
+from mosaico.jobs.declarations import FailRun, FailureReport, ScoreShard
+from mosaico.jobs.handlers import MESSAGE_CHARS, JobHandler, WorkerStopping, describe_error
+from mosaico.jobs.outcomes import JobFailed, JobOutcome, JobReleased, JobRetry, decide_outcome
 
 
 def handler(on_failure: type[FailureReport] | None = FailRun) -> JobHandler:

@@ -1,7 +1,7 @@
 """The waits between the death of a worker and the next attempt of its jobs."""
 
-from app.jobs.job_runner import POLL_INTERVAL_S
-from app.jobs.rescue import (
+from mosaico.jobs.job_runner import POLL_INTERVAL_S
+from mosaico.jobs.rescue import (
     ABSENT_AFTER_S,
     HEARTBEAT_INTERVAL_S,
     RECONNECT_S,

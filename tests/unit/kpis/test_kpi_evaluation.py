@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formula import register_metric_keys
-from app.kpis.evaluate import KpiValue, PlannedKpi, evaluate_kpis
+from mosaico.formula import register_metric_keys
+from mosaico.kpis.evaluate import KpiValue, PlannedKpi, evaluate_kpis
 
 register_metric_keys(["ROUGE", "BLEU"])
 

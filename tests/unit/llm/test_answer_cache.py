@@ -4,8 +4,8 @@ import os
 from array import array
 from pathlib import Path
 
-from app.llm.folder_cache import AnswerCache
-from app.llm.types import ChatAnswer, EmbeddingAnswer
+from mosaico.llm.folder_cache import AnswerCache
+from mosaico.llm.types import ChatAnswer, EmbeddingAnswer
 
 NOW = 1_000_000_000.0
 DAY = 86_400

@@ -5,8 +5,8 @@ import threading
 
 import anyio
 
-from app.llm.completion_pool import CompletionPool, model_event_loop
-from app.llm.types import BatchResponse, RequestBatch
+from mosaico.llm.completion_pool import CompletionPool, model_event_loop
+from mosaico.llm.types import BatchResponse, RequestBatch
 
 CONNECTIONS = 3
 LIVENESS_S = 60.0

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.llm.conversation import Turn
-from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.openai_chat import read_completion
-from app.llm.openai_responses import read_turn_items
-from app.llm.response_reader import read_turn
-from app.llm.retry import call_with_retries, track_retries
+from mosaico.llm.conversation import Turn
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.openai_chat import read_completion
+from mosaico.llm.openai_responses import read_turn_items
+from mosaico.llm.response_reader import read_turn
+from mosaico.llm.retry import call_with_retries, track_retries
 
 ANSWER = {"choices": [{"finish_reason": "stop", "message": {"content": "Hello."}}]}
 

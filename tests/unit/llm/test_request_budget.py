@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from app.llm.conversation import Usage
-from app.llm.prices import NoPrice, Price
-from app.llm.request_budget import BudgetedCompleter, LlmBudgetExhausted, RequestBudget
-from app.llm.types import BatchResponse, ChatAnswer, ChatRequest, RequestBatch
+from mosaico.llm.conversation import Usage
+from mosaico.llm.prices import NoPrice, Price
+from mosaico.llm.request_budget import BudgetedCompleter, LlmBudgetExhausted, RequestBudget
+from mosaico.llm.types import BatchResponse, ChatAnswer, ChatRequest, RequestBatch
 
 REQUEST = [ChatRequest(model="judge", messages=())]
 ANSWER = ChatAnswer(content="yes")

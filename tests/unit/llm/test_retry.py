@@ -5,8 +5,8 @@ import asyncio
 import httpx2
 import pytest
 
-from app.llm.errors import LlmError, LlmErrorKind
-from app.llm.retry import (
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.retry import (
     TURN_RETRIES,
     LlmRetryPolicy,
     RetryStatus,
@@ -14,7 +14,7 @@ from app.llm.retry import (
     completion_retries,
     track_retries,
 )
-from app.llm.sdk import SdkErrors, translate_error
+from mosaico.llm.sdk import SdkErrors, translate_error
 
 RETRIES = completion_retries(max_retries=4, first_wait_s=1.0)
 

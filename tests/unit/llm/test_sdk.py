@@ -6,14 +6,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.core.console.files import InvalidInput
-from app.llm.conversation import Provider, TurnSettings
-from app.llm.errors import LlmError
-from app.llm.prices import Price, read_price
-from app.llm.providers import MissingKey, open_llm
-from app.llm.response_reader import read_arguments, read_text, read_usage
-from app.llm.retry import call_with_retries
-from app.llm.sdk import SdkErrors, call_sdk
+from mosaico.core.console.files import InvalidInput
+from mosaico.llm.conversation import Provider, TurnSettings
+from mosaico.llm.errors import LlmError
+from mosaico.llm.prices import Price, read_price
+from mosaico.llm.providers import MissingKey, open_llm
+from mosaico.llm.response_reader import read_arguments, read_text, read_usage
+from mosaico.llm.retry import call_with_retries
+from mosaico.llm.sdk import SdkErrors, call_sdk
 
 
 class SdkError(Exception):

@@ -2,21 +2,21 @@
 
 import pytest
 
-from app.llm.conversation import (
+from mosaico.llm.conversation import (
     Provider,
     ReasoningEffort,
     ThinkingBlock,
     TurnSettings,
     unsupported_reason,
 )
-from app.llm.providers import UnsupportedSetting, open_llm
-from app.llm.sdk import TurnRequest
+from mosaico.llm.providers import UnsupportedSetting, open_llm
+from mosaico.llm.sdk import TurnRequest
 from tests.support.references import Reference
 
 pytestmark = pytest.mark.xdist_group("sdks of models")
-messages = Reference("app.llm.anthropic_messages")
-chat = Reference("app.llm.openai_chat")
-responses = Reference("app.llm.openai_responses")
+messages = Reference("mosaico.llm.anthropic_messages")
+chat = Reference("mosaico.llm.openai_chat")
+responses = Reference("mosaico.llm.openai_responses")
 
 
 def request(model: str = "m", **settings: object) -> TurnRequest:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import Invalid
-from app.metrics.aggregate import (
+from mosaico.core.errors import Invalid
+from mosaico.metrics.aggregate import (
     STATISTICS,
     aggregate,
     missing_counts,
     percentile,
     with_run_value,
 )
-from app.metrics.types import (
+from mosaico.metrics.types import (
     MetricFailed,
     MetricFailureKind,
     MetricSkipped,
@@ -25,7 +25,7 @@ from app.metrics.types import (
     MetricSpec,
     TraceMeasurements,
 )
-from app.traces.types import Trace
+from mosaico.traces.types import Trace
 from tests.support.aggregates import aggregate_run
 
 finite = st.floats(-1e9, 1e9)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.metrics.cli import cli
+from mosaico.metrics.cli import cli
 
 LINES: Final[list[dict[str, Any]]] = [
     {"traceId": "a", "expectedOutput": "the cat sat", "output": "the cat sat", "scores": {"Q": 1}},
@@ -196,7 +196,7 @@ def test_score__value_of_the_run_is_summarized_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls 1 of 3, 2 of 3, 3 of 3, 0 of 1, 1 of 1: 7 of 11, in parts of two traces."""
-    monkeypatch.setattr("app.metrics.file_scores.SUMMARIZED_TRACES", 2)
+    monkeypatch.setattr("mosaico.metrics.file_scores.SUMMARIZED_TRACES", 2)
     outcomes = [[True, False, False], [True, True, False], [True] * 3, [False], [True]]
     lines = [
         json.dumps(

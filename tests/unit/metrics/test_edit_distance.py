@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics import edit_distance as module
-from app.metrics.edit_distance import levenshtein
+from mosaico.metrics import edit_distance as module
+from mosaico.metrics.edit_distance import levenshtein
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics import engine
-from app.metrics.engine import (
+from mosaico.metrics import engine
+from mosaico.metrics.engine import (
     measure,
     measure_all,
     measure_chunk,
     score_chunk,
     score_within_limits,
 )
-from app.metrics.registry import load_metrics
-from app.metrics.types import (
+from mosaico.metrics.registry import load_metrics
+from mosaico.metrics.types import (
     MetricFailed,
     MetricFailureKind,
     MetricRef,
@@ -27,7 +27,7 @@ from app.metrics.types import (
     MetricSpec,
     Need,
 )
-from app.traces.types import Trace, TraceOutcome
+from mosaico.traces.types import Trace, TraceOutcome
 
 FAKE = MetricSpec(key="FAKE", description="", source="")
 

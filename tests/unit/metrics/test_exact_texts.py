@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics.engine import measure
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricRef, MetricSkipped, MetricSkipReason
-from app.traces.types import Trace, TraceOutcome
+from mosaico.metrics.engine import measure
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.types import MetricRef, MetricSkipped, MetricSkipReason
+from mosaico.traces.types import Trace, TraceOutcome
 
 load_metrics()
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from app.metrics.aggregate import missing_counts
-from app.metrics.engine import measure, measure_all
-from app.metrics.registry import (
+from mosaico.metrics.aggregate import missing_counts
+from mosaico.metrics.engine import measure, measure_all
+from mosaico.metrics.registry import (
     column_of,
     load_metrics,
     names_of,
     provider_for,
     ref_of_column,
 )
-from app.metrics.types import (
+from mosaico.metrics.types import (
     BatchMetric,
     CountedMetric,
     MetricRef,
@@ -20,7 +20,7 @@ from app.metrics.types import (
     RemoteMetric,
     RunMetric,
 )
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.aggregates import aggregate_run
 
 load_metrics()

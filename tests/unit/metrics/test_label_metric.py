@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.errors import Invalid
-from app.metrics.engine import measure
-from app.metrics.label_metric import MAX_LABELS
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.run_value import merge_with, run_value, summarize_with
-from app.metrics.types import (
+from mosaico.core.errors import Invalid
+from mosaico.metrics.engine import measure
+from mosaico.metrics.label_metric import MAX_LABELS
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.run_value import merge_with, run_value, summarize_with
+from mosaico.metrics.types import (
     CountedMetric,
     MetricFailed,
     MetricFailureKind,
@@ -22,7 +22,7 @@ from app.metrics.types import (
     OptionValue,
     RunMetric,
 )
-from app.traces.types import Trace, TraceOutcome
+from mosaico.traces.types import Trace, TraceOutcome
 
 load_metrics()
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.run_value import run_value, summarize_with
-from app.metrics.types import MetricRef, OptionValue, RunMetric
-from app.traces.types import Trace
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.run_value import run_value, summarize_with
+from mosaico.metrics.types import MetricRef, OptionValue, RunMetric
+from mosaico.traces.types import Trace
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.core.errors import Invalid
-from app.llm.types import ChatAnswer, ChatRequest
-from app.metrics.model_metrics import (
+from mosaico.core.errors import Invalid
+from mosaico.llm.types import ChatAnswer, ChatRequest
+from mosaico.metrics.model_metrics import (
     AnsweredTrace,
     JudgedTrace,
     provider_requests,
     provider_verdicts,
 )
-from app.metrics.providers.llm_judge import parse_verdict
-from app.metrics.registry import load_metrics, provider_for, ref_of_column
-from app.metrics.types import (
+from mosaico.metrics.providers.llm_judge import parse_verdict
+from mosaico.metrics.registry import load_metrics, provider_for, ref_of_column
+from mosaico.metrics.types import (
     InvalidJudgment,
     MetricFailed,
     MetricFailureKind,
@@ -27,7 +27,7 @@ from app.metrics.types import (
     OptionValue,
     RemoteMetric,
 )
-from app.traces.types import Trace, TraceOutcome
+from mosaico.traces.types import Trace, TraceOutcome
 
 load_metrics()
 

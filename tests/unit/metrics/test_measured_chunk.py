@@ -5,8 +5,8 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics.measured_chunk import MeasuredChunk
-from app.metrics.types import MetricSkipped, MetricSkipReason, TraceMeasurements
+from mosaico.metrics.measured_chunk import MeasuredChunk
+from mosaico.metrics.types import MetricSkipped, MetricSkipReason, TraceMeasurements
 
 NO_OUTPUT = MetricSkipped(MetricSkipReason.NO_OUTPUT)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

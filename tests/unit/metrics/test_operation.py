@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.metrics.aggregate import aggregate
-from app.metrics.engine import measure, measure_all
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import CountedMetric, MetricRef, MetricSkipped, MetricSkipReason, Missing
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.metrics.aggregate import aggregate
+from mosaico.metrics.engine import measure, measure_all
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.types import CountedMetric, MetricRef, MetricSkipped, MetricSkipReason, Missing
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.aggregates import aggregate_run
 
 load_metrics()

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics import pair_counts, pair_overlap
-from app.metrics.engine import measure, measure_chunk, score_chunk, score_within_limits
-from app.metrics.pair_counts import PairCounts, ProcessWords
-from app.metrics.pair_overlap import PairOverlap, TextPair
-from app.metrics.registry import default_refs, load_metrics, providers_for
-from app.metrics.text_overlap import (
+from mosaico.metrics import pair_counts, pair_overlap
+from mosaico.metrics.engine import measure, measure_chunk, score_chunk, score_within_limits
+from mosaico.metrics.pair_counts import PairCounts, ProcessWords
+from mosaico.metrics.pair_overlap import PairOverlap, TextPair
+from mosaico.metrics.registry import default_refs, load_metrics, providers_for
+from mosaico.metrics.text_overlap import (
     GramCounts,
     RougeCounts,
     WordOverlap,
@@ -22,10 +22,10 @@ from app.metrics.text_overlap import (
     rouge_counts,
     squad_overlap,
 )
-from app.metrics.tokenizers import bleu_words, rouge_words, squad_words
-from app.metrics.types import MetricProvider
-from app.metrics.word_ids import TokenRule, Vocabulary, tokens_of_word
-from app.traces.types import Trace, TraceOutcome
+from mosaico.metrics.tokenizers import bleu_words, rouge_words, squad_words
+from mosaico.metrics.types import MetricProvider
+from mosaico.metrics.word_ids import TokenRule, Vocabulary, tokens_of_word
+from mosaico.traces.types import Trace, TraceOutcome
 from tests.unit.metrics.test_text_parity import ADVERSARIAL, texts
 
 KEYS = ("ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")

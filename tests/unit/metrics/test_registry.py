@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import Invalid, NotFound
-from app.core.registry import DuplicateName
-from app.metrics.registry import (
+from mosaico.core.errors import Invalid, NotFound
+from mosaico.core.registry import DuplicateName
+from mosaico.metrics.registry import (
     METRICS,
     InvalidMetric,
     column_of,
@@ -23,8 +23,8 @@ from app.metrics.registry import (
     ref_of_column,
     version_with,
 )
-from app.metrics.types import MetricRef, MetricSpec
-from app.traces.types import Trace
+from mosaico.metrics.types import MetricRef, MetricSpec
+from mosaico.traces.types import Trace
 
 
 @pytest.fixture(autouse=True)

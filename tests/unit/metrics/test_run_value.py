@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.metrics.run_value import merge_with, run_value, summarize_with
-from app.metrics.types import MetricFailed, MetricFailureKind
-from app.traces.types import Trace
+from mosaico.metrics.run_value import merge_with, run_value, summarize_with
+from mosaico.metrics.types import MetricFailed, MetricFailureKind
+from mosaico.traces.types import Trace
 
 
 def _total(summary: Any) -> Any:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.core.errors import Invalid
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import MetricProvider, MetricRef
-from app.traces.types import Trace
+from mosaico.core.errors import Invalid
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.types import MetricProvider, MetricRef
+from mosaico.traces.types import Trace
 
 
 def provider(labels: str) -> MetricProvider:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
-from app.metrics.model_metrics import (
+from mosaico.llm.types import ChatAnswer, EmbeddingAnswer, EmbeddingRequest, ModelAnswer
+from mosaico.metrics.model_metrics import (
     AnsweredTrace,
     JudgedTrace,
     provider_requests,
     provider_verdicts,
 )
-from app.metrics.providers.semantic_similarity import cosine
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.types import (
+from mosaico.metrics.providers.semantic_similarity import cosine
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.types import (
     InvalidJudgment,
     MetricFailed,
     MetricFailureKind,
@@ -26,7 +26,7 @@ from app.metrics.types import (
     MetricSkipReason,
     RemoteMetric,
 )
-from app.traces.types import Trace, TraceOutcome
+from mosaico.traces.types import Trace, TraceOutcome
 
 load_metrics()
 

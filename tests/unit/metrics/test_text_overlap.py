@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics import text_overlap
-from app.metrics.text_overlap import ReferenceMasks, count_for_rouge, count_grams
-from app.metrics.tokenizers import BoundedCache, squad_words
+from mosaico.metrics import text_overlap
+from mosaico.metrics.text_overlap import ReferenceMasks, count_for_rouge, count_grams
+from mosaico.metrics.tokenizers import BoundedCache, squad_words
 
 # Few words, so that n-grams repeat and subsequences have ties.
 words = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=30)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.metrics.registry import load_metrics, provider_for
-from app.metrics.tokenizers import bleu_words, rouge_words, stemmed_rouge_words
-from app.metrics.types import MetricRef
-from app.traces.types import Trace
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.tokenizers import bleu_words, rouge_words, stemmed_rouge_words
+from mosaico.metrics.types import MetricRef
+from mosaico.traces.types import Trace
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

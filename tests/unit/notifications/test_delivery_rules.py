@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.notifications.rules import RETRY_WAITS_S, pause_s, queue_lock, retry_wait_s, should_disable
+from mosaico.notifications.rules import (
+    RETRY_WAITS_S,
+    pause_s,
+    queue_lock,
+    retry_wait_s,
+    should_disable,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UNCHANGED = 0.5  # the middle of the jitter

@@ -2,16 +2,16 @@
 
 import pytest
 
-from app.core.errors import Invalid
-from app.core.network_policy import RefusedAddress
-from app.notifications.registry import (
+from mosaico.core.errors import Invalid
+from mosaico.core.network_policy import RefusedAddress
+from mosaico.notifications.registry import (
     CHANNELS,
     InvalidRecipient,
     allow_chat_hosts,
     load_channels,
     resolve_targets,
 )
-from app.notifications.types import DeliveryTarget
+from mosaico.notifications.types import DeliveryTarget
 
 load_channels(print)
 
@@ -119,7 +119,7 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
     for channel in ("SLACK", "TEAMS"):
         with pytest.raises(InvalidRecipient, match="MOSAICO_CHAT_HOSTS"):
             CHANNELS.get(channel).check(mattermost)
-    monkeypatch.setattr("app.notifications.registry._own_hosts", set())
+    monkeypatch.setattr("mosaico.notifications.registry._own_hosts", set())
     allow_chat_hosts("relay.example, chat.example")
     for channel in ("SLACK", "TEAMS"):
         CHANNELS.get(channel).check(mattermost)

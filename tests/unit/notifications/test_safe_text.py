@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.notifications.message_layout import build_layout, one_line, resolve_link, without_links
-from app.notifications.registry import CHANNELS, load_channels
-from app.notifications.types import (
+from mosaico.notifications.message_layout import build_layout, one_line, resolve_link, without_links
+from mosaico.notifications.registry import CHANNELS, load_channels
+from mosaico.notifications.types import (
     MessageFact,
     MessageItem,
     MessageSeverity,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.postgres.errors import DatabaseStartError, WrongOwner, user_name
-from app.postgres.programs import ServerAccount, can_enter, server_account
+from mosaico.postgres.errors import DatabaseStartError, WrongOwner, user_name
+from mosaico.postgres.programs import ServerAccount, can_enter, server_account
 
 OTHER_ACCOUNT = ServerAccount(uid=54321, gid=54321)
 
@@ -74,7 +74,7 @@ def test_server_account__root_without_such_an_account_gets_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr("app.postgres.programs.PREFERRED", ("no-such-account",))
+    monkeypatch.setattr("mosaico.postgres.programs.PREFERRED", ("no-such-account",))
     with pytest.raises(DatabaseStartError, match="DATABASE_URL"):
         server_account(tmp_path / "data")
 

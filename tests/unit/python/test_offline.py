@@ -11,14 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 import mosaico
-from app.gate.cli import cli as gate_cli
-from app.gate.rules import NothingToGate
-from app.metrics.cli import cli as score_cli
-from app.reporting.compare_cli import cli as compare_cli
-from mosaico import Trace
-from mosaico.errors import Invalid, NotFound
-from mosaico.results import GateOutcome, Verdict
-from mosaico.tables import PandasMissing
+from mosaico import Invalid, NotFound, Trace
+from mosaico.gating.cli import cli as gate_cli
+from mosaico.gating.rules import NothingToGate
+from mosaico.metrics.cli import cli as score_cli
+from mosaico.reporting.compare_cli import cli as compare_cli
+from mosaico.sdk.results import GateOutcome, Verdict
+from mosaico.sdk.tables import PandasMissing
 from tests.support.references import Reference
 
 pandas = Reference("pandas")

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mosaico.pytest_plugin import UPDATE
+from mosaico.sdk.pytest_plugin import UPDATE
 from tests.support.inner_pytest import PLUGIN, run_inner_pytest
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.gate.cli import cli as gate_cli
-from app.metrics.cli import cli as score_cli
-from app.reporting.compare_cli import cli
+from mosaico.gating.cli import cli as gate_cli
+from mosaico.metrics.cli import cli as score_cli
+from mosaico.reporting.compare_cli import cli
 
 ITEMS = 40
 

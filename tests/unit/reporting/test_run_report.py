@@ -1,12 +1,12 @@
 """What the report of a run adds to its page: the worst traces first, repeated trials, and categories."""
 
-from app.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
-from app.core.web.sparklines import sparkline
-from app.kpis.verdict_types import RepeatedTrials, ValueVerdict
-from app.metrics.types import Direction
-from app.reporting.report_sections import tabulate_categories, tabulate_repeats, worst_results
-from app.runs.schemas import MetricAggregateView, TraceResultView
-from app.traces.types import TraceOutcome
+from mosaico.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
+from mosaico.core.web.sparklines import sparkline
+from mosaico.kpis.verdict_types import RepeatedTrials, ValueVerdict
+from mosaico.metrics.types import Direction
+from mosaico.reporting.report_sections import tabulate_categories, tabulate_repeats, worst_results
+from mosaico.runs.schemas import MetricAggregateView, TraceResultView
+from mosaico.traces.types import TraceOutcome
 from tests.support.views import partial_view
 
 

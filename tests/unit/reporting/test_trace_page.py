@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.reporting.trace_page import _group
+from mosaico.reporting.trace_page import _group
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.metrics.types import MetricNote
-from app.results.queries import ScoredTrace
-from app.runs.metric_columns import MetricColumns
+from mosaico.metrics.types import MetricNote
+from mosaico.run_store.queries import ScoredTrace
+from mosaico.runs.metric_columns import MetricColumns
 
 SKIPPED: dict[str, MetricNote] = {
     "no text": {"skipped": "NO_OUTPUT"},

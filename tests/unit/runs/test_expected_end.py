@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.results.expected_end import estimate_end
+from mosaico.run_store.expected_end import estimate_end
 
 NOW = datetime(2026, 11, 23, 6, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.runs.pages.flips import SharedError, find_shared_error
+from mosaico.runs.pages.flips import SharedError, find_shared_error
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.results.rules import RunStatus, TriggerType, Validity
-from app.results.run_list import PLAIN_FILTERS, RunListFilter
-from app.statistics.verdict_rules import Verdict
+from mosaico.run_store.rules import RunStatus, TriggerType, Validity
+from mosaico.run_store.run_list import PLAIN_FILTERS, RunListFilter
+from mosaico.statistics.verdict_rules import Verdict
 
 # A value of each filter.
 VALUES: Final[dict[str, Any]] = {

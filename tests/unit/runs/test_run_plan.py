@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.kpis.evaluate import PlannedKpi
-from app.results.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
+from mosaico.kpis.evaluate import PlannedKpi
+from mosaico.run_store.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
 
 
 def metric(column: str = "ROUGE", version: str = "1", **options: bool | str) -> PlannedMetric:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.results.rules import (
+from mosaico.run_store.rules import (
     MAX_RETRIES,
     IllegalTransition,
     RunStatus,

@@ -5,22 +5,22 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import pytest
 
-from app.core.resources import Resources
-from app.jobs.handlers import JobContext, WorkerStopping
-from app.jobs.process_pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
-from app.metrics.engine import score_within_limits
-from app.metrics.registry import load_metrics
-from app.metrics.types import (
+from mosaico.core.resources import Resources
+from mosaico.jobs.handlers import JobContext, WorkerStopping
+from mosaico.jobs.process_pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
+from mosaico.metrics.engine import score_within_limits
+from mosaico.metrics.registry import load_metrics
+from mosaico.metrics.types import (
     MetricFailed,
     MetricRef,
     MetricSkipped,
     MetricSkipReason,
     TraceMeasurements,
 )
-from app.runs import scoring
-from app.runs.leases import RunEnded
-from app.runs.scoring import next_chunk_size, score_traces, summarize
-from app.traces.types import Trace, TraceOutcome
+from mosaico.runs import scoring
+from mosaico.runs.leases import RunEnded
+from mosaico.runs.scoring import next_chunk_size, score_traces, summarize
+from mosaico.traces.types import Trace, TraceOutcome
 
 R = TypeVar("R")
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from app.runs.source_runs import ListedRun, match_names, select_complete_runs
-from app.traces.registry import SourceRun
+from mosaico.runs.source_runs import ListedRun, match_names, select_complete_runs
+from mosaico.traces.registry import SourceRun
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.schedules.cron import CronExpression, DstPolicy
-from app.schedules.cron_parser import MACROS, InvalidCron
+from mosaico.schedules.cron import CronExpression, DstPolicy
+from mosaico.schedules.cron_parser import MACROS, InvalidCron
 from tests.unit.schedules.cron_fields import FieldSample, Numbers, expressions, numbers
 
 HERE = Path(__file__).parent

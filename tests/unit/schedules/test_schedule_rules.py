@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.schedules.cron import CronExpression, DstPolicy
-from app.schedules.preview import clock_notes, describe
-from app.schedules.rules import (
+from mosaico.schedules.cron import CronExpression, DstPolicy
+from mosaico.schedules.preview import clock_notes, describe
+from mosaico.schedules.rules import (
     FIRE_ALL_LIMIT,
     RECORDED_LIMIT,
     FireSkipReason,
@@ -22,7 +22,7 @@ from app.schedules.rules import (
     plan_tick,
     should_disable,
 )
-from app.schedules.time_zones import UnknownTimeZone, get_time_zone
+from mosaico.schedules.time_zones import UnknownTimeZone, get_time_zone
 
 # A tick is never exactly on time: 12:00 counts as on time, not as missed.
 NOW = datetime(2026, 11, 22, 12, 0, 0, 400_000, tzinfo=UTC)

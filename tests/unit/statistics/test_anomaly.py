@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.anomaly import (
+from mosaico.statistics.anomaly import (
     ALPHA,
     T_CRITICAL_ONE_SIDED,
     T_CRITICAL_TWO_SIDED,
@@ -20,7 +20,7 @@ from app.statistics.anomaly import (
     Warmup,
     detect_anomaly,
 )
-from app.statistics.verdict_rules import Side
+from mosaico.statistics.verdict_rules import Side
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.statistics.change import (
+from mosaico.statistics.change import (
     ChangeTest,
     UnitInfluences,
     compare_passes,
@@ -17,8 +17,8 @@ from app.statistics.change import (
     satterthwaite,
     unpaired_change_test,
 )
-from app.statistics.trials import skewness_of_blocks
-from app.statistics.verdict_rules import MIN_UNITS
+from mosaico.statistics.trials import skewness_of_blocks
+from mosaico.statistics.verdict_rules import MIN_UNITS
 from tests.support.bash_eval import (
     GPT,
     GPT_BEFORE,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.statistics.change import paired_change_test
-from app.statistics.cost_power import LogNormalItems, fit_log_normal
-from app.statistics.power import ChangeModel, settle_equivalence
-from app.statistics.trials import FloatArray
-from app.statistics.verdict_rules import Remedy, Scale
+from mosaico.statistics.change import paired_change_test
+from mosaico.statistics.cost_power import LogNormalItems, fit_log_normal
+from mosaico.statistics.power import ChangeModel, settle_equivalence
+from mosaico.statistics.trials import FloatArray
+from mosaico.statistics.verdict_rules import Remedy, Scale
 
 
 def draw(

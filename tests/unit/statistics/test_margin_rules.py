@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.verdict_rules import (
+from mosaico.statistics.verdict_rules import (
     Harm,
     MarginOutcome,
     Side,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.statistics.change import ChangeTest, paired_change_test
-from app.statistics.multiplicity import (
+from mosaico.statistics.change import ChangeTest, paired_change_test
+from mosaico.statistics.multiplicity import (
     ContingencyTable,
     benjamini_hochberg,
     enriched_features,
@@ -14,7 +14,7 @@ from app.statistics.multiplicity import (
     holm,
     max_t,
 )
-from app.statistics.trials import FloatArray
+from mosaico.statistics.trials import FloatArray
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 pytestmark = IN_ONE_PROCESS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.statistics.power import (
+from mosaico.statistics.power import (
     ChangeModel,
     detectable_in_errors,
     items_needed,
@@ -14,7 +14,7 @@ from app.statistics.power import (
     settle_equivalence,
     trials_needed,
 )
-from app.statistics.verdict_rules import Remedy, Scale
+from mosaico.statistics.verdict_rules import Remedy, Scale
 
 NUMBERS = st.builds(
     ChangeModel,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.metrics.aggregate import aggregate
-from app.statistics.resampling import (
+from mosaico.metrics.aggregate import aggregate
+from mosaico.statistics.resampling import (
     MAX_UNITS,
     RESAMPLES,
     SWAPS,
@@ -18,7 +18,7 @@ from app.statistics.resampling import (
     swap_test,
     trial_permutation_p,
 )
-from app.statistics.trials import FloatArray, IntArray
+from mosaico.statistics.trials import FloatArray, IntArray
 
 STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "sum", "count", "coverage")
 TRACES = st.lists(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from app.statistics.run_levels import IntArray, RunItemValues, fit_levels
+from mosaico.statistics.run_levels import IntArray, RunItemValues, fit_levels
 
 
 def values_of(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.sequential import (
+from mosaico.statistics.sequential import (
     DEFAULT_LIMIT,
     DEFAULT_SUM,
     RunLevel,

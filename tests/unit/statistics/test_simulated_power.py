@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.statistics.verdict_rules import ChangeVerdict, Note, Side, Verdict
+from mosaico.statistics.verdict_rules import ChangeVerdict, Note, Side, Verdict
 from tests.support.run_campaign import (
     CAMPAIGN_ERRORS,
     FOUND,

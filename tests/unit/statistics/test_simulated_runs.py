@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.items.matrix import ItemMatrix
-from app.statistics.multiplicity import max_t
-from app.statistics.verdict_rules import ChangeVerdict
+from mosaico.items.matrix import ItemMatrix
+from mosaico.statistics.multiplicity import max_t
+from mosaico.statistics.verdict_rules import ChangeVerdict
 from tests.support.run_campaign import (
     CALLED,
     CAMPAIGN_ERRORS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.statistics.trials import (
+from mosaico.statistics.trials import (
     ItemSums,
     at_least_k,
     mean_over_items,

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from app.statistics.change import UnitInfluences
-from app.statistics.intervals import Interval, score_interval
-from app.statistics.value_interval import ValueEstimate, estimate_value, resampled_value
+from mosaico.statistics.change import UnitInfluences
+from mosaico.statistics.intervals import Interval, score_interval
+from mosaico.statistics.value_interval import ValueEstimate, estimate_value, resampled_value
 
 
 def mean_of(

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from app.harness.mcp.config import TaskType
-from app.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResult
-from app.harness.results import AttemptOutcome, ConversationEnding
-from app.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
-from app.traces.producers.mcp_traces import stem_of, trace_of, traces_of
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.harness.mcp.config import TaskType
+from mosaico.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResult
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
+from mosaico.traces.producers.mcp_traces import stem_of, trace_of, traces_of
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.mcp_results import FAILED, PASSED, llm_calls, mcp_report, result, tool_call
 
 

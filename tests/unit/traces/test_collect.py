@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.registry import CollectionFailed, TracePage, TraceQuery, collect
-from app.traces.storable_traces import MAX_TEXT_CHARS, make_storable
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.registry import CollectionFailed, TracePage, TraceQuery, collect
+from mosaico.traces.storable_traces import MAX_TEXT_CHARS, make_storable
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 
 QUERY = TraceQuery(dataset_ref="support", run_name=None)
 # With lone surrogates, which `st.text()` leaves out.

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app.traces.files.field_paths import FieldPath
+from mosaico.traces.files.field_paths import FieldPath
 
 PATH: TypeAdapter[str] = TypeAdapter(FieldPath)
 

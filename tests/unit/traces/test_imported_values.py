@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.traces.files.imported_values import outcome_of_error
-from app.traces.types import TraceOutcome
+from mosaico.traces.files.imported_values import outcome_of_error
+from mosaico.traces.types import TraceOutcome
 
 
 @pytest.mark.parametrize(

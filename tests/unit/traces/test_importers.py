@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.traces.files.import_file import InvalidImport
-from app.traces.types import ToolCall, TraceOutcome
+from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.types import ToolCall, TraceOutcome
 from tests.support.import_files import import_path, recorded, write_json_lines, zstandard_zip
 
 Rows = list[dict[str, Any]]

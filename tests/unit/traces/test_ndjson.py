@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import Invalid
-from app.harness.transcript import Transcript, TranscriptMessage, TranscriptToolCall
-from app.traces.files.ndjson import format_trace_line, iter_traces, parse_trace
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.core.errors import Invalid
+from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptToolCall
+from mosaico.traces.files.ndjson import format_trace_line, iter_traces, parse_trace
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 
 FULL = {
     "traceId": "t-1",

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from app.traces.otel.assembly import assemble_trace
-from app.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, decode_body
-from app.traces.otel.spans import Span
-from app.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.otel.assembly import assemble_trace
+from mosaico.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, decode_body
+from mosaico.traces.otel.spans import Span
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.otlp import RECORDED, START_NS, export, key_values, needs_recorded, span
 
 ARGUMENTS: Final = '{"country": "Italy"}'

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.traces.production import (
+from mosaico.traces.production import (
     ProductionTraces,
     TraceWindow,
     item_id_of,
     parse_duration,
     sampling_rank,
 )
-from app.traces.types import Trace
+from mosaico.traces.types import Trace
 
 NOW = datetime(2026, 11, 21, 6, tzinfo=UTC)
 

@@ -1,6 +1,6 @@
 """The progress of commands that read large files."""
 
-from app.traces.files.options import ReadingProgress
+from mosaico.traces.files.options import ReadingProgress
 
 
 def test_reading_progress__is_silent_at_first_then_a_line_every_ten_seconds() -> None:

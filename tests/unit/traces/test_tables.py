@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.core.parameter_names import UserInterface, messages_for
-from app.traces.files.import_file import EmptyImport, InvalidImport
-from app.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
-from app.traces.files.trace_file import TraceReader, read_upload_lines
-from app.traces.types import TraceOutcome
+from mosaico.core.parameter_names import UserInterface, messages_for
+from mosaico.traces.files.import_file import EmptyImport, InvalidImport
+from mosaico.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
+from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
+from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin, write_file
 
 

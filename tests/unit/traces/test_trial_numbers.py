@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from app.traces.trial_numbers import TrialCounts
-from app.traces.types import MAX_TRIAL
+from mosaico.traces.trial_numbers import TrialCounts
+from mosaico.traces.types import MAX_TRIAL
 
 # Items are 64-bit hashes, with a sign, as SQLite stores them.
 A, B, C = -(2**63), 2**63 - 1, 0

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from standardwebhooks.webhooks import Webhook
 
-from app.benchmarks.config_types import EventTriggers, LangfuseTrigger
-from app.triggers.rules import (
+from mosaico.benchmarks.config_types import EventTriggers, LangfuseTrigger
+from mosaico.triggers.rules import (
     MAX_SECRETS,
     LangfuseEvent,
     TriggerEventType,

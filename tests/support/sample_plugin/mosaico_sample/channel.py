@@ -1,6 +1,6 @@
 """A channel that stores messages in memory; one recipient raises an error."""
 
-from mosaico.channels import (
+from mosaico.plugins import (
     AddPlugin,
     ChannelSpec,
     DeliveryOutcome,

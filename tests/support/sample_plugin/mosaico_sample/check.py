@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from mosaico.evaluators import AddPlugin, Check, CheckEvidence, CheckResult, CheckWarning
+from mosaico.plugins import AddPlugin, Check, CheckEvidence, CheckResult, CheckWarning
 
 
 def evaluate(value: str, evidence: CheckEvidence) -> CheckResult:

@@ -1,6 +1,6 @@
 """A plugin that registers a metric and then a name that is already in use."""
 
-from mosaico.metrics import AddPlugin, MetricFactory, MetricSpec
+from mosaico.plugins import AddPlugin, MetricFactory, MetricSpec
 
 from .metrics import Brevity
 

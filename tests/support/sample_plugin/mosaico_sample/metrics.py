@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mosaico.metrics import AddPlugin, Direction, MetricFactory, MetricSpec, Need, Trace
+from mosaico.plugins import AddPlugin, Direction, MetricFactory, MetricSpec, Need, Trace
 
 
 class Brevity:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mosaico.trace_sources import AddPlugin, SourceSpec, Trace, TracePage, TraceQuery
+from mosaico.plugins import AddPlugin, SourceSpec, Trace, TracePage, TraceQuery
 
 
 class CountingSource:

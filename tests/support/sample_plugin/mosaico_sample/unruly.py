@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
-from mosaico.metrics import AddPlugin, MetricFactory, MetricProvider, MetricSpec, Trace
+from mosaico.plugins import AddPlugin, MetricFactory, MetricProvider, MetricSpec, Trace
 
 KEPT: list[bytearray] = []
 

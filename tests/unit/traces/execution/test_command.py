@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.traces.execution import command as command_module
-from app.traces.execution.answers import AgentAnswer, AnswerFormat
-from app.traces.execution.command import InvalidAgentCommand, parse_command
-from app.traces.execution.items import ItemAttempt
-from app.traces.execution.runner import _make_attempt
-from app.traces.types import DatasetItem, Trace, TraceOutcome
+from mosaico.traces.execution import command as command_module
+from mosaico.traces.execution.answers import AgentAnswer, AnswerFormat
+from mosaico.traces.execution.command import InvalidAgentCommand, parse_command
+from mosaico.traces.execution.items import ItemAttempt
+from mosaico.traces.execution.runner import _make_attempt
+from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
 from tests.support.processes import lives, until
 
 PYTHON = f"{shlex.quote(sys.executable)} -I -S"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from app.harness.budget import BudgetLimits
-from app.harness.commands.run_command import run_interruptible
-from app.harness.result_file import IncompatibleRun, InvalidResultFile, journal_of
-from app.traces.execution.answers import AgentAnswer, trace_of_answer
-from app.traces.execution.experiment import (
+from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.commands.run_command import run_interruptible
+from mosaico.harness.result_file import IncompatibleRun, InvalidResultFile, journal_of
+from mosaico.traces.execution.answers import AgentAnswer, trace_of_answer
+from mosaico.traces.execution.experiment import (
     ExecutionPlan,
     execute_plan,
     summarize_execution,
 )
-from app.traces.execution.items import (
+from mosaico.traces.execution.items import (
     ItemAttempt,
     UnusableDataset,
     fingerprint_of,
@@ -27,10 +27,10 @@ from app.traces.execution.items import (
     items_of,
     plan_attempts,
 )
-from app.traces.execution.record import ExecutionRecorder
-from app.traces.execution.runner import ExecutionLimits
-from app.traces.files.ndjson import iter_traces
-from app.traces.types import DatasetItem, Trace, TraceOutcome
+from mosaico.traces.execution.record import ExecutionRecorder
+from mosaico.traces.execution.runner import ExecutionLimits
+from mosaico.traces.files.ndjson import iter_traces
+from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 ITEMS = [

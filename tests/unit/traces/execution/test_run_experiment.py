@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import mosaico
-from app.traces.execution.items import UnusableDataset
-from app.traces.types import TraceOutcome
 from mosaico import DatasetItem
+from mosaico.traces.execution.items import UnusableDataset
+from mosaico.traces.types import TraceOutcome
 
 ROWS = [
     {"id": "sum", "question": "1+1?", "answer": "2"},

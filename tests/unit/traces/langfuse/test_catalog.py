@@ -1,6 +1,6 @@
 """The cache of server information."""
 
-from app.traces.sources.langfuse.catalog import TTL_S, ServerCache, ServerInfo
+from mosaico.traces.sources.langfuse.catalog import TTL_S, ServerCache, ServerInfo
 
 V4 = ServerInfo(api="v4", project_id="p-1")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.http.transport import OversizedResponse
-from app.traces.sources.langfuse.failures import (
+from mosaico.core.http.transport import OversizedResponse
+from mosaico.traces.sources.langfuse.failures import (
     FailureKind,
     LangfusePolicy,
     RaiseFinalError,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.strict_json import text_of_json
-from app.traces.registry import TraceQuery
-from app.traces.sources.langfuse.json_fields import (
+from mosaico.core.strict_json import text_of_json
+from mosaico.traces.registry import TraceQuery
+from mosaico.traces.sources.langfuse.json_fields import (
     clean_texts,
     normalize_raw_text,
 )
-from app.traces.types import Trace
+from mosaico.traces.types import Trace
 
 JSON_VALUES = st.recursive(
     st.none()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.traces.sources.langfuse.failures import LangfuseUnavailable, PageTooLarge
-from app.traces.sources.langfuse.v4_paging import (
+from mosaico.traces.sources.langfuse.failures import LangfuseUnavailable, PageTooLarge
+from mosaico.traces.sources.langfuse.v4_paging import (
     RowPage,
     TimeWindow,
     WindowRows,

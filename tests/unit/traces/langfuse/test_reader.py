@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.traces.registry import CollectionFailed
-from app.traces.sources.langfuse.reader import (
+from mosaico.traces.registry import CollectionFailed
+from mosaico.traces.sources.langfuse.reader import (
     INITIAL_CURSOR,
     CollectionCursor,
     ExperimentRun,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.traces.sources.langfuse.scores import group_by_trace, select_scores
+from mosaico.traces.sources.langfuse.scores import group_by_trace, select_scores
 
 JSON = dict[str, Any]
 

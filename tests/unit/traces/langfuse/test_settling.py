@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.traces.registry import TraceQuery
-from app.traces.sources.langfuse.failures import LangfusePolicy
-from app.traces.sources.langfuse.reader import ExperimentRun, ItemAnswer
-from app.traces.sources.langfuse.settling import (
+from mosaico.traces.registry import TraceQuery
+from mosaico.traces.sources.langfuse.failures import LangfusePolicy
+from mosaico.traces.sources.langfuse.reader import ExperimentRun, ItemAnswer
+from mosaico.traces.sources.langfuse.settling import (
     MIN_PAUSE_MS,
     RunSettler,
     describe_doubts,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.traces.sources.langfuse.usage import (
+from mosaico.traces.sources.langfuse.usage import (
     AgentUsage,
     ObservedSpan,
     TaskSpan,
@@ -13,7 +13,7 @@ from app.traces.sources.langfuse.usage import (
     split_calls,
     sum_usage,
 )
-from app.traces.types import ToolCall
+from mosaico.traces.types import ToolCall
 
 TASK = TaskSpan(id="task", trace_id="t-1", start=0, end=1_000)
 

@@ -1,1 +1,0 @@
-"""MOSAICO: measures AI agents and compares each run with its baseline."""

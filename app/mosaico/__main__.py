@@ -1,0 +1,5 @@
+"""`python -m mosaico`: the program `mosaico`."""
+
+from mosaico.programs import mosaico
+
+mosaico()

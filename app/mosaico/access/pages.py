@@ -1,0 +1,242 @@
+"""Pages for logging in and out, the time zone of the reader, and pages of errors."""
+
+import asyncio
+import re
+from typing import Annotated, Final
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
+
+from mosaico.access import error_pages, sessions
+from mosaico.access.audit import AuditActor, AuditResource, record_action
+from mosaico.access.authentication import identify_token
+from mosaico.access.sessions import COOKIE, ENDED_SESSION_KEPT, SESSION_LIFETIME, Draft, NewSession
+from mosaico.core.clock import zone_names
+from mosaico.core.errors import AppError, Unauthorized
+from mosaico.core.resources import Resources
+from mosaico.core.url_syntax import is_redacted
+from mosaico.core.web.deps import SAFE_METHODS, Res
+from mosaico.core.web.forms.confirmation import page_before
+from mosaico.core.web.forms.rendering import REMOVE
+from mosaico.core.web.forms.sent_fields import FORM_TYPE, SentForm, local_path
+from mosaico.core.web.page_text import find_zone
+from mosaico.core.web.pages import ZONE_COOKIE, build_url, render_page, see_other
+from mosaico.core.web.request_body import read_content_type
+from mosaico.core.web.request_origin import (
+    needs_secure_cookie,
+    require_kept_cookie,
+    require_same_origin,
+)
+from mosaico.core.web.routes import Router
+
+router = Router()
+
+A_YEAR_S = 365 * 24 * 3600
+MAX_DRAFT_CHARS = 64 * 1024
+SESSION_ENDED = "Your session has ended; log in to continue."
+INPUT_LOST = f"{SESSION_ENDED} What you sent is not kept, and nothing was changed: send it again after the login."
+# Values that a page must never show again: `langfuseSecretKey`, and no `langfusePublicKey` or `metric.key`.
+SECRET_FIELD: Final = re.compile(r"(?:secret(?:key)?|apikey|password|token)$", re.IGNORECASE)
+ADDRESS_FIELDS: Final = frozenset({"recipient", "recipients", "runUrl"})
+# The fields of a kept form whose value is not kept, one in each.
+LEFT_OUT: Final = "leftOut"
+
+NextPath = Annotated[str, Query(alias="next", max_length=4096)]
+
+
+@router.get("/login")
+def show_login(
+    request: Request,
+    res: Res,
+    next_path: Annotated[str | None, Query(alias="next", max_length=4096)] = None,
+    once: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """The form of an API key; with `once`, the link that logs in by itself."""
+    target = local_path(next_path or "/")
+    is_logged_in = getattr(request.state, "caller", None) is not None
+    # A program that looks where a link leads does not use it up.
+    if once is None or request.method == "HEAD":
+        # The browser went back to the page that asked for the key, which is done.
+        is_done = is_logged_in and next_path is not None
+        return see_other(target) if is_done else _login_page(request, target)
+    try:
+        with res.db.begin() as session:
+            new_session = sessions.log_in_with_link(session, once, res.clock())
+            _record_login(session, new_session, "log_in_with_link")
+    except sessions.LoginLinkUsed as error:
+        if is_logged_in:
+            return see_other(target)
+        return _login_page(request, target, message=error.detail, status=error.status)
+    return _logged_in(request, new_session, target)
+
+
+@router.post("/login")
+async def log_in(request: Request, form: SentForm, res: Res) -> Response:
+    """Log in with an API key, and go on where the browser was stopped."""
+    require_same_origin(request)
+    require_kept_cookie(request)
+    target, encrypted = local_path(form.text("next", "/")), form.text("draft")
+    try:
+        key = await identify_token(request, form.text("key"))
+    except AppError as error:
+        return _login_page(
+            request, target, error="is not valid: unknown, mistyped, expired or revoked"
+            if isinstance(error, Unauthorized) else error.detail,
+            status=error.status, draft=encrypted,
+        )  # fmt: skip
+
+    def start() -> NewSession:
+        with res.db.begin() as session:
+            new_session = sessions.start_session(session, key.id, res.clock())
+            _record_login(session, new_session, "log_in")
+            return new_session
+
+    new_session = await asyncio.to_thread(start)
+    draft = Draft.decrypt(encrypted, key.id, res.secrets) if encrypted else None
+    if draft is None:
+        return _logged_in(request, new_session, target)
+    fields = parse_qsl(draft.body, keep_blank_values=True)
+    response = render_page(
+        request, "draft.html", title="Send your input?", action=local_path(draft.action), next=target,
+        fields=[field for field in fields if field[0] != LEFT_OUT],
+        left_out=[name for marker, name in fields if marker == LEFT_OUT], has_secrets=True,
+    )  # fmt: skip
+    return _with_cookie(request, response, new_session)
+
+
+@router.post("/logout")
+def log_out(request: Request, res: Res) -> Response:
+    """End the session of the browser."""
+    require_same_origin(request)
+    token = request.cookies.get(COOKIE)
+    if token is not None:
+        with res.db.begin() as session:
+            sessions.log_out(session, token)
+    response = see_other("/login")
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+@router.get("/time-zone")
+def show_time_zone(request: Request, next_path: NextPath = "/") -> Response:
+    """The choice of the zone in which pages show times."""
+    names = sorted(zone_names())
+    return render_page(
+        request, "time_zone.html", title="Time zone", next=local_path(next_path),
+        zones=[(name, name) for name in names],
+    )  # fmt: skip
+
+
+@router.post("/time-zone")
+async def choose_time_zone(request: Request, form: SentForm) -> Response:
+    """Keep the zone in a cookie, which the script of the pages reads, too."""
+    require_same_origin(request)
+    response = see_other(local_path(form.text("next", "/")))
+    zone = find_zone(form.text("zone"))
+    if zone is not None:
+        response.set_cookie(ZONE_COOKIE, zone.key, max_age=A_YEAR_S, samesite="lax")
+    return response
+
+
+async def render_error(request: Request, error: AppError) -> Response:
+    """Render the page of an error, or the login page for a browser without a session."""
+    is_login = isinstance(error, Unauthorized) and request.scope["path"] != "/login"
+    if not is_login:
+        return await asyncio.to_thread(error_pages.render_error, request, error)
+    if request.method in SAFE_METHODS:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return see_other(build_url("/login", next=request.url.path + query))
+    draft = ""
+    if _is_small_form(request):
+        # What the user typed survives: it is sent after the login.
+        body = (await request.body()).decode("utf-8", "replace")
+        draft = await asyncio.to_thread(_keep_draft, request, _without_secrets(body))
+    message = SESSION_ENDED if draft else INPUT_LOST
+    return _login_page(
+        request, page_before(request), message=message, status=error.status, draft=draft
+    )
+
+
+def _login_page(
+    request: Request, target: str, *, message: str = "", error: str | None = None,
+    status: int = 200, draft: str = "",
+) -> Response:  # fmt: skip
+    return render_page(
+        request, "login.html", title="Log in", next=target, message=message, error=error,
+        status=status, draft=draft, has_secrets=True,
+    )  # fmt: skip
+
+
+def _keep_draft(request: Request, body: str) -> str:
+    """The encrypted draft of the key whose session the browser had; empty if it had none."""
+    resources: Resources = request.app.state.resources
+    token = request.cookies.get(COOKIE)
+    if token is None:
+        return ""
+    with resources.db.read_statement() as session:
+        key_id = sessions.find_session_owner(session, token)
+    if key_id is None:
+        return ""
+    return Draft(request.url.path, body).encrypt(key_id, resources.secrets)
+
+
+def _logged_in(request: Request, new_session: NewSession, target: str) -> Response:
+    return _with_cookie(request, see_other(target), new_session)
+
+
+def _with_cookie(request: Request, response: Response, new_session: NewSession) -> Response:
+    response.set_cookie(
+        COOKIE,
+        new_session.token,
+        max_age=int((SESSION_LIFETIME + ENDED_SESSION_KEPT).total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=needs_secure_cookie(request),
+    )
+    return response
+
+
+def _record_login(session: Session, new_session: NewSession, action: str) -> None:
+    actor = AuditActor(type="key", id=new_session.key_id)
+    record_action(session, actor, action, AuditResource("keys", new_session.key_id))
+
+
+def _is_small_form(request: Request) -> bool:
+    """Return whether the body is a form that may be read into memory; an upload of a file
+    is not.
+    """
+    length = request.headers.get("content-length", "")
+    return (
+        read_content_type(request) == FORM_TYPE
+        and length.isdecimal()
+        and int(length[:20]) <= MAX_DRAFT_CHARS
+    )
+
+
+def _without_secrets(body: str) -> str:
+    """The fields of a form with the values that a page may show, and the names of those without their value."""
+    fields = parse_qsl(body, keep_blank_values=True)
+    safe = [(name, _without_secret(name, value)) for name, value in fields]
+    left_out = [
+        name for (name, value), field in zip(fields, safe, strict=True) if field[1] != value
+    ]
+    return urlencode([*safe, *((LEFT_OUT, name) for name in dict.fromkeys(left_out))])
+
+
+def _without_secret(name: str, value: str) -> str:
+    field = name.rpartition(".")[2]
+    if field in ADDRESS_FIELDS:
+        lines = value.splitlines()
+        safe = [line for line in lines if not line.strip() or _is_shown_address(line)]
+        return value if safe == lines else "\n".join(safe)
+    # A checkbox that removes the stored value has no secret.
+    is_secret = SECRET_FIELD.search(field) and not name.startswith(REMOVE)
+    return "" if is_secret else value
+
+
+def _is_shown_address(address: str) -> bool:
+    """Return whether an address is as the form has shown it, redacted, or an e-mail address. The URL of a webhook is
+    a credential.
+    """
+    return is_redacted(address) or ("@" in address and "://" not in address)

@@ -1,0 +1,173 @@
+"""Reads API keys and the audit log."""
+
+import hmac
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy.orm import Session
+
+from mosaico.access.audit import AuditOutcome
+from mosaico.access.models import ApiKey, AuditEntry
+from mosaico.access.rules import (
+    KeyFormat,
+    RoleName,
+    classify_key,
+    hash_token,
+    is_usable,
+    parse_token,
+)
+from mosaico.access.schemas import ApiKeyView, AuditEntryView
+from mosaico.core.errors import NotFound
+from mosaico.core.keyset import PageQuery, select_page
+from mosaico.core.list_filters import IndexedFilter, filter_period, filter_value
+from mosaico.core.names import Names, list_newest_names
+from mosaico.core.schemas import Page, PeriodFilter
+
+CONFIGURED_KEY_ID = "admin-env"
+# Any constant that is the same in all processes and used for nothing else.
+KEYS_LOCK = 0x6D6F73616963_6B
+MAX_COUNTED = 1_000
+
+
+class UnknownApiKey(NotFound):
+    """No API key has this ID; GET /api/v1/keys lists all keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyIdentity:
+    """The part of an API key that authentication needs."""
+
+    id: str
+    role: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+def find_usable_admin(
+    session: Session, now: datetime, *conditions: ColumnElement[bool]
+) -> str | None:
+    """The ID of the admin key that matches conditions and expires last; None if none is usable."""
+    row = session.execute(_select_active("admin").where(*conditions).limit(1)).first()
+    return row.id if row is not None and _is_usable(row, now) else None
+
+
+def count_usable_keys(session: Session, role: RoleName, now: datetime) -> int:
+    """The number of usable keys of a role, `MAX_COUNTED` at most."""
+    rows = session.execute(_select_active(role).limit(MAX_COUNTED))
+    return sum(_is_usable(row, now) for row in rows)
+
+
+def _select_active(role: RoleName) -> Select[*tuple[Any, ...]]:
+    """The keys of a role that are not revoked: those that never expire first, then those that expire last."""
+    columns = (ApiKey.id, ApiKey.expires_at, ApiKey.revoked_at)
+    active = select(*columns).where(ApiKey.role == role, ApiKey.revoked_at.is_(None))
+    # NULL comes first in a descending order.
+    return active.order_by(ApiKey.expires_at.desc())
+
+
+def _is_usable(row: Row[Any], now: datetime) -> bool:
+    return is_usable(expires_at=row.expires_at, revoked_at=row.revoked_at, now=now)
+
+
+def find_key(session: Session, token: str) -> KeyIdentity | None:
+    """The key of a token, revoked and expired ones too; None when it does not exist.
+
+    Cost: one lookup by primary key, none for a token with a wrong checksum.
+    """
+    if classify_key(token) is KeyFormat.BAD_CHECKSUM:
+        return None
+    token_parts = parse_token(token)
+    ids = [CONFIGURED_KEY_ID] if token_parts is None else [CONFIGURED_KEY_ID, token_parts.key_id]
+    token_hash = hash_token(token)
+    for row in session.scalars(select(ApiKey).where(ApiKey.id.in_(ids))):
+        if hmac.compare_digest(row.digest, token_hash):
+            return _to_identity(row)
+    return None
+
+
+def list_key_identities(session: Session, key_ids: AbstractSet[str]) -> list[KeyIdentity]:
+    """The keys with these IDs that exist."""
+    return [
+        _to_identity(row) for row in session.scalars(select(ApiKey).where(ApiKey.id.in_(key_ids)))
+    ]
+
+
+def lock_all_keys(session: Session) -> None:
+    """Wait for the transactions that change keys, and let others wait until this one ends."""
+    session.execute(select(func.pg_advisory_xact_lock(KEYS_LOCK)))
+
+
+def lock_key(session: Session, key_id: str) -> ApiKey:
+    """The row of a key, which nobody changes until the transaction ends. Raises: `UnknownApiKey`.
+
+    Locks: all keys first, so that two concurrent requests cannot revoke the last two keys of
+    administrators; then the row, whose use is recorded meanwhile.
+    """
+    lock_all_keys(session)
+    row = session.get(ApiKey, key_id, with_for_update=True, populate_existing=True)
+    return UnknownApiKey.unless(row)
+
+
+def get_key(session: Session, key_id: str) -> ApiKeyView:
+    """One key, without its text. Raises `UnknownApiKey`."""
+    return ApiKeyView.model_validate(UnknownApiKey.unless(session.get(ApiKey, key_id)))
+
+
+def list_keys(session: Session, query: PageQuery) -> Page[ApiKeyView]:
+    """All API keys, newest first, revoked ones too."""
+    keys = [ApiKey.created_at, ApiKey.id]
+    rows = select_page(session, select(ApiKey), keys=keys, query=query)
+    return rows.to_page(ApiKeyView.model_validate)
+
+
+def list_key_names(session: Session) -> Names:
+    """The names of the newest API keys, as a form offers them."""
+    names, keys = select(ApiKey.id, ApiKey.name), [ApiKey.created_at, ApiKey.id]
+    return list_newest_names(session, names, keys, "/keys", lambda _, name: name, "API keys")
+
+
+class AuditFilter(PeriodFilter):
+    """Filters of the audit log by exact value."""
+
+    actor_id: str | None = Field(
+        default=None, validation_alias="actorId", description="Filter by API key ID."
+    )
+    action: str | None = Field(
+        default=None, description="Filter by action, for example `create_agent`."
+    )
+    resource_type: str | None = Field(default=None, validation_alias="resourceType")
+    resource_id: str | None = Field(default=None, validation_alias="resourceId")
+    outcome: AuditOutcome | None = None
+    request_id: str | None = Field(default=None, validation_alias="requestId")
+
+
+def list_audit_entries(
+    session: Session, query: PageQuery, filters: AuditFilter
+) -> Page[AuditEntryView]:
+    """Audit entries, newest first."""
+    newest = [AuditEntry.at, AuditEntry.seq]
+    indexed = [
+        *filter_value(AuditEntry.request_id, filters.request_id),
+        *filter_value(AuditEntry.resource_id, filters.resource_id, newest),
+        *filter_value(AuditEntry.actor_id, filters.actor_id, newest),
+        *filter_value(AuditEntry.action, filters.action, newest),
+        *filter_value(AuditEntry.resource_type, filters.resource_type, newest),
+        *filter_period(filters.since, filters.until, newest),
+    ]
+    has_outcome = [] if filters.outcome is None else [AuditEntry.outcome == filters.outcome]
+    if filters.outcome == "refused":
+        indexed += [IndexedFilter(partial=has_outcome.pop(), order=newest)]
+    rows = select_page(
+        session, select(AuditEntry), keys=newest, query=query, filters=indexed, searched=has_outcome
+    )
+    return rows.to_page(AuditEntryView.model_validate)
+
+
+def _to_identity(row: ApiKey) -> KeyIdentity:
+    return KeyIdentity(
+        id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at
+    )

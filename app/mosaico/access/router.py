@@ -1,0 +1,84 @@
+"""HTTP API of API keys and of the audit log."""
+
+from typing import Annotated
+
+from fastapi import Path, Query, Response
+from sqlalchemy.orm import Session
+
+from mosaico.access import queries, service
+from mosaico.access.deps import ADMIN
+from mosaico.access.idempotency import Idempotent
+from mosaico.access.queries import AuditFilter
+from mosaico.access.schemas import (
+    ApiKeyCreate,
+    ApiKeyCreated,
+    ApiKeyPatch,
+    ApiKeyView,
+    AuditEntryView,
+)
+from mosaico.core.problem_documents import CONFLICT
+from mosaico.core.schemas import Page
+from mosaico.core.web.deps import Res
+from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.routes import Router
+
+PATH = "/keys"
+
+KeyId = Annotated[str, Path(alias="keyId")]
+
+router = Router(prefix=PATH, tags=["access"], dependencies=ADMIN)
+audit_router = Router(prefix="/audit", tags=["access"], dependencies=ADMIN)
+
+
+@router.post("", status_code=201, response_model=ApiKeyCreated)
+def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
+    """Create an API key. Only this response contains its text."""
+
+    def create(session: Session) -> ApiKeyCreated:
+        key = service.create_key(
+            session, body.name, body.role, now=res.clock(), expires_at=body.expires_at
+        )
+        view = queries.get_key(session, key.id)
+        return ApiKeyCreated(**view.model_dump(), token=key.token.reveal())
+
+    return once(body, create)
+
+
+@router.get("")
+def list_api_keys(paging: PageParams, res: Res) -> Page[ApiKeyView]:
+    """List all API keys, newest first, revoked ones too."""
+    with res.db.read() as session:
+        return queries.list_keys(session, paging)
+
+
+@router.get("/{keyId}")
+def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
+    """Show one API key, without its text."""
+    with res.db.read() as session:
+        return queries.get_key(session, key_id)
+
+
+@router.patch("/{keyId}", responses=CONFLICT)
+def change_api_key(key_id: KeyId, body: ApiKeyPatch, res: Res) -> ApiKeyView:
+    """Change the given fields of an API key that is not revoked. Its role never changes."""
+    with res.db.begin() as session:
+        service.update_key(session, key_id, body, now=res.clock())
+        return queries.get_key(session, key_id)
+
+
+@router.delete("/{keyId}", status_code=204, responses=CONFLICT)
+def revoke_api_key(key_id: KeyId, res: Res) -> None:
+    """Revoke an API key. It stays in the list and stops working within a second."""
+    with res.db.begin() as session:
+        service.revoke_key(session, key_id, now=res.clock())
+
+
+@audit_router.get("")
+def list_audit(
+    paging: PageParams,
+    res: Res,
+    filters: Annotated[AuditFilter, Query()],
+) -> Page[AuditEntryView]:
+    """List the audit log, newest first: names of changed fields, never their values."""
+    with res.db.read() as session:
+        return queries.list_audit_entries(session, paging, filters)

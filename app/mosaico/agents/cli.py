@@ -1,0 +1,58 @@
+"""`mosaico agents`: manage the agents under test."""
+
+from mosaico.core.console.filter_options import flag_filter
+from mosaico.core.console.generated_command import FieldOption
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.table import JSON, Column, field, format_cell, time_field
+from mosaico.core.console.terminal import CommandGroup
+
+cli = CommandGroup("agents", help="Manage agents.")
+agents = Resource(group=cli, noun="agent", path="/agents", page="/agents")
+
+COLUMNS = (
+    field("id"),
+    field("name"),
+    field("langfuseProjectName", "project"),
+    Column("secret", lambda agent: "set" if agent["secretSet"] else "none"),
+    time_field("createdAt", "created"),
+)
+OPTIONS = {
+    "langfuseProjectName": FieldOption(
+        "--langfuse-project", help="Langfuse project that holds the traces of the agent."
+    ),
+    "otelServiceName": FieldOption(
+        help="service.name of the agent's OpenTelemetry spans (default: the spans of every service)."
+    ),
+    "langfuseUrl": FieldOption(
+        help="URL of the Langfuse server (default: the Langfuse server in the service settings)."
+    ),
+    "langfusePublicKey": FieldOption(help="Public key of the Langfuse project."),
+    "runUrl": FieldOption(
+        help="URL that runs the agent over a dataset when it receives a signed request."
+    ),
+    "langfuseSecretKey": FieldOption(
+        help="File with the secret key of the Langfuse project; - is stdin."
+    ),
+}
+
+
+def describe_created(agent: JSON) -> list[str]:
+    """Status lines after an agent was created."""
+    agent_id = format_cell(agent["id"])
+    return [f"agent {agent_id} is created", f"next: `mosaico runs start BENCHMARK {agent_id}`"]
+
+
+agents.add_list(
+    COLUMNS,
+    filters={"archived": flag_filter("--archived", "List archived agents instead of active ones.")},
+    help_text="List agents, newest first.",
+)
+agents.add_show(help_text="Show an agent. Its secret key is never shown.")
+agents.add_create(
+    "mosaico.agents.schemas:AgentCreate",
+    options=OPTIONS,
+    help_text="Create an agent and print its ID.",
+    describe=describe_created,
+)
+agents.add_update("mosaico.agents.schemas:AgentPatch", options=OPTIONS)
+agents.add_delete(help_text="Delete an agent that no run or benchmark refers to.")

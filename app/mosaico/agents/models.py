@@ -1,0 +1,44 @@
+"""Table of agents."""
+
+from datetime import datetime
+
+from sqlalchemy import Index, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from mosaico.core.db import Base
+from mosaico.core.encryption import ENCRYPTED
+
+
+class Agent(Base):
+    """An agent under test, and where its traces are: a Langfuse project, a service of OpenTelemetry.
+
+    `langfuse_secret_key` is encrypted. `credentials_refused_at` is when the server first refused
+    the current keys. A signed request to `run_address`, which is encrypted, runs the agent over a dataset;
+    `run_url` is its redacted form, since the path of a URL may be a credential.
+    """
+
+    __tablename__ = "agents"
+    __table_args__ = (
+        Index("ix_agents_archived_created_at_id", "archived", "created_at", "id"),
+        Index(
+            "ix_agents_name_id", text("lower(name)"), "id", postgresql_where=text("NOT archived")
+        ),
+        # The order of runs by the names of their agents, archived ones too.
+        Index("ix_agents_every_name_id", text("lower(name)"), "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    description: Mapped[str | None]
+    langfuse_project_name: Mapped[str | None]
+    langfuse_url: Mapped[str | None]
+    langfuse_public_key: Mapped[str | None]
+    langfuse_secret_key: Mapped[str | None] = mapped_column(info=ENCRYPTED)
+    otel_service_name: Mapped[str | None]
+    run_url: Mapped[str | None]
+    run_address: Mapped[str | None] = mapped_column(info=ENCRYPTED)
+    credentials_refused_at: Mapped[datetime | None]
+    archived: Mapped[bool] = mapped_column(default=False)
+    revision: Mapped[int] = mapped_column(default=1)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

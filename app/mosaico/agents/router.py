@@ -1,0 +1,89 @@
+"""REST endpoints of agents."""
+
+from typing import Annotated
+
+from fastapi import Path, Query, Response
+
+from mosaico.access.deps import ADMIN, READ, RUN
+from mosaico.access.idempotency import Idempotent
+from mosaico.agents import queries, service
+from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
+from mosaico.agents.views import agent_view
+from mosaico.core.problem_documents import CONFLICT
+from mosaico.core.resources import Resources
+from mosaico.core.schemas import Page
+from mosaico.core.web.deps import Res
+from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
+from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.routes import Router
+
+router = Router(prefix="/agents", tags=["agents"])
+
+AgentId = Annotated[str, Path(alias="agentId")]
+
+
+@router.post("", status_code=201, response_model=AgentView, dependencies=ADMIN)
+def create_agent(body: AgentCreate, res: Res, once: Idempotent) -> Response:
+    """Create an agent. The secret key is stored encrypted and never returned."""
+    return once(
+        body,
+        lambda session: agent_view(service.create_agent(session, body, res.secrets), res),
+        location=lambda agent: f"/api/v1/agents/{agent.id}",
+    )
+
+
+@router.get("", dependencies=READ)
+def list_agents(
+    res: Res, page: PageParams, archived: Annotated[bool, Query()] = False
+) -> Page[AgentView]:
+    """List agents, newest first; `archived=true` lists the archived ones."""
+    with res.db.read_statement() as session:
+        rows = queries.list_agents(session, page, archived=archived)
+        return rows.to_page(lambda agent: agent_view(agent, res))
+
+
+@router.get("/{agentId}", dependencies=READ)
+def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
+    """Show an agent."""
+    with res.db.read_statement() as session:
+        return tagged(agent_view(queries.get_agent(session, agent_id), res))
+
+
+@router.patch("/{agentId}", dependencies=ADMIN)
+def change_agent(agent_id: AgentId, body: AgentPatch, res: Res, match: IfMatch) -> AgentView:
+    """Change the given fields. A new langfuseUrl requires langfuseSecretKey too."""
+    return _edit_agent(agent_id, body, res, match)
+
+
+@router.put("/{agentId}", dependencies=ADMIN)
+def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) -> AgentView:
+    """Replace all fields; an omitted field gets its default, an omitted secret stays."""
+    return _edit_agent(agent_id, body, res, match)
+
+
+@router.post("/{agentId}/check", dependencies=RUN)
+def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
+    """Check the agent's Langfuse credentials; the response contains the error, if any."""
+    with res.db.read() as session:
+        agent = queries.get_agent(session, agent_id)
+        query = service.agent_query(agent, res)
+    check = service.check_langfuse(query, res)
+    if check.ok or check.error_code == service.AUTH_REFUSED:
+        with res.db.begin() as session:
+            service.record_credentials_check(session, agent_id, query, res, refused=not check.ok)
+    return check
+
+
+@router.delete("/{agentId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
+def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
+    """Delete an agent that no run, benchmark or schedule refers to; otherwise archive it."""
+    with res.db.begin() as session:
+        match(queries.get_agent(session, agent_id, for_update=True).revision)
+        service.delete_agent(session, agent_id)
+
+
+def _edit_agent(agent_id: str, body: AgentBody, res: Resources, match: RevisionCheck) -> AgentView:
+    with res.db.begin() as session:
+        match(queries.get_agent(session, agent_id, for_update=True).revision)
+        agent = service.change_agent(session, agent_id, body, res.secrets, res.clock())
+        return match.etag(agent_view(agent, res))

@@ -1,0 +1,147 @@
+"""Wire format of agents."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr
+
+from mosaico.core.schemas import (
+    HttpUrl,
+    Identifier,
+    LongText,
+    ShortText,
+    WireModel,
+    patch_of,
+    require_http_url,
+)
+from mosaico.core.url_syntax import is_redacted
+
+HANDOVER_SPELLING = "The original spelling with two l is also accepted."
+
+
+def _both_spellings(name: str) -> AliasChoices:
+    """`langfuseUrl`, and `llangfuseUrl` as the original system misspelt it."""
+    return AliasChoices(f"langfuse{name}", f"llangfuse{name}")
+
+
+MISSPELT = Field(
+    description="Original spelling, accepted for existing scripts.",
+    json_schema_extra={"deprecated": True},
+)
+
+ProjectName = Annotated[
+    ShortText | None,
+    Field(validation_alias=_both_spellings("ProjectName"), description=HANDOVER_SPELLING),
+]
+Url = Annotated[
+    HttpUrl | None,
+    Field(
+        validation_alias=_both_spellings("Url"),
+        description=f"Default: the Langfuse server in the service settings. {HANDOVER_SPELLING}",
+        examples=["https://cloud.langfuse.com"],
+    ),
+]
+PublicKey = Annotated[
+    ShortText | None,
+    Field(validation_alias=_both_spellings("PublicKey"), description=HANDOVER_SPELLING),
+]
+SecretKey = Annotated[
+    SecretStr | None,
+    Field(
+        validation_alias=_both_spellings("SecretKey"),
+        min_length=1,
+        max_length=1024,
+        description=f"Stored encrypted and never returned. {HANDOVER_SPELLING}",
+    ),
+]
+
+
+RunUrl = Annotated[
+    str | None,
+    Field(
+        max_length=2048,
+        description=(
+            "URL that runs the agent over a dataset. It receives a signed request for each "
+            "remote experiment of Langfuse and for each repetition of a suspicious run. Stored "
+            "encrypted. Responses show the server and the last four characters; that form may be "
+            "sent back and changes nothing."
+        ),
+        examples=["https://agent.example/run"],
+    ),
+    # A client that changes an agent may send back the URL as it is shown.
+    AfterValidator(lambda url: url if url is None or is_redacted(url) else require_http_url(url)),
+]
+
+
+class AgentBody(WireModel):
+    """All fields of an agent; an omitted field gets its default."""
+
+    langfuse_project_name: ProjectName = None
+    langfuse_url: Url = None
+    langfuse_public_key: PublicKey = None
+    langfuse_secret_key: SecretKey = None
+    otel_service_name: ShortText | None = Field(
+        default=None,
+        description=(
+            "`service.name` of the agent's spans: the source `otel` reads only traces with this "
+            "name. Default: the traces of every service."
+        ),
+    )
+    run_url: RunUrl = None
+    name: ShortText
+    description: LongText | None = None
+    archived: bool = False
+
+
+class AgentCreate(AgentBody):
+    """A new agent, and the Langfuse project that holds its traces."""
+
+    id: Identifier | None = None
+
+
+@patch_of
+class AgentPatch(AgentBody):
+    """The fields to change; null clears a field."""
+
+
+class AgentView(WireModel):
+    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
+    redacted.
+
+    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
+    `llangfuse` repeat those of `langfuse` as the original system misspelt them.
+    """
+
+    id: str
+    name: str
+    description: str | None
+    langfuse_project_name: str | None
+    langfuse_url: str
+    langfuse_public_key: str | None
+    secret_set: bool
+    run_url: str | None
+    llangfuse_project_name: Annotated[str | None, MISSPELT]
+    llangfuse_url: Annotated[str, MISSPELT]
+    llangfuse_public_key: Annotated[str | None, MISSPELT]
+    otel_service_name: str | None
+    credentials_refused_at: datetime | None
+    archived: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class AgentCheck(WireModel):
+    """The result of a check of an agent's Langfuse credentials.
+
+    If `ok`, the server's API, version and project; otherwise an `errorCode`, the same as for runs,
+    and a `detail` with the error and its remedy.
+    """
+
+    ok: bool
+    langfuse_url: str
+    api: str | None = None
+    version: str | None = None
+    project: str | None = None
+    error_code: str | None = None
+    detail: str | None = None

@@ -1,0 +1,198 @@
+"""Create, change and delete agents, and check their Langfuse credentials."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from psycopg.errors import UniqueViolation
+from pydantic import SecretStr
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from mosaico.agents import queries
+from mosaico.agents.models import Agent
+from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate
+from mosaico.core.db import insert_row
+from mosaico.core.encryption import Secret, SecretBox
+from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
+from mosaico.core.ids import new_id
+from mosaico.core.resources import Resources
+from mosaico.core.schemas import all_fields, given_fields
+from mosaico.core.url_syntax import is_redacted, redact_url
+from mosaico.jobs.declarations import RecordChange
+from mosaico.jobs.queue import enqueue
+from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
+
+LANGFUSE, LOCAL = "langfuse", "local"
+AUTH_REFUSED = "LANGFUSE_AUTH"
+SECRET_COLUMN = "langfuse_secret_key"  # noqa: S105 - the name of a column
+CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
+RUN_URL, RUN_ADDRESS = "run_url", "run_address"
+
+
+class AgentInUse(Conflict):
+    """Runs, benchmarks, schedules or uploads refer to the agent; PATCH it with {"archived": true}."""
+
+
+class SecretRequired(Invalid):
+    """The stored secret belongs to the old langfuseUrl; send langfuseSecretKey too, or clear it."""
+
+
+def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
+    """Raises: `Conflict` if the id is taken."""
+    agent_id = body.id or new_id()
+    columns = _columns(agent_id, {**all_fields(body), "id": agent_id}, box)
+    try:
+        return Agent(**insert_row(session, Agent, columns))
+    except UniqueViolation:
+        raise Conflict(
+            f"the agent id {agent_id!r} is taken; choose another id, or PATCH that agent"
+        ) from None
+
+
+def change_agent(
+    session: Session, agent_id: str, body: AgentBody, box: SecretBox, now: datetime
+) -> Agent:
+    """Write the given fields; an omitted secret stays, and a run URL that is given as it is shown.
+
+    Raises: `Invalid` if the URL changes without a secret: a stored secret is never sent to a server
+            for which it was not given; if a redacted run URL is not the stored one.
+    """
+    agent = queries.get_agent(session, agent_id, for_update=True)
+    values = given_fields(body)
+    if SECRET_COLUMN not in body.model_fields_set:
+        values.pop(SECRET_COLUMN, None)
+    if agent.run_address is not None and values.get(RUN_URL) == agent.run_url:
+        values.pop(RUN_URL)
+    if not values:
+        return agent
+    url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
+    if url_changes and agent.langfuse_secret_key is not None and SECRET_COLUMN not in values:
+        raise SecretRequired(
+            "the stored secret belongs to the old langfuseUrl;"
+            " send langfuseSecretKey too, or clear it",
+            errors=[
+                ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")
+            ],
+        )
+    if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIAL_COLUMNS):
+        agent.credentials_refused_at = None
+    for name, value in _columns(agent_id, values, box).items():
+        setattr(agent, name, value)
+    agent.revision += 1
+    agent.updated_at = now
+    session.flush()
+    enqueue(session, RecordChange(event="agent-updated", subject=agent_id))
+    return agent
+
+
+def delete_agent(session: Session, agent_id: str) -> None:
+    """Raises: `Conflict` if runs, benchmarks, schedules or uploads refer to the agent."""
+    agent = queries.get_agent(session, agent_id, for_update=True)
+    session.delete(agent)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise AgentInUse(
+            f"runs, benchmarks, schedules or uploads refer to the agent {agent_id!r};"
+            ' PATCH it with {"archived": true} to hide it and keep its history'
+        ) from None
+
+
+def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
+    """The agent's decrypted Langfuse secret; reveal it only in the client that sends it."""
+    if agent.langfuse_secret_key is None:
+        return None
+    return box.decrypt(
+        agent.langfuse_secret_key, table="agents", row=agent.id, column=SECRET_COLUMN
+    )
+
+
+def reveal_run_url(agent: Agent, box: SecretBox) -> Secret | None:
+    """The URL that runs the agent; reveal it only in the client that calls it."""
+    if agent.run_address is None:
+        return None
+    return box.decrypt(agent.run_address, table="agents", row=agent.id, column=RUN_ADDRESS)
+
+
+def default_source(agent: Agent) -> str:
+    """The trace source of a benchmark that names none: Langfuse for an agent with both keys."""
+    has_keys = agent.langfuse_public_key is not None and agent.langfuse_secret_key is not None
+    return LANGFUSE if has_keys else LOCAL
+
+
+def agent_query(
+    agent: Agent,
+    res: Resources,
+    *,
+    dataset_ref: str | None = None,
+    run_name: str | None = None,
+    **selection: Any,
+) -> TraceQuery:
+    """The query for a selection of the traces of an agent, with its service, server and keys."""
+    return TraceQuery(
+        dataset_ref=dataset_ref,
+        run_name=run_name,
+        **selection,
+        service_name=agent.otel_service_name,
+        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
+        public_key=agent.langfuse_public_key,
+        secret_key=reveal_secret(agent, res.secrets),
+    )
+
+
+def record_credentials_check(
+    session: Session, agent_id: str, checked_query: TraceQuery, res: Resources, *, refused: bool
+) -> None:
+    """Record when the keys were first refused, or that they are accepted.
+
+    Does nothing if the agent's keys have changed since `checked_query`.
+    """
+    agent = queries.get_agent(session, agent_id)
+    if (agent.credentials_refused_at is not None) == refused or checked_query.secret_key is None:
+        return
+    session.refresh(agent, with_for_update=True)
+    query = agent_query(agent, res)
+    current_keys = (query.url, query.public_key, query.secret_key)
+    if current_keys == (checked_query.url, checked_query.public_key, checked_query.secret_key):
+        agent.credentials_refused_at = res.clock() if refused else None
+        session.flush()
+
+
+def check_langfuse(query: TraceQuery, res: Resources) -> AgentCheck:
+    """Check the credentials with the server; uses the network, so call it outside a transaction."""
+    url = query.url or ""
+    try:
+        check_source = TRACE_SOURCES.get(LANGFUSE).check
+        assert check_source is not None
+        check = check_source(res, query)
+    except AppError as error:
+        code = error.error_code.upper().replace("-", "_")
+        return AgentCheck(ok=False, langfuse_url=url, error_code=code, detail=error.detail)
+    return AgentCheck(
+        ok=True, langfuse_url=url, api=check.api, version=check.version, project=check.project
+    )
+
+
+def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[str, Any]:
+    columns = dict(values)
+    secret = columns.get(SECRET_COLUMN)
+    if isinstance(secret, SecretStr):
+        columns[SECRET_COLUMN] = box.encrypt(
+            secret.get_secret_value(), table="agents", row=agent_id, column=SECRET_COLUMN
+        )
+    if RUN_URL in columns:
+        columns |= _run_url_columns(agent_id, columns[RUN_URL], box)
+    return columns
+
+
+def _run_url_columns(agent_id: str, url: str | None, box: SecretBox) -> dict[str, str | None]:
+    if url is None:
+        return {RUN_URL: None, RUN_ADDRESS: None}
+    if is_redacted(url):
+        raise Invalid(
+            "runUrl is shown redacted; send the full URL",
+            errors=[ErrorItem(pointer="/runUrl", detail="is shown redacted; send the full URL")],
+        )
+    address = box.encrypt(url, table="agents", row=agent_id, column=RUN_ADDRESS)
+    return {RUN_URL: redact_url(url), RUN_ADDRESS: address}

@@ -1,0 +1,101 @@
+"""The stored details of an alert: how it was decided, what changed, and the traces behind it."""
+
+import math
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mosaico.core.schemas import StoredText, WireModel
+from mosaico.kpis.series_types import RunsEvidence, SeriesState
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.statistics.anomaly import AnomalyMethod, AnomalyScore
+
+
+class AnomalyDetails(WireModel):
+    """Computation of an anomaly: the method, the number of earlier runs, and the expected range."""
+
+    method: AnomalyMethod
+    history: int
+    z: float | None
+    critical: float
+    expected_low: float
+    expected_high: float
+    min_detectable_effect: float
+
+    @classmethod
+    def of(cls, score: AnomalyScore) -> "AnomalyDetails":
+        return cls(
+            method=score.method,
+            history=score.history,
+            z=score.z if math.isfinite(score.z) else None,
+            critical=score.critical,
+            expected_low=score.low,
+            expected_high=score.high,
+            min_detectable_effect=score.min_detectable_effect,
+        )
+
+
+class ContributingTrace(WireModel):
+    """A trace that changed for the worse: its value, and the value of its item in the last run
+    before the first bad one.
+
+    `url` is its page in the source, when the source has pages.
+    """
+
+    metric: str
+    trace_id: str
+    item_id: str
+    url: str | None = None
+    value: float
+    before: float | None = None
+
+
+class AlertDetails(WireModel):
+    """The details of an alert, as stored JSON and in the REST API.
+
+    `valueName` is the KPI or the statistic of a metric, with its `unit`. `verdict` compares the run
+    alone with its baseline, `runs` the last runs with those before them, `anomaly` is the score of
+    an anomaly rule. `since` is when the first bad run ended. `changes` lists the differences
+    between the run and the last one before the first bad run. With `isRelative` the numbers of `runs` are
+    logarithms. `scheduleId` is the schedule that a notice is about.
+    """
+
+    version: Literal[1] = 1
+    value_name: StoredText | None = None
+    unit: str | None = None
+    is_share: bool = False
+    is_relative: bool = False
+    verdict: ValueVerdict | None = None
+    runs: RunsEvidence | None = None
+    anomaly: AnomalyDetails | None = None
+    since: datetime | None = None
+    since_run_id: str | None = None
+    schedule_id: str | None = None
+    changes: tuple[StoredText, ...] = ()
+    rule_revision: Annotated[
+        int | None, Field(description="Revision of the alert rule that was evaluated.")
+    ] = None
+    traces: Annotated[
+        tuple[ContributingTrace, ...],
+        Field(description="The traces that changed most for the worse."),
+    ] = ()
+
+
+class Confirmation(WireModel):
+    """A suspicious run of a REGRESSED rule that is repeated before a notification is sent.
+
+    It holds what follows from the run alone: that applies when the repetition fails or is late.
+    `leads`: the verdict of the rule is that which is stored with the run.
+    """
+
+    version: Literal[1] = 1
+    leads: bool
+    run_id: str
+    run_seq: int
+    fingerprint: str | None
+    state: SeriesState
+    value: float | None
+    baseline: float | None
+    explanation: StoredText
+    details: AlertDetails

@@ -1,0 +1,175 @@
+"""Evidence of a series: the policy it is judged by, its levels, and what windows of them say."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mosaico.alerts.natural_scale import is_zero_level
+from mosaico.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.statistics.sequential import (
+    DEFAULT_FALSE_PAGES,
+    RunLevel,
+    Spread,
+    WindowScore,
+    limit_of,
+    score_effect,
+)
+from mosaico.statistics.verdict_rules import Scale, Side
+
+# Before the runs of a series have shown how they vary: three points of a share, 3 % of other values.
+ORDINARY_CHANGE = 0.03
+# A smaller fall is not a reason to wake anybody, however certain it is.
+MIN_EFFECT = 0.01
+
+
+class PagePolicy(NamedTuple):
+    """When a series pages.
+
+    `false_pages_per_month` is the limit of false alarms per series; `prior_sd` an ordinary change between runs;
+    `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
+    More than `keep_firing_for_runs` consecutive runs with evidence of recovery close an incident.
+    """
+
+    false_pages_per_month: float
+    prior_sd: float
+    falls_harm: bool = True
+    min_effect: float = 0.0
+    keep_firing_for_runs: int = 0
+
+
+def page_policy(
+    scale: Scale,
+    side: Side,
+    levels: Mapping[int, RunLevel],
+    *,
+    false_pages_per_month: float = DEFAULT_FALSE_PAGES,
+    min_effect: float | None = None,
+    keep_firing_for_runs: int = 0,
+) -> PagePolicy:
+    """The policy of a series. On the scale NUMBER, fractions are those of the mean level.
+
+    `min_effect` is in the unit of the levels; None: one point of a share, 1 % of any other value.
+    """
+    # Shares and logarithms are comparable between series; other values need the size of their level
+    # as the unit.
+    unit = 1.0
+    if scale is Scale.NUMBER and levels:
+        unit = abs(math.fsum(run.level for run in levels.values()) / len(levels))
+    return PagePolicy(
+        false_pages_per_month=false_pages_per_month,
+        prior_sd=ORDINARY_CHANGE * unit,
+        falls_harm=side is Side.LOW,
+        min_effect=MIN_EFFECT * unit if min_effect is None else min_effect,
+        keep_firing_for_runs=keep_firing_for_runs,
+    )
+
+
+class SeriesView(NamedTuple):
+    """The series as the rules read it: harm is always a fall."""
+
+    levels: Mapping[int, RunLevel]
+    policy: PagePolicy
+
+    @property
+    def limit(self) -> float:
+        return limit_of(self.policy.false_pages_per_month)
+
+    @property
+    def sign(self) -> float:
+        """What a number of the view is multiplied with to be one of the series."""
+        return 1.0 if self.policy.falls_harm else -1.0
+
+    def of(self, runs: Sequence[int]) -> list[RunLevel]:
+        levels = [self.levels[run] for run in runs if run in self.levels]
+        if self.policy.falls_harm:
+            return levels
+        return [level._replace(level=-level.level) for level in levels]
+
+    def mean(self, runs: Sequence[int]) -> float:
+        return mean_level(self.of(runs))
+
+
+def mean_level(levels: Sequence[RunLevel]) -> float:
+    return math.fsum(level.level for level in levels) / len(levels)
+
+
+def variance_of_mean(levels: Sequence[RunLevel], spread: Spread) -> float:
+    # The noise of a run is inversely proportional to its number of traces, so runs of different
+    # size are weighted by the sum of the inverses.
+    inverse_traces = math.fsum(1 / level.traces for level in levels)
+    return spread.variance_of_mean(len(levels), inverse_traces)
+
+
+def score_against(
+    view: SeriesView, reference: Sequence[int], runs: Sequence[int], spread: Spread
+) -> WindowScore:
+    """Some runs against a frozen reference."""
+    base, latest = view.of(reference), view.of(runs)
+    # Independent means: their variances add up.
+    effect = mean_level(latest) - mean_level(base)
+    variance = variance_of_mean(latest, spread) + variance_of_mean(base, spread)
+    return score_effect(len(latest), len(base), effect, variance, spread.degrees)
+
+
+def incident_evidence(
+    score: WindowScore,
+    incident: OpenIncident,
+    view: SeriesView,
+    reference: Sequence[int],
+    event: SeriesEvent | None,
+    earlier: Sequence[int] = (),
+) -> RunsEvidence:
+    """The evidence of a run in an incident; `earlier` are its runs before a change of its level."""
+    # The effect is relative to the frozen reference, so the level follows from it without reading
+    # the runs of the incident again.
+    latest = view.mean(reference) + score.effect
+    evidence = _numbers(score, latest, view, event, since=incident.started, is_open=True)
+    if not earlier:
+        return evidence
+    return evidence.model_copy(update={"earlier_level": view.sign * view.mean(earlier)})
+
+
+def window_evidence(
+    score: WindowScore,
+    runs: Sequence[int],
+    view: SeriesView,
+    event: SeriesEvent | None = None,
+    *,
+    is_open: bool = False,
+) -> RunsEvidence:
+    window = runs[len(runs) - score.width :]
+    return _numbers(score, view.mean(window), view, event, since=window[0], is_open=is_open)
+
+
+def _numbers(
+    score: WindowScore,
+    level: float,
+    view: SeriesView,
+    event: SeriesEvent | None,
+    *,
+    since: int,
+    is_open: bool,
+) -> RunsEvidence:
+    sign = view.sign
+    half_width = 1.96 * score.standard_error
+    # The sign swaps the ends for values whose rise is the harm.
+    low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
+    latest, reference = sign * level, sign * (level - score.effect)
+    zero = next((run.level for run in view.levels.values() if run.is_zero), None)
+    # A ratio to 0 is not a percentage.
+    has_interval = not (is_zero_level(latest, zero) or is_zero_level(reference, zero))
+    return RunsEvidence(
+        status=SeriesStatus.FIRING if is_open else SeriesStatus.OK,
+        event=event,
+        z=score.z,
+        limit=view.limit,
+        width=score.width,
+        reference=score.reference,
+        level=latest,
+        reference_level=reference,
+        zero_level=zero,
+        effect=sign * score.effect,
+        low=low if has_interval else None,
+        high=high if has_interval else None,
+        since=since,
+    )

@@ -1,0 +1,106 @@
+"""Measurements of the watched values in earlier runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from mosaico.alerts.evaluation.watched_values import (
+    Measurement,
+    RuleTarget,
+    is_mean_of_traces,
+    measure_kpi,
+    measure_metric,
+)
+from mosaico.benchmarks.queries import find_kpi_formula
+from mosaico.formula import Reference, compile_formula, read_reference
+from mosaico.metrics.registry import column_of
+from mosaico.run_store.run_history import PastRun, RunHistory
+
+# From so many traces on, chance within a run is too small to matter, and reading them all is slow.
+MAX_TRACES = 100_000
+
+
+class MeasurementHistory:
+    """Measurements of some past runs; each target is read once, however many rules watch it."""
+
+    def __init__(self, session: Session, runs: Sequence[PastRun]) -> None:
+        self._session = session
+        # The numbers of invalid runs say nothing about the agent.
+        self._history = RunHistory(session, [run for run in runs if run.is_valid])
+        self._trace_count = sum(run.traces or 0 for run in runs)
+        self._measurements: dict[tuple[RuleTarget, bool], Mapping[int, Measurement]] = {}
+
+    def measurements(
+        self, target: RuleTarget, *, with_items: bool = False
+    ) -> Mapping[int, Measurement]:
+        """The measurements of valid runs, by sequence number; `with_items` adds the sums of each
+        item where the value is a mean of traces.
+        """
+        key = (target, with_items)
+        if key not in self._measurements:
+            measurements = (
+                self._of_kpi(target.kpi_id) if target.kpi_id else self._of_metric(target.metric)
+            )
+            self._measurements[key] = (
+                self._add_items(target, measurements) if with_items else measurements
+            )
+        return self._measurements[key]
+
+    def _of_kpi(self, kpi_id: str) -> dict[int, Measurement]:
+        values = self._history.kpi_values(kpi_id)
+        # The formula may differ from run to run; the aggregates of all of them are read first, in one query.
+        formulas = {value.formula for value in values}
+        references = {ref for formula in formulas for ref in compile_formula(formula).references}
+        self._history.load_metrics({column_of(ref.key) for ref in references})
+        return {
+            value.run_seq: replace(
+                measure_kpi(
+                    name=value.name,
+                    direction=value.direction,
+                    unit=value.unit,
+                    formula=value.formula,
+                    value=value.value,
+                    reason=value.undefined_reason,
+                    aggregates=self._history.aggregates_of_run(value.run_seq),
+                ),
+                verdict=value.verdict,
+            )
+            for value in values
+        }
+
+    def _of_metric(self, reference: Reference | None) -> dict[int, Measurement]:
+        if reference is None:
+            return {}
+        metrics = self._history.metrics(column_of(reference.key))
+        return {
+            run_seq: replace(measure_metric(reference, metric.aggregate), verdict=metric.verdict)
+            for run_seq, metric in metrics.items()
+        }
+
+    def _add_items(
+        self, target: RuleTarget, measurements: dict[int, Measurement]
+    ) -> dict[int, Measurement]:
+        column = self._mean_column(target)
+        if column is None or self._trace_count > MAX_TRACES:
+            return measurements
+        items = self._history.item_sums(column)
+        return {
+            run_seq: replace(
+                measurement, point=replace(measurement.point, items=items.get(run_seq))
+            )
+            if measurement.point
+            else measurement
+            for run_seq, measurement in measurements.items()
+        }
+
+    def _mean_column(self, target: RuleTarget) -> str | None:
+        """The metric whose mean over the traces is the value; None when it is something else."""
+        reference = target.metric
+        if target.kpi_id is not None:
+            formula = find_kpi_formula(self._session, target.kpi_id)
+            reference = read_reference(formula) if formula else None
+        if reference is None or reference.stat != "mean":
+            return None
+        column = column_of(reference.key)
+        return column if is_mean_of_traces(column) else None

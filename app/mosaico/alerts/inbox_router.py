@@ -1,0 +1,72 @@
+"""HTTP routes of the inbox: messages with their alerts and deliveries."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import Query
+
+from mosaico.access.deps import READ
+from mosaico.alerts import inbox_view
+from mosaico.alerts.schemas import InboxEntryView
+from mosaico.alerts.views import event_view
+from mosaico.core.schemas import Identifier, Page
+from mosaico.core.web.deps import Res
+from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.routes import Router
+from mosaico.notifications.models import Endpoint
+from mosaico.notifications.queries import endpoints_of
+from mosaico.notifications.types import MessageSeverity
+from mosaico.notifications.views import delivery_view, notification_view
+
+router = Router(prefix="/inbox", tags=["notifications"])
+
+
+class InboxState(StrEnum):
+    """Selection of messages: unread messages, messages with an acknowledged alert, or all."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    ALL = "all"
+
+
+@router.get("", dependencies=READ)
+def list_inbox(
+    page: PageParams,
+    res: Res,
+    state: Annotated[InboxState, Query(description="Which messages to list.")] = InboxState.ALL,
+    agent_id: Annotated[
+        Identifier | None,
+        Query(alias="agentId", description="An alert of the message is of this agent."),
+    ] = None,
+    benchmark_id: Annotated[
+        Identifier | None,
+        Query(alias="benchmarkId", description="An alert of the message is of this benchmark."),
+    ] = None,
+    severity: Annotated[MessageSeverity | None, Query(description="Filter by severity.")] = None,
+) -> Page[InboxEntryView]:
+    """List messages with their alerts and deliveries, newest first."""
+    inbox_filter = inbox_view.InboxFilter(
+        unread=True if state is InboxState.OPEN else None,
+        severity=severity or "",
+        agent_id=agent_id or "",
+        benchmark_id=benchmark_id or "",
+        is_acknowledged=state is InboxState.ACKNOWLEDGED,
+    )
+    with res.db.read() as session:
+        rows = inbox_view.list_entries(session, page, inbox_filter)
+        deliveries = [delivery for entry in rows.rows for delivery in entry.deliveries]
+        endpoints = endpoints_of(session, deliveries)
+        return rows.to_page(lambda entry: _entry_view(entry, endpoints))
+
+
+def _entry_view(entry: inbox_view.InboxEntry, endpoints: Mapping[str, Endpoint]) -> InboxEntryView:
+    return InboxEntryView(
+        **notification_view(entry.notification).model_dump(),
+        alerts=[event_view(event) for event in entry.events],
+        deliveries=[
+            delivery_view(delivery, endpoints[delivery.endpoint_id])
+            for delivery in entry.deliveries
+            if delivery.endpoint_id in endpoints
+        ],
+    )

@@ -1,0 +1,194 @@
+"""Forms of alert rules: create and edit one, with a backtest of what is typed."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
+
+from mosaico.access.deps import ADMIN
+from mosaico.agents.queries import list_agent_names
+from mosaico.alerts import queries
+from mosaico.alerts.backtest_schemas import BacktestRequest
+from mosaico.alerts.pages.backtest import (
+    COMPARED,
+    CONDITIONS,
+    BacktestOutcome,
+    compare_backtests,
+    draft_rule,
+    try_backtest,
+)
+from mosaico.alerts.pages.rule_text import watched_name
+from mosaico.alerts.pages.rules import BACKTEST_DAYS, RuleId
+from mosaico.alerts.pages.value_chart import draw_backtest
+from mosaico.alerts.rule_service import create_rule, update_rule
+from mosaico.alerts.schemas import AlertConfigCreate, AlertConfigPatch, AlertConfigView
+from mosaico.alerts.views import rule_view
+from mosaico.benchmarks.queries import get_kpis, list_benchmark_names
+from mosaico.core.resources import Resources
+from mosaico.core.web.deps import Res
+from mosaico.core.web.forms.fields import Choices
+from mosaico.core.web.forms.form_page import FormPage, require_revision, show_form, submit_form
+from mosaico.core.web.forms.rendering import FieldInput, SchemaForm
+from mosaico.core.web.forms.sent_fields import FormFields, SentForm
+from mosaico.core.web.page_paths import rule_page_path
+from mosaico.core.web.pages import Crumb, reader_zone
+from mosaico.core.web.routes import Router
+from mosaico.notifications.registry import CHANNELS, IN_APP
+from mosaico.run_store.run_history import list_agents_with_runs
+
+router = Router()
+
+NAV = "/alerts"
+STEPS = (Crumb("Alert rules", NAV),)
+
+FORM = SchemaForm(
+    create=AlertConfigCreate,
+    patch=AlertConfigPatch,
+    main=("name", "benchmarkId", "agentId", "kpi", "metric", "condition", "threshold", "severity",
+          "channels", "recipients"),
+    inputs={
+        "name": FieldInput(help="Name shown in messages."),
+        "benchmarkId": FieldInput("Benchmark"),
+        "agentId": FieldInput("Agent", "Select none to evaluate every agent separately."),
+        "kpi": FieldInput("KPI", "KPI that the rule watches. To watch a metric, leave it empty."),
+        "metric": FieldInput(help="Metric, or statistic of a metric such as ROUGE.p95, to watch instead of a KPI."),
+        "forRuns": FieldInput("Runs until it fires"),
+        "keepFiringForRuns": FieldInput("Healthy runs before it resolves"),
+        "cooldownMinutes": FieldInput("Cooldown, minutes"),
+        "noData": FieldInput("A run without a value"),
+        "baselineRuns": FieldInput("Runs to compare with"),
+        "minimumEffect": FieldInput("Smallest change that fires"),
+        "falsePagesPerMonth": FieldInput("Maximum false alarms in 30 runs"),
+        "confirmRuns": FieldInput("Repeat a suspicious run first"),
+        "maxHoursWithoutRun": FieldInput("Hours without a run"),
+        "enabled": FieldInput(help="A disabled rule does not evaluate runs."),
+        "recipients": FieldInput(help="One address per line. Each channel notifies the addresses that it accepts."),
+        "id": FieldInput(help="Letters, digits and hyphens; leave empty to generate an ID."),
+    },
+)  # fmt: skip
+
+
+@router.get("/new/alert-rule", dependencies=ADMIN)
+def show_new_rule(
+    request: Request, res: Res, benchmark: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
+    """The form of a new rule."""
+    return show_form(request, _form_page(request, None, res, benchmark))
+
+
+@router.post("/alerts", dependencies=ADMIN)
+def create_alert_config(request: Request, form: SentForm, res: Res) -> Response:
+    """Create a rule and show it."""
+
+    def save(body: AlertConfigCreate) -> str:
+        with res.db.begin() as session:
+            rule = create_rule(session, body, res.secrets)
+            request.state.created = f"/api/v1/alert-configs/{rule.id}"
+            return rule_page_path(rule.id)
+
+    def load() -> FormPage:
+        return _form_page(request, None, res, form.text("benchmarkId"), form)
+
+    return submit_form(request, form, load, save)
+
+
+@router.get("/alerts/{ruleId}/edit", dependencies=ADMIN)
+def show_rule_form(request: Request, rule_id: RuleId, res: Res) -> Response:
+    """The form of a rule."""
+    return show_form(request, _form_page(request, rule_id, res))
+
+
+@router.post("/alerts/{ruleId}", dependencies=ADMIN)
+def change_alert_config(request: Request, rule_id: RuleId, form: SentForm, res: Res) -> Response:
+    """Save a new revision of a rule and show it."""
+
+    def save(body: AlertConfigPatch) -> str:
+        with res.db.begin() as session:
+            require_revision(form, queries.get_rule(session, rule_id, for_update=True).revision)
+            update_rule(session, rule_id, body, res.secrets, res.clock())
+        return rule_page_path(rule_id)
+
+    return submit_form(request, form, lambda: _form_page(request, rule_id, res, "", form), save)
+
+
+def _form_page(
+    request: Request,
+    rule_id: str | None,
+    res: Resources,
+    benchmark_id: str = "",
+    submitted: FormFields | None = None,
+) -> FormPage:
+    """The form of a rule, or of a new one about a benchmark. `submitted` names the rule to compare with."""
+    choice = {name: submitted.text(name) if submitted else "" for name in COMPARED}
+    with res.db.read() as session:
+        view = None
+        if rule_id is not None:
+            view = rule_view(session, queries.get_rule(session, rule_id), res)
+        choices = _choices(session, view.benchmark_id if view else benchmark_id)
+    address = rule_page_path(view.id) if view else NAV
+    values = (
+        view.model_dump(mode="json")
+        if view
+        else {
+            "benchmarkId": benchmark_id,
+            "kpi": next((id_ for id_, _ in choices["kpi"] if id_), ""),
+            "condition": "REGRESSED",
+        }
+    )
+    return FormPage(
+        form=FORM,
+        title=f"Edit {view.name}" if view else "New alert rule",
+        nav=NAV,
+        steps=(*STEPS, Crumb(view.name, address)) if view else STEPS,
+        action=address,
+        back=address,
+        submit=f"Save as revision {view.revision + 1}" if view else "Create the rule",
+        values=values,
+        choices=choices,
+        revision=view.revision if view else None,
+        template="rule_form.html",
+        preview=lambda typed: _preview(request, res, typed, view, choice),
+        preview_at="threshold",
+    )
+
+
+def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:
+    kpis = get_kpis(session, benchmark_id)
+    return {
+        "benchmarkId": list_benchmark_names(session).choices(),
+        "agentId": list_agent_names(session).choices(("", "every agent")),
+        "kpi": [("", "none"), *((kpi.id, kpi.name) for kpi in kpis)],
+        "channels": [
+            (IN_APP, "inbox"),
+            *((name, name.lower()) for name in sorted(CHANNELS.names())),
+        ],
+    }
+
+
+def _preview(
+    request: Request,
+    res: Resources,
+    typed: Mapping[str, Any],
+    stored: AlertConfigView | None,
+    choice: Mapping[str, str],
+) -> dict[str, Any]:
+    """The backtest of the typed rule for its agent; of a rule for every agent, for the first one."""
+    preview: dict[str, Any] = {
+        "days": BACKTEST_DAYS, "conditions": CONDITIONS, "choice": choice, "compared": [],
+        "outcome": BacktestOutcome(), "backtest_chart": None,
+    }  # fmt: skip
+    rule = draft_rule(typed)
+    if rule is None:
+        return preview
+    with res.db.read() as session:
+        agent_ids = [rule.agent_id or "", *list_agents_with_runs(session, rule.benchmark_id)]
+        name = watched_name(session, rule)
+    agent_id = next(filter(None, agent_ids), None)
+    outcome = try_backtest(res, BacktestRequest(rule=rule, agent_id=agent_id, days=BACKTEST_DAYS))
+    if outcome.backtest:
+        preview["backtest_chart"] = draw_backtest(rule, outcome.backtest, reader_zone(request))
+        preview["compared"] = compare_backtests(
+            res, rule, stored, choice, name=name, agent_id=agent_id, days=BACKTEST_DAYS
+        )
+    return {**preview, "outcome": outcome}

@@ -1,0 +1,262 @@
+"""HTTP routes of alert rules, alerts and silences."""
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request, Response
+
+from mosaico.access.deps import ADMIN, READ, RUN, get_caller
+from mosaico.access.idempotency import Idempotent
+from mosaico.alerts import (
+    event_queries,
+    incident_queries,
+    queries,
+    rule_tests,
+    service,
+    silence_queries,
+)
+from mosaico.alerts import incidents as incident_service
+from mosaico.alerts import silences as silence_service
+from mosaico.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
+from mosaico.alerts.event_queries import AlertFilter
+from mosaico.alerts.incident_queries import IncidentFilter
+from mosaico.alerts.queries import RuleFilter
+from mosaico.alerts.rule_service import create_rule, delete_rule, update_rule
+from mosaico.alerts.schemas import (
+    Acknowledgement,
+    AlertConfigBody,
+    AlertConfigCreate,
+    AlertConfigPatch,
+    AlertConfigView,
+    AlertView,
+    IncidentAcceptance,
+    IncidentView,
+    SilenceCreate,
+    SilencePatch,
+    SilenceView,
+)
+from mosaico.alerts.views import event_view, incident_view, rule_view, rule_views
+from mosaico.core.problem_documents import CONFLICT
+from mosaico.core.resources import Resources
+from mosaico.core.schemas import Page
+from mosaico.core.web.deps import Res
+from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
+from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.routes import Router
+
+alert_configs = Router(prefix="/alert-configs", tags=["alerts"])
+alerts = Router(prefix="/alerts", tags=["alerts"])
+incidents = Router(prefix="/incidents", tags=["alerts"])
+silences = Router(prefix="/silences", tags=["alerts"])
+
+RuleId = Annotated[str, Path(alias="alertConfigId")]
+IncidentId = Annotated[str, Path(alias="incidentId")]
+AlertId = Annotated[str, Path(alias="alertId")]
+SilenceId = Annotated[str, Path(alias="silenceId")]
+SORT = Query(description="Sort key; the prefix `-` sorts in descending order.")
+
+
+@alert_configs.post("", status_code=201, response_model=AlertConfigView, dependencies=ADMIN)
+def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> Response:
+    """Create an alert rule. It evaluates every run that completes from now on."""
+    return once(
+        body,
+        lambda session: rule_view(session, create_rule(session, body, res.secrets), res),
+    )
+
+
+@alert_configs.get("", dependencies=READ)
+def list_alert_configs(
+    res: Res,
+    page: PageParams,
+    rule_filter: Annotated[RuleFilter, Query()],
+) -> Page[AlertConfigView]:
+    """List alert rules with their states, newest first. A repeated filter lists those with any of
+    its values.
+    """
+    with res.db.read() as session:
+        rows = queries.list_rules(session, page, rule_filter)
+        return Page(items=rule_views(session, rows.rows, res), next_cursor=rows.next_cursor)
+
+
+@alert_configs.post("/backtest", dependencies=READ)
+def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
+    """Replay a rule over stored runs: the alerts it would have sent and its false alarms per month."""
+    return rule_tests.backtest_rule(body, res)
+
+
+@alert_configs.get("/{alertConfigId}", dependencies=READ)
+def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
+    with res.db.read() as session:
+        return tagged(rule_view(session, queries.get_rule(session, rule_id), res))
+
+
+@alert_configs.patch("/{alertConfigId}", dependencies=ADMIN, responses=CONFLICT)
+def change_alert_config(
+    rule_id: RuleId, body: AlertConfigPatch, res: Res, match: IfMatch
+) -> AlertConfigView:
+    """Change the given fields. A change of the condition resolves open incidents of the rule."""
+    return _update(rule_id, body, res, match)
+
+
+@alert_configs.put("/{alertConfigId}", dependencies=ADMIN, responses=CONFLICT)
+def replace_alert_config(
+    rule_id: RuleId, body: AlertConfigBody, res: Res, match: IfMatch
+) -> AlertConfigView:
+    """Replace all fields; a field that is left out gets its default."""
+    return _update(rule_id, body, res, match)
+
+
+@alert_configs.delete("/{alertConfigId}", status_code=204, dependencies=ADMIN)
+def delete_alert_config(rule_id: RuleId, res: Res, match: IfMatch) -> None:
+    """Delete a rule. Its open incidents are resolved, its alerts stay."""
+    with res.db.begin() as session:
+        match(queries.get_rule(session, rule_id, for_update=True).revision)
+        delete_rule(session, rule_id, res.clock())
+
+
+@alert_configs.post("/{alertConfigId}/test", dependencies=RUN)
+def test_alert_config(rule_id: RuleId, res: Res) -> RuleTestView:
+    """Assess the newest run of each agent, and send a test message to the recipients of the rule."""
+    return rule_tests.try_rule(rule_id, res)
+
+
+@alerts.get("", dependencies=READ)
+def list_alerts(
+    res: Res,
+    page: PageParams,
+    alert_filter: Annotated[AlertFilter, Query()],
+    sort: Annotated[event_queries.AlertOrder, SORT] = event_queries.DEFAULT_SORT,
+) -> Page[AlertView]:
+    """List alerts, newest first unless sorted. A repeated filter lists those with any of its values."""
+    with res.db.read() as session:
+        return event_queries.list_events(session, page, alert_filter, sort).to_page(event_view)
+
+
+@alerts.get("/{alertId}", dependencies=READ)
+def get_alert(alert_id: AlertId, res: Res) -> AlertView:
+    with res.db.read() as session:
+        return event_view(event_queries.get_event(session, alert_id))
+
+
+@alerts.post("/{alertId}/ack", dependencies=RUN, responses=CONFLICT)
+def acknowledge_alert(
+    alert_id: AlertId, body: Acknowledgement, request: Request, res: Res
+) -> AlertView:
+    """Acknowledge an alert as true or noise. Runs of true incidents are excluded from the baseline."""
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        event = service.acknowledge(session, alert_id, body.verdict, by, res.clock(), body.note)
+        return event_view(event)
+
+
+@incidents.get("", dependencies=READ)
+def list_incidents(
+    res: Res,
+    page: PageParams,
+    incident_filter: Annotated[IncidentFilter, Query()],
+    sort: Annotated[incident_queries.IncidentOrder, SORT] = incident_queries.DEFAULT_SORT,
+) -> Page[IncidentView]:
+    """List incidents, newest first unless sorted. A repeated filter lists those with any of its values."""
+    with res.db.read() as session:
+        rows = incident_queries.list_incidents(session, page, incident_filter, sort)
+        return rows.to_page(incident_view)
+
+
+@incidents.get("/{incidentId}", dependencies=READ)
+def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
+    """Get an incident: its runs, its level before and now, and how it ended."""
+    with res.db.read() as session:
+        return incident_view(incident_queries.get_incident(session, incident_id))
+
+
+@incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
+def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+    """Acknowledge an incident as a real change. An open one stays open until the runs recover; of one that was
+    noise, the bad runs leave the history and the baselines again.
+    """
+    return _acknowledge_incident(incident_id, "true", request, res)
+
+
+@incidents.post("/{incidentId}/noise", dependencies=RUN)
+def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+    """Acknowledge an incident as noise: it is closed, and its runs count as ordinary runs again.
+
+    `acknowledge` takes the runs out of the history again; the incident stays closed. An incident of a fixed threshold
+    stays open until the value is within it again.
+    """
+    return _acknowledge_incident(incident_id, "noise", request, res)
+
+
+@incidents.post("/{incidentId}/accept", dependencies=ADMIN, responses=CONFLICT)
+def accept_incident(
+    incident_id: IncidentId, body: IncidentAcceptance, request: Request, res: Res
+) -> IncidentView:
+    """Accept the new level: the incident is closed, and later runs are compared with its runs."""
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        return incident_view(
+            incident_service.accept(session, incident_id, by, body.note, res.clock())
+        )
+
+
+@silences.post("", status_code=201, response_model=SilenceView, dependencies=RUN)
+def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
+    """Create a silence: matching alerts are recorded but not sent until it ends."""
+    return once(
+        body,
+        lambda session: SilenceView.model_validate(
+            silence_service.create_silence(session, body, res.clock())
+        ),
+    )
+
+
+@silences.get("", dependencies=READ)
+def list_silences(
+    res: Res,
+    page: PageParams,
+    silence_filter: Annotated[silence_queries.SilenceFilter, Query()],
+) -> Page[SilenceView]:
+    """List silences, newest first."""
+    with res.db.read() as session:
+        rows = silence_queries.list_silences(session, page, silence_filter, res.clock())
+        return rows.to_page(SilenceView.model_validate)
+
+
+@silences.get("/{silenceId}", dependencies=READ)
+def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
+    with res.db.read() as session:
+        return SilenceView.model_validate(silence_queries.get_silence(session, silence_id))
+
+
+@silences.patch("/{silenceId}", dependencies=RUN, responses=CONFLICT)
+def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> SilenceView:
+    """Change the given fields. A matcher that is not given stays."""
+    with res.db.begin() as session:
+        silence = silence_service.update_silence(session, silence_id, body, res.clock())
+        return SilenceView.model_validate(silence)
+
+
+@silences.delete("/{silenceId}", status_code=204, dependencies=RUN)
+def delete_silence(silence_id: SilenceId, res: Res) -> None:
+    """End a silence now."""
+    with res.db.begin() as session:
+        silence_service.delete_silence(session, silence_id)
+
+
+def _acknowledge_incident(
+    incident_id: str, verdict: str, request: Request, res: Resources
+) -> IncidentView:
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        return incident_view(
+            incident_service.acknowledge(session, incident_id, verdict, by, res.clock())
+        )
+
+
+def _update(
+    rule_id: str, body: AlertConfigBody, res: Resources, match: RevisionCheck
+) -> AlertConfigView:
+    with res.db.begin() as session:
+        match(queries.get_rule(session, rule_id, for_update=True).revision)
+        rule = update_rule(session, rule_id, body, res.secrets, res.clock())
+        return match.etag(rule_view(session, rule, res))

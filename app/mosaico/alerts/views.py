@@ -1,0 +1,105 @@
+"""Alert rules, alerts and incidents as the API returns them."""
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy.orm import Session
+
+from mosaico.alerts import queries
+from mosaico.alerts.evaluation.run_evaluation import default_false_pages, read_budget
+from mosaico.alerts.models import AlertEvent, AlertRule, Incident
+from mosaico.alerts.queries import AcknowledgedCount
+from mosaico.alerts.rule_records import RECORD_DAYS, RuleRecord, false_pages_of, read_records
+from mosaico.alerts.schemas import (
+    AlertConfigView,
+    AlertPrecisionView,
+    AlertRecordView,
+    AlertStateView,
+    AlertView,
+    IncidentView,
+)
+from mosaico.core.resources import Resources
+from mosaico.core.schemas import view_of_row
+from mosaico.notifications.models import Endpoint
+from mosaico.notifications.queries import get_endpoints_by_id
+
+# A rule is proposed for review below this precision, once this many alerts were acknowledged.
+REVIEW_PRECISION = 0.5
+MIN_ACKNOWLEDGED = 5
+
+
+def rule_views(
+    session: Session, rules: Iterable[AlertRule], res: Resources
+) -> list[AlertConfigView]:
+    """Rules with their states, redacted recipients, their limits of false alarms, and the record and precision of
+    their alerts.
+    """
+    rules = list(rules)
+    rule_ids = [rule.id for rule in rules]
+    states = queries.states_by_rule(session, rule_ids)
+    counts = queries.count_acknowledged(session, rule_ids)
+    records = read_records(session, rule_ids, res.clock())
+    default = default_false_pages(session, read_budget(res.options))
+    endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
+    endpoints = get_endpoints_by_id(session, endpoint_ids)
+    return [
+        view_of_row(
+            AlertConfigView,
+            rule,
+            recipients=_recipients(rule, endpoints),
+            states=[view_of_row(AlertStateView, state) for state in states[rule.id]],
+            promised_false_pages=false_pages_of(rule, default),
+            record=_record(records.get(rule.id, RuleRecord())),
+            precision=_precision(counts.get(rule.id, AcknowledgedCount())),
+        )
+        for rule in rules
+    ]
+
+
+def rule_view(session: Session, rule: AlertRule, res: Resources) -> AlertConfigView:
+    [view] = rule_views(session, [rule], res)
+    return view
+
+
+def event_view(event: AlertEvent) -> AlertView:
+    return view_of_row(
+        AlertView,
+        event,
+        alert_config_id=event.rule_id,
+        run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
+        contributing_traces=event.details.traces,
+    )
+
+
+def incident_view(incident: Incident) -> IncidentView:
+    return view_of_row(
+        IncidentView,
+        incident,
+        alert_id=incident.id,
+        alert_config_id=incident.rule_id,
+        runs=len(incident.run_seqs),
+    )
+
+
+def _recipients(rule: AlertRule, endpoints: Mapping[str, Endpoint]) -> list[str]:
+    """The recipients of a rule, redacted."""
+    recipients = [endpoints[id_].recipient for id_ in rule.endpoints if id_ in endpoints]
+    return list(dict.fromkeys(recipients))
+
+
+def _record(record: RuleRecord) -> AlertRecordView:
+    return AlertRecordView(
+        days=RECORD_DAYS, fired=record.fired, true=record.true, noise=record.noise
+    )
+
+
+def _precision(count: AcknowledgedCount) -> AlertPrecisionView:
+    acknowledged = count.true + count.noise
+    precision = count.true / acknowledged if acknowledged else None
+    return AlertPrecisionView(
+        true=count.true,
+        noise=count.noise,
+        precision=precision,
+        review=precision is not None
+        and acknowledged >= MIN_ACKNOWLEDGED
+        and precision < REVIEW_PRECISION,
+    )

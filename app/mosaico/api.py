@@ -1,0 +1,190 @@
+"""URL map: one line per router."""
+
+import re
+
+from fastapi import APIRouter
+from fastapi.params import Depends
+from starlette.types import Scope
+
+from mosaico.access.admin_pages import router as admin_pages
+from mosaico.access.pages import router as login_pages
+from mosaico.access.router import audit_router as audit
+from mosaico.access.router import router as keys
+from mosaico.agents.pages import router as agent_forms
+from mosaico.agents.router import router as agents
+from mosaico.alerts.inbox_router import router as inbox_entries
+from mosaico.alerts.pages.alert import router as alert_page
+from mosaico.alerts.pages.inbox import router as inbox_page
+from mosaico.alerts.pages.incidents import router as incident_pages
+from mosaico.alerts.pages.rule_forms import router as rule_forms
+from mosaico.alerts.pages.rules import router as rule_pages
+from mosaico.alerts.pages.silences import router as silence_pages
+from mosaico.alerts.router import alert_configs, alerts, incidents, silences
+from mosaico.benchmarks.pages import router as benchmark_forms
+from mosaico.benchmarks.router import router as benchmarks
+from mosaico.comparison.pages import router as power_page
+from mosaico.comparison.router import router as baselines
+from mosaico.core.problem_documents import PROBLEMS
+from mosaico.core.web.forms.confirmation import require_confirmation
+from mosaico.core.web.query_parameters import reject_repeated_parameters, reject_wrong_parameters
+from mosaico.core.web.routes import Router
+from mosaico.kpis.router import router as kpis
+from mosaico.metrics.router import router as metrics
+from mosaico.notifications.pages import router as endpoint_pages
+from mosaico.notifications.router import deliveries_router as deliveries
+from mosaico.notifications.router import endpoints_router as endpoints
+from mosaico.notifications.router import inbox_router as notifications
+from mosaico.overview.dataset_pages import router as dataset_pages
+from mosaico.overview.formula_pages import router as formula_page
+from mosaico.overview.owner_pages import router as owner_pages
+from mosaico.overview.pages import router as morning_page
+from mosaico.overview.router import router as overview
+from mosaico.overview.search_page import router as search_page
+from mosaico.overview.system_pages import router as system_pages
+from mosaico.reporting.pages import router as trend_page
+from mosaico.reporting.router import history_router as kpi_files
+from mosaico.reporting.router import router as run_pictures
+from mosaico.reporting.router import runs_table_router as run_table
+from mosaico.runs.pages.comparison import router as comparison_page
+from mosaico.runs.pages.estimate import router as estimate_page
+from mosaico.runs.pages.runs import router as run_pages
+from mosaico.runs.pages.traces import router as trace_pages
+from mosaico.runs.router import router as benchmark_runs
+from mosaico.schedules.pages import router as schedule_pages
+from mosaico.schedules.router import router as schedule_configs
+from mosaico.schedules.router import summary_router as daily_summary
+from mosaico.traces.otel.router import PATHS as OTLP_PATHS
+from mosaico.traces.otel.router import TRACES_PATH
+from mosaico.traces.otel.router import router as otlp_receiver
+from mosaico.traces.uploads.router import router as local_datasets
+from mosaico.triggers.pages import router as trigger_pages
+from mosaico.triggers.router import events as trigger_events
+from mosaico.triggers.router import langfuse_secrets, webhook_secrets, webhooks
+
+PREFIX = "/api/v1"
+
+# Routes that read their body in chunks; every other body is of at most 1 MiB.
+STREAMED_ROUTES = frozenset[tuple[str, str]](
+    {
+        ("POST", f"{PREFIX}/local-datasets"),
+        ("POST", f"{PREFIX}/local-datasets/import"),
+        ("POST", TRACES_PATH),
+        ("POST", "/datasets"),
+    }
+)
+
+# Routes whose signature covers the raw bytes of the body.
+SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)")
+
+# A request is matched with the routes in this order: those of runs, which are most frequent, come first.
+ROUTERS: tuple[Router, ...] = (
+    benchmark_runs,
+    agents,
+    benchmarks,
+    baselines,
+    run_pictures,
+    run_table,
+    schedule_configs,
+    daily_summary,
+    overview,
+    kpis,
+    kpi_files,
+    local_datasets,
+    webhooks,
+    webhook_secrets,
+    langfuse_secrets,
+    trigger_events,
+    inbox_entries,
+    alert_configs,
+    alerts,
+    incidents,
+    silences,
+    notifications,
+    deliveries,
+    endpoints,
+    metrics,
+    keys,
+    audit,
+)
+
+
+# The routers of pages; see `mosaico.core.web.pages`.
+PAGES: tuple[Router, ...] = (
+    login_pages,
+    morning_page,
+    comparison_page,
+    run_pages,
+    trace_pages,
+    trend_page,
+    inbox_page,
+    silence_pages,
+    agent_forms,
+    owner_pages,
+    benchmark_forms,
+    power_page,
+    estimate_page,
+    schedule_pages,
+    alert_page,
+    rule_pages,
+    rule_forms,
+    incident_pages,
+    endpoint_pages,
+    admin_pages,
+    formula_page,
+    search_page,
+    system_pages,
+    dataset_pages,
+    trigger_pages,
+)
+
+# After the check of the role, which leads readers without a session to the login.
+PAGE_CHECKS = (Depends(reject_repeated_parameters), Depends(require_confirmation))
+
+# Paths that are neither pages nor below `/api/`: they need no key and read none.
+OPEN_PATHS = (
+    "/static/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/swagger-ui.html",
+    "/problems/",
+)  # fmt: skip
+
+
+def include_pages(routes: APIRouter) -> None:
+    """Add the routers of pages, which the description of the API leaves out."""
+    for router in PAGES:
+        router.add_to(routes, checks=PAGE_CHECKS, include_in_schema=False, has_head=True)
+
+
+def include_routers(routes: APIRouter) -> None:
+    """Add every router below `/api/v1`, with its documented problems, and the receiver of spans."""
+    for router in ROUTERS:
+        # Webhooks check them after the signature, as all others after the key.
+        checks = [] if router is webhooks else [Depends(reject_wrong_parameters)]
+        router.add_to(routes, prefix=PREFIX, responses=PROBLEMS, dependencies=checks)
+    # Exporters append `/v1/traces` to the address of the service.
+    otlp_receiver.add_to(routes)
+
+
+def is_streamed(scope: Scope) -> bool:
+    """Return whether the route reads the body of the request as a stream."""
+    return any(
+        scope["method"] == method and scope["path"] == path for method, path in STREAMED_ROUTES
+    )
+
+
+def requires_key(scope: Scope) -> bool:
+    """Return whether the request needs an API key: exports, and everything below `/api/v1` that is
+    not signed.
+    """
+    if scope["path"] in OTLP_PATHS:
+        return True
+    return scope["path"].startswith(f"{PREFIX}/") and not is_signed(scope)
+
+
+def accepts_key(scope: Scope) -> bool:
+    """Return whether a key or a session is read without being required: on pages."""
+    path: str = scope["path"]
+    return not path.startswith(("/api/", *OPEN_PATHS))
+
+
+def is_signed(scope: Scope) -> bool:
+    """Return whether the body of the request is signed and must reach its route unchanged."""
+    return scope["method"] == "POST" and SIGNED_PATHS.fullmatch(scope["path"]) is not None

@@ -1,0 +1,44 @@
+"""Checks the text of a formula while it is typed, for forms and the page of formulas."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from mosaico.core.web.page_text import TextPart, mark_spans
+from mosaico.formula import format_formula, validate
+from mosaico.formula.ast import split_filter
+
+
+class FormulaCheck(NamedTuple):
+    """A formula in parts, its mistakes marked; `text` is its canonical form, empty with mistakes.
+
+    `added` are the metrics that the benchmark measures only for it.
+    """
+
+    parts: Sequence[TextPart]
+    mistakes: Sequence[str]
+    text: str
+    metrics: Sequence[str]
+    added: Sequence[str]
+
+
+def check_formula_text(text: str, measured: Collection[str] | None = None) -> FormulaCheck | None:
+    """Check a formula; `measured` are the metrics of the benchmark, None for any. None for no text."""
+    if not text.strip():
+        return None
+    checked = validate(text)
+    if not checked.success:
+        spans = [mistake.span for mistake in checked.errors]
+        mistakes = [str(mistake) for mistake in checked.errors]
+        return FormulaCheck(mark_spans(text, spans), mistakes, "", (), ())
+    metrics = sorted(checked.referenced_metrics)
+    added = (
+        [] if measured is None else [name for name in metrics if not _is_measured(name, measured)]
+    )
+    return FormulaCheck((), (), format_formula(text), metrics, added)
+
+
+def _is_measured(metric: str, measured: Collection[str]) -> bool:
+    """Return whether a benchmark measures a metric: itself, a filter of it, or a score of the
+    source.
+    """
+    return metric in measured or split_filter(metric).key in measured or metric.endswith("]")

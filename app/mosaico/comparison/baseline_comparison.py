@@ -1,0 +1,179 @@
+"""Compares a run with its baseline before the run is stored as completed."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from mosaico.comparison.baselines import find_baseline
+from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
+from mosaico.comparison.value_failures import ValueFailures, log_failures
+from mosaico.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
+from mosaico.core.interruption import interrupted_by
+from mosaico.formula import compile_formula
+from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
+from mosaico.items.matrix import ItemMatrix, pair_items
+from mosaico.items.queries import read_items
+from mosaico.jobs.handlers import JobContext
+from mosaico.jobs.process_pool import CallLost
+from mosaico.kpis.evaluate import KpiValue
+from mosaico.kpis.verdict_types import RunVerdicts, SubjectKey, ValueFailure
+from mosaico.metrics.engine import failure_of_lost_call
+from mosaico.metrics.registry import column_of
+from mosaico.metrics.types import MetricRef
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.queries import get_run
+from mosaico.run_store.rules import Validity, ValidityVerdict
+from mosaico.run_store.run_series import RunPoints
+from mosaico.statistics.verdict_rules import Verdict
+from mosaico.traces.types import Trace
+
+log = logging.getLogger(__name__)
+
+# 100,000 traces take about ten seconds; a busy machine may take many times longer.
+TIMEOUT_S = 600.0
+
+
+class ComparedRunResult(NamedTuple):
+    """The verdicts of a run, and its points for the evidence over several runs: None for an invalid
+    run, and when the comparison failed.
+    """
+
+    verdicts: RunVerdicts
+    points: RunPoints | None = None
+
+
+def compare_with_baseline(
+    job: JobContext,
+    *,
+    run_id: str,
+    run_seq: int,
+    traces: int,
+    plan: RunPlan,
+    kpis: Sequence[KpiValue],
+    validity: ValidityVerdict,
+) -> ComparedRunResult:
+    """The verdicts, intervals and item values of a run whose traces are all measured.
+
+    Reads the items of the run and of its baseline, and computes in a child process. When that
+    fails, the run has no verdict but is still stored: its values are correct.
+    """
+    is_valid = validity.validity is Validity.VALID
+    with job.resources.db.read() as session:
+        baseline = find_baseline(session, run_id, plan) if is_valid else None
+        is_first = get_run(session, run_id).same_source_as is None
+    comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline)
+    conditions = comparison.differences.conditions
+    items = _load_items(job, comparison, {run_seq: plan.columns}, traces)
+    pairing = None
+    if baseline and not conditions:
+        columns = {run.seq: run.plan.columns for run in baseline.runs}
+        pairing = pair_items(_load_items(job, comparison, columns), items)
+    job.checkpoint()
+    try:
+        spec = comparison.spec(items, pairing)
+        kpi_values = {kpi.kpi.id: kpi.value for kpi in kpis if kpi.value is not None}
+        result, points = _compute(job, spec, kpi_values)
+    except (CallLost, ArithmeticError, ValueError) as error:
+        job.checkpoint()
+        log.warning("the comparison of run %s failed", run_id, exc_info=True)
+        reason = f"the comparison could not be computed: {error}"
+        return ComparedRunResult(comparison.render_not_compared(ComparisonResult(), reason))
+    if not is_valid:
+        reason = f"the run is invalid: {'; '.join(validity.reasons)}"
+        verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
+    elif conditions:
+        reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
+        verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
+    elif pairing is None:
+        verdicts = comparison.render_not_compared(
+            result, FIRST_RUN if is_first else SAME_SOURCE_RUN
+        )
+    else:
+        verdicts = comparison.render(result, pairing)
+    log_failures(run_id, verdicts.failures)
+    return ComparedRunResult(verdicts, points if is_valid else None)
+
+
+def _compute(
+    job: JobContext, spec: ComparisonSpec, kpi_values: Mapping[str, float]
+) -> tuple[ComparisonResult, RunPoints]:
+    """`compute_in_child` in a child process. Raises: `CallLost`."""
+    try:
+        return job.pool.run(compute_in_child, spec, kpi_values, timeout_s=TIMEOUT_S)
+    except CallLost as error:
+        job.checkpoint()
+        reduced = _without_counted(spec, error)
+        if reduced is spec:
+            raise
+    return job.pool.run(compute_in_child, reduced, kpi_values, timeout_s=TIMEOUT_S)
+
+
+def _without_counted(spec: ComparisonSpec, error: CallLost) -> ComparisonSpec:
+    """The spec without the metrics that plugins compute from counts, and without their KPIs: theirs is
+    the only foreign code in the child process, and may have hung or ended it. They fail with the error.
+    """
+    if not (counted := spec.count_metrics):
+        return spec
+    failure = ValueFailure(f"{type(error).__name__}: {error}", str(error))
+    metrics = [metric for metric in spec.metrics if metric.column not in counted]
+    kpis = [
+        kpi
+        for kpi in spec.kpis
+        if not {column_of(ref.key) for ref in compile_formula(kpi.formula).references} & {*counted}
+    ]
+    kept = {kpi.id for kpi in kpis}
+    lost: list[SubjectKey] = [(column, None) for column in counted]
+    lost += [(None, kpi.id) for kpi in spec.kpis if kpi.id not in kept]
+    return replace(
+        spec, metrics=metrics, kpis=kpis, failures={**spec.failures, **dict.fromkeys(lost, failure)}
+    )
+
+
+def compute_in_child(
+    spec: ComparisonSpec, kpi_values: Mapping[str, float]
+) -> tuple[ComparisonResult, RunPoints]:
+    """`compute` and `points_of_run`: numpy and scipy are imported in a child process only."""
+    from mosaico.comparison.child_computation import compute
+    from mosaico.comparison.series_levels import points_of_run
+
+    failures = ValueFailures()
+    points = points_of_run(spec, kpi_values, failures)
+    result = compute(spec)
+    return replace(result, failures={**failures.by_key, **result.failures}), points
+
+
+def _load_items(
+    job: JobContext,
+    comparison: RunComparison,
+    runs: Mapping[int, Sequence[str]],
+    traces: int | None = None,
+) -> ItemMatrix:
+    """The items of some runs; `runs` are their stored metrics by seq.
+
+    Metric plugins summarize traces in a child process, so that a plugin cannot block the worker.
+    """
+
+    def summarize(
+        ref: MetricRef, values: Sequence[float | None], traces: Sequence[Trace]
+    ) -> TraceSummaries:
+        job.checkpoint()
+        try:
+            return job.pool.run(summarize_traces, ref, values, traces, timeout_s=job.call_timeout_s)
+        except CallLost as error:
+            job.checkpoint()
+            return failure_of_lost_call(error)
+
+    job.checkpoint()
+    # One statement, which takes seconds for a million traces.
+    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+        matrix = read_items(
+            session,
+            runs,
+            comparison.item_columns,
+            cluster_field=comparison.plan.cluster_field,
+            is_sample=comparison.plan.is_sample,
+            traces=traces,
+        )
+    return with_label_counts(matrix, job.resources.db, runs, comparison.count_metrics, summarize)

@@ -1,0 +1,146 @@
+"""The numbers of a change as text and as a bar: one format in the terminal, reports and plots; pure."""
+
+from dataclasses import dataclass
+
+from mosaico.core.text import format_decimal, format_number
+from mosaico.core.web.change_charts import ChangeBar
+from mosaico.kpis import number_text
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.statistics.verdict_rules import ChangeVerdict, Scale
+
+_SMALLEST_P = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeText:
+    """The texts of a change; a part that is unknown is empty.
+
+    `before` and `after` are the values of the runs with their unit, `delta` the change with its
+    sign, `interval` and `p` are named: "95 % CI −0.450 to −0.150", "adjusted p 0.012". Where several
+    changes are judged together, `interval` has the adjusted interval, too. `bounds` and
+    `adjusted_bounds` are the intervals alone: "−0.450 to −0.150".
+    """
+
+    before: str
+    after: str
+    delta: str
+    interval: str
+    bounds: str
+    adjusted_bounds: str
+    p: str
+
+    @property
+    def values(self) -> str:
+        return f"{self.before} → {self.after}"
+
+    @property
+    def change(self) -> str:
+        """The change with its interval and p: "−0.300 (95 % CI −0.450 to −0.150, p 0.012)"."""
+        evidence = ", ".join(filter(None, (self.interval, self.p)))
+        return f"{self.delta} ({evidence})" if evidence else self.delta
+
+
+def describe_change(
+    change: ChangeVerdict | ValueVerdict, scale: Scale | None, unit: str | None = None
+) -> ChangeText | None:
+    """The texts of a change; None when nothing was compared. `unit` is that of the KPI or metric."""
+    if change.effect is None:
+        return None
+    interval = _interval_text(change.low, change.high, scale)
+    adjusted = _interval_text(change.low_adjusted, change.high_adjusted, scale)
+    intervals = [f"95 % CI {interval}"] if interval else []
+    if adjusted not in {"", interval}:
+        intervals.append(f"adjusted CI {adjusted}")
+    before, after = format_pair(change.baseline_value, change.value, scale, unit)
+    return ChangeText(
+        before=before,
+        after=after,
+        delta=format_amount(change.effect, scale, has_sign=True),
+        interval=", ".join(intervals),
+        bounds=interval,
+        adjusted_bounds=adjusted or interval,
+        p=_p_text(change.p, change.p_adjusted),
+    )
+
+
+def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
+    """A change in one line: "0.925 → 0.625, −0.300 (95 % CI −0.450 to −0.150, p 0.001)"; empty when
+    nothing was compared.
+    """
+    text = describe_change(verdict, verdict.scale, unit)
+    return "" if text is None else f"{text.values}, {text.change}"
+
+
+def change_bar(name: str, verdict: ValueVerdict, text: str | None = None) -> ChangeBar | None:
+    """The bar of a change, described by `text` or by `format_change`; None without an interval."""
+    effect, low, high = verdict.effect, verdict.low, verdict.high
+    if effect is None or low is None or high is None:
+        return None
+    text = format_change(verdict) if text is None else text
+    return ChangeBar(name, text, effect, low, high, verdict.margin or 0.0, str(verdict.verdict))
+
+
+def format_headline(verdict: ValueVerdict) -> str:
+    """A change at a glance: a share with two decimals, "0.60 → 0.42 (−0.18, 95 % CI −0.22 to
+    −0.14)", another value as `format_change` has it; empty when nothing was compared.
+    """
+    before, after, effect = verdict.baseline_value, verdict.value, verdict.effect
+    if verdict.scale is not Scale.RATE or before is None or after is None or effect is None:
+        return format_change(verdict)
+    low, high = verdict.low, verdict.high
+    interval = (
+        f", 95 % CI {_hundredths(low)} to {_hundredths(high)}"
+        if low is not None and high is not None
+        else ""
+    )
+    change = format_decimal(effect, "+.2f")
+    return f"{_hundredths(before)} → {_hundredths(after)} ({change}{interval})"
+
+
+def format_value(value: float | None, scale: Scale | None = None, unit: str | None = None) -> str:
+    """A value of a run with its unit."""
+    if value is None:
+        return "no value"
+    return number_text.format_value(value, unit, is_share=scale is Scale.RATE)
+
+
+def format_pair(
+    before: float | None, after: float | None, scale: Scale | None, unit: str | None
+) -> tuple[str, str]:
+    """Two values that are read side by side, with the same number of decimals."""
+    if before is None or after is None:
+        return format_value(before, scale, unit), format_value(after, scale, unit)
+    first, second = number_text.format_compared((before, after), unit, is_share=scale is Scale.RATE)
+    return first, second
+
+
+def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False) -> str:
+    """A change or a limit of one, in the unit of its scale."""
+    return number_text.format_amount(
+        amount,
+        is_share=scale is Scale.RATE,
+        is_relative=scale is Scale.RATIO,
+        has_sign=has_sign,
+    )
+
+
+def format_limit(limit: float, scale: Scale | None) -> str:
+    """A configured limit, without trailing zeros."""
+    return f"{format_decimal(limit * 100, 'g')} %" if scale is Scale.RATIO else format_number(limit)
+
+
+def _hundredths(share: float) -> str:
+    return format_decimal(share, ".2f")
+
+
+def _interval_text(low: float | None, high: float | None, scale: Scale | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{format_amount(low, scale)} to {format_amount(high, scale)}"
+
+
+def _p_text(p: float | None, p_adjusted: float | None) -> str:
+    if p_adjusted is None:
+        return ""
+    label = "p" if p is None or p == p_adjusted else "adjusted p"
+    return f"{label} < {_SMALLEST_P:g}" if p_adjusted < _SMALLEST_P else f"{label} {p_adjusted:.2g}"

@@ -1,0 +1,347 @@
+"""Compares a candidate run with a baseline run: verdicts, flipped items, enriched features, usage."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from mosaico.comparison.baselines import Baseline, BaselineRun
+from mosaico.comparison.comparison_rules import RunComparison, default_judged, metric_rule
+from mosaico.comparison.comparison_spec import (
+    ComparisonResult,
+    ComparisonSpec,
+    MetricComparisonSpec,
+)
+from mosaico.comparison.primary_metric import ComparedMetric, select_primary_metric
+from mosaico.comparison.schemas import (
+    CategoryComparison,
+    ComparedRun,
+    Comparison,
+    ConstantItems,
+    EnrichedFeature,
+    FlippedItem,
+    FlippedItems,
+    KpiComparison,
+    MetricComparison,
+    PeerRun,
+    TraceLink,
+)
+from mosaico.comparison.value_failures import log_failures
+from mosaico.comparison.verdict_text import render_verdict
+from mosaico.core.errors import Invalid
+from mosaico.items.attributes import USAGE, ItemAttributes
+from mosaico.items.flipped import (
+    Flip,
+    ItemMeans,
+    PeerMeans,
+    explain_regression,
+    find_constant_items,
+    find_flips,
+    item_means,
+)
+from mosaico.items.formulas.properties import ValueRange
+from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
+from mosaico.kpis.evaluate import KpiValue
+from mosaico.kpis.verdict_types import BaselineSelection, RunVerdicts
+from mosaico.metrics.registry import provider_for
+from mosaico.metrics.types import Direction, MetricSpec
+from mosaico.run_store.plan import RunPlan
+from mosaico.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule, decide_verdict
+
+if TYPE_CHECKING:
+    from mosaico.statistics.multiplicity import FeatureEnrichment
+
+MAX_FLIPS = 50
+MAX_CONSTANT_ITEMS = 50
+
+_USAGE_RULE = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
+_USAGE_UNITS = {"LATENCY_MS": "ms", "TOTAL_TOKENS": "tokens", "COST_USD": "USD"}
+
+
+class MetricNotCompared(Invalid):
+    """The two runs have no such metric that is a mean over items; name one of their metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSide:
+    """One of the two runs. `invalid_reasons` are empty for a valid run. `further_runs` are runs
+    whose items are combined with those of the first run.
+    """
+
+    run: ComparedRun
+    plan: RunPlan
+    items: ItemMatrix
+    attributes: ItemAttributes
+    invalid_reasons: Sequence[str] = ()
+    further_runs: Sequence[BaselineRun] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPair:
+    """The input of a comparison. `metric` is the metric of flipped items, by default the first
+    judged metric, otherwise the primary one; `judged` names the KPIs and metrics that are judged
+    together, by default the KPIs of the gate; `peer_runs` and `peer_means` are the runs of other
+    agents and their item means. Categories are compared from the one after `categories_after` on.
+    """
+
+    baseline: ComparisonSide
+    candidate: ComparisonSide
+    kpis: Sequence[KpiValue]
+    metric: str | None = None
+    judged: Sequence[str] = ()
+    peer_runs: Sequence[PeerRun] = ()
+    peer_means: Sequence[PeerMeans] = ()
+    links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
+    categories_after: str | None = None
+
+
+def compare(pair: RunPair) -> Comparison:
+    """The comparison of the candidate with the baseline. Imports numpy and scipy."""
+    from mosaico.comparison.child_computation import compute
+    from mosaico.statistics.multiplicity import enriched_features
+
+    baseline, candidate = pair.baseline, pair.candidate
+    baseline_runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
+    judged = list(pair.judged) or default_judged(pair.kpis)
+    comparison = RunComparison(
+        plan=candidate.plan,
+        kpis=pair.kpis,
+        baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=baseline_runs),
+        judged=judged,
+    )
+    pairing = pair_items(baseline.items, candidate.items)
+    usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
+    result = compute(comparison.spec(candidate.items, pairing))
+    usage_result = compute(_usage_spec(candidate.attributes.usage, usage_pairing))
+    verdicts = _verdicts(pair, comparison, result, pairing)
+    primary = select_primary_metric(
+        {
+            column: ComparedMetric(_spec(pair, column), verdict)
+            for column, verdict in verdicts.metrics.items()
+        }
+    )
+    if not judged and primary is not None and primary in result.metrics:
+        verdicts = _verdicts(pair, comparison, _judged_alone(result, primary), pairing)
+    log_failures(candidate.run.id, {**usage_result.failures, **verdicts.failures})
+    if pair.metric is None:
+        judged_metric = next((name for name in judged if name in verdicts.metrics), primary)
+        pair = replace(pair, metric=judged_metric)
+    flips = flips_of(pair, pair.metric) if pair.metric else []
+    features = enriched_features(
+        candidate.attributes.features,
+        frozenset(flip.item_id for flip in flips if flip.harm > 0),
+        frozenset(pairing.candidate.items),
+    )
+    categories, left_out, last_category = _category_comparisons(pair, comparison)
+    return Comparison(
+        baseline=baseline.run,
+        baseline_run_ids=[run.id for run in baseline_runs],
+        candidate=candidate.run,
+        verdict=verdicts.run,
+        kpis=[KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis],
+        metrics=[
+            MetricComparison(metric=name, verdict=verdict)
+            for name, verdict in verdicts.metrics.items()
+        ],
+        usage=[
+            MetricComparison(
+                metric=name,
+                verdict=render_verdict(name, change, Scale.RATIO, unit=_USAGE_UNITS[name]),
+            )
+            for name, change in usage_result.metrics.items()
+            # One name and one verdict for one figure.
+            if name not in verdicts.metrics
+        ],
+        judged=judged,
+        primary_metric=primary,
+        flipped_items=_flipped_items(pair, flips),
+        enriched_features=[_enriched_feature(feature) for feature in features],
+        peers=list(pair.peer_runs),
+        constant_items=_constant_items(pair),
+        categories=categories,
+        categories_left_out=left_out,
+        last_category=last_category,
+    )
+
+
+def _category_comparisons(
+    pair: RunPair, comparison: RunComparison
+) -> tuple[list[CategoryComparison], int, str | None]:
+    """The changes by category, the number of categories after those, and the last one before them; none for fewer
+    than two categories or an invalid run. Imports numpy and scipy.
+    """
+    # numpy and scipy are imported in processes that compute only.
+    from mosaico.comparison.category_values import (
+        CATEGORY_FIELD,
+        categories_of,
+        changes_by_category,
+        select_categories,
+    )
+
+    sides = (pair.baseline, pair.candidate)
+    if any(side.invalid_reasons for side in sides):
+        return [], 0, None
+    categories = categories_of((side.attributes.features for side in sides), CATEGORY_FIELD)
+    if len(categories) < 2:  # noqa: PLR2004 - one category is the whole run
+        return [], 0, None
+    selection = select_categories(categories, pair.categories_after)
+    items = (pair.baseline.items, pair.candidate.items)
+    run_id = pair.candidate.run.id
+    changes = changes_by_category(run_id, comparison, *items, selection.categories)
+    return changes, selection.left_out, selection.last
+
+
+def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
+    """The metric of flipped items: the requested one, otherwise the first rate, otherwise the first
+    metric with a better side. Raises: `MetricNotCompared`.
+    """
+    columns = [
+        metric.column
+        for metric in pair.candidate.plan.metrics
+        if metric.column in pair.baseline.items.values
+        and metric.column in pair.candidate.items.values
+    ]
+    if requested is not None:
+        if requested not in columns:
+            raise MetricNotCompared(
+                f"the metric {requested!r} cannot be compared item by item;"
+                f" name one of {', '.join(columns) or 'none'}"
+            )
+        return requested
+    specs = {column: _spec(pair, column) for column in columns}
+    directed = [name for name in columns if specs[name].direction is not Direction.NEITHER]
+    rates = [name for name in directed if metric_rule(specs[name]).scale is Scale.RATE]
+    return next(iter(rates or directed), None)
+
+
+def _usage_spec(usage: ItemMatrix, pairing: ItemPairing) -> ComparisonSpec:
+    """The usage figures that both runs report."""
+    reported = [
+        name
+        for name in USAGE
+        if item_means(pairing.baseline, name) and item_means(pairing.candidate, name)
+    ]
+    return ComparisonSpec(
+        run=usage,
+        candidate=pairing.candidate,
+        baseline=pairing.baseline,
+        is_paired=pairing.is_paired,
+        metrics=[
+            MetricComparisonSpec(column=name, rule=_USAGE_RULE, limits=ValueRange(0.0, None))
+            for name in reported
+        ],
+        kpis=(),
+    )
+
+
+def _verdicts(
+    pair: RunPair, comparison: RunComparison, result: ComparisonResult, pairing: ItemPairing
+) -> RunVerdicts:
+    for side, name in ((pair.candidate, "candidate"), (pair.baseline, "baseline")):
+        if side.invalid_reasons:
+            reasons = "; ".join(side.invalid_reasons)
+            return comparison.render_not_compared(
+                result, f"the {name} is invalid: {reasons}", Verdict.INVALID
+            )
+    return comparison.render(result, pairing)
+
+
+def _judged_alone(result: ComparisonResult, column: str) -> ComparisonResult:
+    """The changes with one metric that is not adjusted for the others: it alone is judged."""
+    change = result.metrics[column]
+    alone = replace(change, p_adjusted=change.p, low_adjusted=change.low, high_adjusted=change.high)
+    return replace(result, metrics={**result.metrics, column: decide_verdict(alone)})
+
+
+class PairedMeans(NamedTuple):
+    """The item means of both runs for the items that they share."""
+
+    baseline: ItemMeans
+    candidate: ItemMeans
+
+
+def paired_means(pair: RunPair, column: str) -> PairedMeans:
+    """The item means of a metric; none when the runs share too few items."""
+    pairing = pair_items(pair.baseline.items, pair.candidate.items)
+    if not pairing.is_paired or column not in pairing.candidate.values:
+        return PairedMeans({}, {})
+    return PairedMeans(item_means(pairing.baseline, column), item_means(pairing.candidate, column))
+
+
+def flips_of(pair: RunPair, column: str) -> list[Flip]:
+    """The flipped items of a metric; none when the runs share too few items."""
+    means = paired_means(pair, column)
+    return find_flips(
+        means.baseline,
+        means.candidate,
+        metric_rule(_spec(pair, column)).scale,
+        less_is_better=_less_is_better(pair, column),
+    )
+
+
+def _flipped_items(pair: RunPair, flips: Sequence[Flip]) -> FlippedItems | None:
+    if pair.metric is None:
+        return None
+    regressions = sum(flip.harm > 0 for flip in flips)
+    return FlippedItems(
+        metric=pair.metric,
+        regressions=regressions,
+        improvements=len(flips) - regressions,
+        items=[_flipped_item(pair, pair.metric, flip) for flip in flips[:MAX_FLIPS]],
+    )
+
+
+def _flipped_item(pair: RunPair, column: str, flip: Flip) -> FlippedItem:
+    regression = explain_regression(
+        flip.item_id,
+        pair.peer_means if flip.harm > 0 else (),
+        metric_rule(_spec(pair, column)).scale,
+        less_is_better=_less_is_better(pair, column),
+    )
+    return FlippedItem(
+        item_id=flip.item_id,
+        baseline=flip.baseline,
+        candidate=flip.candidate,
+        # The difference of two numbers may be beyond the range of a float, which JSON has none for.
+        change=max(-sys.float_info.max, min(flip.candidate - flip.baseline, sys.float_info.max)),
+        cause=regression.cause,
+        agents=list(regression.agents),
+        traces=list(pair.links.get(flip.item_id, ())),
+    )
+
+
+def _constant_items(pair: RunPair) -> ConstantItems | None:
+    if pair.metric is None or metric_rule(_spec(pair, pair.metric)).scale is not Scale.RATE:
+        return None
+    runs = [item_means(side.items, pair.metric) for side in (pair.baseline, pair.candidate)]
+    runs += [dict(means) for peer in pair.peer_means for means in (peer.baseline, peer.candidate)]
+    constant = find_constant_items(runs, less_is_better=_less_is_better(pair, pair.metric))
+    return ConstantItems(
+        runs=len(runs),
+        always_pass=len(constant.always_pass),
+        always_fail=len(constant.always_fail),
+        always_pass_items=list(constant.always_pass[:MAX_CONSTANT_ITEMS]),
+        always_fail_items=list(constant.always_fail[:MAX_CONSTANT_ITEMS]),
+    )
+
+
+def _enriched_feature(feature: "FeatureEnrichment") -> EnrichedFeature:
+    table = feature.table
+    return EnrichedFeature(
+        feature=feature.feature,
+        count=table.selected_with,
+        total=table.selected,
+        baseline_count=table.unselected_with,
+        baseline_total=table.unselected,
+        p=feature.p,
+        p_adjusted=feature.p_adjusted,
+    )
+
+
+def _spec(pair: RunPair, column: str) -> MetricSpec:
+    planned = {metric.column: metric for metric in pair.candidate.plan.metrics}
+    return provider_for(planned[column].ref).spec
+
+
+def _less_is_better(pair: RunPair, column: str) -> bool:
+    return _spec(pair, column).direction is Direction.LOWER_IS_BETTER

@@ -1,0 +1,260 @@
+"""Power of a benchmark: the drops that a planned number of items and trials detects."""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
+from mosaico.comparison.child_process import query_in_child
+from mosaico.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
+from mosaico.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
+from mosaico.comparison.value_failures import ValueFailures, log_failures
+from mosaico.core.db import Database
+from mosaico.core.errors import Conflict
+from mosaico.formula import CompiledFormula, compile_formula
+from mosaico.items.label_counts import with_label_counts
+from mosaico.items.matrix import ItemMatrix
+from mosaico.items.queries import read_items
+from mosaico.metrics.registry import provider_for
+from mosaico.metrics.types import Direction
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.statistics.verdict_rules import Remedy, Side
+
+if TYPE_CHECKING:
+    from mosaico.comparison.change_spread import ChangeSpread
+
+
+class MeasuredRuns(NamedTuple):
+    """The newest valid run of a benchmark, with its ID, and the one before it."""
+
+    run_id: str
+    plan: RunPlan
+    run: ItemMatrix
+    previous: ItemMatrix | None
+
+
+class NoValidRun(Conflict):
+    """The benchmark has no valid run yet; start one, then estimate its power."""
+
+    code = "nothing-measured"
+
+
+class BenchmarkSize(NamedTuple):
+    """A planned number of items and trials, and the drop to detect; None is that of the last run."""
+
+    items: int | None
+    trials: int | None
+    drop: float | None
+
+
+class _PowerSubject(NamedTuple):
+    """A KPI, or a metric as the formula that is its name; `harm` is its direction for the worse."""
+
+    kind: PowerSubjectKind
+    name: str
+    formula: CompiledFormula
+    signal: Signal
+    harm: Side
+
+
+class _Estimate(NamedTuple):
+    """The drop that is detected, what detects the requested drop, and both in sentences."""
+
+    explanation: str
+    effect: float | None = None
+    trials_needed: int | None = None
+    items_needed: int | None = None
+
+
+def estimate_power(
+    db: Database, benchmark_id: str, agent_id: str | None, size: BenchmarkSize
+) -> Sequence[PowerView]:
+    """The power of each KPI and each metric of a benchmark, KPIs first, in a child process.
+
+    Raises: `NoValidRun`, and the errors of `query_in_child`.
+    """
+    with db.read() as session:
+        runs = _newest_runs(session, benchmark_id, agent_id)
+    return query_in_child(db, _estimate_stored, runs, size)
+
+
+def _estimate_stored(
+    db: Database, runs: Sequence[BaselineRun], size: BenchmarkSize
+) -> list[PowerView]:
+    return estimate_powers(_measured_runs(db, runs), size)
+
+
+def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[BaselineRun]:
+    """The newest valid run and the one before it, if any."""
+    statement = select(BenchmarkRun).where(
+        BenchmarkRun.benchmark_id == benchmark_id,
+        BenchmarkRun.status == RunStatus.COMPLETED,
+        BenchmarkRun.validity == Validity.VALID,
+        BenchmarkRun.purged_at.is_(None),
+    )
+    if agent_id is not None:
+        statement = statement.where(BenchmarkRun.agent_id == agent_id)
+    run = session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(1)).one_or_none()
+    if run is None:
+        agent = "" if agent_id is None else f" of the agent {agent_id!r}"
+        raise NoValidRun(
+            f"the benchmark {benchmark_id!r} has no valid run{agent} yet;"
+            " start one, then estimate its power"
+        )
+    newest = BaselineRun(run.seq, run.id, run.begun_plan)
+    return [newest, *list_baseline_runs(session, run, 1)]
+
+
+def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
+    plan = runs[0].plan
+    comparison = RunComparison(plan=plan, kpis=(), baseline=None)
+    matrices = []
+    for run in runs:
+        columns = {run.seq: run.plan.columns}
+        with db.read() as session:
+            matrix = read_items(
+                session,
+                columns,
+                comparison.item_columns,
+                cluster_field=plan.cluster_field,
+                is_sample=plan.is_sample,
+            )
+        matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
+    previous = matrices[1] if len(matrices) > 1 else None
+    return MeasuredRuns(runs[0].id, plan, matrices[0], previous)
+
+
+def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
+    """The power of each KPI and each metric, KPIs first. Imports numpy and scipy."""
+    failures, views = ValueFailures(), []
+    for subject in _subjects(runs.plan, runs.run.values):
+        name = subject.name
+        key = (name, None) if subject.kind == "METRIC" else (None, name)
+        view = failures.attempt(key, partial(_estimate, subject, runs, size))
+        if view is None:
+            error = failures.by_key[key].error
+            failed = _Estimate(f"The estimate of {name} failed: {error}.")
+            view = _view(subject, runs, size, None, failed)
+        views.append(view)
+    log_failures(runs.run_id, failures.by_key)
+    return views
+
+
+def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
+    comparison = RunComparison(plan=plan, kpis=(), baseline=None)
+    directions = {metric.column: provider_for(metric.ref).spec.direction for metric in plan.metrics}
+    named: list[tuple[PowerSubjectKind, str, str, Direction]] = [
+        *(("KPI", kpi.name, kpi.formula, Direction(kpi.direction)) for kpi in plan.kpis),
+        *(("METRIC", name, name, directions[name]) for name in columns),
+    ]
+    return [
+        _PowerSubject(kind, name, formula, comparison.signal(formula), HARM_SIDES[direction])
+        for kind, name, source, direction in named
+        for formula in [compile_formula(source)]
+    ]
+
+
+def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerView:
+    # numpy and scipy are imported in the child process only.
+    from mosaico.comparison.change_spread import estimate_spread
+
+    comparison = RunComparison(plan=runs.plan, kpis=(), baseline=None)
+    spread = estimate_spread(
+        runs.run,
+        runs.previous,
+        comparison.count_metrics,
+        subject.formula,
+        subject.signal,
+        subject.harm,
+    )
+    if spread is None:
+        name = subject.name
+        estimate = _Estimate(
+            f"The variance of {name} is unknown: its items or its trials do not show one."
+        )
+    else:
+        clusters = len({*runs.run.clusters})
+        items, trials = _planned(runs, size, spread)
+        estimate = _estimate_detectable(subject.name, spread, items, trials, size.drop, clusters)
+    return _view(subject, runs, size, spread, estimate)
+
+
+def _planned(
+    runs: MeasuredRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
+) -> tuple[int, int]:
+    """The items, and the trials of each: by default those of the newest run."""
+    items = size.items or (spread.items if spread else len(runs.run.items))
+    trials = size.trials or max(1, round(len(runs.run.item_index) / max(1, len(runs.run.items))))
+    return items, trials
+
+
+def _view(
+    subject: _PowerSubject,
+    runs: MeasuredRuns,
+    size: BenchmarkSize,
+    spread: "ChangeSpread | None",
+    estimate: _Estimate,
+) -> PowerView:
+    items, trials = _planned(runs, size, spread)
+    return PowerView(
+        kind=subject.kind,
+        name=subject.name,
+        basis=spread.basis if spread else None,
+        items=items,
+        trials=trials,
+        min_detectable_effect=estimate.effect,
+        trials_needed=estimate.trials_needed,
+        items_needed=estimate.items_needed,
+        explanation=estimate.explanation,
+    )
+
+
+def _estimate_detectable(
+    name: str, spread: "ChangeSpread", items: int, trials: int, drop: float | None, clusters: int
+) -> _Estimate:
+    # As in `_estimate`: only the child process imports scipy.
+    from mosaico.statistics.power import items_needed, items_to_detect_any, trials_needed
+
+    effect = spread.detectable(items, trials) if items else math.inf
+    if not math.isfinite(effect):
+        needed = items_to_detect_any(spread.model, trials=trials)
+        enough = (
+            "No number of items is sufficient."
+            if needed is None
+            else f"At least {needed} items are required."
+        )
+        return _Estimate(f"{items} items cannot reliably detect any change of {name}. {enough}")
+    in_clusters = f" in {clusters} clusters" if clusters else ""
+    planned = f"{items} items{in_clusters} × {trials} {'trial' if trials == 1 else 'trials'}"
+    sentences = [f"{planned} detect a drop of {name} by {effect:.3g} with 80 % power."]
+    required_trials = required_items = None
+    if drop is not None:
+        change = spread.on_test_scale(drop)
+        remedy = trials_needed(spread.model, items=items, change=change)
+        required_trials = remedy.more_trials if remedy else 1
+        required_items = items_needed(spread.model, trials=trials, change=change)
+        sentences.append(_explain_trials(drop, remedy))
+    if spread.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
+        sentences.append(
+            "The estimate from one run is too large; a second run improves the estimate."
+        )
+    return _Estimate(" ".join(sentences), effect, required_trials, required_items)
+
+
+def _explain_trials(drop: float, remedy: Remedy | None) -> str:
+    if remedy is None:
+        return f"A drop of {drop:g} needs one trial per item."
+    if remedy.more_trials is None:
+        return f"No number of trials detects a drop of {drop:g}: add items."
+    if remedy.at_best:
+        return (
+            f"A drop of {drop:g} needs at least {remedy.more_trials} trials per item, or more items:"
+            " the noise between trials is unknown."
+        )
+    return f"A drop of {drop:g} needs {remedy.more_trials} trials per item."

@@ -1,0 +1,282 @@
+"""The values of a run by item for each KPI and metric, and the levels of runs from such values.
+
+Imports numpy; call it only in a process that computes.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from mosaico.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
+from mosaico.comparison.value_failures import ValueFailures
+from mosaico.formula import compile_formula
+from mosaico.items.formulas.linearization import linearize
+from mosaico.items.matrix import ItemMatrix
+from mosaico.metrics.registry import column_of
+from mosaico.run_store.run_series import (
+    ItemIndex,
+    RunPoints,
+    SeriesPoint,
+    SeriesValues,
+    StoredPoint,
+    kpi_series,
+    metric_series,
+)
+from mosaico.statistics.run_levels import FloatArray, RunItemValues, fit_levels
+from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.trials import reduce_trials
+from mosaico.statistics.verdict_rules import Scale, VerdictRule
+
+KEY_BYTES = 8
+# The stored level of the value 0 on the scale RATIO.
+ZERO = -math.inf
+# A value of 0 counts as half of the smallest other value of the series, as measurements below a limit of
+# detection do: a clear fall for every series, and not so far that one zero hides all other changes.
+ZERO_DISTANCE = math.log(2)
+
+
+@np.errstate(all="ignore")
+def points_of_run(
+    spec: ComparisonSpec, kpi_values: Mapping[str, float], failures: ValueFailures
+) -> RunPoints:
+    """The points of all compared metrics and KPIs of a run; `kpi_values` are by KPI ID.
+
+    A value that is not a mean over items has a level, and nothing by item. Values that overflow, and on
+    the scale RATIO those that are negative, are left out, and so are those that fail.
+    """
+    matrix = spec.run
+    columns = [metric.column for metric in spec.metrics if metric.column not in spec.count_metrics]
+    means = {column: _item_means(matrix, column) for column in columns}
+    points = {
+        metric_series(metric.column): failures.attempt(
+            (metric.column, None), partial(_point_of_items, metric.rule, means[metric.column])
+        )
+        for metric in spec.metrics
+        if metric.column in means and metric.rule is not None
+    }
+    points |= {
+        kpi_series(kpi.id): failures.attempt(
+            (None, kpi.id), partial(_point_of_kpi, kpi, kpi.rule, means, kpi_values.get(kpi.id))
+        )
+        for kpi in spec.kpis
+        if kpi.rule is not None
+    }
+    return RunPoints(
+        items=_item_index(matrix),
+        series={name: point for name, point in points.items() if point is not None},
+    )
+
+
+def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
+    """The levels of runs, oldest first, on the items of the newest run.
+
+    Runs whose points cannot be compared with the newest one are left out: those on another scale,
+    and those without values by item where the newest run has them.
+    """
+    if not points:
+        return {}
+    newest = points[-1]
+    comparable = [
+        point
+        for point in points
+        if point.scale == newest.scale
+        and (point.item_values is None) is (newest.item_values is None)
+    ]
+    positive = [point for point in comparable if point.level != ZERO]
+    levels = (
+        {point.run_seq: RunLevel(point.run_seq, point.level) for point in positive}
+        if newest.item_values is None
+        else fit_levels([_run_item_values(point) for point in positive])
+    )
+    zero_level = min((level.level for level in levels.values()), default=0.0) - ZERO_DISTANCE
+    levels |= {
+        point.run_seq: RunLevel(point.run_seq, zero_level, traces=_trace_count(point), is_zero=True)
+        for point in comparable
+        if point.level == ZERO
+    }
+    return dict(sorted(levels.items()))
+
+
+def _trace_count(point: StoredPoint) -> float:
+    if point.item_values is None:
+        return 1.0
+    run = _run_item_values(point)
+    return float(run.traces[np.isfinite(run.values)].sum())
+
+
+def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
+    """One point of a run that was repeated: each item has the mean of all its traces. At least one
+    point; those without values by item are averaged.
+    """
+    points = _without_zeros(points)
+    last = points[-1]
+    if any(point.item_values is None for point in points):
+        level = math.fsum(point.level for point in points) / len(points)
+        return last._replace(level=level, item_values=None)
+    runs = [_run_item_values(point) for point in points]
+    keys, index = np.unique(np.concatenate([run.keys for run in runs]), return_inverse=True)
+    values = np.concatenate([run.values for run in runs])
+    traces = np.where(np.isfinite(values), np.concatenate([run.traces for run in runs]), 0.0)
+    weights = np.bincount(index, weights=traces)
+    sums = np.bincount(index, weights=np.where(traces > 0, values, 0.0) * traces)
+    means = np.divide(sums, weights, out=np.full(keys.size, np.nan), where=weights > 0)
+    clusters = None
+    if all(run.clusters is not None for run in runs):
+        clusters = np.empty(keys.size, dtype=np.int64)
+        clusters[index] = np.concatenate([run.clusters for run in runs if run.clusters is not None])
+    return last._replace(
+        level=last.level if last.level == ZERO else float(np.nanmean(means)),
+        item_values=means.astype("<f4").tobytes(),
+        items=ItemIndex(
+            keys=keys.astype("<i8").tobytes(),
+            traces=weights.astype("<i4").tobytes(),
+            clusters=None if clusters is None else clusters.astype("<i8").tobytes(),
+        ),
+    )
+
+
+def _without_zeros(points: Sequence[StoredPoint]) -> Sequence[StoredPoint]:
+    """The points with a level for the value 0, where another one has a logarithm."""
+    levels = [point.level for point in points if point.level != ZERO]
+    if not levels or len(levels) == len(points):
+        return points
+    zero_level = min(levels) - ZERO_DISTANCE
+    return [point if point.level != ZERO else _at_level(point, zero_level) for point in points]
+
+
+def _at_level(point: StoredPoint, level: float) -> StoredPoint:
+    if point.item_values is None:
+        return point._replace(level=level)
+    values = np.frombuffer(point.item_values, dtype="<f4") + np.float32(level)
+    return point._replace(level=level, item_values=values.astype("<f4").tobytes())
+
+
+def merge_runs(
+    items: ItemIndex, values: Sequence[SeriesValues], repetition: RunPoints
+) -> tuple[ItemIndex, list[SeriesValues]]:
+    """A run and its repetition as one run: the items of both, and each series of the run on them."""
+    nothing = np.full(len(repetition.items.keys) // KEY_BYTES, np.nan, "<f4").tobytes()
+    zeros = [_zeros(items), _zeros(repetition.items)]
+    joint_items = merge_points(zeros).items
+    return joint_items, [
+        _merge_series(value.with_items(items), value.series, repetition, nothing)
+        for value in values
+    ]
+
+
+def _zeros(items: ItemIndex) -> StoredPoint:
+    values = np.zeros(len(items.keys) // KEY_BYTES, "<f4").tobytes()
+    return StoredPoint(0, Scale.NUMBER, 0.0, values, items)
+
+
+def _merge_series(
+    point: StoredPoint, series: str, repetition: RunPoints, nothing: bytes
+) -> SeriesValues:
+    repeated = repetition.series.get(series)
+    level, values = (
+        (repeated.level, repeated.item_values) if repeated is not None else (point.level, nothing)
+    )
+    if point.item_values is None and repeated is None:
+        values = None
+    merged = merge_points(
+        [point, StoredPoint(point.run_seq, point.scale, level, values, repetition.items)]
+    )
+    return SeriesValues(series, point.run_seq, point.scale, merged.level, merged.item_values)
+
+
+def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:
+    item_index = np.asarray(matrix.item_index, dtype=np.intp)
+    values = np.asarray(matrix.values[column])
+    return reduce_trials(item_index, values, len(matrix.items)).means
+
+
+def _point_of_items(rule: VerdictRule, values: FloatArray) -> SeriesPoint | None:
+    """The point of a value that is the mean of `values` by item; None without a level.
+
+    On the scale RATIO the level is the logarithm of the mean, as in a verdict, and not the mean of
+    the items' logarithms; the values by item are their contributions to it.
+    """
+    values = np.where(np.isfinite(values), values, np.nan)
+    if np.isnan(values).all():
+        return None
+    level = float(np.nanmean(values))
+    if rule.scale is Scale.RATIO:
+        if level < 0:
+            return None
+        level, values = (
+            (math.log(level), math.log(level) + values / level - 1)
+            if level > 0
+            else (ZERO, np.where(np.isnan(values), np.nan, 0.0))
+        )
+    return SeriesPoint(rule.scale, rule.side, level, values.astype("<f4").tobytes())
+
+
+def _point_of_kpi(
+    kpi: KpiComparisonSpec,
+    rule: VerdictRule,
+    means: Mapping[str, FloatArray],
+    value: float | None,
+) -> SeriesPoint | None:
+    if kpi.column is not None and kpi.column in means:
+        return _point_of_items(rule, means[kpi.column])
+    formula = compile_formula(kpi.formula)
+    item_means = {
+        reference: means[column_of(reference.key)]
+        for reference in formula.references
+        if reference.stat == "mean" and column_of(reference.key) in means
+    }
+    linearized = linearize(formula, item_means) if item_means else None
+    if linearized is not None:
+        # A sum with a constant can be negative, and has no logarithm then.
+        is_multiple = kpi.line is not None and kpi.line.offset == 0 and kpi.line.slope > 0
+        return _point_of_items(
+            rule if is_multiple else replace(rule, scale=_additive(rule.scale)),
+            linearized.item_values,
+        )
+    if value is None or not math.isfinite(value):
+        return None
+    if rule.scale is not Scale.RATIO:
+        return SeriesPoint(rule.scale, rule.side, value)
+    if value < 0:
+        return None
+    return SeriesPoint(rule.scale, rule.side, math.log(value) if value > 0 else ZERO)
+
+
+def _additive(scale: Scale) -> Scale:
+    return Scale.NUMBER if scale is Scale.RATIO else scale
+
+
+def _item_index(matrix: ItemMatrix) -> ItemIndex:
+    keys = [
+        _key(f"{item}\0{revision}")
+        for item, revision in zip(matrix.items, matrix.revisions, strict=True)
+    ]
+    traces = np.bincount(np.asarray(matrix.item_index, dtype=np.intp), minlength=len(matrix.items))
+    return ItemIndex(
+        keys=b"".join(keys),
+        traces=traces.astype("<i4").tobytes(),
+        clusters=b"".join(map(_key, matrix.clusters)) or None,
+    )
+
+
+def _key(name: str) -> bytes:
+    """Eight bytes of an MD5: two of 10,000 items get the same key once in 10¹¹ runs."""
+    return hashlib.md5(name.encode(), usedforsecurity=False).digest()[:KEY_BYTES]
+
+
+def _run_item_values(point: StoredPoint) -> RunItemValues:
+    keys, traces, clusters = point.items
+    assert point.item_values is not None
+    return RunItemValues(
+        run=point.run_seq,
+        keys=np.frombuffer(keys, dtype="<i8").astype(np.int64),
+        values=np.frombuffer(point.item_values, dtype="<f4").astype(np.float64),
+        traces=np.frombuffer(traces, dtype="<i4").astype(np.float64),
+        clusters=None
+        if clusters is None
+        else np.frombuffer(clusters, dtype="<i8").astype(np.int64),
+    )

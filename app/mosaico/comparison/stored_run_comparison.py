@@ -1,0 +1,351 @@
+"""Compares stored runs: reads them in short transactions and computes in a child process."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final, NamedTuple, TypeVar
+
+from sqlalchemy import Text, column, func, select
+from sqlalchemy.orm import Session
+
+from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
+from mosaico.comparison.child_process import query_in_child
+from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.comparison.pair_comparison import (
+    MAX_FLIPS,
+    ComparisonSide,
+    RunPair,
+    compare,
+    flips_of,
+    select_flip_metric,
+)
+from mosaico.comparison.schemas import CategoryPage, ComparedRun, Comparison, PeerRun, TraceLink
+from mosaico.core.db import Database
+from mosaico.core.errors import Conflict, Invalid
+from mosaico.core.keyset import PageQuery, encode_cursor, read_cursor
+from mosaico.items.flipped import PeerMeans, item_means
+from mosaico.items.label_counts import with_label_counts
+from mosaico.items.queries import (
+    has_tag_field,
+    list_trace_links,
+    read_attributes,
+    read_items,
+)
+from mosaico.kpis.evaluate import KpiValue
+from mosaico.kpis.queries import get_kpis_of_run
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.queries import get_run
+from mosaico.run_store.rules import RunStatus, Validity, require_traces
+from mosaico.run_store.run_series import list_points
+from mosaico.statistics.sequential import RunLevel
+
+R = TypeVar("R")
+
+MAX_PEERS = 8
+# Runs of other agents within half a day saw the same environment as the candidate.
+PEER_WINDOW = timedelta(hours=12)
+
+MAX_CATEGORY_CHARS: Final = 4096
+MAX_BASELINE_RUNS: Final = 30
+MAX_JUDGED: Final = 100
+FIRST_PAGE: Final = PageQuery()
+# Categories are not a column of a table.
+CATEGORY_KEYS: Final = (column("category", Text),)
+
+
+class RunNotComparable(Conflict):
+    """The run is not completed, so it cannot be compared; wait for it, or name another run."""
+
+
+def compare_in_child(
+    db: Database,
+    baseline_ids: Sequence[str],
+    candidate_id: str,
+    *,
+    metric: str | None = None,
+    judged: Sequence[str] = (),
+    categories_after: str | None = None,
+) -> Comparison:
+    """`compare_runs` in a process that ends afterwards and so releases its memory.
+
+    Raises: `ComparisonBusy`, `ComparisonFailed`, and the errors of `compare_runs`.
+    """
+    with db.read() as session:
+        # Invalid requests are refused before a process is started.
+        _get_runs(session, baseline_ids, candidate_id)
+    return query_in_child(
+        db, compare_runs, list(baseline_ids), candidate_id, metric=metric, judged=list(judged),
+        categories_after=categories_after,
+    )  # fmt: skip
+
+
+def series_levels_in_child(
+    db: Database, series: str, run_groups: Sequence[Sequence[int]]
+) -> dict[int, RunLevel]:
+    """The levels of a series in groups of comparable runs, by sequence number, each group on the
+    items of its newest run. Runs without stored items are left out.
+
+    Raises: `ComparisonBusy`, `ComparisonFailed`.
+    """
+    return query_in_child(db, _load_levels, series, [list(group) for group in run_groups])
+
+
+def _load_levels(
+    db: Database, series: str, run_groups: Sequence[Sequence[int]]
+) -> dict[int, RunLevel]:
+    # Imports numpy: only a child process may.
+    from mosaico.comparison.series_levels import levels_of_points
+
+    levels: dict[int, RunLevel] = {}
+    for group in run_groups:
+        with db.read() as session:
+            points = list_points(session, series, group)
+        levels |= levels_of_points(points)
+    return levels
+
+
+def compare_runs(
+    db: Database,
+    baseline_ids: Sequence[str],
+    candidate_id: str,
+    *,
+    metric: str | None = None,
+    judged: Sequence[str] = (),
+    categories_after: str | None = None,
+) -> Comparison:
+    """The comparison of a candidate with baseline runs, item by item.
+
+    Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
+    `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
+    together. Of many categories the first 50 after `categories_after` are compared.
+    Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
+    """
+    with db.read() as session:
+        runs = _get_runs(session, baseline_ids, candidate_id)
+        baseline = _load_side(session, runs.baseline)
+        candidate = _load_side(session, [runs.candidate])
+        kpis = _kpi_values(session, runs.candidate, candidate.plan)
+    count_metrics = RunComparison(plan=candidate.plan, kpis=(), baseline=None).count_metrics
+    # Outside of the transaction: the texts of all traces are read and summarized again.
+    baseline, candidate = (
+        replace(
+            side,
+            items=with_label_counts(side.items, db, _metric_keys(side_runs), count_metrics),
+        )
+        for side_runs, side in ((runs.baseline, baseline), ([runs.candidate], candidate))
+    )
+    pair = RunPair(
+        baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after
+    )  # fmt: skip
+    flip_metric = select_flip_metric(pair, metric)
+    if flip_metric is None:
+        return compare(pair)
+    flips = flips_of(pair, flip_metric)[:MAX_FLIPS]
+    with db.read() as session:
+        peers = _load_peers(session, runs.candidate, flip_metric)
+        links = _trace_links(session, runs, [flip.item_id for flip in flips])
+    return compare(
+        replace(pair, metric=flip_metric, peer_runs=peers.runs, peer_means=peers.means, links=links)
+    )
+
+
+def categories_in_child(
+    db: Database, run_id: str, field: str, query: PageQuery = FIRST_PAGE
+) -> CategoryPage:
+    """`read_categories` in a process that ends afterwards and so releases its memory.
+
+    Raises: `ComparisonBusy`, `ComparisonFailed`, `BadCursor`, and the errors of `get_comparable_run`.
+    """
+    after = str(read_cursor(CATEGORY_KEYS, query.cursor)[0]) if query.cursor else None
+    with db.read() as session:
+        run = get_comparable_run(session, run_id)
+        # Most runs have no categories: they need no process of their own.
+        if not has_tag_field(session, run, field):
+            return CategoryPage(items=[], total=0)
+    return query_in_child(db, read_categories, run_id, field, after, query.limit)
+
+
+def read_categories(
+    db: Database, run_id: str, field: str, after: str | None, limit: int
+) -> CategoryPage:
+    """The metrics and KPIs of a completed run by category: the tags `field:…` of its items. Imports
+    numpy and scipy.
+
+    Raises: the errors of `get_comparable_run`.
+    """
+    from mosaico.comparison.category_values import (
+        categories_of,
+        select_categories,
+        values_by_category,
+    )
+
+    with db.read() as session:
+        run = get_comparable_run(session, run_id)
+        side = _load_side(session, [run])
+        kpis = _kpi_values(session, run, side.plan)
+    comparison = RunComparison(plan=side.plan, kpis=kpis, baseline=None)
+    items = with_label_counts(side.items, db, _metric_keys([run]), comparison.count_metrics)
+    categories = categories_of([side.attributes.features], field)
+    selection = select_categories(categories, after, limit)
+    return CategoryPage(
+        items=values_by_category(run_id, comparison, items, selection.categories),
+        next_cursor=encode_cursor([selection.last]) if selection.last is not None else None,
+        total=len(categories),
+    )
+
+
+class _RequestedRuns(NamedTuple):
+    """The runs of a comparison, with at least one baseline run."""
+
+    baseline: list[BenchmarkRun]
+    candidate: BenchmarkRun
+
+
+def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) -> _RequestedRuns:
+    baseline = [get_comparable_run(session, run_id) for run_id in dict.fromkeys(baseline_ids)]
+    candidate = get_comparable_run(session, candidate_id)
+    for run in baseline:
+        if run.benchmark_id != candidate.benchmark_id:
+            raise Invalid(
+                f"{run.id} is a run of {run.benchmark_id!r} and {candidate_id} of"
+                f" {candidate.benchmark_id!r}; name runs of one benchmark"
+            )
+    return _RequestedRuns(baseline, candidate)
+
+
+def get_comparable_pair(
+    session: Session, baseline_id: str, candidate_id: str
+) -> tuple[BenchmarkRun, BenchmarkRun]:
+    """Two completed runs of one benchmark. Raises: `Invalid`, and the errors of `get_comparable_run`."""
+    runs = _get_runs(session, [baseline_id], candidate_id)
+    return runs.baseline[0], runs.candidate
+
+
+def get_comparable_run(session: Session, run_id: str) -> BenchmarkRun:
+    """A completed run whose traces exist. Raises: `RunNotComparable`, and the errors of `get_run`."""
+    run = get_run(session, run_id)
+    if run.status != RunStatus.COMPLETED:
+        raise RunNotComparable(
+            f"the run {run_id} is {run.status}; wait until it is COMPLETED, or name another run"
+        )
+    require_traces(run.id, run.purged_at)
+    return run
+
+
+def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide:
+    run, baseline_runs = runs[0], [_baseline_run(run) for run in runs]
+    plan = baseline_runs[0].plan
+    columns = RunComparison(plan=plan, kpis=(), baseline=None).item_columns
+    return ComparisonSide(
+        run=ComparedRun(
+            id=run.id,
+            benchmark_id=run.benchmark_id,
+            agent_id=run.agent_id,
+            run_name=run.run_name,
+            created_at=run.created_at,
+            validity=run.validity,
+            traces=run.traces_total or 0,
+        ),
+        plan=plan,
+        items=read_items(
+            session,
+            _metric_keys(runs),
+            columns,
+            cluster_field=plan.cluster_field,
+            is_sample=plan.is_sample,
+        ),
+        attributes=read_attributes(
+            session,
+            [run.seq for run in runs],
+            cluster_field=plan.cluster_field,
+            is_sample=plan.is_sample,
+        ),
+        invalid_reasons=[reason for run in runs for reason in _invalid_reasons(run)],
+        further_runs=baseline_runs[1:],
+    )
+
+
+def _baseline_run(run: BenchmarkRun) -> BaselineRun:
+    return BaselineRun(run.seq, run.id, run.begun_plan)
+
+
+def _metric_keys(runs: Sequence[BenchmarkRun]) -> dict[int, Sequence[str]]:
+    """The stored metrics of each run, by its seq."""
+    return {run.seq: run.metric_keys or [] for run in runs}
+
+
+def _invalid_reasons(run: BenchmarkRun) -> Sequence[str]:
+    if run.validity == Validity.VALID:
+        return ()
+    return run.validity_reasons or ("it is not valid",)
+
+
+def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiValue]:
+    stored = {kpi.kpi_id: kpi for kpi in get_kpis_of_run(session, run.seq)}
+    return [
+        KpiValue(kpi=kpi, value=stored[kpi.id].value, reason=stored[kpi.id].undefined_reason)
+        for kpi in plan.kpis
+        if kpi.id in stored
+    ]
+
+
+class _Peers(NamedTuple):
+    """Runs of other agents with their item means."""
+
+    runs: list[PeerRun]
+    means: list[PeerMeans]
+
+
+def _load_peers(session: Session, run: BenchmarkRun, column: str) -> _Peers:
+    """The last valid run of each other agent at about the time of a run, with the run before it."""
+    newest = (
+        select(func.max(BenchmarkRun.seq))
+        .where(
+            BenchmarkRun.benchmark_id == run.benchmark_id,
+            BenchmarkRun.agent_id != run.agent_id,
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.purged_at.is_(None),
+            BenchmarkRun.rescore_of.is_(None),
+            BenchmarkRun.confirms.is_(None),
+            BenchmarkRun.created_at.between(
+                run.created_at - PEER_WINDOW, run.created_at + PEER_WINDOW
+            ),
+        )
+        .group_by(BenchmarkRun.agent_id)
+    )
+    statement = select(BenchmarkRun).where(BenchmarkRun.seq.in_(newest))
+    statement = statement.order_by(BenchmarkRun.agent_id).limit(MAX_PEERS)
+    peers = _Peers([], [])
+    for peer in session.scalars(statement).all():
+        earlier = list_baseline_runs(session, peer, 1)
+        # Without a run before it, nothing can be said about a change.
+        if not earlier:
+            continue
+        baseline = earlier[0]
+        pair = (baseline, _baseline_run(peer))
+        means = [_item_means(session, peer_run, column) for peer_run in pair]
+        peers.runs.append(
+            PeerRun(agent_id=peer.agent_id, run_id=peer.id, baseline_run_id=baseline.id)
+        )
+        peers.means.append(PeerMeans(peer.agent_id, *means))
+    return peers
+
+
+def _item_means(session: Session, run: BaselineRun, column: str) -> dict[str, float]:
+    return item_means(read_items(session, {run.seq: run.plan.columns}, [column]), column)
+
+
+def _trace_links(
+    session: Session, runs: _RequestedRuns, items: Sequence[str]
+) -> dict[str, list[TraceLink]]:
+    """The trace links of the items: of the candidate, then of the newest baseline run."""
+    links: dict[str, list[TraceLink]] = {}
+    for link in list_trace_links(session, runs.candidate, items):
+        view = TraceLink(side="candidate", trace_id=link.trace_id, url=link.url)
+        links.setdefault(link.item_id, []).append(view)
+    for link in list_trace_links(session, runs.baseline[0], items):
+        view = TraceLink(side="baseline", trace_id=link.trace_id, url=link.url)
+        links.setdefault(link.item_id, []).append(view)
+    return links

@@ -1,0 +1,296 @@
+"""Builds the stored verdicts of a run and their explanations in plain sentences; pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from mosaico.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
+from mosaico.core.text import count_noun
+from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
+from mosaico.run_store.plan import PlanDifferences
+from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
+
+NOT_COMPARABLE = "not comparable with its baseline"
+FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
+SAME_SOURCE_RUN = "no earlier valid run of this agent evaluates another source run"
+
+# The verdict of a run is the first of these that one of its KPIs has.
+_BY_PRIORITY = (
+    Verdict.REGRESSED,
+    Verdict.IMPROVED,
+    Verdict.INCONCLUSIVE,
+    Verdict.NO_EVIDENCE,
+    Verdict.INVALID,
+)
+_OVER_RUNS = {
+    SeriesStatus.WARMUP: "too few to compare",
+    SeriesStatus.OK: "no incident",
+    SeriesStatus.PENDING: "the run is repeated before it pages",
+    SeriesStatus.FIRING: "incident open",
+}
+_CHANGED_OVER_RUNS = {
+    SeriesEvent.OPENED: "incident opened",
+    SeriesEvent.WORSE: "incident open, worse",
+    SeriesEvent.PARTLY_BACK: "incident open, partly back",
+    SeriesEvent.RESOLVED: "recovered",
+    SeriesEvent.IMPROVED: "improved",
+    SeriesEvent.REFERENCE_LOST: "incident closed, nothing to compare with",
+}
+# Other sentences say what these notes mean.
+_PHRASED_NOTES = frozenset({Note.AT_BEST})
+
+
+def not_compared(
+    reason: str, verdict: Verdict | None = None, *, has_value: bool = True
+) -> ValueVerdict:
+    """The verdict of a KPI or metric that was not compared."""
+    return ValueVerdict(
+        verdict=verdict,
+        reason=reason,
+        explanation=f"{_capitalized(reason)}.",
+        has_value=has_value,
+    )
+
+
+def describe_runs_evidence(evidence: RunsEvidence) -> str:
+    """The verdict of the last runs together, in a few words, beside that of the run alone."""
+    if evidence.event is not None and evidence.status is not SeriesStatus.PENDING:
+        return f"over runs: {_CHANGED_OVER_RUNS[evidence.event]}"
+    return f"over runs: {_OVER_RUNS[evidence.status]}"
+
+
+def run_not_compared(
+    reason: str,
+    verdict: Verdict | None,
+    *,
+    baseline: BaselineRuns | None,
+    differences: PlanDifferences,
+    failures: Sequence[str] = (),
+) -> RunVerdict:
+    """The verdict of a run that was not compared. `failures` are the reasons of metrics and KPIs that
+    could not be computed.
+    """
+    return RunVerdict(
+        verdict=verdict,
+        reason=reason,
+        explanation=" ".join(map(_sentence, (reason, *failures))),
+        baseline=baseline,
+        differences=differences.descriptions,
+        conditions=differences.conditions,
+    )
+
+
+def render_verdict(
+    name: str, change: ChangeVerdict, scale: Scale, *, unit: str | None = None, gate: bool = False
+) -> ValueVerdict:
+    """The verdict of one KPI or metric that was compared with its baseline."""
+    return ValueVerdict(
+        verdict=change.verdict,
+        explanation=explain(name, change, scale, unit),
+        baseline_value=change.baseline_value,
+        value=change.value,
+        effect=change.effect,
+        low=change.low,
+        high=change.high,
+        low_adjusted=change.low_adjusted,
+        high_adjusted=change.high_adjusted,
+        p=change.p,
+        p_adjusted=change.p_adjusted,
+        min_detectable_effect=change.mde,
+        min_effect=change.min_effect,
+        margin=change.margin,
+        scale=scale,
+        side=change.side,
+        items=change.n_items,
+        trials=change.trials,
+        more_trials=change.more_trials,
+        items_needed=change.items_needed,
+        clusters=change.clusters,
+        method=change.method,
+        gate=gate,
+        notes=change.notes,
+    )
+
+
+def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = None) -> str:
+    """A verdict in sentences that need no knowledge of statistics."""
+    notes = [note.sentence for note in change.notes if note not in _PHRASED_NOTES]
+    text = describe_change(change, scale, unit)
+    if text is None:
+        return " ".join([f"{name} was not compared.", *notes])
+    sentences = [describe_values(name, change.effect, text), _meaning(change, scale), *notes]
+    sentences.append(_remedy(change))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def describe_values(name: str, effect: float | None, text: ChangeText) -> str:
+    """The sentence about the values of both runs and the change between them."""
+    if not effect:
+        evidence = f" ({text.interval})" if text.interval else ""
+        return f"{name} is unchanged at {text.after}{evidence}."
+    direction = "fell" if effect < 0 else "rose"
+    return f"{name} {direction} from {text.before} to {text.after}: {text.change}."
+
+
+def render_run(
+    kpis: Sequence[ValueVerdict],
+    metrics: Sequence[ValueVerdict],
+    *,
+    baseline: BaselineRuns | None,
+    items: ComparedItems,
+    differences: PlanDifferences,
+    failures: Sequence[str] = (),
+) -> RunVerdict:
+    """The verdict of a run: that of its KPIs, or of its metrics when it has no KPI.
+
+    KPIs that cannot be compared count only when no KPI can be compared. `failures` are the reasons of
+    metrics and KPIs that could not be computed.
+    """
+    # A value without a verdict was not compared, for example a KPI of another formula: it must not
+    # hide the verdict of the others.
+    counts = Counter(str(value.verdict) for value in (kpis or metrics) if value.verdict is not None)
+    # One regressed KPI makes the run regressed, however many others improved.
+    verdict = next((verdict for verdict in _BY_PRIORITY if counts[verdict]), None)
+    all_differences = [*_item_differences(items), *differences.descriptions]
+    reason = _reason(verdict, all_differences)
+    return RunVerdict(
+        verdict=verdict,
+        reason=reason,
+        explanation=" ".join(
+            [
+                _sentence(reason) if reason else _summary(counts, "KPI" if kpis else "metric"),
+                *map(_sentence, failures),
+                *_item_sentences(items),
+                *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
+            ]
+        ),
+        baseline=baseline,
+        items=items,
+        counts=dict(counts),
+        differences=tuple(all_differences),
+        conditions=differences.conditions,
+    )
+
+
+def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
+    if verdict is None:
+        return "no KPI or metric of this run can be compared with its baseline"
+    if verdict is Verdict.INVALID:
+        return f"{NOT_COMPARABLE}: {'; '.join(differences) or 'no item has a value in both runs'}"
+    return None
+
+
+def _meaning(change: ChangeVerdict, scale: Scale) -> str:
+    match change.verdict:
+        case Verdict.REGRESSED:
+            return "This is worse, and chance alone does not explain the change."
+        case Verdict.IMPROVED:
+            return "This is better, and chance alone does not explain the change."
+        case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
+            # The notes say why: nothing is ruled out for other items, or no side is better.
+            if Note.IDENTICAL in change.notes or Note.NO_DIRECTION in change.notes:
+                return ""
+            return f"A change of more than {format_limit(change.margin, scale)} is ruled out."
+        case Verdict.INCONCLUSIVE:
+            return _inconclusive(change, scale)
+        case _:
+            return ""
+
+
+def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
+    """Return the reason why there is no verdict; the detectable effect only when the change is
+    smaller than it.
+    """
+    if change.effect is None or FEW & {*change.notes}:
+        return "This is inconclusive."
+    if change.p_adjusted is not None and change.p_adjusted < change.alpha:
+        # The change is certain, but its size is not: it may be too small to matter.
+        smallest = format_limit(change.min_effect, scale)
+        return f"This is inconclusive: the value changed, but possibly by less than {smallest}."
+    if change.mde and abs(change.effect) < change.mde:
+        detectable = format_amount(change.mde, scale)
+        return (
+            "This is inconclusive: chance alone explains the change. With these items only a change"
+            f" of {detectable} or more is detected reliably."
+        )
+    if change.items_needed:
+        return (
+            "This is inconclusive: chance alone explains the change. These items cannot "
+            f"reliably detect any change: at least {change.items_needed} items are required."
+        )
+    return "This is inconclusive: chance alone explains the change."
+
+
+def _remedy(change: ChangeVerdict) -> str:
+    """The trials that would probably give a conclusive verdict."""
+    if not change.more_trials:
+        return ""
+    trials = count_noun(change.more_trials, "more trial")
+    if Note.AT_BEST in change.notes:
+        return f"At least {trials} per item would be needed: the noise between trials is unknown."
+    return f"{_capitalized(trials)} per item would probably give a conclusive verdict."
+
+
+def _item_differences(items: ComparedItems) -> list[str]:
+    differences = []
+    if items.only_candidate:
+        differences.append(f"{_items(items.only_candidate, 'is', 'are')} new")
+    if items.only_baseline:
+        differences.append(f"{_items(items.only_baseline, 'is', 'are')} missing")
+    if items.revised:
+        verb = _items(items.revised, "has", "have")
+        differences.append(f"{verb} another task or expected output")
+    return differences
+
+
+def _item_sentences(items: ComparedItems) -> list[str]:
+    # Samples of production have other items in each run by nature, so missing items are no
+    # difference.
+    if items.are_samples:
+        return ["The runs read production traces without itemKey: two independent groups."]
+    if not items.compared:
+        return ["The runs share too few items and are compared as two independent groups."]
+    sentences = [f"{count_noun(items.compared, 'item')} compared."]
+    if items.left_out:
+        left_out = _items(items.left_out, "is", "are")
+        sentences.append(
+            f"{left_out} left out of the comparison, because the limit is reached; the items are"
+            " selected by the MD5 of their IDs. The values of the run itself include all items."
+        )
+    return sentences
+
+
+def _summary(counts: Mapping[str, int], noun: str) -> str:
+    """For example "4 of 5 KPIs regressed; 1 is inconclusive."."""
+    phrases = [
+        f"{counts[verdict]} {_predicate(verdict, counts[verdict])}"
+        for verdict in _BY_PRIORITY
+        if counts.get(verdict)
+    ]
+    first, *remaining = phrases
+    number, _, predicate = first.partition(" ")
+    total = count_noun(sum(counts.values()), noun)
+    return "; ".join([f"{number} of {total} {predicate}", *remaining]) + "."
+
+
+def _predicate(verdict: Verdict, count: int) -> str:
+    singular, plural = {
+        Verdict.REGRESSED: ("regressed", "regressed"),
+        Verdict.IMPROVED: ("improved", "improved"),
+        Verdict.INCONCLUSIVE: ("is inconclusive", "are inconclusive"),
+        Verdict.NO_EVIDENCE: ("shows no evidence of a change", "show no evidence of a change"),
+        Verdict.INVALID: ("cannot be compared", "cannot be compared"),
+    }[verdict]
+    return singular if count == 1 else plural
+
+
+def _items(n: int, singular_verb: str, plural_verb: str) -> str:
+    return f"{count_noun(n, 'item')} {singular_verb if n == 1 else plural_verb}"
+
+
+def _sentence(reason: str) -> str:
+    return f"{_capitalized(reason)}."
+
+
+def _capitalized(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

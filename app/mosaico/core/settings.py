@@ -1,0 +1,369 @@
+"""Settings from the environment, read once by the process entry points."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from mosaico.core.clock import zone_names
+from mosaico.core.errors import Misconfigured
+from mosaico.core.network_policy import parse_networks
+from mosaico.core.smtp import parse_smtp_url
+from mosaico.core.url_syntax import find_url_flaw
+
+
+class BadSettings(Misconfigured):
+    """A setting in the environment is wrong; change it and start again."""
+
+
+def default_data_dir() -> Path:
+    """`/var/lib/mosaico` for root, otherwise the user data directory of the platform."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return Path("/var/lib/mosaico")
+    return Path(platformdirs.user_data_dir("mosaico"))
+
+
+def _check_public_url(value: str | None) -> str | None:
+    if value is None:
+        return None
+    base = value.removesuffix("/")
+    if flaw := find_url_flaw(base):
+        raise ValueError(f"{flaw}; write it as https://mosaico.example.org")
+    # The service has no pages below a path.
+    if base.count("/") > len("//") or "?" in base or "#" in base:
+        raise ValueError(
+            "has a path, a query or a fragment; write it as https://mosaico.example.org"
+        )
+    return base
+
+
+PublicUrl = Annotated[
+    str | None,
+    AfterValidator(_check_public_url),
+    Field(
+        description="Base URL of links in notifications and of commands, without a path:"
+        " https://mosaico.example.org. Empty: the address that the API listens on.",
+    ),
+]
+
+
+class Settings(BaseSettings):
+    """One field per environment variable; the descriptions are the text of `.env.example`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MOSAICO_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        description="Directory of the embedded database, the first admin key and the master key.",
+    )
+    host: Annotated[
+        str, Field(description="Address that the API listens on; 0.0.0.0 for every interface.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535, description="Port of the API.")] = 8080
+    api_processes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="API processes of `mosaico serve`. They share the port, and forty connections"
+            " to the database (at least ten each).",
+        ),
+    ] = 1
+    database_url: Annotated[
+        SecretStr | None,
+        Field(
+            validation_alias="DATABASE_URL",
+            description="An external Postgres (16 or newer), as postgresql://user:password@host/name."
+            " Empty: the embedded database in the data directory.",
+        ),
+    ] = None
+    database_direct_url: Annotated[
+        SecretStr | None,
+        Field(
+            description="URL of the Postgres server itself, if DATABASE_URL is a pooler in"
+            " transaction mode, such as PgBouncer. Empty: DATABASE_URL is the server.",
+        ),
+    ] = None
+    admin_key: Annotated[
+        SecretStr | None,
+        Field(
+            description="An API key with the role admin, at least 24 characters."
+            " Empty: a key is created at the first start and written to the data directory.",
+        ),
+    ] = None
+    master_key: Annotated[
+        SecretStr | None,
+        Field(
+            description="32 bytes in base64 that encrypt stored secrets"
+            " (`openssl rand -base64 32`). Empty: created once in the data directory"
+            " (embedded database only).",
+        ),
+    ] = None
+    master_key_file: Annotated[
+        Path | None,
+        Field(
+            description="File with the master key, mode 0600 or 0400, for example a mounted secret.",
+        ),
+    ] = None
+    master_keys_old: Annotated[
+        SecretStr | None,
+        Field(
+            description="Earlier master keys, comma-separated, until `mosaico secrets rotate` has"
+            " re-encrypted everything with the new key.",
+        ),
+    ] = None
+    env: Annotated[
+        str,
+        Field(
+            pattern="^(development|production)$",
+            description="`production` refuses to start with insecure settings; see docs/security.md.",
+        ),
+    ] = "development"
+    show_docs: Annotated[
+        bool | None,
+        Field(
+            description="Whether /docs and /openapi.json are public."
+            " Empty: yes, except in production.",
+        ),
+    ] = None
+    outbound_allow: Annotated[
+        str | None,
+        Field(
+            description=(
+                "Networks that may be called in addition to public servers, comma-separated: "
+                "10.0.0.0/8,192.168.1.5. Empty: none; with `mosaico serve` on loopback, this "
+                "machine and private networks."
+            ),
+        ),
+    ] = None
+    chat_hosts: Annotated[
+        str | None,
+        Field(
+            description="Host names of your own servers that accept webhooks in the format of Slack or"
+            " Teams (Mattermost, relays), comma-separated.",
+        ),
+    ] = None
+    allowed_hosts: Annotated[
+        str | None,
+        Field(
+            description=(
+                "Additional host names of the API (`Host` header), comma-separated; "
+                "`*.example.org` for all below a domain, `*` for any. Always allowed: loopback, "
+                "MOSAICO_HOST, the host of MOSAICO_PUBLIC_URL, and any IP address if "
+                "MOSAICO_HOST is every address (0.0.0.0)."
+            ),
+        ),
+    ] = None
+    rate_limit: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="Maximum requests per minute of one API key; 0 for no limit.",
+        ),
+    ] = 6000
+    require_if_match: Annotated[
+        bool,
+        Field(
+            description="Whether every edit requires an If-Match header (otherwise 428).",
+        ),
+    ] = False
+    langfuse_default_url: Annotated[
+        str,
+        Field(
+            pattern=r"^https?://\S+$",
+            description="Langfuse server of agents without a langfuseUrl.",
+        ),
+    ] = "https://cloud.langfuse.com"
+    llm_base_url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://\S+$",
+            description="OpenAI-compatible API of a model server: https://api.openai.com/v1."
+            " Required by LLM_JUDGE and SEMANTIC_SIMILARITY.",
+        ),
+    ] = None
+    llm_api_key: Annotated[
+        SecretStr | None, Field(description="API key of the model server, if it needs one.")
+    ] = None
+    llm_model: Annotated[str | None, Field(description="Default model of LLM_JUDGE.")] = None
+    embeddings_model: Annotated[
+        str | None,
+        Field(description="Default model of SEMANTIC_SIMILARITY."),
+    ] = None
+    harness_dir: Annotated[
+        Path | None,
+        Field(description="Directory of the datasets of benchmarks with the source `harness`."),
+    ] = None
+    agent_commands: Annotated[
+        Path | None,
+        Field(
+            description="JSON file of the commands that benchmarks may run on the workers:"
+            ' {"support-bot": {"command": "/opt/bot/run {input}"}}. Empty: none.',
+        ),
+    ] = None
+    anthropic_api_key: Annotated[
+        SecretStr | None,
+        Field(
+            validation_alias="ANTHROPIC_API_KEY",
+            description="API key of Anthropic, for benchmarks with the source `harness`.",
+        ),
+    ] = None
+    openai_api_key: Annotated[
+        SecretStr | None,
+        Field(
+            validation_alias="OPENAI_API_KEY",
+            description="API key of OpenAI, for benchmarks with the source `harness`.",
+        ),
+    ] = None
+    public_url: PublicUrl = None
+    smtp_url: Annotated[
+        SecretStr | None,
+        Field(
+            description="Mail server of the channel EMAIL: smtp://user:password@host:587 (STARTTLS), or"
+            " smtps://user:password@host:465 (TLS from the start).",
+        ),
+    ] = None
+    smtp_from: Annotated[
+        str,
+        Field(pattern=r"^[^\r\n]+@[^\r\n]+$", description="Sender of mails."),
+    ] = "MOSAICO <mosaico@localhost>"
+    smtp_require_tls: Annotated[
+        bool, Field(description="Whether mails are sent over encrypted connections only.")
+    ] = True
+    summary_at: Annotated[
+        str,
+        Field(
+            pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9] \S+$",
+            description="Time of the daily summary, with the time zone: 07:30 Europe/Rome.",
+        ),
+    ] = "06:00 UTC"
+    false_pages_per_month: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1000,
+            description="Maximum number of false alarms in 30 runs, of all REGRESSED alert rules together."
+            " Each series gets an equal part, at most 0.25. Empty: 0.25 per series.",
+        ),
+    ] = None
+    worker_concurrency: Annotated[
+        int, Field(ge=1, le=64, description="Concurrent jobs per worker.")
+    ] = 4
+    metric_processes: Annotated[
+        int, Field(ge=1, le=64, description="Metric processes per worker.")
+    ] = 2
+    metric_timeout_s: Annotated[
+        float,
+        Field(gt=0, le=3600, description="Time limit in seconds of a metric for up to 64 traces."),
+    ] = 60.0
+    stale_run_s: Annotated[
+        float,
+        Field(
+            ge=60,
+            description="Seconds without progress and without a job after which a run fails as stalled.",
+        ),
+    ] = 900.0
+    otel_keep_days: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=3650,
+            description="Days after which received OpenTelemetry spans are deleted. Runs keep their"
+            " copies of the traces.",
+        ),
+    ] = 30
+    log_format: Annotated[
+        str, Field(pattern="^(console|json)$", description="`console` or `json`.")
+    ] = "console"
+
+    @field_validator("database_direct_url")
+    @classmethod
+    def _check_pooler(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is not None and info.data.get("database_url") is None:
+            raise ValueError("needs DATABASE_URL, the address of the pooler")
+        return value
+
+    @field_validator("outbound_allow")
+    @classmethod
+    def _check_networks(cls, value: str | None) -> str | None:
+        parse_networks(value or "")
+        return value
+
+    @field_validator("summary_at")
+    @classmethod
+    def _check_zone(cls, value: str) -> str:
+        if value.partition(" ")[2] not in zone_names():
+            raise ValueError("has no valid time zone; write it as 07:30 Europe/Rome")
+        return value
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _check_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_smtp_url(value.get_secret_value(), "", require_tls=True)
+        return value
+
+    @property
+    def in_production(self) -> bool:
+        return self.env == "production"
+
+    @property
+    def shows_docs(self) -> bool:
+        return not self.in_production if self.show_docs is None else self.show_docs
+
+
+class _LinkSettings(BaseSettings):
+    """The setting of links alone, which is valid also where another one is wrong."""
+
+    model_config = Settings.model_config
+
+    public_url: PublicUrl = None
+
+
+def find_public_url() -> str | None:
+    """MOSAICO_PUBLIC_URL, if it is set and valid, whatever the other settings are."""
+    try:
+        return _LinkSettings().public_url
+    except ValidationError:
+        return None
+
+
+def load_settings() -> Settings:
+    """Read the environment.
+
+    Raises: `BadSettings`, which names each wrong variable and never its value.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise BadSettings(f"wrong settings: {'; '.join(wrong)}") from None
+
+
+def base_url(settings: Settings) -> str:
+    """The URL of the API for a client on this machine, without a slash at its end."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def variable_name(field: str) -> str:
+    """The environment variable that sets a field."""
+    alias = Settings.model_fields[field].validation_alias
+    return alias if isinstance(alias, str) else f"MOSAICO_{field.upper()}"
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return str(location[0]).lower()

@@ -1,0 +1,61 @@
+"""Small SVG charts of table cells: the last values of a KPI, a change with its interval; pure."""
+
+from collections.abc import Callable, Sequence
+
+from mosaico.core.text import format_number
+from mosaico.core.web.change_charts import ChangeBar
+from mosaico.core.web.svg import BAND, COLORS, FAINT, INK, Axis, escape, mark_class
+
+SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 120, 26, 4
+
+
+def sparkline(
+    values: Sequence[float],
+    verdict: str | None = None,
+    *,
+    write: Callable[[float], str] = format_number,
+) -> str:
+    """A small line chart whose last value is marked; empty for fewer than two values. `write` gives the text of
+    a value.
+    """
+    if len(values) < 2:  # noqa: PLR2004 - a line has two ends
+        return ""
+    low, high = min(values), max(values)
+    step = (SPARK_WIDTH - 2 * SPARK_MARGIN) / (len(values) - 1)
+    scale = (SPARK_HEIGHT - 2 * SPARK_MARGIN) / (high - low) if high > low else 0.0
+    points = [
+        f"{SPARK_MARGIN + index * step:.1f},{SPARK_HEIGHT - SPARK_MARGIN - (value - low) * scale:.1f}"
+        for index, value in enumerate(values)
+    ]
+    x, y = points[-1].split(",")
+    lowest, highest, last = map(write, (low, high, values[-1]))
+    label = f"{len(values)} runs, from {lowest} to {highest}, the last {last}"
+    mark = mark_class("m", verdict) if verdict in COLORS else "faint"
+    return (
+        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img">'
+        f"<title>{escape(label)}</title>"
+        f'<polyline points="{" ".join(points)}" fill="none" stroke="currentColor"/>'
+        f'<circle class="{mark}" cx="{x}" cy="{y}" r="3" fill="currentColor"/></svg>'
+    )
+
+
+def interval_bar(change: ChangeBar, limit: float) -> str:
+    """A change with its interval between -`limit` and `limit`; the shaded part does not count."""
+    x = Axis(-limit, limit, 4, SPARK_WIDTH - 4)
+    left, right = (
+        x.pixel(max(-limit, min(limit, edge))) for edge in (-change.margin, change.margin)
+    )
+    low, high, effect = (
+        x.pixel(max(-limit, min(limit, value)))
+        for value in (change.low, change.high, change.effect)
+    )
+    color = COLORS.get(change.verdict, INK)
+    return (
+        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img">'
+        f"<title>{escape(change.text)}</title>"
+        f'<rect class="band" x="{left:.1f}" y="5" width="{right - left:.1f}" height="16" fill="{BAND}"/>'
+        f'<line class="axis" x1="{x.pixel(0):.1f}" x2="{x.pixel(0):.1f}" y1="3" y2="23" stroke="{FAINT}"/>'
+        f'<line class="{mark_class("l", change.verdict)}" x1="{low:.1f}" x2="{high:.1f}" y1="13" y2="13"'
+        f' stroke="{color}" stroke-width="2.5"/>'
+        f'<circle class="{mark_class("m", change.verdict)}" cx="{effect:.1f}" cy="13" r="4" fill="{color}"/></svg>'
+    )

@@ -1,0 +1,56 @@
+"""`mosaico doctor`: checks the installation and prints a remedy for each error."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from mosaico.core.console.table import Table, format_cell, print_table
+from mosaico.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    print_json,
+    print_status,
+)
+
+if TYPE_CHECKING:
+    from mosaico.doctor import Diagnosis
+
+EXIT_FAILED = 1
+
+cli = CommandGroup("doctor", help="Check the installation.")
+
+
+@cli.command("doctor")
+def doctor(output: Format = OutputFormat.TABLE) -> None:
+    """Check the installation: database, ports, clock, worker, keys and more.
+
+    Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
+    """
+    from mosaico.core.settings import base_url, load_settings
+    from mosaico.doctor import diagnose
+
+    settings = load_settings()
+    diagnoses = list(diagnose(settings))
+    if output is OutputFormat.JSON:
+        print_json({"items": [asdict(diagnosis) for diagnosis in diagnoses]})
+    else:
+        rows = [
+            [
+                _describe_state(diagnosis),
+                diagnosis.name,
+                "; ".join(filter(None, (diagnosis.finding, diagnosis.remedy))),
+            ]
+            for diagnosis in diagnoses
+        ]
+        print_table(Table(["", "check", "finding"], [list(map(format_cell, row)) for row in rows]))
+        print_status(f"page: {settings.public_url or base_url(settings)}/system")
+    if not all(diagnosis.ok for diagnosis in diagnoses):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _describe_state(diagnosis: "Diagnosis") -> str:
+    if not diagnosis.checked:
+        return "not checked"
+    return "ok" if diagnosis.ok else "FAILED"

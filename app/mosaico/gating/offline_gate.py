@@ -1,0 +1,300 @@
+"""Judges a file of results against another one, without a server: both are measured as the runs of a comparison."""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
+from mosaico.comparison.schemas import ComparedRun
+from mosaico.gating.offline_metrics import OfflineMetrics, kpi_columns, select_metrics
+from mosaico.gating.rules import GateResult, GateTerms, decide
+from mosaico.items.attributes import AttributeRow, attributes_of_rows
+from mosaico.items.flipped import item_means
+from mosaico.items.label_counts import LabelCountsBuilder
+from mosaico.items.matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
+from mosaico.kpis.evaluate import evaluate_kpis
+from mosaico.metrics.aggregate import Aggregate, with_run_value
+from mosaico.metrics.offline_models import OfflineModels
+from mosaico.metrics.registry import column_of, provider_for
+from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
+from mosaico.metrics.types import (
+    CountedMetric,
+    MetricFailed,
+    TraceMeasurements,
+    note_of,
+)
+from mosaico.run_store.plan import PlannedMetric, RunPlan
+from mosaico.run_store.queries import ScoredTrace
+from mosaico.run_store.rules import Validity, assess_validity
+from mosaico.runs.metric_columns import MetricColumns
+from mosaico.traces.files.import_file import ResultSource
+from mosaico.traces.files.trace_file import TraceReader
+from mosaico.traces.types import Trace
+
+# The defaults of a benchmark.
+MIN_COVERAGE, MAX_ERROR_SHARE = 0.9, 0.05
+
+
+class _MeasuredFile(NamedTuple):
+    """A file of traces with the values of all its metrics; `side` has no validity yet.
+
+    `run_values` are the values of metrics of the whole file, by column.
+    """
+
+    side: ComparisonSide
+    rows: Sequence[ScoredTrace]
+    run_values: Mapping[str, float | MetricFailed | None]
+
+    def has_values(self, column: str) -> bool:
+        return bool(item_means(self.side.items, column))
+
+    def with_run_values(self, aggregates: dict[str, Aggregate]) -> dict[str, Aggregate]:
+        """The aggregates of the file, those of metrics of the whole file with their values."""
+        return aggregates | {
+            column: with_run_value(aggregates[column], value)
+            for column, value in self.run_values.items()
+            if column in aggregates
+        }
+
+    def with_validity(self, columns: MetricColumns) -> ComparisonSide:
+        """The side, valid or not by the columns that apply to the files."""
+        validity = assess_validity(
+            columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
+        )
+        run = self.side.run.model_copy(update={"validity": validity.validity})
+        reasons = validity.reasons if validity.validity is not Validity.VALID else ()
+        return replace(self.side, run=run, invalid_reasons=reasons)
+
+
+class _MeasuredTrace(NamedTuple):
+    """The values of a trace, without its long texts, which need not be kept in memory.
+
+    `summaries` are those of metrics of the whole run, by column, where the trace has a value.
+    """
+
+    attributes: AttributeRow
+    trial: int
+    row: TraceMeasurements
+    summaries: Mapping[str, StoredSummary]
+
+
+def select_gated(
+    metrics: str | None,
+    kpis: Mapping[str, str],
+    terms: GateTerms,
+    models: OfflineModels | None = None,
+) -> OfflineMetrics:
+    """The metrics and KPIs that the terms and the user name. Raises as `select_metrics`."""
+    limited = [*terms.max_drop, *terms.non_inferiority_margins]
+    return select_metrics(metrics, kpis, limited=limited, models=models)
+
+
+def gate_files(
+    baseline: ResultSource,
+    candidate: ResultSource,
+    selected: OfflineMetrics,
+    terms: GateTerms,
+    reader: TraceReader,
+) -> GateResult:
+    """The gate result of two files with these metrics. Imports numpy and scipy.
+
+    Raises: the errors of `reader`, and `NothingToGate`.
+    """
+    requested = terms.with_columns(selected.columns, selected.requested)
+    return decide(
+        compare(pair_files(baseline, candidate, selected, reader, requested.names)), requested
+    )
+
+
+def pair_files(
+    baseline: ResultSource,
+    candidate: ResultSource,
+    metrics: OfflineMetrics,
+    reader: TraceReader,
+    judged: Sequence[str] = (),
+) -> RunPair:
+    """Two files, measured, as the input of a comparison; `judged` names the KPIs and metrics that
+    are judged together.
+
+    Raises: the errors of `reader`, which name the file and the line.
+    """
+    files = [_measure_file(path, metrics, reader) for path in (baseline, candidate)]
+    named = {*judged, *kpi_columns(metrics)}
+    # A metric that applies to no trace of either file says nothing about them. One that applies to
+    # one file only stays: the texts that it needs are missing in the other one.
+    applicable = [
+        column
+        for column in files[0].side.plan.columns
+        if column in named or any(file.has_values(column) for file in files)
+    ]
+    columns = [_select_columns(file, applicable) for file in files]
+    compared = [
+        column
+        for column in applicable
+        if column in named or all(file.has_values(column) for file in files)
+    ]
+    before, after = (
+        _limit_plan(file.with_validity(selected), compared)
+        for file, selected in zip(files, columns, strict=True)
+    )
+    aggregates = files[1].with_run_values(columns[1].aggregates())
+    kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
+    return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
+
+
+def _measure_file(
+    path: ResultSource, metrics: OfflineMetrics, reader: TraceReader
+) -> _MeasuredFile:
+    plan = _plan(path, metrics)
+    counted = {
+        metric.column: provider
+        for metric in plan.metrics
+        if isinstance(provider := provider_for(metric.ref), CountedMetric)
+    }
+    with reader.open(path) as source:
+        traces = list(_measure_traces(source, metrics, counted))
+    scored = [
+        ScoredTrace(
+            values=list(trace.row.values),
+            notes={key: note_of(missing) for key, missing in trace.row.missing.items()},
+            is_lost=trace.attributes.outcome.is_missing,
+            item_id=trace.attributes.item_id,
+        )
+        for trace in traces
+    ]
+    # The order of `items.queries.read_items`, which the item matrix requires.
+    ordered = sorted(traces, key=lambda trace: (trace.attributes.item_id, trace.trial))
+    items = (
+        ItemRow(0, trace.attributes.item_id, trace.attributes.revision, [], list(trace.row.values))
+        for trace in ordered
+    )
+    matrix = matrix_of_rows(items, {0: plan.columns}, plan.columns)
+    side = ComparisonSide(
+        run=ComparedRun(
+            id=str(path),
+            benchmark_id=plan.benchmark_id,
+            agent_id=plan.agent_id,
+            run_name=path.name,
+            created_at=None,
+            validity=None,
+            traces=len(traces),
+        ),
+        plan=plan,
+        items=replace(matrix, counts=_label_counts(matrix, ordered, counted)),
+        attributes=attributes_of_rows([trace.attributes for trace in ordered]),
+    )
+    return _MeasuredFile(side, scored, dict(_run_values(traces, counted)))
+
+
+def _measure_traces(
+    traces: Iterable[Trace], metrics: OfflineMetrics, counted: Mapping[str, CountedMetric]
+) -> Iterator[_MeasuredTrace]:
+    """The measured traces; only those that are being measured are kept in memory."""
+    waiting = deque[Trace]()
+
+    def remembered() -> Iterator[Trace]:
+        for trace in traces:
+            waiting.append(trace)
+            yield trace
+
+    for row in metrics.models.measure_all(remembered(), metrics.refs):
+        trace = waiting.popleft()
+        summaries = {
+            column: summarize_with(provider, [1.0], [trace])
+            for column, provider in counted.items()
+            if column not in row.missing
+        }
+        yield _MeasuredTrace(_attributes(trace), trace.trial, row, summaries)
+
+
+def _attributes(trace: Trace) -> AttributeRow:
+    tokens = (trace.input_tokens, trace.output_tokens)
+    return AttributeRow(
+        item_id=trace.item_id,
+        revision=_revision(trace),
+        tags=trace.all_tags,
+        outcome=trace.outcome,
+        tools=[call.name for call in trace.tool_calls or ()],
+        usage=(
+            trace.latency_ms,
+            None if None in tokens else float(sum(filter(None, tokens))),
+            trace.cost_usd,
+        ),
+    )
+
+
+def _label_counts(
+    matrix: ItemMatrix, traces: Sequence[_MeasuredTrace], columns: Iterable[str]
+) -> dict[str, LabelCounts]:
+    """The label counts of metrics of the whole run; a metric that failed for a trace has none."""
+    counts = dict[str, LabelCounts]()
+    for column in columns:
+        counted = [trace for trace in traces if column in trace.summaries]
+        builder = LabelCountsBuilder(matrix)
+        is_added = builder.add(
+            [trace.attributes.item_id for trace in counted],
+            [trace.summaries[column].get("summary") for trace in counted],
+        )
+        if is_added and all("summary" in trace.summaries[column] for trace in counted):
+            counts[column] = builder.counts
+    return counts
+
+
+def _run_values(
+    traces: Sequence[_MeasuredTrace], counted: Mapping[str, CountedMetric]
+) -> Iterator[tuple[str, float | MetricFailed | None]]:
+    """The values of the whole file by column, of metrics with a value of any trace."""
+    for column, provider in counted.items():
+        notes = [trace.summaries[column] for trace in traces if column in trace.summaries]
+        if notes:
+            yield column, run_value(provider, merge_with(provider, notes))
+
+
+def _select_columns(file: _MeasuredFile, columns: Sequence[str]) -> MetricColumns:
+    """The values of some metrics of a file."""
+    selected = MetricColumns(columns, trials=True)
+    indexes = [file.side.plan.columns.index(column) for column in columns]
+    for row in file.rows:
+        notes = {key: note for key, note in (row.notes or {}).items() if key in columns}
+        values = [row.values[index] for index in indexes]
+        selected.add(row._replace(values=values, notes=notes))
+    return selected
+
+
+def _limit_plan(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:
+    """The side with some of its metrics."""
+    metrics = tuple(metric for metric in side.plan.metrics if metric.column in columns)
+    return replace(side, plan=side.plan.model_copy(update={"metrics": metrics}))
+
+
+def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
+    return RunPlan(
+        benchmark_id="local",
+        benchmark_revision=1,
+        agent_id="local",
+        agent_revision=1,
+        source="file",
+        dataset_ref=None,
+        run_name=path.name,
+        metrics=tuple(
+            PlannedMetric(
+                key=ref.key,
+                options=dict(ref.options),
+                column=provider_for(ref).spec.key,
+                version=provider_for(ref).spec.version,
+            )
+            for ref in metrics.refs
+        ),
+        kpis=metrics.kpis,
+        min_coverage=MIN_COVERAGE,
+        max_error_share=MAX_ERROR_SHARE,
+    )
+
+
+def _revision(trace: Trace) -> str:
+    """The digest of an item's task, as `items.queries.REVISION` computes it."""
+    task_tags = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
+    task = f"{trace.expected_output or ''}{task_tags}"
+    return hashlib.md5(task.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,131 @@
+"""The metrics and KPIs that are computed for two files of traces."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mosaico.core.errors import Invalid
+from mosaico.core.parameter_names import parameter_name
+from mosaico.formula import compile_formula
+from mosaico.gating.rules import NothingToGate
+from mosaico.kpis.evaluate import PlannedKpi
+from mosaico.metrics.metric_names import column_of_name, parse_metrics
+from mosaico.metrics.model_metrics import is_remote
+from mosaico.metrics.offline_models import OfflineModels
+from mosaico.metrics.registry import (
+    column_of,
+    default_refs,
+    names_of,
+    plain_keys,
+    provider_for,
+    ref_of_column,
+)
+from mosaico.metrics.run_value import is_counted, is_run_metric
+from mosaico.metrics.types import Direction, MetricRef
+
+
+class OfflineMetrics(NamedTuple):
+    """The metrics and KPIs that are computed for both files.
+
+    `columns` are the columns of metrics by the names that a user gave them. `requested` are the
+    metrics, by column, and the KPIs, by name, that were named as such. `models` measures.
+    """
+
+    refs: tuple[MetricRef, ...]
+    kpis: tuple[PlannedKpi, ...]
+    columns: Mapping[str, str]
+    requested: tuple[str, ...]
+    models: OfflineModels
+
+
+def select_metrics(
+    metrics: str | None,
+    kpis: Mapping[str, str],
+    limited: Sequence[str] = (),
+    models: OfflineModels | None = None,
+) -> OfflineMetrics:
+    """The metrics of a list (`parse_metrics`), KPIs as formulas by name, and what `limited` names
+    besides the KPIs; without any name all metrics with a better side that call no model.
+
+    Raises: `NotFound` for an unknown metric, `Invalid` for a wrong formula and for a value of the
+            whole run that is not computed from counts, `LlmNotConfigured` for a metric that calls a
+            model when there is none, `NothingToGate` for an empty list.
+    """
+    named = {} if metrics is None else parse_metrics(metrics)
+    if metrics is not None and not named:
+        raise NothingToGate(
+            f"{parameter_name('--metrics')} is empty; leave it out to judge one primary metric"
+        )
+    columns = {name: provider_for(ref).spec.key for name, ref in named.items()}
+    requested = [columns[name] for name in named if name not in kpis]
+    refs = {columns[name]: ref for name, ref in named.items()}
+    columns |= {
+        name: column_of_name(name) for name in limited if name not in kpis and name not in columns
+    }
+    known_names = names_of(default_refs(plain_keys()))
+    formulas = [compile_formula(text, known_names) for text in kpis.values()]
+    # Metrics that only a KPI reads are computed as well.
+    read = [column_of(ref.key) for formula in formulas for ref in formula.references]
+    for column in (*columns.values(), *read):
+        refs.setdefault(column, ref_of_column(column))
+    all_refs = tuple(refs.values()) or tuple(_default_metrics())
+    for ref in all_refs:
+        if is_run_metric(ref) and not is_counted(ref):
+            raise Invalid(
+                f"the metric {ref.key} cannot be computed from a file of traces; start runs of a"
+                " benchmark with it, and name the run IDs"
+            )
+    models = models or OfflineModels()
+    return OfflineMetrics(
+        models.with_models(all_refs),
+        tuple(_plan_kpi(name, text) for name, text in kpis.items()),
+        columns=columns,
+        requested=(*requested, *kpis),
+        models=models,
+    )
+
+
+def add_scores(metrics: OfflineMetrics, names: Iterable[str]) -> OfflineMetrics:
+    """The metrics with the scores of these names, which are shown and decide nothing."""
+    # Scores that metrics of their own name read have a better side, and are there already.
+    refs = [MetricRef.of("SCORE", {"name": name}) for name in names if name not in plain_keys()]
+    return metrics._replace(refs=tuple(dict.fromkeys((*metrics.refs, *refs))))
+
+
+def _default_metrics() -> list[MetricRef]:
+    return [
+        ref
+        for ref in default_refs(plain_keys())
+        if not (is_remote(ref) or is_run_metric(ref) or _has_no_direction(ref))
+    ]
+
+
+def kpi_columns(metrics: OfflineMetrics) -> set[str]:
+    """The metrics that the KPIs read."""
+    return {
+        column_of(ref.key)
+        for kpi in metrics.kpis
+        for ref in compile_formula(kpi.formula).references
+    }
+
+
+def _plan_kpi(name: str, formula: str) -> PlannedKpi:
+    """A KPI whose lower values are better if that holds for all of its metrics."""
+    references = compile_formula(formula).references
+    is_lower_better = all(
+        provider_for(ref_of_column(ref.key)).spec.direction is Direction.LOWER_IS_BETTER
+        for ref in references
+    )
+    return PlannedKpi(
+        id=name,
+        revision=1,
+        name=name,
+        formula=formula,
+        direction=Direction.LOWER_IS_BETTER if is_lower_better else Direction.HIGHER_IS_BETTER,
+        unit=None,
+        threshold_min=None,
+        threshold_max=None,
+    )
+
+
+def _has_no_direction(ref: MetricRef) -> bool:
+    return provider_for(ref).spec.direction is Direction.NEITHER

@@ -1,0 +1,110 @@
+"""Explains the outcome of a check of the gate in one clause; pure."""
+
+from mosaico.comparison.change_text import format_amount, format_limit
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.statistics.intervals import unseen_share
+from mosaico.statistics.verdict_rules import Harm, MarginOutcome, Note
+
+# With these notes no interval describes other items than the compared ones.
+_TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)
+
+
+def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome) -> str:
+    """Return the reason why a drop passes a limit, exceeds it, or neither is proved."""
+    if has_too_few(verdict):
+        return _few_sentence(verdict)
+    if Note.IDENTICAL in verdict.notes:
+        return _identical_sentence(verdict)
+    allowed = format_limit(limit, verdict.scale)
+    if outcome is MarginOutcome.FAIL:
+        return f"it is worse by at least {allowed}, and chance alone does not explain the change"
+    if outcome is MarginOutcome.PASS:
+        return _within_limit(verdict, harm)
+    return _undecided(verdict, harm, allowed)
+
+
+def _within_limit(verdict: ValueVerdict, harm: Harm) -> str:
+    if harm.high is None or harm.high <= 0:
+        return "it is not worse, and chance alone does not explain the change"
+    return f"it may be worse by at most {format_amount(harm.high, verdict.scale)}, which is allowed"
+
+
+def _undecided(verdict: ValueVerdict, harm: Harm, allowed: str) -> str:
+    if harm.high is None:
+        return "its change has no interval, so nothing is proved"
+    largest = format_amount(harm.high, verdict.scale)
+    if harm.low is not None and harm.low > 0:
+        return (
+            f"it is worse, by up to {largest}; the items do not show whether it is worse by more "
+            f"than {allowed}"
+        )
+    return (
+        f"chance alone explains the change, and it may be worse by up to {largest}"
+        f"{_detectable(verdict)}"
+    )
+
+
+def _detectable(verdict: ValueVerdict) -> str:
+    """The smallest drop that these items show; only when the observed change is smaller. Where they
+    show none, the number of items that would.
+    """
+    effect, detectable = verdict.effect, verdict.min_detectable_effect
+    if verdict.items_needed:
+        return (
+            f". {verdict.items} items cannot reliably detect any change: at least "
+            f"{verdict.items_needed} items are required"
+        )
+    if effect is None or not detectable or abs(effect) >= detectable:
+        return ""
+    smallest = format_amount(detectable, verdict.scale)
+    return f". {verdict.items} items detect a change of {smallest} or more"
+
+
+def describe_non_inferiority(
+    verdict: ValueVerdict, harm: Harm, allowed: str, outcome: MarginOutcome
+) -> str:
+    if outcome is MarginOutcome.PASS:
+        return f"a change for the worse of {allowed} is ruled out"
+    if outcome is MarginOutcome.FAIL:
+        return f"it is worse by more than {allowed}, and chance alone does not explain the change"
+    if has_too_few(verdict):
+        return _few_sentence(verdict)
+    if harm.high is None:
+        return "its change has no interval, so nothing is proved"
+    largest = format_amount(harm.high, verdict.scale)
+    return (
+        f"it may be worse by up to {largest}: {verdict.items} items cannot prove that it is worse by"
+        f" less than {allowed}"
+    )
+
+
+def _identical_sentence(verdict: ValueVerdict) -> str:
+    units = "clusters" if verdict.clusters else "items"
+    return (
+        f"all {verdict.clusters or verdict.items} {units} gave the same value in both runs; up to"
+        f" {unseen_harm(verdict) * 100:.1f} % of other {units} may still have changed"
+    )
+
+
+def unseen_harm(verdict: ValueVerdict) -> float:
+    return unseen_share(verdict.clusters or verdict.items or 0)
+
+
+def has_too_few(verdict: ValueVerdict) -> bool:
+    return any(note in verdict.notes for note in _TOO_FEW)
+
+
+def _few_sentence(verdict: ValueVerdict) -> str:
+    notes = [note for note in (*_TOO_FEW, Note.THESE_ITEMS) if note in verdict.notes]
+    return _clause(" ".join(note.sentence for note in notes))
+
+
+def describe_missing(verdict: ValueVerdict) -> str:
+    """Return the reason why a KPI or metric was not compared."""
+    if verdict.notes and not verdict.reason:
+        return _clause(verdict.notes[0].sentence)
+    return _clause(verdict.reason or verdict.explanation)
+
+
+def _clause(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:]}".removesuffix(".")

@@ -1,0 +1,127 @@
+"""The conversation of a model about one task: turns and tool calls until an ending or a limit."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mosaico.harness.budget import Budget
+from mosaico.harness.mcp.agent_loop.attempt_record import AttemptRecord
+from mosaico.harness.mcp.agent_loop.toolbox import (
+    Toolbox,
+    ToolServer,
+    rejected_call,
+    system_message,
+)
+from mosaico.harness.mcp.plan import PlannedTask
+from mosaico.harness.mcp.tool_content import truncate
+from mosaico.harness.mcp.types import LlmCall
+from mosaico.harness.results import ConversationEnding
+from mosaico.harness.watched_llm import WatchedLlm
+from mosaico.llm.conversation import (
+    ChatMessage,
+    MessageRole,
+    StopReason,
+    ToolResultBlock,
+    ToolUseBlock,
+    Turn,
+    user_message,
+)
+
+
+class Conversation:
+    """The conversation of one task. `record` holds all steps, even when an error ends it."""
+
+    def __init__(
+        self,
+        task: PlannedTask,
+        llm: WatchedLlm,
+        servers: Sequence[ToolServer],
+        record: AttemptRecord,
+        budget: Budget,
+    ) -> None:
+        self._prompts = task.prompts
+        self._max_turns = task.max_turns
+        self._llm = llm
+        self._toolbox = Toolbox(servers)
+        record.system = system_message(task.system_prompt, [server.facts for server in servers])
+        self._record = record
+        self._budget = budget
+
+    async def run(self) -> ConversationEnding:
+        """Send every prompt and let the model answer it.
+
+        Raises: LlmError, ServerError, RunBudgetExhausted.
+        """
+        ending = ConversationEnding.NATURAL
+        for prompt in self._prompts:
+            self._record.messages.append(user_message(prompt))
+            ending = await self._run_prompt()
+            if ending is not ConversationEnding.NATURAL:
+                break
+        return ending
+
+    async def _run_prompt(self) -> ConversationEnding:
+        while len(self._record.llm_calls) < self._max_turns:
+            limit = self._budget.own_exhausted()
+            if limit is not None:
+                return limit.ending
+            self._budget.require_run_budget()
+            turn = await self._run_turn()
+            if turn.stop is StopReason.TRUNCATED:
+                return ConversationEnding.TRUNCATED
+            uses = turn.message.tool_uses()
+            if not uses:
+                return ConversationEnding.NATURAL
+            # Some model servers report "stop" with tool calls; the tool calls count.
+            results = await self._use_tools(uses)
+            self._record.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
+        return ConversationEnding.TURN_LIMIT
+
+    async def _run_turn(self) -> Turn:
+        record = self._record
+        record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
+        start_time = time.monotonic()
+        turn = await self._llm.turn(record.system, record.messages, self._toolbox.tools)
+        latency_ms = 1000 * (time.monotonic() - start_time)
+        request = self._llm.requests[-1]
+        self._budget.add_usage(turn.usage)
+        record.messages.append(turn.message)
+        record.llm_calls.append(
+            LlmCall(
+                input_tokens=turn.usage.input_tokens if turn.usage else None,
+                output_tokens=turn.usage.output_tokens if turn.usage else None,
+                latency_ms=latency_ms,
+                cumulative_input=self._budget.input_tokens,
+                tool_calls_made=len(turn.message.tool_uses()),
+                retries=request.retries or 0,
+                waited_ms=request.waited_ms or 0.0,
+            )
+        )
+        record.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
+        return turn
+
+    async def _use_tools(self, uses: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
+        """Run the calls of one turn concurrently: the model requested all of them at once."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._use_tool(use)) for use in uses]
+        except ExceptionGroup as failures:
+            # The first lost server ends the attempt, as it does without concurrency.
+            raise failures.exceptions[0] from None
+        return tuple(task.result() for task in tasks)
+
+    async def _use_tool(self, use: ToolUseBlock) -> ToolResultBlock:
+        route = self._toolbox.find(use.name)
+        server, tool = (route.server.name, route.tool) if route is not None else ("", use.name)
+        number = self._record.begin_call(server, tool, use.input)
+        if route is None:
+            reason = self._toolbox.describe_unknown(use.name)
+            call = rejected_call(server, tool, use.input, reason)
+        elif use.flaw is not None:
+            call = rejected_call(server, tool, use.input, use.flaw)
+        else:
+            call = await route.server.call(tool, use.input)
+            call = replace(call, text=truncate(call.text))
+        self._record.finish_call(number, call)
+        return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)

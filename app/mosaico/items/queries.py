@@ -1,0 +1,253 @@
+"""Reads the items of stored runs: metric values, attributes and trace links."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import TextClause, func, select, text
+from sqlalchemy.orm import Session
+
+from mosaico.core.db import stream_rows
+from mosaico.items.attributes import AttributeRow, ItemAttributes, attributes_of_rows
+from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.traces.models import CollectedTrace
+from mosaico.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
+
+T = TypeVar("T")
+
+# More items do not change a verdict: with 20,000 a difference of half a point is detectable.
+MAX_ITEMS = 20_000
+MAX_LINKS_PER_ITEM = 3
+INPUT_CHARS = 160
+
+# The digest of an item's task: its expected output, and the `task:` tags in which the harnesses put
+# a digest of everything that the model sees and that is checked. An item with another digest is
+# another task under the same ID.
+REVISION = """
+    md5(coalesce(trace.expected_output, '')
+        || CASE WHEN strpos(array_to_string(trace.tags, ' '), 'task:') > 0
+           THEN coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
+                          FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), '')
+           ELSE '' END)
+"""
+
+# The tags of a trace, and its attributes as tags: `Trace.all_tags`.
+ALL_TAGS = f"""
+    CASE WHEN trace.attributes IS NULL THEN trace.tags
+    ELSE trace.tags || ARRAY(
+        SELECT key || ':' || left(value, {MAX_TAG_VALUE_CHARS}) FROM jsonb_each_text(trace.attributes)
+    ) END
+"""  # noqa: S608 - only a constant
+
+# How many more items are read at first than are needed, because a share of the digests has not exactly its share of
+# the items.
+_MARGIN = 1.1
+_DIGESTS = 2**32
+
+
+def _read_of_selected_items(columns: str, rows: str) -> TextClause:
+    """The statement that reads `rows` of the selected items; `columns` are read of their traces.
+
+    Items are selected by MD5, which selects the same items in every run and every version of Postgres. Only traces
+    below a digest take part, so that of many items few are sorted: see `_read_items`. The last selected item is
+    compared, not joined: before Postgres has statistics, a join could compare each trace with each item.
+    """
+    return text(
+        f"""
+        WITH trace AS MATERIALIZED (
+            SELECT run.seq, trace.item_id, trace.trial, trace.position, {columns}
+            FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
+            WHERE run.seq = ANY(:runs) AND md5(trace.item_id) COLLATE "C" <= :last_digest
+        ), last AS (
+            SELECT md5(item_id) COLLATE "C" AS digest, item_id COLLATE "C" AS item_id
+            FROM trace GROUP BY trace.item_id
+            ORDER BY 1, 2 LIMIT 1 OFFSET :max_items - 1
+        )
+        {rows}
+        WHERE coalesce((md5(trace.item_id) COLLATE "C", trace.item_id COLLATE "C") <= (SELECT digest, item_id FROM last),
+                       true)
+        ORDER BY trace.item_id COLLATE "C", trace.seq, trace.trial, trace.position
+        """  # noqa: S608 - only constants
+    )
+
+
+# One look-up in the primary key for each trace: see `results.queries.SCORED_TRACES`.
+ITEM_ROWS = _read_of_selected_items(
+    f"{REVISION} AS revision, {ALL_TAGS} AS tags",
+    """
+    SELECT trace.seq, trace.item_id, trace.revision, trace.tags, result.values
+    FROM trace CROSS JOIN LATERAL (
+        SELECT values FROM trace_results
+        WHERE run_seq = trace.seq AND position BETWEEN trace.position AND trace.position
+        ORDER BY position LIMIT 1
+    ) AS result
+    """,
+)
+ITEM_COUNT = text(
+    """
+    SELECT count(DISTINCT trace.item_id)
+    FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
+    WHERE run.seq = ANY(:runs)
+    """
+)
+ATTRIBUTE_ROWS = _read_of_selected_items(
+    f"""{REVISION} AS revision, {ALL_TAGS} AS tags, trace.outcome,
+        jsonb_path_query_array(trace.tool_calls, '$[*].name') AS tools,
+        trace.latency_ms, trace.input_tokens + trace.output_tokens AS tokens, trace.cost_usd""",
+    """
+    SELECT item_id, revision, tags, outcome, tools, latency_ms, tokens, cost_usd
+    FROM trace
+    """,
+)
+LARGEST_RUN = text("SELECT max(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs)")
+
+HAS_TAG_FIELD = text(
+    f"""
+    SELECT EXISTS (
+        SELECT FROM collected_traces AS trace, unnest({ALL_TAGS}) AS tag
+        WHERE trace.collection_id = :collection AND starts_with(tag, :prefix)
+    )
+    """  # noqa: S608 - only constants
+)
+
+
+class ItemTraceLink(NamedTuple):
+    """A trace of an item, and its page at the trace source."""
+
+    item_id: str
+    trace_id: str
+    url: str | None
+
+
+def read_items(
+    session: Session,
+    columns: Mapping[int, Sequence[str]],
+    metrics: Sequence[str],
+    *,
+    cluster_field: str | None = None,
+    is_sample: bool = False,
+    traces: int | None = None,
+) -> ItemMatrix:
+    """The given metrics of some runs by item; the trials of an item in several runs are combined.
+
+    `columns` are the stored metrics of each run, by its seq. `traces` is the number of traces of the largest run; None
+    if it must be read. Reads row by row and keeps 8 bytes per
+    trace and metric, of at most `MAX_ITEMS` items.
+    """
+    matrix = _read_items(
+        session,
+        ITEM_ROWS,
+        list(columns),
+        lambda rows: matrix_of_rows(
+            (ItemRow(*row) for row in rows),
+            columns,
+            metrics,
+            cluster_field=cluster_field,
+            is_sample=is_sample,
+        ),
+        count=lambda matrix: len(matrix.items),
+        traces=traces,
+    )
+    if len(matrix.items) < MAX_ITEMS:
+        return matrix
+    item_count = session.scalar(ITEM_COUNT, {"runs": list(columns)}) or 0
+    return replace(matrix, left_out=item_count - len(matrix.items))
+
+
+def read_attributes(
+    session: Session,
+    run_seqs: Sequence[int],
+    *,
+    cluster_field: str | None,
+    is_sample: bool,
+) -> ItemAttributes:
+    """The attributes of the items that `read_items` selects."""
+    return _read_items(
+        session,
+        ATTRIBUTE_ROWS,
+        run_seqs,
+        lambda rows: attributes_of_rows(
+            (_attribute_row(*row) for row in rows), cluster_field=cluster_field, is_sample=is_sample
+        ),
+        count=lambda attributes: len(attributes.usage.items),
+    )
+
+
+def _read_items(
+    session: Session,
+    statement: TextClause,
+    run_seqs: Sequence[int],
+    build: Callable[[Iterator[tuple[Any, ...]]], T],
+    *,
+    count: Callable[[T], int],
+    traces: int | None = None,
+) -> T:
+    """Build a result from the rows of the selected items; `count` gives the number of its items.
+
+    Reads a share of the digests that has enough items if each trace is an item. If it has too few, because items have
+    trials, a larger share is read.
+    """
+    # Large runs take longer than the limit for requests; the caller runs in a job or a child.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    if traces is None:
+        traces = session.scalar(LARGEST_RUN, {"runs": list(run_seqs)})
+    share = _MARGIN * MAX_ITEMS / max(traces or 0, 1)
+    while True:
+        last_digest = min(int(share * _DIGESTS), _DIGESTS - 1)
+        parameters = {
+            "runs": list(run_seqs),
+            "max_items": MAX_ITEMS,
+            "last_digest": f"{last_digest:08x}" + "f" * 24,
+        }
+        built = build(stream_rows(session, statement, parameters))
+        if share >= 1 or count(built) >= MAX_ITEMS:
+            return built
+        share *= _MARGIN * MAX_ITEMS / max(count(built), 1)
+
+
+def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:
+    """Return whether a trace of the run has a tag `field:…` or an attribute `field`."""
+    parameters = {"collection": run.collection_id, "prefix": f"{field}:"}
+    return bool(session.scalar(HAS_TAG_FIELD, parameters))
+
+
+def list_trace_links(
+    session: Session, run: BenchmarkRun, items: Sequence[str]
+) -> list[ItemTraceLink]:
+    """The first three traces of each item."""
+    statement = (
+        select(CollectedTrace.item_id, CollectedTrace.trace_id, CollectedTrace.url)
+        .where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id.in_(items))
+        .order_by(CollectedTrace.item_id, CollectedTrace.trial, CollectedTrace.position)
+    )
+    links: dict[str, list[ItemTraceLink]] = {}
+    for row in session.execute(statement):
+        links.setdefault(row.item_id, []).append(ItemTraceLink(*row))
+    return [link for item_links in links.values() for link in item_links[:MAX_LINKS_PER_ITEM]]
+
+
+def _attribute_row(
+    item_id: str, revision: str, tags: list[str], outcome: str, tools: Any, *usage: float | None
+) -> AttributeRow:
+    return AttributeRow(item_id, revision, tags, TraceOutcome(outcome), tools or [], usage)
+
+
+def read_item_inputs(
+    session: Session, run: BenchmarkRun, item_ids: Sequence[str]
+) -> dict[str, str]:
+    """The beginnings of the inputs of items, by item; items without an input are left out."""
+    statement = (
+        # The trials of an item have one input.
+        select(
+            CollectedTrace.item_id,
+            func.min(func.left(CollectedTrace.input, INPUT_CHARS)).label("beginning"),
+        )
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            CollectedTrace.item_id.in_(item_ids),
+            CollectedTrace.input.is_not(None),
+        )
+        .group_by(CollectedTrace.item_id)
+    )
+    return {row.item_id: row.beginning for row in session.execute(statement)}

@@ -1,0 +1,265 @@
+"""Outcome of a job: succeeded, released, retried or failed; written only by the holder of its claim."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+from sqlalchemy import CursorResult, event, text
+from sqlalchemy.orm import Session
+
+from mosaico.core.correlation import bind_correlation
+from mosaico.core.errors import Unavailable
+from mosaico.jobs.declarations import JobRequest
+from mosaico.jobs.handlers import (
+    MAX_ATTEMPTS,
+    JobHandler,
+    JobHandlers,
+    JobToken,
+    WorkerStopping,
+    describe_error,
+)
+from mosaico.jobs.queue import CORRELATION, RESCUES, enqueue, enqueue_failure, split_arguments
+
+# Waits of 1, 4, 16 and 60 s.
+FIRST_RETRY_DELAY_S = 1.0
+MAX_RETRY_DELAY_S = 60.0
+RETRY_DELAY_FACTOR = 4
+
+# The fencing check. A worker that was suspended (a frozen container, a laptop asleep) may wake up
+# after its job was rescued and given to another worker, or to itself again. `worker_id` and
+# `attempts` together identify the claim: each rescue increases `attempts`.
+_LOCK_CLAIM = text(
+    """
+    SELECT task_name FROM procrastinate_jobs
+    WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
+    FOR UPDATE
+    """
+)
+# Check and end in one statement, for the driver: most jobs end like this.
+FINISH_CLAIMED_JOB = """
+    SELECT procrastinate_finish_job_v1(held.id, 'succeeded', false)
+    FROM (
+        SELECT id FROM procrastinate_jobs
+        WHERE id = %(job_id)s AND status = 'doing' AND worker_id = %(job_worker_id)s
+          AND attempts = %(job_attempts)s
+        FOR UPDATE
+    ) AS held
+"""
+_BECOME = text(
+    """
+    UPDATE procrastinate_jobs
+    SET task_name = :name, queue_name = :queue, args = CAST(:args AS jsonb), lock = NULL, priority = 0
+    WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
+    """
+)
+# A job that goes back to the queue beside a waiting one of its key (`enqueue_once`) would violate the unique
+# index of keys, and with it the whole rescue.
+_HAS_WAITING_TWIN = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM procrastinate_jobs AS job JOIN procrastinate_jobs AS twin USING (queueing_lock)
+        WHERE job.id = :id AND twin.status = 'todo'
+    )
+    """
+)
+_FINISH_JOB = text("SELECT procrastinate_finish_job_v1(:id, :status, false)")
+_RETRY_JOB = text(
+    "SELECT procrastinate_retry_job_v2(:id, now() + make_interval(secs => :after), NULL, NULL, NULL)"
+)
+# procrastinate's own retry would count an attempt: a released job must not come closer to
+# MAX_ATTEMPTS because workers were restarted.
+_RELEASE_JOB = text(
+    """
+    UPDATE procrastinate_jobs
+    SET status = 'todo', scheduled_at = now() + make_interval(secs => :after) WHERE id = :id
+    """
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClaim:
+    """A worker's right to run and finish a job.
+
+    `token` has its `worker_id` and its `attempts`, which are the attempts before this one.
+    """
+
+    id: int
+    name: str
+    arguments: Mapping[str, Any]
+    attempts: int
+    worker_id: int | None
+
+    @property
+    def retries(self) -> int:
+        """The earlier attempts that ended with an error, and not with a rescue."""
+        return self.attempts - split_arguments(self.arguments).rescues
+
+    @property
+    def token(self) -> JobToken:
+        return JobToken(self.id, self.worker_id, self.attempts)
+
+
+class JobTakenOver(Exception):
+    """The job belongs to another worker now, which does it again."""
+
+
+@dataclass(slots=True)
+class NextStep:
+    """The job that follows a job, done by the same worker without the queue.
+
+    The row of the job becomes that of the next one, in the transaction of its cause. So the next job
+    exists exactly when that transaction commits, is rescued like any other, and costs one statement
+    instead of an outcome, a new row and a fetch. A job with a lock, or of a queue that this worker does
+    not serve (`may_run`), is enqueued. At most one job follows.
+    """
+
+    claim: JobClaim
+    may_run: Callable[[str], bool]
+    next_claim: JobClaim | None = None
+    _session: Session | None = None
+
+    def start(self, session: Session, request: JobRequest, *, lock: str | None = None) -> None:
+        """See `StartNext`. Raises: `JobTakenOver` when the worker has lost the claim."""
+        # A lock is taken by the queue when a job is fetched, so a job with a lock must go through
+        # the queue.
+        name = request.NAME
+        if lock is not None or not self.may_run(name):
+            enqueue(session, request, lock=lock)
+            return
+        if self.next_claim is not None or session is self._session:
+            raise RuntimeError(
+                f"{self.claim.name} has its next job already, and cannot start {name}"
+            )
+        if session.in_nested_transaction():
+            # The end of a savepoint would count as the commit.
+            raise RuntimeError(
+                f"{name} is started in a savepoint; start it in the transaction itself"
+            )
+        next_claim = replace(self.claim, name=name, arguments=self._arguments(request.arguments()))
+        changes = {"name": name, "queue": request.queue(), "args": json.dumps(next_claim.arguments)}
+        changed = cast(
+            "CursorResult[Any]", session.execute(_BECOME, {**self.claim.token._asdict(), **changes})
+        )
+        if changed.rowcount == 0:
+            raise JobTakenOver
+        self._session = session
+        # A rollback leaves the job as it was.
+        event.listen(session, "after_commit", lambda _: self._become(next_claim), once=True)
+
+    def _become(self, next_claim: JobClaim) -> None:
+        self.next_claim = next_claim
+
+    def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        reserved = self.claim.arguments.get(CORRELATION)
+        queue_arguments = {CORRELATION: reserved} if reserved else {}
+        # The attempts of the earlier steps are none of the next one.
+        attempts = {RESCUES: self.claim.attempts} if self.claim.attempts else {}
+        return {**arguments, **queue_arguments, **attempts}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSucceeded:
+    """The job is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased:
+    """The job goes back to the queue; the attempt does not count."""
+
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRetry:
+    """The attempt failed; the job is tried again after the delay."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed:
+    """The job failed for good; the `on_failure` job of its handler gets code and message."""
+
+    code: str
+    message: str
+
+
+JobOutcome: TypeAlias = JobSucceeded | JobReleased | JobRetry | JobFailed
+
+
+def decide_outcome(error: Exception, retries: int, handler: JobHandler) -> JobOutcome:
+    """The outcome of a job that raised an error, after `retries` earlier errors.
+
+    Only temporary errors (`Unavailable`) are retried. A job without `on_failure` is retried
+    without limit, because no other job would report its failure.
+    """
+    # The worker is stopped by its operator, which says nothing about the job.
+    if isinstance(error, WorkerStopping):
+        return JobReleased()
+    is_last_attempt = handler.on_failure is not None and retries + 1 >= MAX_ATTEMPTS
+    if isinstance(error, Unavailable) and not is_last_attempt:
+        return JobRetry(
+            delay_s=min(
+                # The exponent is bounded, because a job without `on_failure` may be retried for
+                # days.
+                FIRST_RETRY_DELAY_S * RETRY_DELAY_FACTOR ** min(retries, 8),
+                MAX_RETRY_DELAY_S,
+            )
+        )
+    return JobFailed(**describe_error(error))
+
+
+def record_outcome(
+    session: Session, claim: JobClaim, outcome: JobOutcome, handlers: JobHandlers
+) -> bool:
+    """Write the outcome of a job; the job is released if it has become the next step already.
+
+    Returns False, and writes nothing, when the worker has lost the claim.
+    Locks:   the row of the job, so that no rescue takes place between check and write.
+    """
+    # Not an error: the new holder does the same work, and its outcome counts.
+    name = session.scalar(_LOCK_CLAIM, claim.token._asdict())
+    if name is None:
+        return False
+    if name != claim.name:
+        # The reply to the COMMIT that started the next step was lost: the outcome of this one counts no
+        # more.
+        outcome = JobReleased()
+    if isinstance(outcome, JobReleased | JobRetry) and finish_twin(session, claim):
+        return True
+    match outcome:
+        case JobSucceeded():
+            session.execute(_FINISH_JOB, {"id": claim.id, "status": "succeeded"})
+        case JobReleased(delay_s=delay_s):
+            session.execute(_RELEASE_JOB, {"id": claim.id, "after": delay_s})
+        case JobRetry(delay_s=delay_s):
+            session.execute(_RETRY_JOB, {"id": claim.id, "after": delay_s})
+        case JobFailed():
+            fail_job(session, claim, outcome, handlers)
+    return True
+
+
+def finish_twin(session: Session, claim: JobClaim) -> bool:
+    """Finish a job for which another one of the same key waits, which does its work; False for others."""
+    if not session.scalar(_HAS_WAITING_TWIN, {"id": claim.id}):
+        return False
+    session.execute(_FINISH_JOB, {"id": claim.id, "status": "succeeded"})
+    return True
+
+
+def fail_job(session: Session, claim: JobClaim, failure: JobFailed, handlers: JobHandlers) -> None:
+    """Mark a job as failed and enqueue its `on_failure` job, in one transaction."""
+    session.execute(_FINISH_JOB, {"id": claim.id, "status": "failed"})
+    # In the same transaction: a process that dies between the two would lose the report of the
+    # failure.
+    handler = handlers.find(claim.name)
+    if handler is not None and handler.on_failure is not None:
+        job_call = split_arguments(claim.arguments)
+        with bind_correlation(job_call.correlation):
+            enqueue_failure(
+                session,
+                handler.on_failure,
+                job_call.arguments,
+                {"code": failure.code, "message": failure.message},
+            )

@@ -1,0 +1,61 @@
+"""Evaluates the KPIs of a run from its aggregates."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from mosaico.formula import Reference, compile_formula
+
+
+class PlannedKpi(BaseModel):
+    """One revision of a KPI, as stored in the plan of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True, defer_build=True)
+
+    id: str
+    revision: int
+    name: str
+    formula: str
+    direction: str
+    unit: str | None
+    threshold_min: float | None
+    threshold_max: float | None
+    gate: bool = False
+    min_effect: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KpiValue:
+    """The value of a KPI in a run; None when it is undefined, and only then with a `reason`."""
+
+    kpi: PlannedKpi
+    value: float | None
+    reason: str | None
+
+    @property
+    def within_thresholds(self) -> bool | None:
+        """Return whether the value is within its thresholds; None without thresholds or without a
+        value.
+        """
+        low, high = self.kpi.threshold_min, self.kpi.threshold_max
+        if self.value is None or (low is None and high is None):
+            return None
+        return (low is None or self.value >= low) and (high is None or self.value <= high)
+
+
+def evaluate_kpis(
+    kpis: Iterable[PlannedKpi], statistic: Callable[[str, str], float | None]
+) -> list[KpiValue]:
+    """Evaluate each KPI; `statistic("ROUGE", "p95")` returns a statistic of the run."""
+    return [_evaluate(kpi, statistic) for kpi in kpis]
+
+
+def _evaluate(kpi: PlannedKpi, statistic: Callable[[str, str], float | None]) -> KpiValue:
+    # The formula of the plan, not the current one of the benchmark.
+    formula = compile_formula(kpi.formula)
+    values: Mapping[Reference, float | None] = {
+        reference: statistic(reference.key, reference.stat) for reference in formula.references
+    }
+    result = formula.evaluate(values)
+    return KpiValue(kpi=kpi, value=result.value, reason=result.reason)

@@ -1,0 +1,111 @@
+"""Evidence over several runs as it is stored with a run and sent over HTTP.
+
+A series is one KPI or metric of one agent in comparable runs. The columns `over_runs` of
+`kpi_history` and `run_metrics` hold a `RunsEvidence`, `run_series.state` holds the `SeriesState` that
+the next run reads, and alert rules hold a state of their own. Stored evidence is that of the
+`REGRESSED` rule about the series; without one it is decided at 0.25 false alarms in 30 runs.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mosaico.core.schemas import WireModel
+
+
+class SeriesStatus(StrEnum):
+    """The state of a series after a valid run.
+
+    WARMUP: too few runs to compare with. OK: no incident. PENDING: the run is repeated before a
+    page. FIRING: an incident is open.
+    """
+
+    WARMUP = "WARMUP"
+    OK = "OK"
+    PENDING = "PENDING"
+    FIRING = "FIRING"
+
+
+class SeriesEvent(StrEnum):
+    """The change of a series by a run. OPENED and WORSE page; REFERENCE_LOST closes an incident
+    whose reference shares no item with later runs any more.
+    """
+
+    OPENED = "OPENED"
+    WORSE = "WORSE"
+    PARTLY_BACK = "PARTLY_BACK"
+    RESOLVED = "RESOLVED"
+    IMPROVED = "IMPROVED"
+    REFERENCE_LOST = "REFERENCE_LOST"
+
+    @property
+    def pages(self) -> bool:
+        """Return whether the event notifies recipients at once."""
+        return self in (SeriesEvent.OPENED, SeriesEvent.WORSE)
+
+
+class OpenIncident(WireModel):
+    """The runs of an open incident, by sequence number, oldest first.
+
+    `started` is the estimated first bad run, `opened` the run that opened the incident. `runs` are
+    its latest valid runs from `started` on. `levelRuns` define its present level: the runs of the
+    fall, of the last further fall or of the last partial recovery; they never count as recovered.
+    `recovered` counts the consecutive runs with evidence of recovery.
+    """
+
+    started: int
+    opened: int
+    runs: tuple[int, ...]
+    level_runs: tuple[int, ...]
+    recovered: int = 0
+
+
+class SeriesState(WireModel):
+    """The state of a series between runs, as stored JSON.
+
+    `levels` are the reference runs, at most 60, grouped by level: the last group is the present
+    one, earlier groups contribute only to the variation between runs. An unknown `version` is
+    refused.
+    """
+
+    version: Literal[1] = 1
+    levels: tuple[tuple[int, ...], ...] = ()
+    incident: OpenIncident | None = None
+    recoveries: tuple[int, ...] = ()
+
+    @property
+    def runs(self) -> set[int]:
+        """All runs whose levels the next step needs."""
+        incident = self.incident
+        inside = {*incident.runs, *incident.level_runs} if incident else set()
+        return {run for level in self.levels for run in level} | inside
+
+
+class RunsEvidence(WireModel):
+    """The evidence of the last runs, with the strongest window.
+
+    The mean of the last `width` runs is `level`, that of the `reference` runs before them
+    `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
+    standard errors, which pages above `limit`; in a run whose cumulative sum pages, that of the sum.
+    `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
+    is the level that stands for the value 0, which has no logarithm; there is no interval then, if one
+    of both levels is 0.
+    `earlierLevel` is the level of the incident before a further fall or a partial recovery.
+    """
+
+    version: Literal[1] = 1
+    status: SeriesStatus
+    event: SeriesEvent | None = None
+    z: float | None = None
+    limit: float
+    width: int | None = None
+    reference: Annotated[int, Field(description="Number of reference runs.")] = 0
+    level: float | None = None
+    reference_level: float | None = None
+    zero_level: float | None = None
+    earlier_level: float | None = None
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    since: int | None = None

@@ -1,0 +1,168 @@
+"""Verdicts as they are stored, sent over HTTP and read by gates, alerts and reports.
+
+The columns `kpi_history.verdict` and `run_metrics.verdict` hold a `ValueVerdict`, the column
+`benchmark_runs.verdict` holds a `RunVerdict`. Both carry a `version` of their layout.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field
+
+from mosaico.core.schemas import StoredText, WireModel
+from mosaico.statistics.intervals import Interval
+from mosaico.statistics.verdict_rules import ChangeMethod, Note, Scale, Side, Verdict
+
+
+class RepeatedTrials(WireModel):
+    """pass@k statistics of a pass-or-fail metric, over the `items` with at least k trials.
+
+    `passAtK` is the probability that one of k trials passes, `passHatK` the probability that all k
+    trials pass, and `atLeastK` the share of items that passed at least k times.
+    """
+
+    k: int
+    items: int
+    pass_at_k: float
+    pass_hat_k: float
+    at_least_k: float
+
+
+class ValueVerdict(WireModel):
+    """The comparison of one KPI or metric with its baseline.
+
+    `effect` is the candidate's value minus the baseline's, over the `items` of both runs, with its
+    95 % interval `low` to `high`; on the scale RATIO it is the relative change. `pAdjusted`,
+    `lowAdjusted` and `highAdjusted` are adjusted for the KPIs or metrics that are judged together,
+    and the verdict follows from them. `minDetectableEffect` is the smallest change that is detected
+    with 80 % power. `minEffect` is the smallest change that counts and `margin` the largest that
+    does not, in the unit of the effect.
+
+    A KPI or metric that was not compared has a `reason` and no numbers; `hasValue` is false when the
+    candidate run has no value. `verdict` is null unless the comparison itself is invalid.
+    """
+
+    version: Literal[1] = 1
+    verdict: Verdict | None = None
+    reason: StoredText | None = None
+    explanation: StoredText
+    has_value: bool = True
+    baseline_value: float | None = None
+    value: float | None = None
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    low_adjusted: float | None = None
+    high_adjusted: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    min_detectable_effect: float | None = None
+    min_effect: float | None = None
+    margin: float | None = None
+    scale: Scale | None = None
+    side: Side | None = None
+    items: int | None = None
+    trials: float | None = None
+    more_trials: Annotated[
+        int | None, Field(description="Trials per item to add for a conclusive verdict.")
+    ] = None
+    items_needed: Annotated[
+        int | None,
+        Field(
+            description=(
+                "Number of items required to detect any change, if the items of the run cannot "
+                "detect one."
+            )
+        ),
+    ] = None
+    clusters: int | None = None
+    method: ChangeMethod | None = None
+    gate: bool = False
+    notes: tuple[Note, ...] = ()
+    repeats: tuple[RepeatedTrials, ...] = ()
+    threshold_probability: Annotated[
+        float | None, Field(description="Probability that the KPI reaches its lower threshold.")
+    ] = None
+    warnings: Annotated[
+        tuple[str, ...],
+        Field(description="Reason why the value may jump without a change of the agent."),
+    ] = ()
+
+
+class BaselineSelection(StrEnum):
+    """The reason why runs are the baseline. PINNED: a user pinned the run. PREVIOUS_VALID,
+    MEAN_OF_LAST: the mode of the benchmark. CHOSEN: the request named the runs.
+    """
+
+    PINNED = "PINNED"
+    PREVIOUS_VALID = "PREVIOUS_VALID"
+    MEAN_OF_LAST = "MEAN_OF_LAST"
+    CHOSEN = "CHOSEN"
+
+
+class BaselineRuns(WireModel):
+    """The baseline runs, newest first; `mode` is the reason for their selection."""
+
+    mode: BaselineSelection
+    run_ids: tuple[str, ...]
+
+
+class ComparedItems(WireModel):
+    """Item counts of a comparison.
+
+    `compared` items are in both runs with the same task. `revised` items have another task or
+    expected output in the candidate. `leftOut` items exceed the limit of compared items.
+    `areSamples`: each run has a sample of production traces, and no item is in both.
+    """
+
+    compared: int
+    only_baseline: int
+    only_candidate: int
+    revised: int
+    left_out: int
+    are_samples: bool = False
+
+
+class RunVerdict(WireModel):
+    """The comparison of a run with its baseline.
+
+    `counts` is the number of KPIs (of metrics, when the run has no KPI) per verdict, `differences`
+    lists what differs between the two runs, and `conditions` the differences that affect all values.
+    """
+
+    version: Literal[1] = 1
+    verdict: Verdict | None = None
+    reason: StoredText | None = None
+    explanation: StoredText
+    baseline: BaselineRuns | None = None
+    items: ComparedItems | None = None
+    counts: Mapping[str, int] = Field(default_factory=dict)
+    differences: tuple[StoredText, ...] = ()
+    conditions: tuple[StoredText, ...] = ()
+
+
+# A metric as (column, None), a KPI as (None, ID).
+SubjectKey: TypeAlias = tuple[str | None, str | None]
+
+
+class ValueFailure(NamedTuple):
+    """The unexpected error of one metric or KPI; `details` is its traceback, for the log."""
+
+    error: str
+    details: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunVerdicts:
+    """All verdicts of a run: metrics by column, KPIs by ID, and their 95 % intervals. Those with
+    `failures` have no verdict.
+    """
+
+    run: RunVerdict
+    metrics: Mapping[str, ValueVerdict]
+    kpis: Mapping[str, ValueVerdict]
+    metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    kpi_intervals: Mapping[str, Interval] = field(default_factory=dict)
+    failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)

@@ -1,0 +1,174 @@
+"""Anthropic's Messages API, through its SDK.
+
+Source: POST /v1/messages, version 2023-06-01.
+"""
+
+import os
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import anthropic
+
+from mosaico.llm.conversation import (
+    Block,
+    ChatMessage,
+    Llm,
+    MessageRole,
+    Provider,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Turn,
+    TurnSettings,
+    Usage,
+)
+from mosaico.llm.response_reader import (
+    JSON,
+    read_arguments,
+    read_text,
+    read_token_count,
+    read_usage,
+)
+from mosaico.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
+
+# Required by the API. Above 21,333 the SDK requires streaming; thinking counts as output.
+MAX_OUTPUT_TOKENS: Final = 16_000
+MAX_OUTPUT_WITH_THINKING: Final = 21_333
+
+_ERRORS: Final = SdkErrors(
+    status=anthropic.APIStatusError,
+    connection=anthropic.APIConnectionError,
+    any=anthropic.AnthropicError,
+)
+_PROTOCOL_HEADERS: Final = {"accept", "anthropic-version", "content-type", "user-agent"}
+# Only the reasons that change what the caller does; all others end the turn.
+_STOPS: Final[dict[Any, StopReason]] = {
+    "max_tokens": StopReason.TRUNCATED,
+    "tool_use": StopReason.TOOL_USE,
+}
+
+
+def open_messages(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
+    """A model behind the Messages API or a compatible server."""
+    client = anthropic.AsyncAnthropic(**access.options())
+    removed = {} if access.base_url is None else _headers_of_the_environment(client)
+    return SdkLlm(
+        provider=Provider.ANTHROPIC.value,
+        model=model,
+        settings=settings,
+        send=partial(client.messages.with_raw_response.create, extra_headers=removed),
+        errors=_ERRORS,
+        write=write_request,
+        read=read_message,
+        close=client.close,
+    )
+
+
+def _headers_of_the_environment(
+    client: anthropic.AsyncAnthropic,
+) -> dict[str, str | anthropic.Omit]:
+    """Return the headers that override the SDK's headers from ANTHROPIC_CUSTOM_HEADERS, which may
+    be credentials for another server; those that authenticate get the value of the client again.
+    """
+    own_values = {name.lower(): value for name, value in client.auth_headers.items()}
+    lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines()
+    names = {line.partition(":")[0].strip() for line in lines if ":" in line}
+    return {
+        name: own_values.get(name.lower(), anthropic.omit)
+        for name in names
+        if name.lower() not in _PROTOCOL_HEADERS
+    }
+
+
+def write_request(turn: TurnRequest) -> dict[str, Any]:
+    """The body of a request."""
+    request: dict[str, Any] = {
+        "model": turn.model,
+        "max_tokens": _max_output_tokens(turn.settings),
+        "system": turn.system,
+        "messages": [wire_message(message) for message in turn.messages],
+    }
+    if turn.tools:
+        request["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+            for tool in turn.tools
+        ]
+    if turn.settings.temperature is not None:
+        request["temperature"] = turn.settings.temperature
+    if turn.settings.thinking_tokens is not None:
+        request["thinking"] = {"type": "enabled", "budget_tokens": turn.settings.thinking_tokens}
+    if turn.settings.reasoning_effort is not None:
+        request["output_config"] = {"effort": turn.settings.reasoning_effort.value}
+    return request
+
+
+def _max_output_tokens(settings: TurnSettings) -> int:
+    default = MAX_OUTPUT_TOKENS if settings.thinking_tokens is None else MAX_OUTPUT_WITH_THINKING
+    return settings.max_output_tokens or default
+
+
+def wire_message(message: ChatMessage) -> dict[str, Any]:
+    """A message in the format of the API, where the user sends the results of tools."""
+    role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
+    return {"role": role, "content": [part for block in message.content for part in _wire(block)]}
+
+
+def _wire(block: Block) -> list[dict[str, Any]]:
+    match block:
+        case TextBlock(text=text):
+            # The API rejects blank text blocks.
+            return [{"type": "text", "text": text}] if text.strip() else []
+        case ThinkingBlock(wire=wire):
+            # The API signs its thinking blocks and requires them before the tool calls of the turn.
+            return [wire]
+        case ToolUseBlock():
+            return [{"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}]
+        case ToolResultBlock():
+            return [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": block.tool_use_id,
+                    "content": block.content,
+                    "is_error": block.is_error,
+                }
+            ]
+
+
+def read_message(response: JSON) -> Turn:
+    """The turn in a response; blocks of other types are ignored."""
+    content: list[Block] = []
+    for block in response["content"]:
+        if block["type"] == "text":
+            content.append(TextBlock(text=read_text(block["text"])))
+        elif block["type"] in ("thinking", "redacted_thinking"):
+            text = read_text(block.get("thinking") or "")
+            content.append(ThinkingBlock(text=text, wire=dict(block)))
+        elif block["type"] == "tool_use":
+            arguments, flaw = read_arguments(block.get("input"))
+            content.append(
+                ToolUseBlock(
+                    id=read_text(block["id"]),
+                    name=read_text(block["name"]),
+                    input=arguments,
+                    flaw=flaw,
+                )
+            )
+    return Turn(
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
+        stop=_STOPS.get(response.get("stop_reason"), StopReason.END),
+        usage=_usage(response.get("usage")),
+    )
+
+
+def _usage(usage: Any) -> Usage | None:
+    """The tokens of a turn; the API counts those of its prompt cache separately."""
+    uncached = read_usage(usage, "input_tokens", "output_tokens")
+    if uncached is None:
+        return None
+    written = read_token_count(usage, "cache_creation_input_tokens") or 0
+    # Added, so that tokens are comparable among providers: the others count cached tokens as input.
+    read = read_token_count(usage, "cache_read_input_tokens") or 0
+    return replace(uncached, input_tokens=uncached.input_tokens + written + read)

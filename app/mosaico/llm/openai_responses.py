@@ -1,0 +1,131 @@
+"""OpenAI's Responses API, through its SDK; the server does not store the conversation.
+
+Source: POST /v1/responses with `store: false`.
+"""
+
+from typing import Any
+
+from mosaico.llm.conversation import (
+    Block,
+    ChatMessage,
+    Llm,
+    MessageRole,
+    Provider,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Turn,
+    TurnSettings,
+)
+from mosaico.llm.errors import LlmError
+from mosaico.llm.openai_chat import ERRORS, arguments_text, open_openai
+from mosaico.llm.response_reader import JSON, read_arguments, read_text, read_usage
+from mosaico.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
+
+
+def open_responses(model: str, access: ProviderAccess, settings: TurnSettings) -> Llm:
+    """A model behind the Responses API or a compatible server."""
+    client = open_openai(access)
+    return SdkLlm(
+        provider=Provider.OPENAI_RESPONSES.value,
+        model=model,
+        settings=settings,
+        send=client.responses.with_raw_response.create,
+        errors=ERRORS,
+        write=write_request,
+        read=read_turn_items,
+        close=client.close,
+    )
+
+
+def write_request(turn: TurnRequest) -> dict[str, Any]:
+    """The body of a request."""
+    request: dict[str, Any] = {
+        "model": turn.model,
+        "instructions": turn.system,
+        "input": [item for message in turn.messages for item in wire_items(message)],
+        # The conversation is sent completely with each turn, so nothing depends on what the server
+        # keeps.
+        "store": False,
+    }
+    if turn.tools:
+        request["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.schema,
+                # Strict schemas must list every property as required, which the schemas of MCP
+                # servers do not.
+                "strict": False,
+            }
+            for tool in turn.tools
+        ]
+    if turn.settings.reasoning_effort is not None:
+        request["reasoning"] = {"effort": turn.settings.reasoning_effort.value}
+    if turn.settings.max_output_tokens is not None:
+        request["max_output_tokens"] = turn.settings.max_output_tokens
+    if turn.settings.temperature is not None:
+        request["temperature"] = turn.settings.temperature
+    return request
+
+
+def wire_items(message: ChatMessage) -> list[dict[str, Any]]:
+    """A message as items of the API."""
+    return [item for block in message.content for item in _items(message.role, block)]
+
+
+def _items(role: MessageRole, block: Block) -> list[dict[str, Any]]:
+    match block:
+        case TextBlock(text=text):
+            speaker = "assistant" if role is MessageRole.ASSISTANT else "user"
+            return [{"role": speaker, "content": text}]
+        case ThinkingBlock():
+            return []
+        case ToolUseBlock():
+            return [
+                {
+                    "type": "function_call",
+                    "call_id": block.id,
+                    "name": block.name,
+                    "arguments": arguments_text(block),
+                }
+            ]
+        case ToolResultBlock():
+            return [
+                {
+                    "type": "function_call_output",
+                    "call_id": block.tool_use_id,
+                    "output": block.content,
+                }
+            ]
+
+
+def read_turn_items(response: JSON) -> Turn:
+    """The turn in a response; reasoning items are ignored. Raises: LlmError."""
+    status = response.get("status")
+    # The API reports these with HTTP 200.
+    if status in ("failed", "cancelled"):
+        raise LlmError(f"the model failed: {(response.get('error') or {}).get('message', status)}")
+    content: list[Block] = []
+    for item in response["output"]:
+        if item["type"] == "message":
+            content += [TextBlock(text=read_text(text)) for text in _texts(item)]
+        elif item["type"] == "function_call":
+            arguments, flaw = read_arguments(item.get("arguments"))
+            name, call_id = read_text(item["name"]), read_text(item["call_id"])
+            content.append(ToolUseBlock(id=call_id, name=name, input=arguments, flaw=flaw))
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content))
+    # This API has no finish reason; the items show it.
+    stop = StopReason.TOOL_USE if message.tool_uses() else StopReason.END
+    return Turn(
+        message=message,
+        stop=StopReason.TRUNCATED if status == "incomplete" else stop,
+        usage=read_usage(response.get("usage"), "input_tokens", "output_tokens"),
+    )
+
+
+def _texts(item: JSON) -> list[Any]:
+    return [part["text"] for part in item["content"] if part["type"] == "output_text"]

@@ -1,0 +1,123 @@
+"""A budget of model requests: how many may be sent, and what they may cost."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mosaico.core.errors import AppError
+from mosaico.llm.prices import NoPrice, Price
+from mosaico.llm.types import BatchResponse, RequestBatch
+
+if TYPE_CHECKING:
+    from mosaico.llm.completion_pool import BatchCompleter
+
+
+class LlmBudgetExhausted(AppError):
+    """The limit of model requests or of their cost is reached; raise it and repeat the command:
+    stored answers are free.
+    """
+
+    code = "llm-budget"
+    status = 400
+    exit_code = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestBudget:
+    """Counts requests and dollars against limits; None means no limit.
+
+    A request that would exceed a limit is not sent. The cost of a request is known only after it, so
+    each is expected to cost as much as the most expensive one so far, and the first is sent alone.
+    """
+
+    max_requests: int | None = None
+    max_usd: float | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    sent_count: int = 0
+    spent_usd: float = 0.0
+    _pending: int = field(default=0, init=False)
+    _highest_cost_usd: float | None = field(default=None, init=False)
+    _model_without_price: str | None = field(default=None, init=False)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def admit(self) -> None:
+        """Wait until one more request fits the budget.
+
+        Raises, after the requests in flight were answered: `LlmBudgetExhausted` when it will not,
+        `NoPrice` when the cost is limited and that of a model is unknown.
+        """
+        while not self._fits():
+            if not self._pending:
+                if self._model_without_price is not None:
+                    raise NoPrice(self._model_without_price)
+                raise LlmBudgetExhausted(self._reason(), hint="raise --max-requests or --max-usd")
+            await self._settled.wait()
+        self.sent_count += 1
+        self._pending += 1
+
+    def settle(self) -> None:
+        """Count one request in flight less."""
+        self._pending -= 1
+        # Those that wait run after the caller has delivered its answer.
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+    def add_cost(self, model: str, response: BatchResponse) -> BatchResponse:
+        """Count the cost of a response, and return the response with it."""
+        cost = response.cost_usd
+        price = self.prices.get(model)
+        if cost is None and price is not None:
+            cost = price.of(response.usage.input_tokens, response.usage.output_tokens)
+        if cost is None:
+            if self.max_usd is not None:
+                self._model_without_price = model
+            return response
+        self.spent_usd += cost
+        self._highest_cost_usd = max(cost, self._highest_cost_usd or 0.0)
+        return response._replace(cost_usd=cost)
+
+    def _fits(self) -> bool:
+        if self._model_without_price is not None or self._is_request_limit_reached():
+            return False
+        if self.max_usd is None:
+            return True
+        if self._highest_cost_usd is None:
+            return not self._pending
+        return self.spent_usd + (self._pending + 1) * self._highest_cost_usd <= self.max_usd
+
+    def _is_request_limit_reached(self) -> bool:
+        return self.max_requests is not None and self.sent_count >= self.max_requests
+
+    def _reason(self) -> str:
+        if self._is_request_limit_reached():
+            limit = f"{self.max_requests:,} model requests"
+        else:
+            limit = f"${self.max_usd:g}"
+        requests = "request was" if self.sent_count == 1 else "requests were"
+        cost = f" for ${self.spent_usd:.4g}" if self._highest_cost_usd is not None else ""
+        return (
+            f"the limit of {limit} is too low: {self.sent_count:,} {requests} sent{cost}. The "
+            "answers are in the cache and are free in the next run"
+        )
+
+
+class BudgetedCompleter:
+    """Sends batches within a budget. Provides `BatchCompleter`."""
+
+    def __init__(self, completer: "BatchCompleter", budget: RequestBudget) -> None:
+        self._completer = completer
+        self._budget = budget
+
+    async def complete(self, batch: RequestBatch) -> BatchResponse:
+        """The response with its cost, where known. Raises: `LlmBudgetExhausted`, `NoPrice`."""
+        await self._budget.admit()
+        try:
+            response = await self._completer.complete(batch)
+            return self._budget.add_cost(batch[0].model, response)
+        finally:
+            self._budget.settle()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._completer.close()

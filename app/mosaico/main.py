@@ -1,0 +1,271 @@
+"""API process: the FastAPI application, its middleware and the server."""
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+import uvicorn
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from pydantic.alias_generators import to_camel
+from pydantic.warnings import UnsupportedFieldAttributeWarning
+from sqlalchemy import QueuePool
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from mosaico import api
+from mosaico.access import idempotency
+from mosaico.access.audit_middleware import audit_request
+from mosaico.access.authentication import AuthenticationMiddleware
+from mosaico.access.pages import render_error
+from mosaico.access.service import ensure_first_admin_key
+from mosaico.access.stream_revocation import KeyStreamOwners
+from mosaico.core import problem_documents
+from mosaico.core.encryption import Secret
+from mosaico.core.garbage_collection import exclude_living_objects
+from mosaico.core.malloc import free_large_blocks, limit_arenas, return_free_memory
+from mosaico.core.resources import Resources
+from mosaico.core.settings import Settings
+from mosaico.core.web import (
+    etag,
+    health,
+    openapi,
+    problem_types,
+    prometheus,
+    request_body,
+    static_files,
+)
+from mosaico.core.web.http_protocol import (
+    ACCEPT_BACKLOG,
+    HttpProtocol,
+    collapse_accept_errors,
+    raise_descriptor_limit,
+)
+from mosaico.core.web.listener import inherited_listener
+from mosaico.core.web.pages import compile_templates
+from mosaico.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
+from mosaico.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
+from mosaico.core.web.sse import EventHub
+from mosaico.notifications.queries import count_inbox
+from mosaico.plugin_loading import load_plugins
+from mosaico.startup import opened_resources, set_up_logs
+
+SHUTDOWN_GRACE_S = 2
+# Of all API processes together, and at least of each.
+API_THREADS = 40
+MIN_API_THREADS = 10
+
+DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
+EXAMPLES = Path(__file__).parent / "api_examples.json"
+
+DESCRIPTION = """\
+Reports every morning whether AI agents got better or worse.
+
+Every request below `/api/v1` needs `Authorization: Bearer <API key>`. Lists return `{items, nextCursor}`; errors are problem documents (RFC 9457) whose `detail` contains the error and its remedy.
+"""
+
+
+class Application(FastAPI):
+    """FastAPI with problem documents in the OpenAPI description."""
+
+    def openapi(self) -> dict[str, Any]:
+        if not self.openapi_schema:
+            document = super().openapi()
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas["Problem"] = problem_documents.PROBLEM_SCHEMA
+            for operation in openapi.iter_operations(document):
+                etag.document_conditions(operation, problem_documents.document_problem)
+                idempotency.document_conflict(operation)
+                request_body.document_problems(operation)
+            texts = openapi.read_texts(DESCRIPTIONS, EXAMPLES)
+            openapi.complete_document(document, texts)
+        return super().openapi()
+
+
+def create_app(
+    resources: Resources, *, show_docs: bool = True, hosts: HostPolicy | None = None
+) -> FastAPI:
+    """The HTTP application; the caller closes the resources.
+
+    `show_docs` makes Swagger UI and the OpenAPI description public. `hosts` are the names of the
+    service; default: those of this machine only.
+    """
+    app = Application(
+        title="MOSAICO",
+        version=version("mosaico"),
+        description=DESCRIPTION,
+        contact={"name": "The operator of this service"},
+        servers=[{"url": "/", "description": "this service"}],
+        openapi_url="/openapi.json" if show_docs else None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Without the OpenTelemetry spans of FastAPI: the service has its own metrics and logs.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        lifespan=_lifespan,
+        generate_unique_id_function=operation_id,
+        routes=list(_routes()),
+    )
+    app.state.resources = resources
+    app.state.commit_hook = audit_request
+    app.state.probe = health.HealthProbe(resources.db)
+    # A connection of its own: neither requests nor a slow scrape must keep streams of revoked keys open.
+    app.state.stream_db = resources.db.open_second_pool("mosaico-streams")
+    owners = KeyStreamOwners(app.state.stream_db, resources.clock)
+    app.state.hub = EventHub(resources.db.direct_url, owners=owners)
+    app.state.render_error = render_error
+    app.state.count_inbox = count_inbox
+    app.mount(static_files.URL, static_files.HashedStaticFiles(directory=static_files.FOLDER))
+    if show_docs:
+        openapi.install(app)
+    _add_middleware(app, hosts or HostPolicy())
+    return app
+
+
+class Server(uvicorn.Server):
+    """Uvicorn that compiles the templates once it accepts requests, and that ends the open event streams
+    before it waits for running requests.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # In a thread that nobody waits for: the service is ready without it.
+        threading.Thread(target=_compile_templates, name="compile-templates", daemon=True).start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        app = self.config.app
+        if isinstance(app, FastAPI):
+            app.state.hub.close()
+        await super().shutdown(sockets)
+
+
+def _compile_templates() -> None:
+    compile_templates()
+    # The syntax trees of the templates, which nobody needs again.
+    return_free_memory()
+
+
+def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None = None) -> None:
+    """Serve requests until SIGTERM or SIGINT, then finish running requests within two seconds.
+
+    `listener` is a socket that is bound to the address already; without one it is opened.
+
+    Raises: `SystemExit` at the end, so that the caller's context managers release their resources.
+    """
+    # Uvicorn raises the signal again when it has stopped; the default handler would kill the process
+    # before the cleanup of the callers.
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: sys.exit(0))
+    exclude_living_objects()
+    raise_descriptor_limit()
+    config = server_config(app, host=host, port=port)
+    Server(config).run(sockets=[listener] if listener else None)
+
+
+def server_config(app: ASGIApp, *, host: str, port: int) -> uvicorn.Config:
+    """The server of an application."""
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        backlog=ACCEPT_BACKLOG,
+        http=HttpProtocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Any program on this machine could send the headers of a proxy, and guess keys from a new address
+        # each time.
+        proxy_headers=False,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
+    )
+
+
+def serve_api(settings: Settings) -> None:
+    """The API process: logs, plugins, resources, the first admin key, server."""
+    # First: arenas that exist are not given back.
+    limit_arenas()
+    free_large_blocks()
+    set_up_logs(settings)
+    load_plugins()
+    pool_size = max(API_THREADS // settings.api_processes, MIN_API_THREADS)
+    with opened_resources(settings, name="mosaico-api", pool_size=pool_size) as resources:
+        key = settings.admin_key
+        ensure_first_admin_key(
+            resources.db, settings.data_dir, Secret(key.get_secret_value()) if key else None
+        )
+        hosts = host_policy(
+            settings.allowed_hosts,
+            bind_host=settings.host,
+            public_host=urlsplit(settings.public_url or "").hostname,
+        )
+        app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts)
+        serve(app, host=settings.host, port=settings.port, listener=inherited_listener())
+
+
+def operation_id(route: APIRoute) -> str:
+    """The OpenAPI operation id: `list_agents` becomes `listAgents`."""
+    return to_camel(route.name)
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """All routes, built once per process: building them takes longer than most requests.
+
+    They are not nested: Starlette would search each level separately for every request.
+    """
+    # FastAPI ignores this warning about the name of the parameter `body` where it builds a validator; those of
+    # bodies are built at their first use.
+    warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
+    routes = APIRouter(redirect_slashes=False, generate_unique_id_function=operation_id)
+    api.include_routers(routes)
+    health.router.add_to(routes)
+    problem_types.router.add_to(routes)
+    api.include_pages(routes)
+    return routes.routes
+
+
+def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
+    """Add the middleware from the inside to the outside: the request id is outermost."""
+    problem_documents.install(app)
+    etag.install(app)
+    app.add_middleware(
+        request_body.RequestBodyMiddleware, is_streamed=api.is_streamed, is_signed=api.is_signed
+    )
+    app.add_middleware(
+        AuthenticationMiddleware, requires_key=api.requires_key, accepts_key=api.accepts_key
+    )
+    app.add_middleware(problem_documents.InternalErrorMiddleware)
+    prometheus.install(app, app.state.probe.db)
+    app.add_middleware(AllowedHostsMiddleware, policy=hosts)
+    app.add_middleware(SecurityHeadersMiddleware)
+    app.add_middleware(ResponseHeadersMiddleware)
+    app.add_middleware(problem_documents.RequestIdMiddleware)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    collapse_accept_errors(asyncio.get_running_loop())
+    # As many threads as connections: a thread without one would wait for it and fail after two
+    # seconds. Routes and exports run in the threads of the loop; those of anyio do a bookkeeping now and then.
+    pool = app.state.resources.db.engine.pool
+    if isinstance(pool, QueuePool):
+        threads = ThreadPoolExecutor(pool.size(), thread_name_prefix="request")
+        asyncio.get_running_loop().set_default_executor(threads)
+        anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()
+    async with app.state.hub.running():
+        yield
+    app.state.probe.close()
+    app.state.stream_db.dispose()

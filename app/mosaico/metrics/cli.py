@@ -1,0 +1,142 @@
+"""`mosaico score`: compute the metrics and a KPI of a trace file without a server."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mosaico.core.console.table import Table, format_cell, print_table
+from mosaico.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+    encode_json,
+    print_status,
+    print_warning,
+    warn_failed_plugin,
+)
+from mosaico.core.errors import UnusableInput
+from mosaico.metrics.file_options import (
+    METRICS_HELP,
+    Config,
+    ModelLimits,
+    choose_metrics,
+    open_models,
+)
+from mosaico.traces.files.options import InputOptions, open_reader
+
+if TYPE_CHECKING:
+    from mosaico.metrics.file_scores import FileScores
+    from mosaico.metrics.offline_models import LlmUsage
+
+EXIT_UNDEFINED = 3
+STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
+
+cli = CommandGroup("score", help="Compute metrics of a file of results. No server is needed.")
+
+
+class EmptyTraceFile(UnusableInput):
+    """A trace file is empty; write one trace per line into it."""
+
+    code = "no-traces"
+
+
+@cli.command("score")
+def score(
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="File of results (docs/import.md lists the formats); - is stdin."
+        ),
+    ],
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="NAMES",
+            help=f"{METRICS_HELP} (default: all with a value).",
+        ),
+    ] = None,
+    config: Config = None,
+    formula: Annotated[
+        str | None,
+        typer.Option("--formula", help="Formula of a KPI over all traces."),
+    ] = None,
+    input_options: InputOptions,
+    limits: ModelLimits,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Compute metrics of a file of results. No server is needed.
+
+    Metrics that call a model (docs/metrics.md) use the server of MOSAICO_LLM_BASE_URL, and only
+    when they are named.
+
+    Exit codes: 0 computed, 2 the file is missing or has no trace, 3 the formula is undefined or a
+    limit of requests is too low, 65 a line, metric option or formula is invalid, or no model is
+    configured, 66 a metric does not exist, 75 the model server does not respond.
+    """
+    from mosaico.metrics.file_scores import score_file
+    from mosaico.metrics.registry import load_metrics
+
+    load_metrics(warn_failed_plugin)
+    metrics = choose_metrics(metrics, config).metrics
+    reader = open_reader(input_options)
+    with open_models(limits) as models:
+        scores = score_file(file, metrics, formula, reader, models)
+    if not scores.rows:
+        raise EmptyTraceFile(
+            f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
+        )
+    _print_missing(scores)
+    if output is OutputFormat.JSON:
+        _print_json(scores, models.usage)
+    else:
+        _print_table(scores)
+    if scores.kpi is not None and scores.kpi.value is None:
+        print_status(f"error: the formula is undefined: {scores.kpi.reason}")
+        raise typer.Exit(EXIT_UNDEFINED)
+
+
+def _print_json(scores: "FileScores", usage: "LlmUsage") -> None:
+    """Print one JSON document, row by row so that a large file is not encoded as a whole."""
+    keys = list(scores.aggregates)
+    write = sys.stdout.write
+    write('{"rows":[')
+    for index, row in enumerate(scores.rows):
+        values = dict(zip(keys, row.values, strict=True))
+        write(",\n" if index else "\n")
+        document = {"traceId": row.trace_id, "values": values}
+        if row.reasons:
+            document["reasons"] = dict(row.reasons)
+        write(encode_json(document, sys.stdout))
+    aggregates = {key: aggregate.as_json() for key, aggregate in scores.aggregates.items()}
+    write(f'\n],"aggregates":{encode_json(aggregates, sys.stdout)}')
+    if scores.formula is not None and scores.kpi is not None:
+        kpi = {"formula": scores.formula.text, **scores.kpi._asdict()}
+        write(f',"kpi":{encode_json(kpi, sys.stdout)}')
+    if usage:
+        write(f',"llmUsage":{encode_json(usage.as_json(), sys.stdout)}')
+    write("}\n")
+
+
+def _print_table(scores: "FileScores") -> None:
+    rows = [
+        [key, *(format_cell(aggregate.statistic(name)) for name in STATISTICS)]
+        for key, aggregate in scores.aggregates.items()
+    ]
+    if scores.formula is not None and scores.kpi is not None:
+        rows.append(
+            [scores.formula.text, format_cell(scores.kpi.value), *[""] * (len(STATISTICS) - 1)]
+        )
+    print_table(Table(["metric", *STATISTICS], rows))
+
+
+def _print_missing(scores: "FileScores") -> None:
+    for key, aggregate in scores.aggregates.items():
+        if aggregate.missing:
+            reasons = ", ".join(f"{name} {count}" for name, count in aggregate.missing.items())
+            print_warning(
+                f"{key} has no value on {sum(aggregate.missing.values())} traces: {reasons}"
+            )

@@ -1,0 +1,350 @@
+"""Computes metrics of traces, and contains every failure of a provider."""
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
+
+from mosaico.core.text import shorten
+from mosaico.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
+from mosaico.metrics.measured_chunk import MeasuredChunk
+from mosaico.metrics.pair_overlap import forget_overlap
+from mosaico.metrics.registry import load_metrics, providers_for
+from mosaico.metrics.types import (
+    BatchMetric,
+    Measurement,
+    MetricFailed,
+    MetricFailureKind,
+    MetricProvider,
+    MetricRef,
+    MetricSkipped,
+    MetricSkipReason,
+    MetricSpec,
+    Missing,
+    Need,
+    TraceMeasurements,
+)
+from mosaico.traces.types import Trace, TraceOutcome
+
+T = TypeVar("T")
+
+CHUNK_SIZE: Final = 64  # traces of a first call of the pool: some milliseconds of work
+_DETAIL_CHARS: Final = 299
+_PROVIDER_ERRORS: Final = (Exception, SystemExit)  # third-party code may even exit
+
+_SCORED: Final = TraceOutcome.SCORED  # looked up once: access to enum members is slow
+_NOT_THE_AGENT: Final[Mapping[TraceOutcome, MetricSkipped]] = {
+    TraceOutcome.INFRA_ERROR: MetricSkipped(MetricSkipReason.INFRA_ERROR),
+    TraceOutcome.JUDGE_ERROR: MetricSkipped(MetricSkipReason.JUDGE_ERROR),
+}
+_NO_INPUT: Final = MetricSkipped(MetricSkipReason.NO_INPUT)
+_NO_EXPECTED: Final = MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
+_NO_OUTPUT: Final = MetricSkipped(MetricSkipReason.NO_OUTPUT)
+_AGENT_FAILED: Final = MetricSkipped(MetricSkipReason.AGENT_ERROR)
+NOT_SELECTED: Final = MetricSkipped(MetricSkipReason.NOT_SELECTED)
+_NOT_SUPPORTED: Final = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
+
+
+def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasurements:
+    """Every metric of one trace; a provider that fails loses its own value only."""
+    # Most traces are complete: the check is made once per trace instead of once per metric.
+    ask = _computed if _is_complete(trace) else _measure_one
+    return _row(trace, providers, [ask(trace, provider) for provider in providers])
+
+
+def measure_chunk(
+    traces: Sequence[Trace], providers: Sequence[MetricProvider]
+) -> list[TraceMeasurements]:
+    """`measure` for several traces; uses the batch form of providers that have one.
+
+    Raises: MemoryError when the batch form of a provider raises it.
+    """
+    # Row by row is faster when no provider gains from columns.
+    if not any(isinstance(provider, BatchMetric) for provider in providers):
+        return [measure(trace, providers) for trace in traces]
+    batches = [[trace for trace in traces if _is_complete(trace)]]
+    try:
+        columns = [_column(traces, batches, provider) for provider in providers]
+    finally:
+        # The texts of a chunk are not kept until the next one.
+        forget_overlap()
+    rows = zip(*columns, strict=True)
+    if all(isinstance(measurement, float) for column in columns for measurement in column):
+        values = cast("Iterable[tuple[float, ...]]", rows)
+        return [
+            TraceMeasurements(trace.trace_id, row, {})
+            for trace, row in zip(traces, values, strict=True)
+        ]
+    return [_row(trace, providers, row) for trace, row in zip(traces, rows, strict=True)]
+
+
+def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list[TraceMeasurements]:
+    """`measure_chunk` with metric references: arguments and result can be pickled.
+
+    Raises: NotFound or Invalid for a metric that does not exist in this process.
+    """
+    # The pool's child process starts without any registered metric.
+    load_metrics()
+    providers = providers_for(metrics)
+    # As a list: a lazy sequence would decode each trace again for each metric of the batch form.
+    chunk = list(traces)
+    with suppress(MemoryError):
+        return measure_chunk(chunk, providers)
+    # One by one needs less memory, and without a limit no other process would repeat the chunk.
+    return [measure(trace, providers) for trace in chunk]
+
+
+def score_within_limits(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> MeasuredChunk:
+    """`score_chunk` in a process with a memory limit.
+
+    Raises: MemoryError when a provider, or its batch form, reached the limit. An earlier trace may have
+    filled the memory, so the caller should repeat the chunk in a new process.
+    """
+    load_metrics()
+    rows = measure_chunk(list(traces), providers_for(metrics))
+    for row in rows:
+        for missing in row.missing.values():
+            if (
+                isinstance(missing, MetricFailed)
+                and missing.kind is MetricFailureKind.OUT_OF_MEMORY
+            ):
+                # As an exception, so that the caller sees the whole chunk as lost and repeats it.
+                raise MemoryError(missing.detail)
+    return MeasuredChunk(rows)
+
+
+def measure_all(
+    traces: Iterable[Trace],
+    metrics: Sequence[MetricRef],
+    *,
+    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the parameter is that very function
+    chunk_size: int = CHUNK_SIZE,
+) -> Iterator[TraceMeasurements]:
+    """Rows in the order of the traces, computed lazily; `map` decides in which process."""
+    # A partial can be pickled, a lambda cannot.
+    score = partial(score_chunk, metrics=tuple(metrics))
+    rows: list[TraceMeasurements]
+    for rows in map(score, _chunks(traces, chunk_size)):
+        yield from rows
+
+
+def failure_of_lost_call(error: CallLost) -> MetricFailed:
+    """The failure of a metric whose child process hung, died or ran out of memory."""
+    kinds = {CallTimeout: MetricFailureKind.HANG, OutOfMemory: MetricFailureKind.OUT_OF_MEMORY}
+    return MetricFailed(kinds.get(type(error), MetricFailureKind.DIED), str(error))
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _row(
+    trace: Trace, providers: Sequence[MetricProvider], measured: Sequence[Measurement]
+) -> TraceMeasurements:
+    values: list[float | None] = []
+    missing: dict[str, Missing] = {}
+    for provider, measurement in zip(providers, measured, strict=True):
+        if isinstance(measurement, float):
+            values.append(measurement)
+        else:
+            # A missing value is never 0; its reason is kept beside it.
+            values.append(None)
+            missing[provider.spec.key] = measurement
+    return TraceMeasurements(trace.trace_id, tuple(values), missing)
+
+
+def _column(
+    traces: Sequence[Trace], batches: list[list[Trace]], provider: MetricProvider
+) -> Sequence[Measurement]:
+    """The measurements of a metric. `batches` are the lists of traces that metrics were computed from, the
+    first one those that are complete; the same list for several metrics, which then share their counts.
+    """
+    if not isinstance(provider, BatchMetric):
+        return [_measure_one(trace, provider) for trace in traces]
+    complete = batches[0]
+    if len(complete) == len(traces) and not provider.spec.tags and _supports_all(traces, provider):
+        values = _batch(complete, provider.spec, provider.compute_batch)
+        return values or [_measure_one(trace, provider) for trace in traces]
+    column = [measure_without_computing(trace, provider) for trace in traces]
+    remaining = [
+        trace for trace, measurement in zip(traces, column, strict=True) if measurement is None
+    ]
+    same = (batch for batch in batches if _are_same(batch, remaining))
+    if (shared := next(same, None)) is None:
+        batches.append(remaining)
+    else:
+        remaining = shared
+    # The batch gets only the traces that need computing; its values are put back at their
+    # positions.
+    computed = iter(_batch(remaining, provider.spec, provider.compute_batch))
+    # An iterator that is exhausted (the batch failed) leaves None, which is then computed one by
+    # one.
+    batch_column = [
+        next(computed, None) if measurement is None else measurement for measurement in column
+    ]
+    return [
+        _measure_one(trace, provider) if value is None else value
+        for trace, value in zip(traces, batch_column, strict=True)
+    ]
+
+
+def _are_same(first: Sequence[Trace], second: Sequence[Trace]) -> bool:
+    return len(first) == len(second) and all(map(operator.is_, first, second))
+
+
+def _supports_all(traces: Sequence[Trace], provider: MetricProvider) -> bool:
+    return all(attempt(provider.supports, trace) is True for trace in traces)
+
+
+def _batch(
+    traces: Sequence[Trace],
+    spec: MetricSpec,
+    compute: Callable[[Sequence[Trace]], Sequence[float]],
+) -> list[Measurement]:
+    """One measurement per trace, or none at all when the batch failed as a whole."""
+    try:
+        values = list(compute(traces)) if traces else []
+    except MemoryError:  # one by one would hide it, and go on in a process without memory
+        raise
+    except _PROVIDER_ERRORS:  # the caller computes trace by trace, which shows the one that fails
+        return []
+    # With another number of values it is unknown which belongs to which trace.
+    if len(values) != len(traces):
+        return []
+    if _are_valid(values, spec):
+        return [value + 0.0 for value in values]
+    return [check_value(value, spec) for value in values]
+
+
+def _are_valid(values: Sequence[float], spec: MetricSpec) -> bool:
+    """Return whether all values are floats in the range of the metric: `check_value` in few steps of C."""
+    low, high = spec.minimum, spec.maximum
+    return (
+        low is not None
+        and high is not None
+        and set(map(type, values)) == {float}
+        # Comparisons do not find every NaN; it makes the sum one.
+        and math.isfinite(sum(values))
+        and low <= min(values)
+        and max(values) <= high
+    )
+
+
+def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
+    measurement = _measure_from_outcome(trace, provider.spec)
+    return _computed(trace, provider) if measurement is None else measurement
+
+
+def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
+    spec = provider.spec
+    if spec.tags and not spec.selects(trace):
+        return NOT_SELECTED
+    try:
+        if not provider.supports(trace):
+            return _unsupported(trace, spec)
+        value = provider.compute(trace)
+    except _PROVIDER_ERRORS as error:
+        return failure_of(error)
+    return check_value(value, spec)
+
+
+def _is_complete(trace: Trace) -> bool:
+    """Return whether the trace has all that any metric can need: the fast path of `measure`."""
+    return (
+        trace.outcome is _SCORED
+        and trace.expected_output is not None
+        and not _is_blank(trace.output)
+    )
+
+
+def _is_blank(text: str | None) -> bool:
+    return not text or text.isspace()
+
+
+def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
+    """A measurement that needs no provider: skipped, or the worst value after a failure."""
+    # Before the outcome: a failure outside of the selected traces is not one of this metric.
+    if spec.tags and not spec.selects(trace):
+        return NOT_SELECTED
+    if _is_complete(trace):
+        return None
+    if trace.outcome in _NOT_THE_AGENT:
+        return _NOT_THE_AGENT[trace.outcome]
+    if trace.expected_output is None and Need.EXPECTED_OUTPUT in spec.needs:
+        return _NO_EXPECTED
+    if trace.outcome is not _SCORED and not spec.measures_failures:
+        # An agent that crashes must not look better than one that answers badly.
+        return _AGENT_FAILED if spec.worst is None else float(spec.worst)
+    return _measure_from_output(trace, spec)
+
+
+def _measure_from_output(trace: Trace, spec: MetricSpec) -> Measurement | None:
+    """Measure a metric that needs an output: skipped without an output, the worst value for an
+    empty answer.
+    """
+    if Need.OUTPUT not in spec.needs or not _is_blank(trace.output):
+        return None
+    if trace.output is None:
+        return _NO_OUTPUT
+    # An agent that says nothing must not look better than one that answers badly, unless nothing is
+    # the expected answer.
+    is_expected = trace.expected_output is not None and _is_blank(trace.expected_output)
+    return None if is_expected or spec.worst is None else float(spec.worst)
+
+
+def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measurement | None:
+    measurement = _measure_from_outcome(trace, provider.spec)
+    if measurement is not None:
+        return measurement
+    try:
+        return None if provider.supports(trace) else _unsupported(trace, provider.spec)
+    except _PROVIDER_ERRORS as error:
+        return failure_of(error)
+
+
+def _unsupported(trace: Trace, spec: MetricSpec) -> MetricSkipped:
+    # Few metrics need an input, so it is looked at only when the provider refuses the trace.
+    has_no_input = trace.input is None and Need.INPUT in spec.needs
+    return _NO_INPUT if has_no_input else _NOT_SUPPORTED
+
+
+def check_value(value: object, spec: MetricSpec) -> Measurement:
+    low, high = spec.minimum, spec.maximum
+    # The usual case first: a float in a range, which is neither NaN nor infinite then.
+    if type(value) is float and low is not None and high is not None and low <= value <= high:
+        return value + 0.0  # turns -0.0 into 0.0, which would sort and print differently
+    try:
+        number = value if type(value) is float else number_of(value)
+    except (TypeError, OverflowError) as error:
+        return MetricFailed(MetricFailureKind.NOT_A_NUMBER, shorten(str(error), _DETAIL_CHARS))
+    if not math.isfinite(number):
+        return MetricFailed(MetricFailureKind.NON_FINITE, str(number))
+    if (low is not None and number < low) or (high is not None and number > high):
+        return MetricFailed(MetricFailureKind.OUT_OF_RANGE, f"{number!r} is not in [{low}, {high}]")
+    return number + 0.0
+
+
+def number_of(value: object) -> float:
+    """A number as a float. Raises TypeError for another type, OverflowError beyond the range."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{type(value).__name__} {value!r}")
+    return float(value)
+
+
+def attempt(function: Callable[..., T], *arguments: Any) -> T | MetricFailed:
+    """The result of a provider's function, or its failure."""
+    try:
+        return function(*arguments)
+    except _PROVIDER_ERRORS as error:
+        return failure_of(error)
+
+
+def failure_of(error: BaseException) -> MetricFailed:
+    memory = isinstance(error, MemoryError)
+    kind = MetricFailureKind.OUT_OF_MEMORY if memory else MetricFailureKind.RAISED
+    return MetricFailed(kind, shorten(f"{type(error).__name__}: {error}", _DETAIL_CHARS))

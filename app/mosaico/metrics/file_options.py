@@ -1,0 +1,145 @@
+"""The options of commands on files of results: the metrics, and the limits of those that call a model."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from mosaico.core.console.files import InvalidInput, read_object
+from mosaico.core.console.terminal import WrongUsage, print_status
+
+if TYPE_CHECKING:
+    from mosaico.metrics.offline_models import LlmUsage, OfflineModels
+
+FIRST_LINE_S = 5.0
+LINE_INTERVAL_S = 10.0
+
+METRICS_HELP = (
+    "Metrics, comma-separated, with options as ROUGE:useStemmer=true, or as a JSON list as in a"
+    " benchmark"
+)
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Metrics and KPIs as JSON of a benchmark: `metrics` and `measures`.",
+    ),
+]
+
+
+class FileMetrics(NamedTuple):
+    """The metrics as a text for `parse_metrics`, None without any, and the formulas of KPIs by name."""
+
+    metrics: str | None
+    kpis: dict[str, str]
+
+
+def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
+    """The metrics of --metrics, otherwise those of --config with its KPIs.
+
+    Raises: `WrongUsage` for both, `UnreadableInput`, `InvalidInput`.
+    """
+    if config is None:
+        return FileMetrics(metrics, {})
+    if metrics is not None:
+        raise WrongUsage(
+            "--metrics and --config cannot be used together",
+            hint="keep one of them; a --config file can list all metrics",
+        )
+    benchmark = read_object(config)
+    listed = benchmark.get("metrics")
+    measures = benchmark.get("measures") or []
+    if not (listed is None or isinstance(listed, list)) or not isinstance(measures, list):
+        raise InvalidInput(f"{config}: `metrics` and `measures` are lists, as in a benchmark")
+    kpis = {}
+    for measure in measures:
+        match measure:
+            case {"name": str(name), "formula": str(formula)}:
+                kpis[name] = formula
+            case _:
+                raise InvalidInput(f"{config}: a measure has `name` and `formula`: {measure!r:.80}")
+    return FileMetrics(json.dumps(listed) if listed else None, kpis)
+
+
+class ModelLimits(NamedTuple):
+    """The options that limit metrics that call a model."""
+
+    max_requests: Annotated[
+        int | None,
+        typer.Option(
+            "--max-requests",
+            metavar="N",
+            min=1,
+            help="Metrics that call a model: send at most N requests.",
+        ),
+    ] = None
+    max_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--max-usd", metavar="USD", help="Metrics that call a model: spend at most USD dollars."
+        ),
+    ] = None
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices",
+            metavar="FILE",
+            help='JSON file of dollars per million tokens: {"MODEL": {"input": 1, "output": 5}}, for'
+            " servers that do not report a cost.",
+        ),
+    ] = None
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="FOLDER",
+            help="LLM cache; each request is sent once in 30 days (default: a folder of the user).",
+        ),
+    ] = None
+
+
+@contextmanager
+def open_models(limits: ModelLimits) -> Iterator["OfflineModels"]:
+    """The models for metrics of a command. At the end their usage is printed on standard error, also
+    after an error.
+    """
+    # The metrics take long to import, and only a command that runs needs them.
+    from mosaico.metrics.offline_models import LlmOptions, OfflineModels
+
+    options = LlmOptions(
+        max_requests=limits.max_requests,
+        max_usd=limits.max_usd,
+        prices=read_object(limits.prices) if limits.prices else {},
+        cache=limits.cache,
+    )
+    models = OfflineModels(options, RequestProgress(print_status, time.monotonic))
+    try:
+        yield models
+    finally:
+        for line in models.usage.describe():
+            print_status(line)
+
+
+class RequestProgress:
+    """Prints how many requests were answered: nothing in the first 5 s, then a line every 10 s."""
+
+    def __init__(self, print_line: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._print_line = print_line
+        self._clock = clock
+        self._due_s: float | None = None
+
+    def __call__(self, usage: "LlmUsage") -> None:
+        now_s = self._clock()
+        if self._due_s is None:
+            # Not from the start of the command: reading a large file comes first.
+            self._due_s = now_s + FIRST_LINE_S
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + LINE_INTERVAL_S
+        requests = sum(model.requests for model in usage.models.values())
+        self._print_line(f"{requests:,} model requests answered")

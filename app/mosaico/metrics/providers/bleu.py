@@ -1,0 +1,53 @@
+"""Sentence BLEU: n-gram precision of an output with a brevity penalty."""
+
+import math
+from collections.abc import Sequence
+
+from mosaico.metrics.registry import METRICS
+from mosaico.metrics.text_metric import BOTH_TEXTS, OverlapMetric
+from mosaico.metrics.text_overlap import GramCounts, bleu_counts
+from mosaico.metrics.types import MetricProvider, MetricSpec
+
+
+def bleu() -> MetricProvider:
+    """Sentence BLEU as a ratio."""
+    return OverlapMetric(
+        spec=MetricSpec(
+            key="BLEU",
+            description="Sentence BLEU: geometric mean of the precision of 1- to 4-grams",
+            source="Papineni et al. 2002; Chen and Cherry 2014, method 3; equals sacrebleu 2.6 / 100",
+            worst=0.0,
+            needs=BOTH_TEXTS,
+        ),
+        count=bleu_counts,
+        count_all=lambda overlap: overlap.bleu,
+        value=sentence_bleu,
+    )
+
+
+def sentence_bleu(counts: GramCounts) -> float:
+    """Geometric mean of the n-gram precisions, times the brevity penalty, in [0, 1].
+
+    Orders longer than the output are skipped. The first order without a match counts as half a
+    match, the next one as a quarter, and so on. 0 when no word matches or a text has no words.
+    """
+    expected_length, length, common = counts
+    if not common[0]:
+        return 0.0
+    logs = _log_precisions(common[:length], length)
+    # The logarithm of the brevity penalty: it is added to the mean of the logarithms.
+    brevity = min(0.0, 1 - expected_length / length)
+    return math.exp(brevity + math.fsum(logs) / len(logs))
+
+
+def _log_precisions(common: Sequence[int], length: int) -> list[float]:
+    logs, smoothing = [], 1
+    # An output of n words has n - before n-grams of this order.
+    for before, matches in enumerate(common):
+        if not matches:
+            smoothing *= 2
+        logs.append(math.log((matches or 1 / smoothing) / (length - before)))
+    return logs
+
+
+METRICS.register("BLEU", bleu)

@@ -1,0 +1,83 @@
+"""HTTP routes of the overview."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import Query, Request
+
+from mosaico.access.deps import READ
+from mosaico.core.keyset import MAX_CURSOR
+from mosaico.core.schemas import Instant
+from mosaico.core.web.deps import Hub, Res
+from mosaico.core.web.event_feeds import EventFeed, EventSnapshot
+from mosaico.core.web.routes import Router
+from mosaico.core.web.sse import EVERY_KEY, EventStream, stream_events
+from mosaico.overview import queries
+from mosaico.overview.schemas import Overview, SearchKind, SearchResult
+from mosaico.overview.search import search_names
+from mosaico.overview.system import SystemView, read_system
+
+router = Router(prefix="/overview", tags=["overview"])
+
+DAY_HOURS, MAX_HOURS = 24, 24 * 366
+
+Hours = Annotated[
+    int, Query(ge=1, le=MAX_HOURS, description="Length of the period that counts as recent.")
+]
+
+
+Since = Annotated[
+    Instant | None,
+    Query(alias="from", description="Start of the period that counts as recent, before `hours`."),
+]
+
+
+@router.get("", dependencies=READ)
+def get_overview(res: Res, hours: Hours = DAY_HOURS, since: Since = None) -> Overview:
+    """Show the last run of every agent on every benchmark, worst first, and what runs now."""
+    now = res.clock()
+    with res.db.read() as session:
+        return queries.read_overview(session, period_start(now, hours, since), now)
+
+
+def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:
+    """The start of the requested period, at most `MAX_HOURS` ago."""
+    return max(since or now - timedelta(hours=hours), now - timedelta(hours=MAX_HOURS))
+
+
+@router.get("/events", response_class=EventStream, dependencies=READ)
+def follow_activity(request: Request, res: Res, hub: Hub) -> EventStream:
+    """Follow the runs in progress and the inbox as server-sent events: one event for each change."""
+
+    def read_activity(_: object) -> dict[str, EventSnapshot]:
+        with res.db.read() as session:
+            activity = queries.read_activity(session)
+        return {EVERY_KEY: EventSnapshot(event="activity", data=activity)}
+
+    return stream_events(request, hub, EventFeed("activity", read_activity), EVERY_KEY)
+
+
+@router.get("/search", dependencies=READ)
+def search_by_name(
+    res: Res,
+    text: Annotated[
+        str,
+        Query(
+            max_length=200, description="A part of a name or an ID; nothing matches an empty one."
+        ),
+    ] = "",
+    kind: Annotated[SearchKind | None, Query(description="Search one kind.")] = None,
+    cursor: Annotated[
+        str | None,
+        Query(max_length=MAX_CURSOR, description="`nextCursor` of the group of `kind`."),
+    ] = None,
+) -> SearchResult:
+    """Search agents, benchmarks, KPIs, alert rules, schedules and runs by a part of a name or an ID."""
+    with res.db.read() as session:
+        return search_names(session, text, kind, cursor)
+
+
+@router.get("/system", dependencies=READ)
+def get_system(res: Res) -> SystemView:
+    """Show the state of the service: workers, queues, database, clock, disk and plugins."""
+    return read_system(res)

@@ -1,0 +1,188 @@
+"""Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Row, Select, Text, func, select
+from sqlalchemy.orm import Session
+
+from mosaico.agents.models import Agent
+from mosaico.alerts.models import AlertRule
+from mosaico.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchmark, KpiDefinition
+from mosaico.core import keyset
+from mosaico.core.errors import ErrorItem, Invalid
+from mosaico.core.keyset import BatchSizes, CursorValue, PageQuery, PageRows
+from mosaico.core.list_filters import PagePlan, match_text
+from mosaico.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
+from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
+from mosaico.run_store.run_names import read_names
+from mosaico.schedules.models import ScheduleConfig
+
+MAX_MATCHES: Final = 10
+# Each row is somewhere else in its table: in larger batches PostgreSQL would rather sort a table of some 10,000
+# rows than read its index.
+NAME_BATCHES: Final = BatchSizes(1_000, 2_000)
+
+
+class _NamedTable(NamedTuple):
+    """Rows with a name: an index has those that are `listed` in the order of `sort_key` and `id`.
+
+    `benchmark_id` is the column of their benchmark, if they have one; `needs_active_benchmark` leaves out
+    those of archived benchmarks.
+    """
+
+    id: ColumnElement[str]
+    name: ColumnElement[str]
+    sort_key: ColumnElement[str]
+    listed: Sequence[ColumnElement[bool]] = ()
+    benchmark_id: ColumnElement[str] | None = None
+    needs_active_benchmark: bool = False
+
+
+_AGENTS: Final = Agent.__table__.c
+_BENCHMARKS: Final = Benchmark.__table__.c
+_KPIS: Final = KpiDefinition.__table__.c
+_RULES: Final = AlertRule.__table__.c
+_SCHEDULES: Final = ScheduleConfig.__table__.c
+_TABLES: Final[Mapping[SearchKind, _NamedTable]] = {
+    SearchKind.AGENT: _NamedTable(
+        _AGENTS.id, _AGENTS.name, func.lower(_AGENTS.name, type_=Text), [~_AGENTS.archived]
+    ),
+    SearchKind.BENCHMARK: _NamedTable(
+        _BENCHMARKS.id, BENCHMARK_NAME, BENCHMARK_NAME_KEY, [~_BENCHMARKS.archived]
+    ),
+    SearchKind.KPI: _NamedTable(
+        _KPIS.id, _KPIS.name, func.lower(_KPIS.name, type_=Text), [_KPIS.retired_at.is_(None)], _KPIS.benchmark_id,
+        needs_active_benchmark=True,
+    ),
+    SearchKind.ALERT_RULE: _NamedTable(
+        _RULES.id, _RULES.name, func.lower(_RULES.name, type_=Text), (), _RULES.benchmark_id
+    ),
+    SearchKind.SCHEDULE: _NamedTable(
+        _SCHEDULES.id, _SCHEDULES.name, func.lower(_SCHEDULES.name, type_=Text), (), _SCHEDULES.benchmark_id
+    ),
+}  # fmt: skip
+
+
+def search_names(
+    session: Session, text: str, kind: SearchKind | None = None, cursor: str | None = None
+) -> SearchResult:
+    """What contains the text in its name or its ID, at most `MAX_MATCHES` of each kind: the newest
+    runs, all others by name. Archived agents and benchmarks are left out, with the KPIs of these.
+
+    All kinds share the time of a search. A kind that was not read to its end has a cursor, also without a
+    match; the others without a match are left out. `kind` and `cursor` continue the search of one kind.
+    Raises: `Invalid` for a cursor without its kind, `BadCursor` for one that is not of a search.
+    """
+    if cursor is not None and kind is None:
+        detail = "is of one kind; send its `kind` too"
+        raise Invalid(
+            "a cursor continues the search of one kind; send its kind too",
+            errors=[ErrorItem(pointer="cursor", detail=detail)],
+        )
+    text = text.strip()
+    # No name contains a line break or another control character.
+    if not text or not text.isprintable():
+        return SearchResult(groups=[])
+    groups = list(_search_kinds(session, text, [kind] if kind else list(SearchKind), cursor))
+    owners = {match.benchmark_id for group in groups for match in group.matches}
+    names = read_names(session, [(id_, "") for id_ in owners if id_]).benchmarks
+    return SearchResult(
+        groups=[
+            _name_benchmarks(group, names) for group in groups if group.matches or group.next_cursor
+        ]
+    )
+
+
+def _search_kinds(
+    session: Session, text: str, kinds: Sequence[SearchKind], cursor: str | None
+) -> Iterator[SearchGroup]:
+    """Search each kind in an equal share of the remaining time: a short one leaves its time to the others."""
+    ends_at = time.monotonic() + keyset.SEARCH_TIME_S
+    query = PageQuery(MAX_MATCHES, cursor)
+    for position, kind in enumerate(kinds):
+        search_time_s = (ends_at - time.monotonic()) / (len(kinds) - position)
+        if kind is SearchKind.RUN:
+            matches = _search_runs(session, text, query, search_time_s)
+        else:
+            matches = _search_table(session, text, _TABLES[kind], query, search_time_s)
+        yield SearchGroup(kind=kind, matches=matches.rows, next_cursor=matches.next_cursor)
+
+
+def _name_benchmarks(group: SearchGroup, names: Mapping[str, str]) -> SearchGroup:
+    matches = [
+        match.model_copy(update={"benchmark_name": names.get(match.benchmark_id or "")})
+        for match in group.matches
+    ]
+    return group.model_copy(update={"matches": matches})
+
+
+def _search_table(
+    session: Session, text: str, table: _NamedTable, query: PageQuery, search_time_s: float
+) -> PageRows[SearchMatch]:
+    """The rows whose ID or name contains the text, in the order of their names."""
+    keys = [table.sort_key, table.id]
+    columns: dict[str, Any] = {"sort_key": table.sort_key, "id": table.id, "name": table.name}
+    if table.benchmark_id is not None:
+        columns["benchmark_id"] = table.benchmark_id
+    listed = select(*(column.label(name) for name, column in columns.items())).where(*table.listed)
+
+    def select_after(cursor: str | None, last: Sequence[CursorValue] | None = None) -> Select[Any]:
+        after = None if cursor is None else keyset.read_cursor(keys, cursor)
+        return PagePlan().select_range(listed, keys, after, last, descending=False)
+
+    def find_last(cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
+        row_keys = select_after(cursor).with_only_columns(*keys)
+        return session.execute(row_keys.offset(row_count - 1).limit(1)).one_or_none()
+
+    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Row[Any]]:
+        # The limit, which no batch exceeds, keeps the order of the index: the planner knows nothing of the names
+        # and IDs between two rows, and might read the whole table for a few of many equal names.
+        batch = select_after(part.cursor, last).limit(NAME_BATCHES.largest).subquery("batch")
+        matching = select(batch).where(*match_text(text, batch.c.id, batch.c.name))
+        if table.needs_active_benchmark:
+            # Of each match: a join might read all benchmarks.
+            of_match = select(~Benchmark.archived).where(Benchmark.id == batch.c.benchmark_id)
+            matching = matching.where(of_match.scalar_subquery())
+        ordered = matching.order_by(batch.c.sort_key, batch.c.id).limit(part.limit + 1)
+        return list(session.execute(ordered))
+
+    page = keyset.search_page(
+        keyset.iter_batches(find_last, query.cursor, NAME_BATCHES),
+        read_until,
+        lambda row: [row.sort_key, row.id],
+        query,
+        search_time_s,
+    )
+    matches = [
+        SearchMatch(id=row.id, name=row.name, benchmark_id=getattr(row, "benchmark_id", None))
+        for row in page.rows
+    ]
+    return PageRows(matches, page.next_cursor)
+
+
+def _search_runs(
+    session: Session, text: str, query: PageQuery, search_time_s: float
+) -> PageRows[SearchMatch]:
+    page = search_runs(
+        session,
+        RunListFilter(text=text),
+        DEFAULT_SORT,
+        query,
+        search_time_s,
+        columns=LISTED_COLUMNS,
+    )
+    owners = [(row["benchmark_id"], row["agent_id"]) for row in page.rows]
+    agents = read_names(session, owners).agents
+    matches = [
+        SearchMatch(
+            id=row["id"],
+            name=agents.get(row["agent_id"], row["agent_id"]),
+            benchmark_id=row["benchmark_id"],
+            created_at=row["created_at"],
+            status=row["status"],
+        )
+        for row in page.rows
+    ]
+    return PageRows(matches, page.next_cursor)

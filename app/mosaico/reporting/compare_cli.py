@@ -1,0 +1,197 @@
+"""`mosaico compare`: two files of results, a verdict and an HTML page, without a server."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mosaico.core.console.files import UnwritableOutput, require_file, write_text
+from mosaico.core.console.table import Table, format_cell, print_table
+from mosaico.core.console.terminal import (
+    EXIT_UNSUCCESSFUL,
+    CommandGroup,
+    Format,
+    OutputFormat,
+    WrongUsage,
+    print_json,
+    print_result,
+    print_warning,
+    warn_failed_plugin,
+)
+from mosaico.core.errors import NotFound
+from mosaico.metrics.file_options import (
+    METRICS_HELP,
+    Config,
+    ModelLimits,
+    choose_metrics,
+    open_models,
+)
+from mosaico.traces.files.options import InputOptions, open_reader
+
+if TYPE_CHECKING:
+    from mosaico.comparison.schemas import Comparison
+    from mosaico.gating.offline_metrics import OfflineMetrics
+    from mosaico.metrics.offline_models import OfflineModels
+    from mosaico.reporting.comparison_page import ComparedFiles
+    from mosaico.traces.files.trace_file import TraceReader
+
+MAX_LISTED = 10
+
+cli = CommandGroup("compare", help="Compare two files of results. No server is needed.")
+
+
+@cli.command("compare")
+def compare_files(
+    *,
+    base: Annotated[
+        Path, typer.Argument(metavar="BASE", help="Earlier results: CSV, JSONL, JSON and others.")
+    ],
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="Later results.")],
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="NAMES",
+            help=f"{METRICS_HELP}. These metrics decide the verdict (default: one primary metric).",
+        ),
+    ] = None,
+    config: Config = None,
+    input_options: InputOptions,
+    limits: ModelLimits,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="HTML file to write (default: CANDIDATE.compare.html in the current folder).",
+        ),
+    ] = None,
+    no_page: Annotated[bool, typer.Option("--no-html", help="Do not write an HTML file.")] = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Compare two files of results: verdict, interval and flipped items. No server is needed.
+
+    docs/import.md lists the formats. Columns are guessed and shown; --map names them.
+
+    Exit codes: 0 compared, 2 wrong options or no result in a file, 3 a file has too few valid
+    results, or a limit of model requests is too low, 65 a line of a file is invalid, or no model
+    is configured, 75 the model server does not respond.
+    """
+    from mosaico.reporting.comparison_page import html_comparison, verdict_of
+    from mosaico.reporting.file_comparison import compare_results
+
+    _refuse_stdin((base, candidate))
+    target = None if no_page else _page_file(page, base, candidate)
+    remarks: list[str] = []
+    reader = open_reader(input_options, remarks.append)
+    requested = choose_metrics(metrics, config).metrics
+    with open_models(limits) as models:
+        selected = _select(requested, reader, (base, candidate), models)
+        files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
+    if target is not None:
+        write_text(target, html_comparison(files))
+    link = target and target.resolve().as_uri()
+    if output is OutputFormat.JSON:
+        document = files.comparison.model_dump(mode="json", by_alias=True)
+        usage = {"llmUsage": models.usage.as_json()} if models.usage else {}
+        print_json({**document, "page": link, **usage})
+    else:
+        _print(files)
+        if link:
+            print_result(f"page: {link}")
+    if verdict_of(files.comparison) == "INVALID":
+        raise typer.Exit(EXIT_UNSUCCESSFUL)
+
+
+def _refuse_stdin(inputs: Iterable[Path]) -> None:
+    """Refuse standard input: each file is read twice, to choose its metrics and to compute them."""
+    if any(str(path) == "-" for path in inputs):
+        raise WrongUsage(
+            "a comparison reads its files twice, and standard input only once",
+            hint="write the results to a file first",
+        )
+
+
+def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | None:
+    """The page to write; None with a warning if nobody asked for a page, and the folder is read-only.
+
+    Raises: `WrongUsage` for a page that is an input, `UnwritableOutput` for a requested page.
+    """
+    page = requested or Path(f"{candidate.stem}.compare.html")
+    if page.resolve() in {path.resolve() for path in (base, candidate)}:
+        raise WrongUsage(f"--html {page} is an input file", hint="name another file")
+    try:
+        require_file(page)
+    except UnwritableOutput as error:
+        if requested:
+            raise
+        print_warning(
+            f"no page is written: {error.detail}; --html FILE writes it to another folder"
+        )
+        return None
+    return page
+
+
+def _select(
+    metrics: str | None,
+    reader: "TraceReader",
+    files: tuple[Path, Path],
+    models: "OfflineModels",
+) -> "OfflineMetrics":
+    from mosaico.metrics.registry import load_metrics
+    from mosaico.reporting.file_comparison import select_compared
+
+    load_metrics(warn_failed_plugin)
+    try:
+        return select_compared(metrics, reader, files, models)
+    except NotFound as error:
+        if error.error_code != "unknown-metric":  # an unknown --input-format
+            raise
+        raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
+
+
+def _print(files: "ComparedFiles") -> None:
+    from mosaico.reporting.comparison_page import (
+        METRIC_TITLES,
+        count_changes,
+        deciding_metric,
+        flip_values,
+        headline,
+        is_conclusive,
+        metric_rows,
+    )
+
+    comparison = files.comparison
+    deciding = deciding_metric(comparison)
+    print_result(format_cell(headline(comparison)))
+    if deciding is not None:
+        print_result(format_cell(deciding.verdict.explanation))
+    for sentence in filter(None, (count_changes(files), _pairing_hint(comparison))):
+        print_result(sentence)
+    flips = comparison.flipped_items
+    if flips and flips.items:
+        print_result("")
+        rows = [[item.item_id, *flip_values(item)] for item in flips.items[:MAX_LISTED]]
+        _print_rows(("item", f"{flips.metric} before", "after"), rows)
+    rows = list(metric_rows(comparison))
+    listed = [*rows[:1], *filter(is_conclusive, rows[1:])]
+    print_result("")
+    _print_rows(METRIC_TITLES, listed)
+    if len(listed) < len(rows):
+        print_result(f"{len(rows) - len(listed)} other metrics show no evidence of a change.")
+
+
+def _pairing_hint(comparison: "Comparison") -> str | None:
+    items = comparison.verdict.items
+    if items is None or items.compared:
+        return None
+    return (
+        "The files share too few items, so the verdict is less certain. Name the column that"
+        " identifies an item: --map item=COLUMN"
+    )
+
+
+def _print_rows(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    print_table(Table(list(titles), [list(map(format_cell, row)) for row in rows]))

@@ -1,0 +1,163 @@
+"""Renders the comparison of two files as one self-contained HTML page; pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from mosaico.comparison.change_text import (
+    change_bar,
+    describe_change,
+    format_headline,
+    format_value,
+)
+from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
+from mosaico.core.reports import html_page, html_table
+from mosaico.core.text import html_text, shorten
+from mosaico.core.web.change_charts import ItemChange, changes_chart, items_chart
+from mosaico.statistics.verdict_rules import Scale, Verdict
+
+MAX_TEXT_CHARS: Final = 600
+METRIC_TITLES: Final = ("metric", "verdict", "baseline", "candidate", "change")
+ITEM_TITLES: Final = (
+    "item", "before", "after", "input", "expected", "output before", "output after",
+)  # fmt: skip
+STYLE: Final = "td{vertical-align:top;max-width:24em;overflow-wrap:anywhere}"
+
+
+class ItemTexts(NamedTuple):
+    """The texts of an item in both files; a text that a file does not have is None."""
+
+    input: str | None = None
+    expected: str | None = None
+    output_before: str | None = None
+    output_after: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFiles:
+    """A comparison with what a page shows besides it.
+
+    `item_changes` are the changes of the deciding metric by item, `texts` those of flipped items,
+    `remarks` say how the files were read.
+    """
+
+    comparison: Comparison
+    item_changes: Sequence[ItemChange] = ()
+    less_is_better: bool = False
+    texts: Mapping[str, ItemTexts]
+    remarks: Sequence[str] = ()
+
+
+def deciding_metric(comparison: Comparison) -> MetricComparison | None:
+    """The metric or KPI whose verdict is that of the comparison: the first judged one that regressed,
+    otherwise the first judged one, otherwise the primary metric.
+    """
+    names = comparison.judged or [comparison.primary_metric or ""]
+    rows = [row for name in names for row in compared_rows(comparison) if row.metric == name]
+    regressed = (row for row in rows if row.verdict.verdict is Verdict.REGRESSED)
+    return next(regressed, next(iter(rows), None))
+
+
+def compared_rows(comparison: Comparison) -> list[MetricComparison]:
+    """The verdicts of KPIs, by name, of metrics and of usage figures."""
+    kpis = (MetricComparison(metric=kpi.name, verdict=kpi.verdict) for kpi in comparison.kpis)
+    return [*kpis, *comparison.metrics, *comparison.usage]
+
+
+def verdict_of(comparison: Comparison) -> str:
+    """The verdict in one word; INVALID when a file cannot be compared."""
+    if comparison.verdict.verdict is Verdict.INVALID:
+        return str(Verdict.INVALID)
+    deciding = deciding_metric(comparison)
+    return str((deciding and deciding.verdict.verdict) or Verdict.INCONCLUSIVE)
+
+
+def headline(comparison: Comparison) -> str:
+    """The verdict with the numbers of the deciding metric."""
+    verdict, deciding = verdict_of(comparison), deciding_metric(comparison)
+    if verdict == Verdict.INVALID or deciding is None:
+        return f"{verdict}: {comparison.verdict.explanation}"
+    return f"{verdict}: {deciding.metric} {format_headline(deciding.verdict)}"
+
+
+def count_changes(files: ComparedFiles) -> str:
+    """Return how many items became worse and better; empty when the files share too few items."""
+    flips = files.comparison.flipped_items
+    if flips is None or not files.item_changes:
+        return ""
+    sign = -1 if files.less_is_better else 1
+    worse = sum(sign * change.change < 0 for change in files.item_changes)
+    better = sum(sign * change.change > 0 for change in files.item_changes)
+    return (
+        f"{worse} of {len(files.item_changes)} items are worse and {better} are better; "
+        f"{flips.regressions} are worse and {flips.improvements} are better by half or more."
+    )
+
+
+def html_comparison(files: ComparedFiles) -> str:
+    """The page: verdict, changes with their intervals, items, and how the files were read."""
+    comparison = files.comparison
+    deciding = deciding_metric(comparison)
+    names = [run.run_name or run.id for run in (comparison.candidate, comparison.baseline)]
+    explanations = [deciding.verdict.explanation] if deciding else []
+    body = [
+        *map(_paragraph, [*explanations, count_changes(files), comparison.verdict.explanation]),
+        *_charts(files, deciding),
+        "<h2>Metrics</h2>",
+        html_table(METRIC_TITLES, metric_rows(comparison)),
+        *_flipped_items(files),
+        "<h2>How the files were read</h2>",
+        html_table((), ([remark] for remark in files.remarks)),
+    ]
+    return html_page(f"{headline(comparison)} ({' against '.join(names)})", body, style=STYLE)
+
+
+def metric_rows(comparison: Comparison) -> Iterator[list[str]]:
+    """A row for each compared metric and usage figure, with `METRIC_TITLES`; the deciding one first."""
+    deciding = deciding_metric(comparison)
+    for row in sorted(compared_rows(comparison), key=lambda row: row != deciding):
+        text = describe_change(row.verdict, row.verdict.scale)
+        if text is not None:
+            yield [row.metric, str(row.verdict.verdict), text.before, text.after, text.change]
+
+
+def is_conclusive(row: Sequence[str]) -> bool:
+    """Return whether the verdict of a row of `metric_rows` is more than NO_EVIDENCE."""
+    return row[1] != Verdict.NO_EVIDENCE
+
+
+def flip_values(item: FlippedItem) -> tuple[str, str]:
+    """The values of an item before and after."""
+    return format_value(item.baseline), format_value(item.candidate)
+
+
+def _charts(files: ComparedFiles, deciding: MetricComparison | None) -> Iterator[str]:
+    rates = [row for row in files.comparison.metrics if row.verdict.scale is Scale.RATE]
+    bars = [bar for row in rates if (bar := change_bar(row.metric, row.verdict))]
+    if bars:
+        yield changes_chart("Changes with 95 % CI", bars)
+    if files.item_changes and deciding is not None:
+        yield items_chart(
+            f"{deciding.metric} by item", files.item_changes, less_is_better=files.less_is_better
+        )
+
+
+def _flipped_items(files: ComparedFiles) -> Iterable[str]:
+    flips = files.comparison.flipped_items
+    if flips is None or not flips.items:
+        return
+    yield f"<h2>Items that changed by half or more in {html_text(flips.metric)}</h2>"
+    yield html_table(ITEM_TITLES, (_item_row(item, files.texts) for item in flips.items))
+
+
+def _item_row(item: FlippedItem, texts: Mapping[str, ItemTexts]) -> list[str]:
+    item_texts = texts.get(item.item_id, ItemTexts())
+    return [
+        item.item_id,
+        *flip_values(item),
+        *(shorten(text or "", MAX_TEXT_CHARS) for text in item_texts),
+    ]
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{html_text(text)}</p>" if text else ""

@@ -1,0 +1,102 @@
+"""Compares a file of results with another one, without a server."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from mosaico.comparison.pair_comparison import compare, paired_means
+from mosaico.comparison.schemas import Comparison
+from mosaico.core.web.change_charts import ItemChange
+from mosaico.gating.offline_gate import pair_files
+from mosaico.gating.offline_metrics import OfflineMetrics, add_scores, select_metrics
+from mosaico.gating.rules import NothingToGate
+from mosaico.metrics.offline_models import OfflineModels
+from mosaico.metrics.registry import provider_for, ref_of_column
+from mosaico.metrics.types import Direction
+from mosaico.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
+from mosaico.traces.files.import_file import ResultSource
+from mosaico.traces.files.trace_file import TraceReader
+from mosaico.traces.types import Trace
+
+
+def select_compared(
+    metrics: str | None,
+    reader: TraceReader,
+    sources: Iterable[ResultSource],
+    models: OfflineModels | None = None,
+) -> OfflineMetrics:
+    """The requested metrics, otherwise all that files allow, with the scores in the files.
+
+    The registry of metrics must be loaded. Raises as `select_metrics`, and the errors of `reader`.
+    """
+    selected = select_metrics(metrics, {}, models=models)
+    if metrics is not None:
+        return selected
+    names = dict.fromkeys(name for source in sources for name in reader.score_names(source))
+    return add_scores(selected, names)
+
+
+def compare_results(
+    base: ResultSource, candidate: ResultSource, selected: OfflineMetrics, reader: TraceReader
+) -> ComparedFiles:
+    """The comparison of two files of results with these metrics. Imports numpy and scipy.
+
+    Raises: the errors of `reader`, and `NothingToGate` for a file without results.
+    """
+    pair = pair_files(base, candidate, selected, reader, selected.requested)
+    for side in (pair.baseline, pair.candidate):
+        if not side.run.traces:
+            raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")
+    comparison = compare(pair)
+    deciding = deciding_metric(comparison)
+    flips = comparison.flipped_items
+    if deciding and flips and flips.metric != deciding.metric:
+        # Of several judged metrics another one than the first decides: the items are those of it.
+        comparison = compare(replace(pair, metric=deciding.metric))
+    texts = _read_texts(base, candidate, comparison, reader)
+    if deciding is None:
+        return ComparedFiles(comparison=comparison, texts=texts)
+    means = paired_means(pair, deciding.metric)
+    direction = provider_for(ref_of_column(deciding.metric)).spec.direction
+    return ComparedFiles(
+        comparison=comparison,
+        item_changes=[
+            ItemChange(item, after - means.baseline[item])
+            for item, after in means.candidate.items()
+            if item in means.baseline
+        ],
+        less_is_better=direction is Direction.LOWER_IS_BETTER,
+        texts=texts,
+    )
+
+
+def _read_texts(
+    base: ResultSource, candidate: ResultSource, comparison: Comparison, reader: TraceReader
+) -> dict[str, ItemTexts]:
+    """The texts of the flipped items: the files are read again instead of being kept in memory."""
+    flips = comparison.flipped_items
+    items = {flip.item_id for flip in flips.items} if flips else set()
+    if not items:
+        return {}
+    before, after = (dict(_first_traces(path, items, reader)) for path in (base, candidate))
+    return {
+        item: ItemTexts(
+            input=after[item].input,
+            expected=after[item].expected_output,
+            output_before=before[item].output,
+            output_after=after[item].output,
+        )
+        for item in items
+    }
+
+
+def _first_traces(
+    path: ResultSource, items: set[str], reader: TraceReader
+) -> Iterator[tuple[str, Trace]]:
+    missing = set(items)
+    with reader.open(path) as traces:
+        for trace in traces:
+            if trace.item_id in missing:
+                missing.remove(trace.item_id)
+                yield trace.item_id, trace
+            if not missing:
+                return

@@ -1,0 +1,210 @@
+"""The page of a KPI: its values over the runs of an agent, with what explains a change."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from markupsafe import Markup
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from mosaico.access.deps import READ
+from mosaico.agents.models import Agent
+from mosaico.alerts.incident_queries import count_incidents_of_kpi, list_incidents_of_kpi
+from mosaico.benchmarks.queries import get_benchmark, get_kpi
+from mosaico.comparison.change_text import ChangeText, describe_change
+from mosaico.core.keyset import MAX_LIMIT, WholeList
+from mosaico.core.web.deps import Res
+from mosaico.core.web.forms.local_times import period_of_days
+from mosaico.core.web.overlay_chart import MAX_SERIES
+from mosaico.core.web.page_paths import path_of
+from mosaico.core.web.pages import Crumb, build_url, reader_zone, render_page
+from mosaico.core.web.routes import Router
+from mosaico.kpis.models import KpiHistory
+from mosaico.kpis.number_text import FigureFormat
+from mosaico.reporting.trend import (
+    NEWEST,
+    AgentTrend,
+    draw_trends,
+    incident_spans,
+    list_limits,
+    load_trends,
+    trend_figures,
+)
+from mosaico.run_store.kpi_trend import KpiPoint, describe_value
+from mosaico.statistics.verdict_rules import Verdict
+
+router = Router()
+
+BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+KpiId = Annotated[str, Path(alias="kpi")]
+
+SHOWN_MOVES = 5
+MAX_INCIDENTS = 20
+MAX_TABS = 8
+MAX_AGENTS = 500
+# The verdicts that say that the value moved.
+MOVES = (Verdict.REGRESSED, Verdict.IMPROVED)
+DAYS = ((30, "30 days"), (90, "90 days"), (365, "1 year"))
+
+
+@router.get("/benchmarks/{benchmarkId}/kpis/{kpi}", dependencies=READ)
+def show_trend(
+    request: Request,
+    benchmark_id: BenchmarkId,
+    kpi_id: KpiId,
+    res: Res,
+    agent: Annotated[list[str] | None, Query(max_length=MAX_SERIES)] = None,
+    days: Annotated[int, Query(ge=1, le=3660)] = 90,
+    first_day: Annotated[str, Query(alias="from", max_length=40)] = "",
+    last_day: Annotated[str, Query(alias="to", max_length=40)] = "",
+) -> Response:
+    """The values of a KPI for some agents; without one, for the agent with the newest value. `from` and
+    `to` are days of the reader's zone, or instants; without them, the last `days`.
+    """
+    zone = reader_zone(request)
+    first, until = period_of_days(first_day, last_day, zone)
+    # Of whole hours, so that the page is the same until the next one.
+    end = until or res.clock().replace(minute=0, second=0, microsecond=0)
+    since = first or end - timedelta(days=days)
+    is_chosen = bool(first_day or last_day)
+    with res.db.read() as session:
+        benchmark = get_benchmark(session, benchmark_id)
+        kpi = get_kpi(session, benchmark_id, kpi_id)
+        agents = _list_agents(session, benchmark_id, kpi_id)
+        agent_ids = list(dict.fromkeys(filter(None, agent or ()))) or list(agents)[:1]
+        agent_names = {id_: agents.get(id_, id_) for id_ in agent_ids} or {"": ""}
+        trends = load_trends(session, kpi, agent_names, since, until)
+        incidents = (
+            list_incidents_of_kpi(
+                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_INCIDENTS + 1
+            )
+            if len(agent_ids) == 1
+            else []
+        )
+        all_incidents = (
+            WholeList(
+                build_url("/incidents", benchmark=benchmark_id, agent=agent_ids, kpi=kpi_id),
+                count_incidents_of_kpi(session, benchmark_id, agent_ids[0], kpi_id),
+            )
+            if len(incidents) > MAX_INCIDENTS
+            else None
+        )
+    name = benchmark.display_name
+    spans = incident_spans(trends[0], incidents) if len(trends) == 1 else []
+    chart = draw_trends(kpi.name, kpi, trends, zone, spans=spans, is_page=True)
+    figures = trend_figures(trends)
+    rows = sorted(
+        (_row(trend, point, figures) for trend in trends for point in trend.points),
+        key=lambda row: row["at"],
+        reverse=True,
+    )
+    period = {
+        "benchmarkId": benchmark_id,
+        "agentId": agent_ids,
+        "kpi": kpi_id,
+        "from": since.isoformat(),
+        "to": until.isoformat() if until else None,
+    }
+    return render_page(
+        request,
+        "trend.html",
+        title=f"{kpi.name}, {name}",
+        nav="/benchmarks",
+        # The trend is one of agents; without any there are no values.
+        api=build_url("/kpi-history/trend" if agent_ids else "/kpi-history", period),
+        api_parts={
+            "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
+            "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
+            "incidents": build_url(
+                "/incidents", {**period, "from": None, "to": None}, limit=MAX_LIMIT
+            ),
+        },
+        csv=build_url("/api/v1/kpi-history.csv", period),
+        svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
+        steps=[
+            Crumb("Benchmarks", "/benchmarks"),
+            Crumb(
+                name,
+                path_of("benchmarks", benchmark_id),
+            ),
+        ],
+        kpi=kpi,
+        path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
+        agents=agents,
+        max_listed=MAX_AGENTS,
+        tabs=_tabs(agents, agent_names),
+        agent_ids=agent_ids,
+        days=None if is_chosen else days,
+        first_day=first_day,
+        last_day=last_day,
+        incidents=incidents[:MAX_INCIDENTS],
+        all_incidents=all_incidents,
+        periods=DAYS,
+        chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
+        rows=rows[:NEWEST],
+        latest=rows[0] if rows and len(trends) == 1 else None,
+        change=_latest_change(trends) if len(trends) == 1 else None,
+        moves=(moves := _list_moves(trends))[:SHOWN_MOVES],
+        earlier_moves=moves[SHOWN_MOVES:],
+        trends=trends,
+        runs=sum(trend.runs for trend in trends),
+        max_agents=MAX_SERIES,
+        limits=[limit.text for limit in list_limits(kpi)],
+    )
+
+
+def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[str, str]:
+    """The names of the agents with values of the KPI, by ID; the newest value first, at most `MAX_AGENTS`."""
+    rows = session.execute(
+        select(Agent.id, Agent.name)
+        .join(KpiHistory, KpiHistory.agent_id == Agent.id)
+        .where(KpiHistory.benchmark_id == benchmark_id, KpiHistory.kpi_id == kpi_id)
+        .group_by(Agent.id, Agent.name)
+        .order_by(func.max(KpiHistory.id).desc())
+        .limit(MAX_AGENTS)
+    )
+    return {row.id: row.name for row in rows}
+
+
+def _tabs(agents: Mapping[str, str], selected_agents: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The agents of the tabs: the selected ones, and those with the newest values."""
+    first = dict(list(agents.items())[:MAX_TABS])
+    return [(id_, name) for id_, name in {**first, **selected_agents}.items() if id_]
+
+
+def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:
+    """The runs in which the value moved, newest first; of many runs, one of each point of the chart."""
+    moves = [
+        {"run_id": bucket.run_id, "at": bucket.last_at, "verdict": bucket.verdict}
+        for trend in trends
+        for bucket in trend.buckets
+    ] or [
+        {"run_id": point.kpi.run_id, "at": point.kpi.recorded_at, "verdict": point.verdict}
+        for trend in trends
+        for point in trend.points
+    ]
+    return [move for move in reversed(moves) if move["verdict"] in MOVES]
+
+
+def _latest_change(trends: Sequence[AgentTrend]) -> ChangeText | None:
+    """The newest value of an agent against its baseline; None without a comparison."""
+    points = trends[0].points
+    kpi = points[-1].kpi if points else None
+    verdict = kpi.verdict if kpi else None
+    return describe_change(verdict, verdict.scale, kpi.unit) if kpi and verdict else None
+
+
+def _row(trend: AgentTrend, point: KpiPoint, figures: FigureFormat) -> dict[str, Any]:
+    value = describe_value(point, figures)
+    return {
+        "agent": trend.name,
+        "run_id": point.kpi.run_id,
+        "at": point.kpi.recorded_at,
+        "value": value.text,
+        "interval": value.interval,
+        "reason": value.reason,
+        "verdict": point.verdict,
+        "differences": point.differences,
+    }

@@ -1,0 +1,171 @@
+"""Routes of the report and the SVG charts of runs and KPIs, and of lists as CSV."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+
+from mosaico.access.deps import READ
+from mosaico.agents.queries import get_agent
+from mosaico.benchmarks.queries import get_benchmark, get_kpi
+from mosaico.core.errors import Invalid
+from mosaico.core.problem_documents import CONFLICT
+from mosaico.core.schemas import Instant, Page
+from mosaico.core.text import join_words
+from mosaico.core.web.deps import Res
+from mosaico.core.web.overlay_chart import MAX_SERIES
+from mosaico.core.web.page_text import find_zone
+from mosaico.core.web.response_headers import iterate_in_threads
+from mosaico.core.web.routes import Router
+from mosaico.kpis.queries import DEFAULT_SORT as KPI_SORT
+from mosaico.kpis.router import KpiHistoryFilter, KpiSort
+from mosaico.reporting import csv_tables, plots
+from mosaico.reporting.run_report import render_report
+from mosaico.reporting.schemas import TrendPointView
+from mosaico.reporting.trend import draw_trends, load_trends, trend_views
+from mosaico.run_store.run_list import DEFAULT_SORT, SortOrder
+from mosaico.runs.router import RunFilter
+
+router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
+runs_table_router = Router(tags=["benchmark runs"])
+history_router = Router(tags=["KPIs"])
+
+SVG = "image/svg+xml"
+CSV = "text/csv"
+SVG_RESPONSE, CSV_RESPONSE = (
+    {200: {"content": {media_type: {"schema": {"type": "string"}}}}} for media_type in (SVG, CSV)
+)
+
+# Before every run; PostgreSQL compares it without special cases.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+RunId = Annotated[str, Path(alias="runId")]
+
+
+@router.get("/{runId}/report", response_class=HTMLResponse, dependencies=READ, responses=CONFLICT)
+def report_run(run_id: RunId, request: Request, res: Res) -> HTMLResponse:
+    """A run as one HTML file: its page, with its categories, repeated trials and worst traces."""
+    return HTMLResponse(render_report(request, res, run_id))
+
+
+@router.get(
+    "/{runId}/plot",
+    response_class=Response,
+    responses={**CONFLICT, **SVG_RESPONSE},
+    dependencies=READ,
+)
+def plot_run(
+    run_id: RunId,
+    res: Res,
+    kpi: Annotated[str | None, Query(description="ID or name of a KPI.")] = None,
+    against: Annotated[
+        str | None, Query(description="Baseline run: show the changes since this run.")
+    ] = None,
+    metric: Annotated[
+        str | None, Query(description="With `against`: show the change of this metric by item.")
+    ] = None,
+) -> Response:
+    """An SVG chart of a run: a KPI over time up to this run; with `against` the changes since a
+    baseline run; with `metric` as well, the change of each item.
+    """
+    if against is None:
+        if metric is not None:
+            raise Invalid("`metric` needs a baseline run; add `against`")
+        return Response(plots.draw_trend(res, run_id, kpi), media_type=SVG)
+    if metric is None:
+        return Response(plots.draw_changes(res, run_id, against), media_type=SVG)
+    return Response(plots.draw_items(res, run_id, against, metric), media_type=SVG)
+
+
+@runs_table_router.get(
+    "/benchmark-runs.csv",
+    response_class=StreamingResponse,
+    responses=CSV_RESPONSE,
+    dependencies=READ,
+)
+def export_runs(
+    res: Res,
+    run_filter: RunFilter,
+    sort: Annotated[
+        SortOrder, Query(description="Sort key; the prefix `-` sorts in descending order.")
+    ] = DEFAULT_SORT,
+) -> StreamingResponse:
+    """The list of runs as CSV, with the filters and orders of the list; at most 10,000 runs."""
+    return _csv_file(csv_tables.iter_runs(res.db, run_filter, sort), "runs.csv")
+
+
+@history_router.get(
+    "/kpi-history.csv",
+    response_class=StreamingResponse,
+    responses=CSV_RESPONSE,
+    dependencies=READ,
+)
+def export_kpi_history(
+    res: Res, history_filter: KpiHistoryFilter, sort: KpiSort = KPI_SORT
+) -> StreamingResponse:
+    """KPI values as CSV, with the filters and orders of the list: a row for each KPI of a run, at most
+    10,000. `confirms` and `rescoreOf` name the run that a run repeats; charts leave such runs out.
+    """
+    rows = csv_tables.iter_kpi_values(res.db, history_filter, sort)
+    return _csv_file(rows, "kpi-history.csv")
+
+
+@history_router.get(
+    "/kpi-history.svg", response_class=Response, responses=SVG_RESPONSE, dependencies=READ
+)
+def plot_kpi_history(
+    res: Res,
+    benchmark_id: Annotated[str, Query(alias="benchmarkId")],
+    agent_ids: Annotated[list[str], Query(alias="agentId", min_length=1, max_length=MAX_SERIES)],
+    kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
+    since: Annotated[Instant | None, Query(alias="from")] = None,
+    until: Annotated[Instant | None, Query(alias="to")] = None,
+    time_zone: Annotated[
+        str, Query(alias="timeZone", description="Time zone of the days in the chart.")
+    ] = "UTC",
+) -> Response:
+    """An SVG chart of a KPI over the runs of at most four agents, with its thresholds: at most 180 points.
+    Of more runs, a point is several that follow each other: their mean, their range and their worst verdict.
+    """
+    zone = find_zone(time_zone)
+    if zone is None:
+        raise Invalid("`timeZone` is not the name of a time zone; send one such as Europe/Rome")
+    with res.db.read() as session:
+        kpi = get_kpi(session, benchmark_id, kpi_id)
+        benchmark = get_benchmark(session, benchmark_id).display_name
+        agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
+        trends = load_trends(session, kpi, agents, since or EARLIEST, until)
+    title = f"{kpi.name} of {join_words(list(agents.values()), 'and')} in {benchmark}"
+    return Response(draw_trends(title, kpi, trends, zone), media_type=SVG)
+
+
+@history_router.get("/kpi-history/trend", dependencies=READ)
+def get_kpi_trend(
+    res: Res,
+    benchmark_id: Annotated[str, Query(alias="benchmarkId")],
+    agent_ids: Annotated[list[str], Query(alias="agentId", min_length=1, max_length=MAX_SERIES)],
+    kpi_id: Annotated[str, Query(alias="kpi", description="ID of a KPI of the benchmark.")],
+    since: Annotated[Instant | None, Query(alias="from")] = None,
+    until: Annotated[Instant | None, Query(alias="to")] = None,
+) -> Page[TrendPointView]:
+    """The points of the chart of a KPI over the runs of at most four agents: at most 180, oldest first.
+    Of more runs, a point is several that follow each other.
+    """
+    with res.db.read() as session:
+        kpi = get_kpi(session, benchmark_id, kpi_id)
+        agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
+        trends = load_trends(session, kpi, agents, since or EARLIEST, until)
+    return Page(
+        items=[
+            view
+            for agent_id, trend in zip(agents, trends, strict=True)
+            for view in trend_views(agent_id, trend)
+        ]
+    )
+
+
+def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(iterate_in_threads(lines), media_type=CSV, headers=headers)

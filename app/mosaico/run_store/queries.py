@@ -1,0 +1,379 @@
+"""Reads of runs, their shards, metrics and measured traces."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import any_, bindparam, func, literal, select, text
+from sqlalchemy.orm import Session, load_only
+from sqlalchemy.sql.elements import KeyedColumnElement
+
+from mosaico.core.compiled_lists import build_page_sql, query_page
+from mosaico.core.db import Database, compile_sql, fetch_tuples
+from mosaico.core.errors import NotFound
+from mosaico.core.keyset import (
+    PageQuery,
+    PageRows,
+    encode_cursor,
+    select_page,
+)
+from mosaico.core.postgres_notify import waking_streams
+from mosaico.harness.transcript import Transcript
+from mosaico.metrics.types import MetricNote
+from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
+from mosaico.run_store.rules import require_traces
+from mosaico.run_store.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
+from mosaico.traces.models import CollectedTrace
+from mosaico.traces.queries import find_collected_trace, find_transcript
+from mosaico.traces.types import TraceOutcome
+
+# Texts may have megabytes each; a page of them must not fill the memory of the API process.
+PAGE_BYTES = 8 * 1024 * 1024
+
+# The statements are built once: building one takes as long as executing it.
+_RUNS = BenchmarkRun.__table__
+_HIDDEN_COLUMNS = (
+    "plan",
+    "metric_keys",
+    "collection_id",
+    "source_key",
+    "source_seq",
+    "fencing_token",
+    "shards_total",
+    "shards_done",
+)
+RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _HIDDEN_COLUMNS))
+_NEWEST = [_RUNS.c.seq]
+# The order of a list with a period: the index on the time finds its end at once.
+_NEWEST_IN_PERIOD = [_RUNS.c.created_at, _RUNS.c.seq]
+# Filters by value, in the order of the index that serves two of them.
+_VALUE_FILTERS = ("benchmark_id", "agent_id", "status")
+RUN_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
+RUNS_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == any_(bindparam("run_ids"))))
+
+# Answers yes or no in one round trip; `require_runnable` finds the reason of a no.
+RUNNABLE = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM benchmarks AS benchmark, agents AS agent
+        WHERE benchmark.id = :benchmark_id AND NOT benchmark.archived
+          AND agent.id = :agent_id AND NOT agent.archived
+          AND (EXISTS (SELECT FROM benchmark_agents AS evaluated
+                       WHERE evaluated.benchmark_id = benchmark.id
+                         AND evaluated.agent_id = agent.id)
+               OR NOT EXISTS (SELECT FROM benchmark_agents AS evaluated
+                              WHERE evaluated.benchmark_id = benchmark.id)))
+    """
+)
+
+_LOST_OUTCOMES = [outcome.value for outcome in TraceOutcome if outcome.is_missing]
+
+# A trace is read only if its item is needed or a value is missing: only then can its outcome be an error of the
+# infrastructure or of the judge. Each read is one look-up in the primary key: with a join, and before Postgres had
+# statistics, each result was compared with each trace of the batch. A range of one position, in order: Postgres
+# expects one row of a collection that is newer than its statistics, and then the index of trace IDs, which it would
+# filter by position, costs as much as the primary key. Only the latter has the order.
+SCORED_TRACES = """
+    SELECT result.values, result.notes, coalesce(trace.outcome = ANY(%(lost)s), false), trace.item_id
+    FROM trace_results AS result LEFT JOIN LATERAL (
+        SELECT outcome, item_id FROM collected_traces
+        WHERE (%(with_items)s OR result.notes IS NOT NULL OR array_position(result.values, NULL) IS NOT NULL)
+          AND collection_id = %(collection)s AND position BETWEEN result.position AND result.position
+        ORDER BY position LIMIT 1
+    ) AS trace ON true
+    WHERE result.run_seq = %(run)s AND result.position BETWEEN %(first)s AND %(last)s
+"""
+
+
+class RunNotFound(NotFound):
+    """No run has this ID; GET /api/v1/benchmark-runs lists all runs."""
+
+
+class TraceNotFound(NotFound):
+    """The run has no trace with this ID; GET /api/v1/benchmark-runs/{runId}/results lists its
+    traces.
+    """
+
+
+class ScoredTrace(NamedTuple):
+    """The values of one trace, and what aggregation needs to know of it.
+
+    `is_lost`: it was not measured, by no fault of the agent. `item_id` may be None without `with_items`.
+    """
+
+    values: Sequence[float | None]
+    notes: dict[str, MetricNote] | None
+    is_lost: bool
+    item_id: str | None
+
+
+class TraceWithResult(NamedTuple):
+    """A collected trace with its texts; `result` is None while it is not measured."""
+
+    trace: CollectedTrace
+    result: TraceResult | None
+
+
+class TraceDetail(NamedTuple):
+    """A collected trace with its transcript; `result` is None while it is not measured."""
+
+    trace: CollectedTrace
+    result: TraceResult | None
+    transcript: Transcript | None
+
+
+class TraceValues(NamedTuple):
+    """The values of one trace, in the order of the run's metrics."""
+
+    position: int
+    trace_id: str
+    values: list[float | None]
+
+
+def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
+    """Return whether the benchmark may be run for the agent; checked with every new run."""
+    parameters = {"benchmark_id": benchmark_id, "agent_id": agent_id}
+    return bool(session.scalar(RUNNABLE, parameters))
+
+
+def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:
+    """The run; `for_update` locks it against other writers, and wakes its event streams when the
+    transaction commits: who locks a run changes it.
+
+    The lock is FOR NO KEY UPDATE: rows that refer to the run, such as those of its shards, can still
+    be inserted in parallel.
+    """
+    if for_update:
+        statement = select(BenchmarkRun, waking_streams(run_id)).where(BenchmarkRun.id == run_id)
+        row = session.execute(statement.with_for_update(key_share=True)).one_or_none()
+        run = None if row is None else row[0]
+    else:
+        # Without a statement for a run that the transaction has read already.
+        run = session.get(BenchmarkRun, run_id)
+    if run is None:
+        raise run_not_found(run_id)
+    return run
+
+
+def get_run_with_traces(session: Session, run_id: str) -> BenchmarkRun:
+    """Raises: `RunNotFound`, `RunPurged`."""
+    run = get_run(session, run_id)
+    require_traces(run.id, run.purged_at)
+    return run
+
+
+def get_run_columns(db: Database, run_id: str) -> Mapping[str, Any]:
+    """The visible columns of a run, without its plan, which is long. Clients poll this most often."""
+    run = db.fetch_row(RUN_BY_ID, {"run_id": run_id})
+    if run is None:
+        raise run_not_found(run_id)
+    return run
+
+
+def find_runs_columns(db: Database, run_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    """The visible columns of runs, in no order; a run that does not exist is left out."""
+    return db.fetch_rows(RUNS_BY_ID, {"run_ids": list(run_ids)})
+
+
+def list_runs(
+    db: Database,
+    query: PageQuery,
+    *,
+    benchmark_id: str | None = None,
+    agent_id: str | None = None,
+    status: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> PageRows[dict[str, Any]]:
+    """The visible columns of runs, newest first; `since` and `until` limit their creation time.
+
+    Reads:  an agent and a benchmark, or a status, or a period: an index has their runs in this order. For other
+            filters see `run_list.search_runs`.
+    """
+    filters = {
+        "benchmark_id": benchmark_id,
+        "agent_id": agent_id,
+        "status": status,
+        "since": since,
+        "until": until,
+    }
+    active = {name: value for name, value in filters.items() if value is not None}
+    sql = _build_list_sql(tuple(active), after_cursor=query.cursor is not None)
+    return query_page(db, sql, active, keys=_list_keys(active), query=query)
+
+
+@cache
+def _build_list_sql(filter_names: tuple[str, ...], *, after_cursor: bool) -> str:
+    created_at = _RUNS.c.created_at
+    statement = RUN_COLUMNS
+    if "since" in filter_names:
+        statement = statement.where(created_at >= bindparam("since"))
+    if "until" in filter_names:
+        is_before = created_at < bindparam("until")
+        # A cursor is the closer limit, from which the index is read.
+        statement = statement.where(is_before.is_(True) if after_cursor else is_before)
+    return build_page_sql(
+        statement,
+        keys=_list_keys(filter_names),
+        after_cursor=after_cursor,
+        prefix=[_RUNS.c[name] for name in _VALUE_FILTERS if name in filter_names],
+    )
+
+
+def _list_keys(filter_names: Collection[str]) -> list[KeyedColumnElement[Any]]:
+    return _NEWEST_IN_PERIOD if {"since", "until"} & set(filter_names) else _NEWEST
+
+
+def lock_shards(session: Session, run_seq: int) -> None:
+    """Lock all shards of a run, waiting for the steps that are writing one."""
+    statement = select(RunShard.shard).where(RunShard.run_seq == run_seq)
+    session.execute(statement.order_by(RunShard.shard).with_for_update())
+
+
+def list_summarized_shards(
+    session: Session, run_seq: int, shard: int, limit: int
+) -> list[RunShard]:
+    """The shards of a run after `shard` that hold summaries."""
+    statement = (
+        select(RunShard)
+        .where(RunShard.run_seq == run_seq, RunShard.shard > shard, RunShard.summaries.is_not(None))
+        .order_by(RunShard.shard)
+        .limit(limit)
+    )
+    return list(session.scalars(statement))
+
+
+def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]:
+    statement = select(RunMetricAggregate).where(RunMetricAggregate.run_seq == run_seq)
+    return list(session.scalars(statement.order_by(RunMetricAggregate.ordinal)))
+
+
+def list_trace_results(
+    session: Session, run: BenchmarkRun, query: PageQuery, trace_filter: TraceListFilter
+) -> PageRows[TraceWithResult]:
+    """The collected traces of a run that pass a filter, in the order of the source. A page is shorter than requested when
+    its texts exceed `PAGE_BYTES`.
+    """
+    traces = select(CollectedTrace).where(CollectedTrace.collection_id == run.collection_id)
+    selected = traces
+    if conditions := trace_conditions(run.metric_keys or [], trace_filter):
+        result_of_trace = (TraceResult.run_seq == run.seq) & (
+            TraceResult.position == CollectedTrace.position
+        )
+        selected = traces.outerjoin(TraceResult, result_of_trace)
+    # Positions and sizes first: the texts of a page could have gigabytes together.
+    page = select_page(
+        session,
+        selected.options(load_only(CollectedTrace.position)),
+        keys=[CollectedTrace.position],
+        query=query,
+        descending=False,
+        searched=conditions,
+        batch_sizes=SEARCHED_TRACES,
+    )
+    positions = _fit_page(session, run, [trace.position for trace in page.rows])
+    fitting = session.scalars(
+        traces.where(CollectedTrace.position.in_(positions)).order_by(CollectedTrace.position)
+    )
+    measured = select(TraceResult).where(
+        TraceResult.run_seq == run.seq, TraceResult.position.in_(positions)
+    )
+    by_position = {result.position: result for result in session.scalars(measured)}
+    rows = [TraceWithResult(trace, by_position.get(trace.position)) for trace in fitting]
+    is_cut = len(positions) < len(page.rows)
+    return PageRows(rows, encode_cursor([positions[-1]]) if is_cut else page.next_cursor)
+
+
+def get_trace(session: Session, run: BenchmarkRun, trace_id: str) -> TraceDetail:
+    """A trace of a run, also while the run is in progress. Raises: `TraceNotFound`."""
+    collection_id = run.collection_id
+    trace = (
+        None if collection_id is None else find_collected_trace(session, collection_id, trace_id)
+    )
+    if trace is None:
+        raise TraceNotFound(
+            f"the run {run.id} has no trace {trace_id!r}; GET /api/v1/benchmark-runs/{run.id}/results"
+            " lists its traces"
+        )
+    return TraceDetail(
+        trace,
+        session.get(TraceResult, (run.seq, trace.position)),
+        find_transcript(session, trace.collection_id, trace.position),
+    )
+
+
+def run_not_found(run_id: str) -> RunNotFound:
+    """The error of a run that does not exist."""
+    return RunNotFound(f"no run has the ID {run_id!r}; GET /api/v1/benchmark-runs lists them")
+
+
+def _fit_page(session: Session, run: BenchmarkRun, positions: Sequence[int]) -> list[int]:
+    """The first positions whose texts fit into `PAGE_BYTES` together, at least one."""
+    texts = (CollectedTrace.input, CollectedTrace.expected_output, CollectedTrace.output)
+    size = sum((func.coalesce(func.octet_length(text), 0) for text in texts), literal(0))
+    statement = (
+        select(CollectedTrace.position, size)
+        .where(
+            CollectedTrace.collection_id == run.collection_id,
+            CollectedTrace.position.in_(positions),
+        )
+        .order_by(CollectedTrace.position)
+    )
+    fitting: list[int] = []
+    total = 0
+    for position, size_bytes in session.execute(statement):
+        total += size_bytes
+        if fitting and total > PAGE_BYTES:
+            break
+        fitting.append(position)
+    return fitting
+
+
+def read_scored_traces(
+    session: Session,
+    run_seq: int,
+    collection_id: int,
+    first: int,
+    limit: int,
+    *,
+    with_items: bool,
+) -> list[ScoredTrace]:
+    """At most `limit` measured traces of a run, from the position `first` on, in no order."""
+    parameters = {
+        "run": run_seq,
+        "collection": collection_id,
+        "first": first,
+        "last": first + limit - 1,
+        "with_items": with_items,
+        "lost": _LOST_OUTCOMES,
+    }
+    return list(map(ScoredTrace._make, fetch_tuples(session, SCORED_TRACES, parameters)))
+
+
+def has_trials(session: Session, collection_id: int) -> bool:
+    """Return whether any item of a collection has several trials."""
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    trials = select(CollectedTrace.trial).where(CollectedTrace.collection_id == collection_id)
+    # Compared with any one trial, since trials may be counted from 0 or 1.
+    first = trials.limit(1).scalar_subquery()
+    return bool(session.scalar(select(trials.where(CollectedTrace.trial != first).exists())))
+
+
+def read_trace_values(
+    session: Session, run_seq: int, position: int, limit: int
+) -> list[TraceValues]:
+    """The values of at most `limit` traces of a run, from a position on, in order."""
+    statement = (
+        select(TraceResult.position, CollectedTrace.trace_id, TraceResult.values)
+        .join(BenchmarkRun, BenchmarkRun.seq == TraceResult.run_seq)
+        .join(
+            CollectedTrace,
+            (CollectedTrace.collection_id == BenchmarkRun.collection_id)
+            & (CollectedTrace.position == TraceResult.position),
+        )
+        .where(TraceResult.run_seq == run_seq, TraceResult.position >= position)
+        .order_by(TraceResult.position)
+        .limit(limit)
+    )
+    return [TraceValues(*row) for row in session.execute(statement)]

@@ -1,0 +1,74 @@
+"""The result of one run: everything that is computed before the run is stored as COMPLETED."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mosaico.formula import compile_formula
+from mosaico.kpis.evaluate import KpiValue, PlannedKpi
+from mosaico.kpis.series_types import RunsEvidence
+from mosaico.kpis.verdict_types import RunVerdicts
+from mosaico.metrics.aggregate import Aggregate
+from mosaico.metrics.registry import column_of
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.rules import Validity, ValidityVerdict
+from mosaico.run_store.run_series import ItemIndex, SeriesResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """All results of a run. The alert rules evaluate it, and `finish_run` stores it.
+
+    `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
+    the source has, including those it did not deliver. `confirms` is the ID of the suspicious run that
+    this one repeats. `series` holds the KPIs and metrics over the
+    last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
+    invalid run and for one that scores old traces again. Of a repetition, `series` and `items` have the
+    traces of both runs.
+    """
+
+    run_id: str
+    run_seq: int
+    plan: RunPlan
+    fingerprint: str | None
+    trace_count: int
+    aggregates: Mapping[str, Aggregate]
+    kpis: Sequence[KpiValue]
+    validity: ValidityVerdict
+    verdicts: RunVerdicts
+    confirms: str | None = None
+    items: ItemIndex | None = None
+    series: Mapping[str, SeriesResult] = field(default_factory=dict)
+
+    @property
+    def benchmark_id(self) -> str:
+        return self.plan.benchmark_id
+
+    @property
+    def agent_id(self) -> str:
+        return self.plan.agent_id
+
+    @property
+    def is_valid(self) -> bool:
+        return self.validity.validity is Validity.VALID
+
+    def evidence_of(self, series: str) -> RunsEvidence | None:
+        """The evidence over the last runs of a series; None when there is none."""
+        series_result = self.series.get(series)
+        return series_result.evidence if series_result else None
+
+    def kpi_coverage(self, kpi: PlannedKpi) -> float | None:
+        """Coverage of the least covered metric of a KPI; None when its formula names no metric."""
+        aggregates = self._aggregates_of(kpi)
+        return min((aggregate.coverage or 0.0 for aggregate in aggregates.values()), default=None)
+
+    def kpi_missing(self, kpi: PlannedKpi) -> dict[str, int]:
+        """Number of traces without a value, by metric of a KPI; metrics with all values are left out."""
+        counts = {
+            column: sum(aggregate.missing.values())
+            for column, aggregate in self._aggregates_of(kpi).items()
+        }
+        return {column: count for column, count in counts.items() if count}
+
+    def _aggregates_of(self, kpi: PlannedKpi) -> dict[str, Aggregate]:
+        columns = {column_of(ref.key): ref for ref in compile_formula(kpi.formula).references}
+        return {column: self.aggregates[column] for column in columns}

@@ -1,0 +1,287 @@
+"""The series of a run: the values of its KPIs and metrics by item, as later runs read them.
+
+Needs no numpy: arrays are bytes of little-endian numbers, which `mosaico.comparison.series_levels`
+writes and reads in a child process.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple, cast
+
+from sqlalchemy import ScalarSelect, Table, and_, func, insert, select, update
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
+
+from mosaico.core.batches import STATEMENT_ROWS, batched
+from mosaico.kpis.series_types import RunsEvidence, SeriesState
+from mosaico.run_store.models import POSITION, BenchmarkRun, RunItems, RunSeries
+from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
+from mosaico.statistics.verdict_rules import Scale, Side
+
+STATEMENT_BYTES: Final = 1024**2
+
+_RUN = aliased(BenchmarkRun)
+_SERIES_FIELDS = ("benchmark_id", "agent_id", "fingerprint")
+_IS_SAME_SERIES = and_(
+    *(getattr(_RUN, name) == getattr(BenchmarkRun, name) for name in _SERIES_FIELDS)
+)
+
+
+class ItemIndex(NamedTuple):
+    """The items of a run: 8-byte keys of item and task, 4-byte numbers of traces, 8-byte clusters."""
+
+    keys: bytes
+    traces: bytes
+    clusters: bytes | None = None
+
+
+class SeriesPoint(NamedTuple):
+    """One series in a run. `item_values` are 4-byte floats in the order of the run's items; None for
+    a value that is not a mean over items. On the scale RATIO all numbers are logarithms; the level of the
+    value 0 is −∞, and its values by item are 0.
+    """
+
+    scale: Scale
+    side: Side
+    level: float
+    item_values: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPoints:
+    """The items of a run, and its points by series."""
+
+    items: ItemIndex
+    series: Mapping[str, SeriesPoint]
+
+
+class StoredPoint(NamedTuple):
+    """A point of an earlier run, with the items of that run."""
+
+    run_seq: int
+    scale: str
+    level: float
+    item_values: bytes | None
+    items: ItemIndex
+
+
+class SeriesValues(NamedTuple):
+    """A point of a series in a run; the items are those of the run."""
+
+    series: str
+    run_seq: int
+    scale: str
+    level: float
+    item_values: bytes | None
+
+    def with_items(self, items: ItemIndex) -> StoredPoint:
+        return StoredPoint(self.run_seq, self.scale, self.level, self.item_values, items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesResult:
+    """A series after a run: its point, the levels of its runs by sequence number, the evidence over
+    the runs and the state; None for a series without a direction of harm.
+    """
+
+    point: SeriesPoint
+    levels: Mapping[int, RunLevel]
+    evidence: RunsEvidence | None = None
+    state: SeriesState | None = None
+
+
+class SeriesKind(StrEnum):
+    """What a series is about; the first part of its name."""
+
+    METRIC = "metric"
+    KPI = "kpi"
+
+
+def metric_series(column: str) -> str:
+    """The series of the mean of a metric."""
+    return f"{SeriesKind.METRIC}/{column}"
+
+
+def kpi_series(kpi_id: str) -> str:
+    """The series of a KPI."""
+    return f"{SeriesKind.KPI}/{kpi_id}"
+
+
+def parse_series(series: str) -> tuple[SeriesKind, str]:
+    """The kind of a series, and the column of its metric or the ID of its KPI."""
+    kind, _, key = series.partition("/")
+    return SeriesKind(kind), key
+
+
+def list_series_runs(session: Session, run_seq: int) -> list[int]:
+    """The last valid runs of the same agent and fingerprint before a run, oldest first; at most 60.
+
+    Runs that score earlier traces again are not news of the agent and are left out.
+    """
+    statement = (
+        select(BenchmarkRun.seq)
+        # Values and not a join, so that PostgreSQL reads the index of the series backward.
+        .where(
+            *(
+                getattr(BenchmarkRun, name) == _field_of_run(run_seq, name)
+                for name in _SERIES_FIELDS
+            ),
+            run_seq > POSITION,
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.rescore_of.is_(None),
+            BenchmarkRun.source_seq == BenchmarkRun.seq,
+        )
+        .order_by(POSITION.desc())
+        .limit(MAX_REFERENCE)
+    )
+    return list(session.scalars(statement))[::-1]
+
+
+def _field_of_run(run_seq: int, name: str) -> ScalarSelect[str | None]:
+    return select(getattr(_RUN, name)).where(_RUN.seq == run_seq).scalar_subquery()
+
+
+def find_series_state(session: Session, series: str, runs: Sequence[int]) -> SeriesState:
+    """The state of a series after the newest of some runs; an empty one without such a run."""
+    statement = (
+        select(RunSeries.state)
+        .where(
+            RunSeries.run_seq.in_(runs),
+            RunSeries.series == series,
+            RunSeries.state.is_not(None),
+        )
+        .order_by(RunSeries.run_seq.desc())
+        .limit(1)
+    )
+    return session.scalar(statement) or SeriesState()
+
+
+def find_series_states(session: Session, runs: Collection[int]) -> dict[str, SeriesState]:
+    """The state of each series after the newest of some runs; series without a state are left out."""
+    statement = (
+        select(RunSeries.series, RunSeries.state)
+        .where(RunSeries.run_seq.in_(runs), RunSeries.state.is_not(None))
+        # The newest row of each series, in one statement.
+        .ext(distinct_on(RunSeries.series))
+        .order_by(RunSeries.series, RunSeries.run_seq.desc())
+    )
+    return {series: state for series, state in session.execute(statement) if state is not None}
+
+
+def list_item_indexes(session: Session, runs: Collection[int]) -> dict[int, ItemIndex]:
+    """The items of some runs by sequence number; runs without any are left out."""
+    statement = select(RunItems.run_seq, RunItems.keys, RunItems.traces, RunItems.clusters).where(
+        RunItems.run_seq.in_(runs)
+    )
+    return {row.run_seq: ItemIndex(*row[1:]) for row in session.execute(statement)}
+
+
+def list_series_values(
+    session: Session, series: Collection[str] | None, runs: Collection[int]
+) -> list[SeriesValues]:
+    """The points of some series (None: of all) in some runs, oldest first."""
+    statement = (
+        select(
+            RunSeries.series,
+            RunSeries.run_seq,
+            RunSeries.scale,
+            RunSeries.level,
+            RunSeries.item_values,
+        )
+        .where(RunSeries.run_seq.in_(runs))
+        .order_by(RunSeries.run_seq)
+    )
+    if series is not None:
+        statement = statement.where(RunSeries.series.in_(series))
+    return [SeriesValues(*row) for row in session.execute(statement)]
+
+
+def list_newest_series(session: Session, run_seq: int) -> list[RunSeries]:
+    """The newest series of the agent and fingerprint of a run; locked until the transaction ends."""
+    newest = (
+        select(func.max(RunSeries.run_seq))
+        .join(BenchmarkRun, BenchmarkRun.seq == RunSeries.run_seq)
+        .join(_RUN, _IS_SAME_SERIES)
+        .where(_RUN.seq == run_seq)
+        .scalar_subquery()
+    )
+    return list(
+        session.scalars(select(RunSeries).where(RunSeries.run_seq == newest).with_for_update())
+    )
+
+
+def list_open_series(session: Session, run_seq: int) -> list[RunSeries]:
+    """Those of `list_newest_series` of which an incident is open."""
+    newest = list_newest_series(session, run_seq)
+    return [series for series in newest if series.state and series.state.incident]
+
+
+def list_points(session: Session, series: str, runs: Collection[int]) -> list[StoredPoint]:
+    """The points of a series in some runs, oldest first; runs without one are left out."""
+    statement = (
+        select(
+            RunSeries.run_seq,
+            RunSeries.scale,
+            RunSeries.level,
+            RunSeries.item_values,
+            RunItems.keys,
+            RunItems.traces,
+            RunItems.clusters,
+        )
+        .join(RunItems, RunItems.run_seq == RunSeries.run_seq)
+        .where(RunSeries.series == series, RunSeries.run_seq.in_(list(runs)))
+        .order_by(RunSeries.run_seq)
+    )
+    return [
+        StoredPoint(seq, scale, level, item_values, ItemIndex(keys, traces, clusters))
+        for seq, scale, level, item_values, keys, traces, clusters in session.execute(statement)
+    ]
+
+
+def store_points(
+    session: Session,
+    run_seq: int,
+    items: ItemIndex,
+    series_results: Mapping[str, SeriesResult],
+) -> None:
+    """Stores the items and the series of a run."""
+    session.execute(insert(RunItems).values(run_seq=run_seq, **items._asdict()))
+    rows = [
+        {
+            "run_seq": run_seq,
+            "series": series,
+            "scale": series_result.point.scale,
+            "level": series_result.point.level,
+            "item_values": series_result.point.item_values,
+            "state": series_result.state,
+        }
+        for series, series_result in series_results.items()
+    ]
+    # The values of an item have as many bytes as its number of traces.
+    _insert_series(session, rows, STATEMENT_BYTES // max(1, len(items.traces)))
+
+
+def _insert_series(session: Session, rows: Sequence[Mapping[str, object]], max_rows: int) -> None:
+    for batch in batched(rows, max(1, min(max_rows, STATEMENT_ROWS))):
+        # The table and not the class: the ORM would send rows with and without values apart.
+        session.execute(insert(cast("Table", RunSeries.__table__)), batch)
+
+
+def replace_points(
+    session: Session,
+    run_seq: int,
+    items: ItemIndex,
+    series_results: Mapping[str, SeriesResult],
+) -> None:
+    """Replace the items and points of a run by those with the traces of its repetition; the states stay."""
+    session.execute(update(RunItems).where(RunItems.run_seq == run_seq).values(**items._asdict()))
+    for series, series_result in series_results.items():
+        point = series_result.point
+        session.execute(
+            update(RunSeries)
+            .where(RunSeries.run_seq == run_seq, RunSeries.series == series)
+            .values(level=point.level, item_values=point.item_values)
+        )

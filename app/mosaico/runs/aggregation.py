@@ -1,0 +1,166 @@
+"""From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
+
+from collections.abc import Sequence
+
+from mosaico.comparison.baseline_comparison import compare_with_baseline
+from mosaico.core.interruption import interrupted_by
+from mosaico.jobs.handlers import JobContext
+from mosaico.kpis.evaluate import evaluate_kpis
+from mosaico.metrics.aggregate import Aggregate
+from mosaico.metrics.registry import column_of
+from mosaico.run_store import queries
+from mosaico.run_store.plan import PlannedJudgeCalibration
+from mosaico.run_store.queries import ScoredTrace
+from mosaico.run_store.rules import add_reason, assess_validity, judge_error_reason
+from mosaico.run_store.run_result import RunResult
+from mosaico.runs.collection import count_absent_traces
+from mosaico.runs.leases import RunLease
+from mosaico.runs.llm_metrics import measure_traces
+from mosaico.runs.metric_columns import MetricColumns
+from mosaico.runs.scoring import RunValues
+from mosaico.runs.series import SeriesResults, evaluate_series
+from mosaico.traces.types import Trace
+
+SHARDS_PER_READ = 16
+# Short read transactions: a run can have millions of traces.
+TRACES_PER_READ = 2000
+
+
+def compute_result(job: JobContext, lease: RunLease) -> RunResult:
+    """The result of a run whose shards are all measured. Reads and computes, outside of any
+    transaction; writes nothing.
+    """
+    plan = lease.plan
+    with job.resources.db.read() as session:
+        absent = count_absent_traces(session, lease)
+    columns = _read_columns(job, lease)
+    # They lower the coverage, as if they had no value.
+    columns.add_absent(absent.traces)
+    tally = columns.tally()
+    aggregates = _with_run_values(job, lease, columns.aggregates())
+    kpis = evaluate_kpis(
+        # By column, because a formula may name a metric by an alias.
+        plan.kpis,
+        lambda key, statistic: aggregates[column_of(key)].statistic(statistic),
+    )
+    validity = assess_validity(
+        tally,
+        min_coverage=plan.min_coverage,
+        max_error_share=plan.max_error_share,
+        absence=absent.reason,
+    )
+    validity = add_reason(validity, check_judge(job, lease))
+    verdicts, points = compare_with_baseline(
+        job,
+        run_id=lease.run_id,
+        run_seq=lease.run_seq,
+        traces=tally.total,
+        plan=plan,
+        kpis=kpis,
+        validity=validity,
+    )
+    judged = evaluate_series(job, lease, points) if points else SeriesResults()
+    return RunResult(
+        run_id=lease.run_id,
+        run_seq=lease.run_seq,
+        plan=plan,
+        fingerprint=lease.fingerprint,
+        trace_count=tally.total,
+        aggregates=aggregates,
+        kpis=kpis,
+        validity=validity,
+        verdicts=verdicts,
+        confirms=lease.confirms,
+        items=judged.items,
+        series=judged.series,
+    )
+
+
+def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
+    """All values of the run, read in batches: no shard changes any more, so that the batches need
+    no common snapshot.
+    """
+    rows, first = _read_batch(job, lease, 0, with_items=True), 0
+    trials = _has_trials(job, lease, rows)
+    columns = MetricColumns(lease.plan.columns, trials=trials)
+    while True:
+        columns.extend(rows)
+        # Positions have no gaps.
+        if len(rows) < TRACES_PER_READ:
+            return columns
+        first += TRACES_PER_READ
+        rows = _read_batch(job, lease, first, with_items=trials)
+
+
+def _read_batch(
+    job: JobContext, lease: RunLease, first: int, *, with_items: bool
+) -> list[ScoredTrace]:
+    job.checkpoint()
+    with job.resources.db.read_statement() as session:
+        return queries.read_scored_traces(
+            session,
+            lease.run_seq,
+            lease.collection_id,
+            first,
+            TRACES_PER_READ,
+            with_items=with_items,
+        )
+
+
+def _has_trials(job: JobContext, lease: RunLease, first_batch: Sequence[ScoredTrace]) -> bool:
+    """Return whether items were repeated: of a run with one batch, its rows show it."""
+    if len(first_batch) < TRACES_PER_READ:
+        return len({row.item_id for row in first_batch}) < len(first_batch)
+    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+        return queries.has_trials(session, lease.collection_id)
+
+
+def _with_run_values(
+    job: JobContext, lease: RunLease, aggregates: dict[str, Aggregate]
+) -> dict[str, Aggregate]:
+    """The aggregates, with the value of the whole run for each metric that defines one."""
+    run_values, shard = RunValues(lease.plan.refs, job), -1
+    while run_values:
+        with job.resources.db.read() as session:
+            shards = queries.list_summarized_shards(session, lease.run_seq, shard, SHARDS_PER_READ)
+        if not shards:
+            break
+        run_values.add([row.summaries for row in shards])
+        shard = shards[-1].shard
+    return run_values.into(aggregates)
+
+
+def check_judge(job: JobContext, lease: RunLease) -> str | None:
+    """Return the reason why the judge of a run cannot be trusted; None when it can, or when no
+    check is configured.
+    """
+    calibration = lease.plan.judge_calibration
+    if calibration is None:
+        return None
+    rows = measure_traces(
+        _calibration_traces(calibration),
+        (calibration.metric.ref,),
+        job=job,
+        run_seq=lease.run_seq,
+        # Answers of earlier runs would show the judge as it was then.
+        cache_suffix=f"#run-{lease.run_seq}",
+    )
+    return judge_error_reason(
+        calibration.metric.column,
+        [answer.gold for answer in calibration.answers],
+        [row.values[0] for row in rows],
+        max_error=calibration.max_error,
+    )
+
+
+def _calibration_traces(calibration: PlannedJudgeCalibration) -> list[Trace]:
+    return [
+        Trace(
+            trace_id=f"calibration-{number}",
+            item_id=f"calibration-{number}",
+            input=answer.input,
+            expected_output=answer.expected_output,
+            output=answer.output,
+        )
+        for number, answer in enumerate(calibration.answers)
+    ]

@@ -1,0 +1,177 @@
+"""Completing a run: its result, its alerts and COMPLETED are written in one transaction."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from mosaico.alerts.confirmations import record_joint_decisions
+from mosaico.alerts.evaluation.incident_rules import SeriesStep
+from mosaico.alerts.evaluation.run_evaluation import AlertDecision
+from mosaico.alerts.publishing import EventNotice, publish_notice
+from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.service import RecordedDecisions, record_decisions
+from mosaico.comparison.acceptance import hold_regressed
+from mosaico.comparison.verdict_text import NOT_COMPARABLE
+from mosaico.jobs.handlers import StartNext
+from mosaico.jobs.queue import enqueue
+from mosaico.kpis.models import KpiHistory
+from mosaico.kpis.verdict_types import BaselineSelection
+from mosaico.run_store import rules
+from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
+from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.run_history import find_repeated_run
+from mosaico.run_store.run_result import RunResult
+from mosaico.run_store.run_series import kpi_series, metric_series, replace_points, store_points
+from mosaico.runs.leases import RunLease, lock_leased_run
+from mosaico.runs.service import end_run, start_confirmation
+from mosaico.statistics.verdict_rules import Verdict
+
+STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
+
+
+def finish_run(
+    session: Session,
+    lease: RunLease,
+    result: RunResult,
+    decisions: Sequence[AlertDecision],
+    now: datetime,
+    *,
+    start_next: StartNext = enqueue,
+) -> None:
+    """Write the result of a run, what follows for its alerts, and COMPLETED. The worker continues with
+    `start_next` where the end of the run is counted for its schedule.
+
+    Raises: `RunEnded` when the lease is void.
+    """
+    run = lock_leased_run(session, lease)
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
+    validity = result.validity
+    run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
+    run.coverage, run.error_share = validity.coverage, validity.error_share
+    if run.confirms is not None:
+        # The repetition of a suspicious run is not in the KPI history: it only adds evidence about that run.
+        _store_metrics(session, result)
+        _store_joint_points(session, result)
+        record_joint_decisions(session, run.confirms, decisions, now)
+        end_run(session, run, RunStatus.COMPLETED, now)
+        return
+    run.verdict = result.verdicts.run
+    hold_regressed(session, run, result.verdicts.run)
+    # Judging old traces again is not news about the agent: it alerts nobody.
+    is_news = run.rescore_of is None and run.source_seq in (None, run.seq)
+    recorded = record_decisions(session, result, decisions, now) if is_news else RecordedDecisions()
+    result = _with_steps(result, recorded.steps)
+    _store_metrics(session, result)
+    session.add_all(_kpi_rows(result, now))
+    if result.items is not None:
+        store_points(session, result.run_seq, result.items, result.series)
+    if is_news:
+        if recorded.is_awaited:
+            start_confirmation(session, run, now)
+        if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
+            publish_notice(session, _not_comparable(run, result), now)
+    end_run(session, run, RunStatus.COMPLETED, now, start_next=start_next)
+
+
+def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:
+    """The notice of a valid run that could not be compared: one for each pair of series and
+    baseline, not one for each run.
+    """
+    verdict = result.verdicts.run
+    is_pinned = verdict.baseline is not None and verdict.baseline.mode is BaselineSelection.PINNED
+    run_ids = " ".join(verdict.baseline.run_ids) if verdict.baseline else ""
+    remedy = (
+        "Pin a newer run as baseline, or rescore the baseline."
+        if is_pinned
+        else "Later runs will be compared with this one."
+    )
+    return EventNotice(
+        state=AlertEventState.RUN_INVALID,
+        dedup_key=f"not-comparable/{run.fingerprint}/{run_ids}",
+        name=NOT_COMPARABLE,
+        benchmark_id=run.benchmark_id,
+        agent_id=run.agent_id,
+        run_id=run.id,
+        run_seq=run.seq,
+        explanation=f"This run has no verdict: {verdict.reason}. Its values are correct. {remedy}",
+    )
+
+
+def _store_joint_points(session: Session, result: RunResult) -> None:
+    """Later runs are compared with all traces of a repeated run: its first ones alone are bad luck by
+    selection.
+    """
+    repeated = find_repeated_run(session, result.run_seq)
+    # Another fingerprint: the benchmark was edited in the meantime, and the traces are of other items.
+    if (
+        result.items is not None
+        and repeated is not None
+        and repeated.fingerprint == result.fingerprint
+    ):
+        replace_points(session, repeated.seq, result.items, result.series)
+
+
+def _with_steps(result: RunResult, steps: Mapping[str, SeriesStep]) -> RunResult:
+    """A result whose series have the verdicts of the rules about them."""
+    series_results = {
+        series: replace(series_result, evidence=step.evidence, state=step.state)
+        for series, step in steps.items()
+        if (series_result := result.series.get(series)) is not None
+    }
+    return replace(result, series={**result.series, **series_results})
+
+
+def _store_metrics(session: Session, result: RunResult) -> None:
+    session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
+
+
+def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
+    for ordinal, metric in enumerate(result.plan.metrics):
+        aggregate = result.aggregates[metric.column]
+        interval = result.verdicts.metric_intervals.get(metric.column)
+        yield {
+            "run_seq": result.run_seq,
+            "metric": metric.column,
+            "ordinal": ordinal,
+            "version": metric.version,
+            "expected": aggregate.expected,
+            "missing": dict(aggregate.missing),
+            "interval_low": interval.low if interval else None,
+            "interval_high": interval.high if interval else None,
+            "verdict": result.verdicts.metrics.get(metric.column),
+            "over_runs": result.evidence_of(metric_series(metric.column)),
+            **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
+        }
+
+
+def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
+    for value in result.kpis:
+        kpi = value.kpi
+        interval = result.verdicts.kpi_intervals.get(kpi.id)
+        yield KpiHistory(
+            run_seq=result.run_seq,
+            run_id=result.run_id,
+            benchmark_id=result.benchmark_id,
+            agent_id=result.agent_id,
+            kpi_id=kpi.id,
+            kpi_revision=kpi.revision,
+            name=kpi.name,
+            formula=kpi.formula,
+            value=value.value,
+            undefined_reason=value.reason,
+            unit=kpi.unit,
+            direction=kpi.direction,
+            within_thresholds=value.within_thresholds,
+            validity=result.validity.validity,
+            gate=kpi.gate,
+            coverage=result.kpi_coverage(kpi),
+            missing=result.kpi_missing(kpi),
+            interval_low=interval.low if interval else None,
+            interval_high=interval.high if interval else None,
+            verdict=result.verdicts.kpis.get(kpi.id),
+            over_runs=result.evidence_of(kpi_series(kpi.id)),
+            recorded_at=now,
+        )

@@ -1,0 +1,124 @@
+"""Values of a run by metric: collects trace results into columns, and aggregates them."""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from mosaico.formula.ast import split_filter
+from mosaico.metrics.aggregate import Aggregate, aggregate
+from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
+from mosaico.run_store.queries import ScoredTrace
+from mosaico.run_store.rules import TraceTally
+
+NOT_COLLECTED = "NOT_COLLECTED"
+
+# Reasons for which a trace does not count as covered by a metric.
+_MISSING_TEXT_REASONS = frozenset({MetricSkipReason.NO_EXPECTED_OUTPUT, MetricSkipReason.NO_OUTPUT})
+
+
+class MetricColumns:
+    """The values of a run by metric. Memory: 8 bytes per value, 16 with `trials`.
+
+    With `trials` items were repeated: the item of each value is kept as well, and each row needs its item.
+    """
+
+    def __init__(self, columns: Sequence[str], *, trials: bool) -> None:
+        self._names = list(columns)
+        self._values = [array("d") for _ in columns]
+        self._item_indexes = [array("l") for _ in columns] if trials else None
+        self._items: dict[str | None, int] = {}
+        self._missing: list[Counter[str]] = [Counter() for _ in columns]
+        self._index = {name: index for index, name in enumerate(columns)}
+        self._is_filtered = [bool(split_filter(name).tags) for name in columns]
+        self._total = self._covered = self._errored = self._failed = self._absent = 0
+
+    def add(self, row: ScoredTrace) -> None:
+        """Add the values of one trace, with the reason for each missing one."""
+        self.extend([row])
+
+    def extend(self, rows: Sequence[ScoredTrace]) -> None:
+        """Add the values of some traces."""
+        if not rows:
+            return
+        columns = zip(*(row.values for row in rows), strict=True)
+        for column, values in zip(self._values, columns, strict=True):
+            column.extend(values if None not in values else filter(_is_value, values))
+        if self._item_indexes is not None:
+            for row in rows:
+                self._add_item(row, self._item_indexes)
+        self._total += len(rows)
+        # Most traces have a value of each metric: nothing more is counted of them.
+        for row in rows:
+            if row.notes or row.is_lost:
+                self._add_notes(row)
+            else:
+                self._covered += 1
+
+    def _add_item(self, row: ScoredTrace, item_indexes: "Sequence[array[int]]") -> None:
+        item = self._items.setdefault(row.item_id, len(self._items))
+        for indexes, value in zip(item_indexes, row.values, strict=True):
+            if value is not None:
+                indexes.append(item)
+
+    def _add_notes(self, row: ScoredTrace) -> None:
+        notes = row.notes or {}
+        for name, note in notes.items():
+            reason = note.get("skipped") or note.get("failed")
+            # A trace outside of the filter of a metric is not one of its traces.
+            if reason and reason != MetricSkipReason.NOT_SELECTED:
+                self._missing[self._index[name]][reason] += 1
+        self._errored += row.is_lost
+        self._failed += sum("failed" in note for note in notes.values())
+        self._covered += not row.is_lost and not any(
+            note.get("skipped") in _MISSING_TEXT_REASONS for note in notes.values()
+        )
+
+    def add_absent(self, traces: int) -> None:
+        """Add traces that the source counts but did not deliver; they lack every metric."""
+        if traces <= 0:
+            return
+        self._absent += traces
+        self._total += traces
+        for missing, is_filtered in zip(self._missing, self._is_filtered, strict=True):
+            # The tags of an absent trace are unknown, so it counts for no filter.
+            if not is_filtered:
+                missing[NOT_COLLECTED] += traces
+
+    def aggregates(self) -> dict[str, Aggregate]:
+        """The aggregate of each metric by column name."""
+        return {
+            name: aggregate(
+                self._values[index],
+                expected=self._expected(index),
+                missing=self._missing[index],
+                items=self._item_indexes[index] if self._item_indexes is not None else None,
+            )
+            for name, index in self._index.items()
+        }
+
+    def tally(self) -> TraceTally:
+        """The counts from which the validity of the run is decided."""
+        return TraceTally(
+            total=self._total,
+            covered=self._covered,
+            errored=self._errored,
+            measurements=sum(map(self._measurements, range(len(self._names)))),
+            failed=self._failed,
+        )
+
+    def _expected(self, index: int) -> int:
+        """The traces of a metric: all traces, or those that its filter selects."""
+        if not self._is_filtered[index]:
+            return self._total
+        return len(self._values[index]) + sum(self._missing[index].values())
+
+    def _measurements(self, index: int) -> int:
+        if not self._is_filtered[index]:
+            return self._total - self._absent - self._errored
+        failures = (self._missing[index][kind] for kind in MetricFailureKind)
+        return len(self._values[index]) + sum(failures)
+
+
+def _is_value(value: float | None) -> TypeGuard[float]:
+    return value is not None

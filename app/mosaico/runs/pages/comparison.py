@@ -1,0 +1,290 @@
+"""The page that compares two runs: the verdict, whether they are comparable, and the flipped items."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
+
+from mosaico.access.deps import READ
+from mosaico.agents.queries import add_agent_names, get_agent, list_agent_names
+from mosaico.benchmarks.queries import get_benchmark
+from mosaico.comparison import stored_run_comparison
+from mosaico.comparison.change_text import describe_change, format_amount
+from mosaico.comparison.compared_items import (
+    ItemOrder,
+    common_metrics,
+    compare_items,
+    describe_items,
+    less_is_better,
+)
+from mosaico.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
+from mosaico.core.errors import Invalid
+from mosaico.core.keyset import PageQuery, PageRows
+from mosaico.core.resources import Resources
+from mosaico.core.web.deps import Res
+from mosaico.core.web.page_text import format_instant
+from mosaico.core.web.pages import build_url, reader_zone, render_page, see_other
+from mosaico.core.web.query_parameters import ListQuery
+from mosaico.core.web.routes import Router
+from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.queries import get_run
+from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.run_list import (
+    DEFAULT_SORT,
+    LISTED_COLUMNS,
+    RunListFilter,
+    list_runs_by_id,
+    search_runs,
+)
+from mosaico.runs.pages.flips import case_row
+from mosaico.statistics.verdict_rules import ChangeMethod
+
+router = Router()
+
+PAIR = 2
+RECENT_RUNS = 30
+# Completed runs are the most: those of a benchmark are found at once.
+RECENT_TIME_S = 0.1
+
+
+Shown = Literal["all", "flips"]
+Layout = Literal["metric", "case"]
+
+RunIds = Annotated[list[str] | None, Query(max_length=PAIR)]
+BaseIds = Annotated[list[str] | None, Query(max_length=stored_run_comparison.MAX_BASELINE_RUNS)]
+Judged = Annotated[list[str] | None, Query(max_length=stored_run_comparison.MAX_JUDGED)]
+
+
+@router.get("/compare", dependencies=READ)
+def show_comparison(
+    request: Request,
+    res: Res,
+    query: ListQuery,
+    run: RunIds = None,
+    base: BaseIds = None,
+    judge: Judged = None,
+    metric: Annotated[str, Query(max_length=200)] = "",
+    only: Shown = "all",
+    sort: ItemOrder = "fall",
+    layout: Layout = "metric",
+    categories_after: Annotated[
+        str | None,
+        Query(alias="categoriesAfter", max_length=stored_run_comparison.MAX_CATEGORY_CHARS),
+    ] = None,
+    base_id: Annotated[str, Query(alias="baseId", max_length=2_000)] = "",
+    run_id: Annotated[str, Query(alias="runId", max_length=200)] = "",
+) -> Response:
+    """Compare `run` with the mean of `base`; of two runs without a base, the earlier one is the base. IDs
+    that were typed (`baseId`, `runId`) take the place of the run that was chosen.
+    """
+    runs, bases, judged = run or [], list(filter(None, base or ())), judge or []
+    # An empty input is sent, too: the address of a comparison is the same however the runs were chosen.
+    if request.query_params.keys() & {"baseId", "runId"}:
+        address = {
+            "base": [*(base_id.split() or bases[:1]), *bases[1:]],
+            "run": run_id.strip() or runs,
+            "judge": judged,
+            "layout": _unless(layout, "metric"),
+        }
+        return see_other(build_url("/compare", address))
+    if len(runs) + bool(bases) != PAIR:
+        raise Invalid(
+            "a comparison needs two runs; select two runs of one benchmark in the list of runs"
+        )
+    with res.db.read() as session:
+        compared = [get_run(session, id_) for id_ in (*dict.fromkeys(bases), *runs)]
+        if not bases:
+            compared.sort(key=lambda run: run.seq)
+        *baselines, candidate = compared
+        agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in compared)
+        benchmark = get_benchmark(session, candidate.benchmark_id)
+        benchmark_name = benchmark.display_name
+        choices = list_choices(session, request, res, *compared)
+    bases = [run.id for run in baselines]
+    comparison = stored_run_comparison.compare_in_child(
+        res.db, bases, candidate.id, metric=metric or None, judged=judged, categories_after=categories_after
+    )  # fmt: skip
+    flips = comparison.flipped_items
+    # The trials of an item are those of one run.
+    baseline = baselines[0]
+    ids = (baseline.id, candidate.id)
+    metrics = common_metrics(baseline, candidate)
+    shown_metric = metric or (flips.metric if flips else next(iter(metrics), ""))
+    cases: PageRows[ComparedItemView] = PageRows([], None)
+    with res.db.read() as session:
+        peers = [(get_agent(session, peer.agent_id).name, peer) for peer in comparison.peers]
+        flip_rows = (
+            _flip_rows(session, baselines, candidate, flips, sort)
+            if flips and layout == "metric"
+            else []
+        )
+        if layout == "case":
+            cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
+    kpis = [_row(kpi.name, kpi.verdict) for kpi in comparison.kpis]
+    rows = [_row(row.metric, row.verdict) for row in (*comparison.metrics, *comparison.usage)]
+    verdicts = build_url(
+        "/benchmark-runs/compare",
+        baseline=bases,
+        candidate=candidate.id,
+        metric=metric,
+        judge=judged,
+        categoriesAfter=categories_after,
+    )
+    items = _items_in_api(ids, shown_metric, sort, query)
+    return render_page(
+        request,
+        "compare.html",
+        title="Compare",
+        nav="/runs",
+        api=items if layout == "case" else verdicts,
+        api_parts={"verdicts": verdicts} if layout == "case" else {"items": items} if flips else {},
+        agents=list(agents),
+        benchmark=benchmark_name,
+        choices=choices,
+        comparison=comparison,
+        baselines=baselines,
+        candidate=candidate,
+        layout=layout,
+        params={
+            "base": bases,
+            "run": candidate.id,
+            "judge": judged,
+            "metric": metric,
+            "only": _unless(only, "all"),
+            "sort": _unless(sort, "fall"),
+            "layout": _unless(layout, "metric"),
+            "cursor": query.cursor,
+        },
+        cases=[
+            case_row(case, ids, has_marks=not less_is_better(candidate, shown_metric))
+            for case in cases.rows
+        ],
+        case_metrics=metrics,
+        shown_metric=shown_metric,
+        next_cursor=cases.next_cursor,
+        only=only,
+        sort=sort,
+        kpis=kpis,
+        metrics=rows,
+        judged_names=dict.fromkeys([*(row["name"] for row in kpis + rows), *judged]),
+        categories=_category_rows(comparison),
+        categories_after=categories_after,
+        peers=peers,
+        max_peers=stored_run_comparison.MAX_PEERS,
+        flips=flips,
+        items=flip_rows,
+        metric_names=[metric.metric for metric in comparison.metrics],
+    )
+
+
+def _unless(choice: str, default: str) -> str | None:
+    """A choice of the address; None for the default, which the address leaves out."""
+    return None if choice == default else choice
+
+
+def _flip_rows(
+    session: Session,
+    baselines: Sequence[BenchmarkRun],
+    candidate: BenchmarkRun,
+    flips: FlippedItems,
+    order: ItemOrder,
+) -> list[dict[str, Any]]:
+    """The flipped items, each beside the first base that has it."""
+    rows: dict[str, dict[str, Any]] = {}
+    has_marks = not less_is_better(candidate, flips.metric)
+    for baseline in baselines:
+        items = {item.item_id: item for item in flips.items if item.item_id not in rows}
+        if not items or flips.metric not in common_metrics(baseline, candidate):
+            continue
+        cases = describe_items(session, (baseline, candidate), flips.metric, list(items))
+        for id_, case in cases.items():
+            item = items[id_]
+            # The trials are those of one base; an item flips against the mean of all.
+            mean = {"baseline": item.baseline, "baseline_trials": [], "change": item.change}
+            case_of_mean = case.model_copy(update=mean if baselines[1:] else {})
+            row = case_row(case_of_mean, (baseline.id, candidate.id), has_marks=has_marks)
+            rows[id_] = row | {"cause": item.cause}
+    return [rows[item.item_id] for item in _in_order(flips, order) if item.item_id in rows]
+
+
+def _in_order(flips: FlippedItems, order: ItemOrder) -> list[FlippedItem]:
+    """The flipped items; the API has the worst fall first and the greatest rise last."""
+    if order == "item":
+        return sorted(flips.items, key=lambda item: item.item_id)
+    return flips.items if order == "fall" else flips.items[::-1]
+
+
+def _row(name: str, verdict: ValueVerdict) -> dict[str, Any]:
+    text = describe_change(verdict, verdict.scale)
+    return {
+        "name": name,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason or "not compared",
+        "before": text.before if text else None,
+        "now": text.after if text else None,
+        "delta": text.delta if text else None,
+        "evidence": ", ".join(filter(None, (text.interval, text.p))) if text else None,
+        "test": ", ".join(_describe_test(verdict)),
+    }
+
+
+def _describe_test(verdict: ValueVerdict) -> Iterator[str]:
+    """The test of a comparison, its number of items, and the smallest change that it would detect."""
+    if verdict.method not in {None, ChangeMethod.NONE}:
+        yield f"test: {verdict.method}"
+    if verdict.items is not None:
+        yield f"{verdict.items} items"
+    if verdict.min_detectable_effect is not None:
+        yield f"detects {format_amount(verdict.min_detectable_effect, verdict.scale)}"
+
+
+def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any]]]:
+    """Return a row for each category with its items and the change of each KPI, or metric without
+    KPIs.
+    """
+    return [
+        (category.category, category.items, row)
+        for category in comparison.categories
+        for row in (
+            [_row(kpi.name, kpi.verdict) for kpi in category.kpis]
+            or [_row(metric.metric, metric.verdict) for metric in category.metrics]
+        )
+    ]
+
+
+def _items_in_api(ids: Sequence[str], metric: str, order: ItemOrder, query: PageQuery) -> str:
+    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
+    path = "/benchmark-runs/compare/items"
+    return build_url(path, pair, sort=order, limit=query.limit, cursor=query.cursor)
+
+
+def list_choices(
+    session: Session, request: Request, res: Resources, *page_runs: BenchmarkRun
+) -> list[tuple[str, str]]:
+    """The IDs of the recent completed runs of a benchmark with their time and agent, and of the runs that
+    the page shows.
+    """
+    recent = search_runs(
+        session,
+        RunListFilter.unchecked(
+            benchmark_ids=[page_runs[0].benchmark_id], statuses=[RunStatus.COMPLETED]
+        ),
+        DEFAULT_SORT,
+        PageQuery(RECENT_RUNS),
+        search_time_s=RECENT_TIME_S,
+        columns=LISTED_COLUMNS,
+    ).rows
+    listed = {row["id"] for row in recent}
+    other_runs = list_runs_by_id(session, [run.id for run in page_runs if run.id not in listed])
+    runs = [*recent, *other_runs]
+    names = add_agent_names(session, list_agent_names(session), (row["agent_id"] for row in runs))
+    zone, now = reader_zone(request), res.clock()
+    return [
+        (
+            row["id"],
+            f"{format_instant(row['created_at'], zone, now)} · {names[row['agent_id']]}",
+        )
+        for row in runs
+    ]

@@ -1,0 +1,316 @@
+"""Builds the content of the page of a run from its stored results."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from fastapi import Request
+from markupsafe import Markup
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mosaico.agents.models import Agent
+from mosaico.alerts.evaluation.run_evaluation import read_budget
+from mosaico.alerts.event_queries import AlertFilter, list_events
+from mosaico.alerts.models import AlertEvent
+from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
+from mosaico.benchmarks.models import Benchmark
+from mosaico.comparison.baselines import is_pinned
+from mosaico.comparison.change_text import change_bar, describe_change, format_amount
+from mosaico.comparison.verdict_text import describe_runs_evidence
+from mosaico.core.keyset import PageQuery, find_whole_list
+from mosaico.core.resources import Resources
+from mosaico.core.text import format_duration, format_number
+from mosaico.core.web.page_paths import alert_page_path, path_of
+from mosaico.core.web.pages import Crumb, build_url, reader_zone
+from mosaico.core.web.sparklines import interval_bar
+from mosaico.core.web.trend_chart import PageChart, TrendLimit, trend_chart
+from mosaico.kpis.models import KpiHistory
+from mosaico.kpis.number_text import FigureFormat
+from mosaico.kpis.queries import get_kpis_of_run
+from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
+from mosaico.notifications.views import list_delivery_rows
+from mosaico.run_store.expected_end import expect_ends
+from mosaico.run_store.kpi_trend import (
+    kpi_figures,
+    label_points,
+    list_kpi_points,
+    trend_events,
+    trend_points,
+)
+from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
+from mosaico.run_store.queries import get_run, list_run_metrics
+from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
+from mosaico.runs.llm_cache import list_llm_usage
+from mosaico.runs.pages.flips import load_flips
+from mosaico.statistics.verdict_rules import Scale, Verdict
+
+TREND_RUNS = 30
+MAX_ALERTS = 5
+
+
+class RunStage(NamedTuple):
+    """A step of a run; `state` is done, now, bad, or empty."""
+
+    name: str
+    text: str
+    state: str
+    at: Any = None
+
+
+def outcome_of(validity: str | None, verdict: RunVerdict | None) -> str | None:
+    """The verdict of a run; INVALID when too little was measured."""
+    if validity == Validity.INVALID:
+        return Verdict.INVALID
+    return verdict.verdict if verdict else None
+
+
+def load_run_page(
+    session: Session, run_id: str, res: Resources, zone_of: Request
+) -> dict[str, Any]:
+    """The values of the template `run.html`."""
+    run = get_run(session, run_id)
+    kpis = get_kpis_of_run(session, run.seq)
+    agent = session.get_one(Agent, run.agent_id).name
+    subject = session.get_one(Benchmark, run.benchmark_id)
+    benchmark = subject.display_name
+    baseline_ids = (
+        list(run.verdict.baseline.run_ids) if run.verdict and run.verdict.baseline else []
+    )
+    baselines = _list_runs(session, baseline_ids)
+    # A comparison needs the traces of each base.
+    bases = [base.id for base in baselines if not base.purged_at] or baseline_ids[:1]
+    status = RunStatus(run.status)
+    return {
+        "run": run,
+        "agent": agent,
+        "benchmark": benchmark,
+        "is_sample": bool((subject.metadata_ or {}).get("sample")),
+        "steps": [
+            Crumb("Runs", "/runs"),
+            Crumb(benchmark, build_url("/runs", benchmark=run.benchmark_id)),
+            Crumb(agent, build_url("/runs", benchmark=run.benchmark_id, agent=run.agent_id)),
+        ],
+        "outcome": outcome_of(run.validity, run.verdict),
+        "is_final": status.is_final,
+        "expected_end_at": expect_ends(session, [run], res.clock()).get(run.id),
+        "can_pin": status is RunStatus.COMPLETED
+        and run.validity == Validity.VALID
+        and not run.purged_at
+        and not run.baseline_hold,
+        "is_pinned": is_pinned(session, run),
+        "can_retry": status in RETRYABLE and run.retry_count < MAX_RETRIES,
+        "stages": _stages(run),
+        "reasons": [*(run.validity_reasons or []), *filter(None, [run.source_warning])],
+        "explanation": run.verdict.explanation if run.verdict else None,
+        "differences": run.verdict.differences if run.verdict else (),
+        "baseline_ids": baseline_ids,
+        "baselines": baselines,
+        "compare_url": build_url("/compare", base=bases, run=run.id) if bases else None,
+        "retried_as": session.scalar(
+            select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
+        ),
+        "kpis": _kpi_rows(kpis),
+        "metrics": [_metric_row(metric) for metric in list_run_metrics(session, run.seq)],
+        **_alerts(session, run.id, res),
+        "flips": load_flips(session, run, baseline_ids),
+        "usage": _usage(session, run.seq),
+        **_trend(session, run, kpis, zone_of),
+    }
+
+
+def _list_runs(session: Session, run_ids: Sequence[str]) -> list[BenchmarkRun]:
+    """The runs that still exist, in the given order."""
+    runs = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id.in_(run_ids)))
+    return sorted(runs, key=lambda run: run_ids.index(run.id))
+
+
+def _stages(run: BenchmarkRun) -> list[RunStage]:
+    """The steps of a run with what is known of them; unknown times stay away."""
+    status = RunStatus(run.status)
+    is_running, is_done = status is RunStatus.RUNNING, status is RunStatus.COMPLETED
+    is_collected = run.traces_total is not None
+    collected = run.traces_total if is_collected else run.traces_collected
+    took = ""
+    if run.started_at and run.completed_at:
+        took = f"in {format_duration(run.completed_at - run.started_at)} ·"
+    waits = "now" if status is RunStatus.PENDING else "done"
+    return [
+        RunStage("Created", "", waits, run.created_at),
+        RunStage("Started", "" if run.started_at else "waits for a worker",
+                 "done" if run.started_at else "", run.started_at),
+        RunStage("Collected", f"{collected:,} traces" if collected else "",
+                 "done" if is_done or is_collected else "now" if is_running else ""),
+        RunStage("Scored", f"{run.metrics_computed + run.metrics_reused:,} values"
+                 if run.traces_processed else "",
+                 "done" if is_done else "now" if is_running and is_collected else ""),
+        RunStage(status.capitalize() if status.is_final else "Completed", took,
+                 "done" if is_done else "bad" if status is RunStatus.FAILED else "", run.completed_at),
+    ]  # fmt: skip
+
+
+def _kpi_rows(kpis: Sequence[KpiHistory]) -> list[dict[str, Any]]:
+    """The KPIs, those of the gate first, with the change as text and as a bar."""
+    ordered = sorted(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
+    limits = _bar_limits(kpis)
+    return [_kpi_row(kpi, limits) for kpi in ordered]
+
+
+def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str, Any]:
+    verdict = kpi.verdict
+    scale = verdict.scale if verdict else None
+    text = describe_change(verdict, scale, kpi.unit) if verdict else None
+    figures = FigureFormat.of([kpi.value], kpi.unit, scale)
+    before, value = figures.write_pair(verdict.baseline_value if verdict else None, kpi.value)
+    return {
+        "name": kpi.name,
+        "gate": kpi.gate,
+        "url": build_url(
+            path_of("benchmarks", kpi.benchmark_id, "kpis", kpi.kpi_id), agent=kpi.agent_id
+        ),
+        "value": value,
+        "reason": kpi.undefined_reason or "the KPI is undefined",
+        "not_compared": (verdict.reason if verdict else None) or "there is no baseline",
+        "before": before if text else None,
+        "delta": text.delta if text else None,
+        "interval": _ends(verdict.low, verdict.high, scale) if verdict else None,
+        "bar": _bar(kpi.name, verdict, limits),
+        "verdict": Verdict.INVALID
+        if kpi.validity != Validity.VALID
+        else verdict and verdict.verdict,
+        "over_runs": describe_runs_evidence(kpi.over_runs) if kpi.over_runs else None,
+    }
+
+
+def _ends(low: float | None, high: float | None, scale: Scale | None) -> str | None:
+    if low is None or high is None:
+        return None
+    return (
+        f"{format_amount(low, scale, has_sign=True)} to {format_amount(high, scale, has_sign=True)}"
+    )
+
+
+def _bar_limits(kpis: Sequence[KpiHistory]) -> dict[Scale | None, float]:
+    """The largest end of an interval on each scale, so that bars of one scale can be compared."""
+    limits: dict[Scale | None, float] = {}
+    for verdict in (kpi.verdict for kpi in kpis):
+        if verdict is not None and verdict.low is not None and verdict.high is not None:
+            ends = (abs(verdict.low), abs(verdict.high), 1.2 * (verdict.margin or 0), 1e-9)
+            limits[verdict.scale] = max(limits.get(verdict.scale, 0.0), *ends)
+    return limits
+
+
+def _bar(name: str, verdict: ValueVerdict | None, limits: Mapping[Scale | None, float]) -> Markup:
+    if verdict is None or verdict.scale is Scale.NUMBER:
+        return Markup()
+    text = _ends(verdict.low, verdict.high, verdict.scale) or ""
+    if (change := change_bar(name, verdict, text)) is None:
+        return Markup()
+    return Markup(interval_bar(change, limits[verdict.scale]))  # noqa: S704 - our own SVG
+
+
+def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
+    scale = metric.verdict.scale if metric.verdict else None
+    figures = FigureFormat.of([metric.mean], scale=scale)
+
+    def write(value: float | None) -> str | None:
+        return None if value is None else figures.write(value)
+
+    missing = ", ".join(f"{count} × {reason}" for reason, count in metric.missing.items())
+    return {
+        "name": metric.metric,
+        "mean": write(metric.mean),
+        "interval": figures.write_range(metric.interval_low, metric.interval_high),
+        "n": metric.n,
+        "expected": metric.expected,
+        "p50": write(metric.p50),
+        "p95": write(metric.p95),
+        "missing": missing,
+        "verdict": metric.verdict.verdict if metric.verdict else None,
+        "not_compared": metric.verdict.reason if metric.verdict else None,
+    }
+
+
+def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
+    """The alerts of a run, each with its deliveries and the false alarms of its rule; the address of all of
+    them where the page shows only the newest.
+    """
+    events = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
+    false_alarms = read_false_alarms(
+        session, [event.rule_id for event in events.rows], res.clock(), read_budget(res.options)
+    )
+    return {
+        "alerts": [
+            _alert(session, event, false_alarms.get(event.rule_id or "")) for event in events.rows
+        ],
+        "all_alerts": find_whole_list(
+            session, events, build_url("/alert-history", run=run_id), AlertEvent.run_id, run_id
+        ),
+    }
+
+
+def _alert(
+    session: Session, event: AlertEvent, false_alarms: RuleFalseAlarms | None
+) -> dict[str, Any]:
+    return {
+        "false_alarms": false_alarms,
+        "name": event.name,
+        "state": event.state,
+        "severity": event.severity,
+        "created_at": event.created_at,
+        "explanation": event.explanation,
+        "silenced": event.silence_id is not None,
+        "url": alert_page_path(event.id),
+        "deliveries": list_delivery_rows(session, event.notification_id),
+    }
+
+
+def _usage(session: Session, run_seq: int) -> str:
+    """The cost of the judges of a run; empty without judges."""
+    return ", ".join(
+        f"{usage.model}: {usage.requests:,} requests"
+        + ("" if usage.cost_usd is None else f", {format_number(usage.cost_usd)} USD")
+        for usage in list_llm_usage(session, run_seq)
+    )
+
+
+def _trend(
+    session: Session, run: BenchmarkRun, kpis: Sequence[KpiHistory], request: Request
+) -> dict[str, Any]:
+    """The chart of the first KPI of the gate over the last runs; nothing with fewer than two."""
+    nothing = {"trend": None, "trend_title": ""}
+    if not kpis:
+        return nothing
+    kpi = min(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
+    points = list_kpi_points(
+        session, run.benchmark_id, run.agent_id, kpi.kpi_id, up_to=kpi, limit=TREND_RUNS
+    )
+    if len(points) < 2:  # noqa: PLR2004 - a line has two ends
+        return nothing
+    labels = label_points(points, reader_zone(request))
+    urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
+    limits = [
+        TrendLimit(f"threshold {format_number(value)}", value)
+        for planned in run.begun_plan.kpis
+        if planned.id == kpi.kpi_id
+        for value in (planned.threshold_min, planned.threshold_max)
+        if value is not None
+    ]
+    figures = kpi_figures(points)
+    chart_points = trend_points(points, labels, urls, figures)
+    chart = trend_chart(
+        kpi.name, chart_points, kpi.unit, limits=limits, events=trend_events(points), is_page=True,
+        write=figures.write,
+    )  # fmt: skip
+    return {
+        "trend": PageChart(Markup(chart), chart_points),  # noqa: S704 - our own SVG, which escapes its texts
+        "trend_title": f"{kpi.name}, last {len(points)} runs",
+        "trend_query": {
+            "benchmarkId": run.benchmark_id,
+            "agentId": run.agent_id,
+            "kpi": kpi.kpi_id,
+            "to": (kpi.recorded_at + timedelta(seconds=1)).isoformat(),
+            # More than the points: runs that repeat another one are none.
+            "limit": 2 * TREND_RUNS,
+        },
+    }

@@ -1,0 +1,229 @@
+"""The KPIs and metrics of a run over its last runs: their levels, and the verdict over the runs."""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple
+
+from mosaico.alerts.evaluation.incident_rules import advance_series
+from mosaico.alerts.evaluation.series_evidence import page_policy
+from mosaico.alerts.queries import list_watched_runs
+from mosaico.comparison.value_failures import ValueFailures, log_failures
+from mosaico.jobs.handlers import JobContext
+from mosaico.jobs.process_pool import CallLost
+from mosaico.kpis.series_types import SeriesState
+from mosaico.run_store.run_history import find_repeated_run
+from mosaico.run_store.run_series import (
+    ItemIndex,
+    RunPoints,
+    SeriesPoint,
+    SeriesResult,
+    SeriesValues,
+    StoredPoint,
+    find_series_states,
+    list_item_indexes,
+    list_series_runs,
+    list_series_values,
+)
+from mosaico.runs.leases import RunLease
+from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.verdict_rules import Scale, Side
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 120.0
+# Series are evaluated together, so that a run with few items needs one query and one call of a child.
+BATCH_BYTES = 32 * 1024 * 1024
+ITEM_BYTES = 4
+
+
+class SeriesResults(NamedTuple):
+    """The series of a run, with its items. Of a repetition they are those of the run that it repeats, with
+    the traces of both.
+    """
+
+    items: ItemIndex | None = None
+    series: Mapping[str, SeriesResult] = MappingProxyType({})
+
+
+def evaluate_series(job: JobContext, lease: RunLease, points: RunPoints) -> SeriesResults:
+    """Each series of a valid run with its verdict over the runs.
+
+    No series for a run that scores old traces again: it contains no new measurement of the agent.
+    """
+    if lease.confirms is not None:
+        with job.resources.db.read() as session:
+            repeated = find_repeated_run(session, lease.run_seq)
+        if repeated is not None:
+            return _evaluate_jointly(job, repeated.seq, points)
+    if not lease.is_news:
+        return SeriesResults(points.items)
+    history = _read_history(job, lease.run_seq)
+    results = {
+        series: result
+        for batch in history.split(points.series)
+        for series, result in _evaluate_batch(job, lease.run_seq, history, batch, points).items()
+    }
+    return SeriesResults(points.items, results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    """The runs before a run: those of its series, the states after them, and their items.
+
+    `watched` are runs that an open incident of an alert rule is evaluated with; they may be older.
+    """
+
+    runs: Collection[int]
+    watched: Collection[int]
+    states: Mapping[str, SeriesState]
+    items: Mapping[int, ItemIndex]
+
+    def runs_of(self, series: str) -> set[int]:
+        """The runs that a series is evaluated with. The reference of its open incident may be older."""
+        return {*self.runs, *self.watched, *self.state(series).runs}
+
+    def state(self, series: str) -> SeriesState:
+        return self.states.get(series) or SeriesState()
+
+    def split(self, series: Mapping[str, SeriesPoint]) -> Iterator[dict[str, SeriesPoint]]:
+        """The series in batches whose values by item fit into `BATCH_BYTES`, at least one in each."""
+        item_count = sum(len(items.traces) // ITEM_BYTES for items in self.items.values())
+        size = max(BATCH_BYTES // (ITEM_BYTES * max(item_count, 1)), 1)
+        names = iter(series)
+        while batch := list(islice(names, size)):
+            yield {name: series[name] for name in batch}
+
+
+def _read_history(job: JobContext, run_seq: int) -> _History:
+    job.checkpoint()
+    with job.resources.db.read() as session:
+        runs = list_series_runs(session, run_seq)
+        watched = list_watched_runs(session, run_seq)
+        states = find_series_states(session, runs)
+        all_runs = {*runs, *watched, *(run for state in states.values() for run in state.runs)}
+        items = list_item_indexes(session, all_runs - {run_seq})
+    return _History(runs=runs, watched=watched, states=states, items=items)
+
+
+def _evaluate_batch(
+    job: JobContext,
+    run_seq: int,
+    history: _History,
+    batch: Mapping[str, SeriesPoint],
+    points: RunPoints,
+) -> dict[str, SeriesResult]:
+    job.checkpoint()
+    with job.resources.db.read_statement() as session:
+        stored = list_series_values(session, list(batch), list(history.items))
+    runs_of = {series: history.runs_of(series) for series in batch}
+    values = [value for value in stored if value.run_seq in runs_of[value.series]]
+    values += [
+        SeriesValues(series, run_seq, point.scale, point.level, point.item_values)
+        for series, point in batch.items()
+    ]
+    items = {**history.items, run_seq: points.items}
+    try:
+        levels = job.pool.run(levels_in_child, items, values, timeout_s=TIMEOUT_S)
+    except CallLost:
+        job.checkpoint()
+        if len(batch) > 1:
+            # One by one, so that only the series that the process cannot compute has no evidence.
+            return {
+                name: result
+                for series, point in batch.items()
+                for name, result in _evaluate_batch(
+                    job, run_seq, history, {series: point}, points
+                ).items()
+            }
+        levels = {}
+    return {
+        series: _result_of(run_seq, series, point, history.state(series), levels.get(series))
+        for series, point in batch.items()
+    }
+
+
+def _result_of(
+    run_seq: int,
+    series: str,
+    point: SeriesPoint,
+    state: SeriesState,
+    levels: Mapping[int, RunLevel] | None,
+) -> SeriesResult:
+    if levels is None:
+        # The values of the run are correct all the same; later runs read its point.
+        log.warning("the series %s of run %s was not evaluated", series, run_seq)
+        return SeriesResult(point=point, levels={}, state=state)
+    if point.side is Side.BOTH:
+        return SeriesResult(point=point, levels=levels)
+    step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
+    return SeriesResult(point=point, levels=levels, evidence=step.evidence, state=step.state)
+
+
+def _evaluate_jointly(job: JobContext, repeated_seq: int, repetition: RunPoints) -> SeriesResults:
+    """The series of a suspicious run with its repetition."""
+    job.checkpoint()
+    with job.resources.db.read() as session:
+        runs = {*list_series_runs(session, repeated_seq), *list_watched_runs(session, repeated_seq)}
+        items = list_item_indexes(session, {*runs, repeated_seq})
+        values = list_series_values(session, None, [repeated_seq])
+        earlier = list_series_values(session, list(repetition.series), runs - {repeated_seq})
+    try:
+        items[repeated_seq], joint = job.pool.run(
+            merge_runs_in_child, items[repeated_seq], values, repetition, timeout_s=TIMEOUT_S
+        )
+        repeated = [value for value in joint if value.series in repetition.series]
+        levels = job.pool.run(levels_in_child, items, [*earlier, *repeated], timeout_s=TIMEOUT_S)
+    except (CallLost, KeyError, ArithmeticError, ValueError):
+        job.checkpoint()
+        # The run alone decides.
+        log.warning("the repetition of run %s was not evaluated", repeated_seq, exc_info=True)
+        return SeriesResults()
+    return SeriesResults(
+        items[repeated_seq],
+        {value.series: _joint_result(value, repetition, levels) for value in joint},
+    )
+
+
+def _joint_result(
+    value: SeriesValues, repetition: RunPoints, levels: Mapping[str, Mapping[int, RunLevel]]
+) -> SeriesResult:
+    repeated = repetition.series.get(value.series)
+    # A series that the repetition lacks is stored, and decides nothing.
+    side = repeated.side if repeated is not None else Side.BOTH
+    point = SeriesPoint(Scale(value.scale), side, value.level, value.item_values)
+    return SeriesResult(point=point, levels=levels.get(value.series, {}))
+
+
+def merge_runs_in_child(
+    items: ItemIndex, values: Sequence[SeriesValues], repetition: RunPoints
+) -> tuple[ItemIndex, list[SeriesValues]]:
+    """A run with its repetition, for a child process: only there numpy is imported."""
+    from mosaico.comparison.series_levels import merge_runs
+
+    return merge_runs(items, values, repetition)
+
+
+def levels_in_child(
+    items: Mapping[int, ItemIndex], values: Sequence[SeriesValues]
+) -> dict[str, dict[int, RunLevel]]:
+    """The levels of each series, oldest run first, for a child process: only there numpy is imported.
+
+    A series whose levels cannot be computed is left out.
+    """
+    from mosaico.comparison.series_levels import levels_of_points
+
+    points: dict[str, list[StoredPoint]] = {}
+    for value in values:
+        points.setdefault(value.series, []).append(value.with_items(items[value.run_seq]))
+    failures = ValueFailures()
+    levels = {
+        series: failures.attempt((series, None), partial(levels_of_points, series_points))
+        for series, series_points in points.items()
+    }
+    # The values of the evaluated run are the last ones.
+    log_failures(str(values[-1].run_seq) if values else "", failures.by_key)
+    return {series: by_run for series, by_run in levels.items() if by_run is not None}

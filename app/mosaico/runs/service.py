@@ -1,0 +1,316 @@
+"""Writes to runs: create, begin, cancel, retry, rescore and fail them."""
+
+from datetime import datetime
+
+import structlog
+from psycopg.errors import ForeignKeyViolation
+from psycopg.types.json import Jsonb
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mosaico.agents.models import Agent
+from mosaico.agents.queries import get_agent
+from mosaico.alerts import confirmations, incidents
+from mosaico.alerts.publishing import EventNotice, publish_notice
+from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.stored_series import accept_series
+from mosaico.benchmarks.models import Benchmark
+from mosaico.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
+from mosaico.comparison.acceptance import accept_level
+from mosaico.core.db import insert_row
+from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
+from mosaico.core.ids import new_id
+from mosaico.core.postgres_notify import WAKING_STREAMS_OF_ROW
+from mosaico.jobs.declarations import AskAgent, BeginRun, CollectTraces, RecordRunEnd
+from mosaico.jobs.handlers import StartNext
+from mosaico.jobs.queue import enqueue
+from mosaico.run_store import queries, rules
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.plan import Repeater, RunPlan
+from mosaico.run_store.rules import RunStatus, TriggerType
+from mosaico.runs.collection import choose_collection
+from mosaico.runs.schemas import RunView
+from mosaico.runs.views import run_columns_view
+from mosaico.traces.production import TraceWindow
+from mosaico.traces.repetition_names import is_repetition, name_of_repetition
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def create_run(
+    session: Session,
+    benchmark_id: str,
+    agent_id: str,
+    *,
+    trigger: TriggerType,
+    trigger_event_id: str | None = None,
+    schedule_id: str | None = None,
+    run_name: str | None = None,
+    window: TraceWindow | None = None,
+    retry_of: BenchmarkRun | None = None,
+    rescore_of: BenchmarkRun | None = None,
+    confirms: BenchmarkRun | None = None,
+) -> RunView:
+    """Insert a PENDING run and its first job. `trigger_event_id` or `schedule_id` is the ID of the trigger event
+    or the schedule that started it; `window` is the range of production traces to read instead of the benchmark's;
+    `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
+    a suspicious run that it repeats with more trials. An agent that makes the traces of that run is asked
+    first, for a run with the name of this one.
+
+    Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
+            evaluate the agent or the run is the repetition of another one, `Conflict` when one of
+            them is archived.
+    """
+    # One small query in the usual case; benchmark and agent are read only to say why not.
+    if not queries.is_runnable(session, benchmark_id, agent_id):
+        benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
+        require_runnable(session, benchmark, agent)
+    if window is not None and get_benchmark(session, benchmark_id).production is None:
+        raise reads_no_production(benchmark_id)
+    run_id, is_asked_for = new_id(), confirms is not None and confirms.repeated_by == Repeater.AGENT
+    if is_asked_for:
+        run_name = name_of_repetition(run_id)
+    elif is_repetition(run_name) and rescore_of is None:
+        raise _is_no_ordinary_run(run_name)
+    new = {
+        "id": run_id,
+        "benchmark_id": benchmark_id,
+        "agent_id": agent_id,
+        "status": RunStatus.PENDING.value,
+        "triggered_by": trigger.value,
+        "trigger_event_id": trigger_event_id,
+        "schedule_id": schedule_id,
+        "run_name": run_name,
+        "trace_window": Jsonb(window.model_dump(mode="json")) if window else None,
+        "retry_of": retry_of.id if retry_of else None,
+        "retry_count": retry_of.retry_count + 1 if retry_of else 0,
+        "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
+        "collection_id": rescore_of.collection_id if rescore_of else None,
+        "confirms": confirms.id if confirms else None,
+        # A confirmation is not news of its own: it belongs to the run that it repeats.
+        "source_key": rescore_of.source_key if rescore_of else None,
+        "source_seq": origin.source_seq if (origin := rescore_of or confirms) else None,
+        "source_run_id": rescore_of.source_run_id if rescore_of else None,
+        "source_run_at": rescore_of.source_run_at if rescore_of else None,
+        "source_warning": rescore_of.source_warning if rescore_of else None,
+    }
+    try:
+        # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
+        # The open lists offer it at once, also while no worker is free.
+        row = insert_row(session, BenchmarkRun, new, WAKING_STREAMS_OF_ROW)
+    except ForeignKeyViolation:
+        raise NotFound(
+            "the benchmark or the agent was deleted in the meantime; choose another"
+        ) from None
+    enqueue(session, AskAgent(run_id=run_id) if is_asked_for else BeginRun(run_id=run_id))
+    return run_columns_view(row)
+
+
+def _is_no_ordinary_run(run_name: str | None) -> Invalid:
+    return Invalid(
+        f"the agent created {run_name!r} as the repetition of a suspicious run, which the "
+        "service evaluates itself; name another run",
+        errors=[ErrorItem(pointer="/runName", detail="is the repetition of another run")],
+    )
+
+
+def reads_no_production(benchmark_id: str) -> Invalid:
+    """The error of a window for a benchmark that reads runs."""
+    return Invalid(
+        f"the benchmark {benchmark_id!r} reads no production traces; set `production` of the benchmark, or"
+        " omit traceWindow",
+        errors=[
+            ErrorItem(pointer="/traceWindow", detail="the benchmark reads no production traces")
+        ],
+    )
+
+
+def retry_run(session: Session, run_id: str) -> RunView:
+    """Start a new attempt of a run that failed or was cancelled; raises `IllegalTransition` for any
+    other run.
+    """
+    run = queries.get_run(session, run_id, for_update=True)
+    rules.require_retryable(run.id, RunStatus(run.status), run.retry_count)
+    # Under the lock of the run: of two concurrent retries one creates a run, the other one gets
+    # 409.
+    newer = select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
+    if (retried := session.scalar(newer)) is not None:
+        raise rules.IllegalTransition(
+            f"the run {run.id} was already retried as {retried}; retry that one"
+        )
+    # Without it, the retry of a repetition would be a run of its own in the KPI history.
+    confirms = queries.get_run(session, run.confirms) if run.confirms else None
+    return _create_again(session, run, TriggerType.MANUAL, retry_of=run, confirms=confirms)
+
+
+def rescore_run(session: Session, run_id: str) -> RunView:
+    """Start a run that scores the traces of a completed one with the current metrics, formulas and
+    baseline, without reading the source again.
+
+    Raises: `IllegalTransition` for a run that is not completed, `RunPurged` when its traces are gone.
+    """
+    run = queries.get_run(session, run_id, for_update=True)
+    rules.require_traces(run.id, run.purged_at)
+    if run.status != RunStatus.COMPLETED:
+        raise rules.IllegalTransition(
+            f"the run {run.id} is {run.status}; only COMPLETED runs can be rescored."
+            " Retry it, or start a new run."
+        )
+    return _create_again(session, run, TriggerType.MANUAL, rescore_of=run)
+
+
+def _create_again(
+    session: Session,
+    run: BenchmarkRun,
+    trigger: TriggerType,
+    *,
+    retry_of: BenchmarkRun | None = None,
+    rescore_of: BenchmarkRun | None = None,
+    confirms: BenchmarkRun | None = None,
+) -> RunView:
+    """A run about the same traces as an earlier one."""
+    return create_run(
+        session,
+        run.benchmark_id,
+        run.agent_id,
+        trigger=trigger,
+        run_name=run.run_name,
+        window=run.trace_window,
+        retry_of=retry_of,
+        rescore_of=rescore_of,
+        confirms=confirms,
+    )
+
+
+def accept_run(
+    session: Session, run_id: str, *, by: str, note: str | None, now: datetime
+) -> BenchmarkRun:
+    """Accept the level of a regressed run, so that later runs are compared with it; `by` is the ID
+    of an API key. Its open incidents are closed. Raises `NothingToAccept` for a run that is not held
+    back.
+    """
+    run = accept_level(session, run_id, by=by, note=note, now=now)
+    accept_series(session, run.source_seq or run.seq)
+    incidents.accept_of_run(session, run, by, note, now)
+    return run
+
+
+def start_confirmation(session: Session, run: BenchmarkRun, now: datetime) -> None:
+    """Repeat a suspicious run with more trials; when that is not possible, it counts as it is."""
+    try:
+        with session.begin_nested():
+            _create_again(session, run, TriggerType.EVENT, confirms=run)
+    except Unavailable:
+        raise
+    except AppError:
+        confirmations.settle_run(session, run.id, now)
+
+
+def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:
+    """Cancel a run; its workers stop at their next checkpoint. Raises `IllegalTransition` when the run
+    has ended.
+    """
+    run = queries.get_run(session, run_id, for_update=True)
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.CANCELLED)
+    end_run(session, run, RunStatus.CANCELLED, now)
+    return run
+
+
+def fail_run(session: Session, run_id: str, code: str, message: str, now: datetime) -> bool:
+    """Fail a run; returns False when it has already ended."""
+    run = queries.get_run(session, run_id, for_update=True)
+    if RunStatus(run.status).is_final:
+        return False
+    run.error_code, run.error_message = code, message
+    # Also of a run that fails without a job; its page shows this ID.
+    log.error("run failed", run_id=run.id, code=code, error=message)
+    publish_notice(session, _failed_notice(run), now)
+    end_run(session, run, RunStatus.FAILED, now)
+    return True
+
+
+def _failed_notice(run: BenchmarkRun) -> EventNotice:
+    return EventNotice(
+        state=AlertEventState.RUN_FAILED,
+        dedup_key=f"run-failed/{run.id}",
+        name="run failed",
+        benchmark_id=run.benchmark_id,
+        agent_id=run.agent_id,
+        run_id=run.id,
+        run_seq=run.seq,
+        explanation=f"The run failed and has no results. {run.error_code}: {run.error_message}",
+    )
+
+
+def lock_pending(session: Session, run_id: str) -> BenchmarkRun | None:
+    """Lock a run that is still PENDING, so that one worker only begins it; None for any other."""
+    run = queries.get_run(session, run_id, for_update=True)
+    return run if run.status == RunStatus.PENDING else None
+
+
+def begin_run(
+    session: Session,
+    run: BenchmarkRun,
+    plan: RunPlan,
+    collect_lock: str | None,
+    now: datetime,
+    *,
+    start_next: StartNext = enqueue,
+) -> None:
+    """PENDING → RUNNING, with the frozen plan, a collection and the job that fills it. The caller holds
+    the lock of the run.
+    """
+    rules.require_transition(run.id, RunStatus(run.status), RunStatus.RUNNING)
+    query = {"dataset_ref": plan.dataset_ref, "run_name": plan.run_name}
+    run.collection_id = choose_collection(session, run, plan, query)
+    run.status, run.started_at = RunStatus.RUNNING, now
+    # Frozen: edits of the benchmark during the run do not change what it measures.
+    # A retry reads the same window.
+    run.trace_window = plan.production.window if plan.production else None
+    run.plan, run.metric_keys = plan, plan.columns
+    run.repeated_by = plan.repeated_by
+    session.flush()
+    # The lock makes collections with one key of a source wait for each other, in any number of
+    # workers.
+    start_next(session, CollectTraces(run_id=run.id), lock=collect_lock)
+
+
+def end_run(
+    session: Session,
+    run: BenchmarkRun,
+    status: RunStatus,
+    now: datetime,
+    *,
+    start_next: StartNext = enqueue,
+) -> None:
+    """Move a locked run to a final state; every way into one passes here."""
+    run.status, run.completed_at = status, now
+    # Voids the lease of any worker that is still at a step of the run.
+    run.fencing_token += 1
+    session.flush()
+    if run.triggered_by == TriggerType.SCHEDULED:
+        start_next(session, RecordRunEnd(run_id=run.id))
+    if run.confirms is not None:
+        # A repetition that failed, or that said nothing, leaves the evidence of the run alone.
+        confirmations.settle_run(session, run.confirms, now)
+
+
+def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:
+    """Raise `Conflict` or `Invalid` unless the benchmark may be run for the agent."""
+    if benchmark.archived or agent.archived:
+        raise Conflict(
+            "the benchmark or the agent is archived;"
+            ' PATCH it with {"archived": false} to run it again'
+        )
+    evaluated = get_agent_ids_by_benchmark(session, [benchmark.id]).get(benchmark.id)
+    if evaluated and agent.id not in evaluated:
+        raise Invalid(
+            f"the benchmark {benchmark.id!r} does not evaluate the agent {agent.id!r};"
+            " add it to `evaluates`",
+            errors=[
+                ErrorItem(
+                    pointer="/agentId",
+                    detail="is not one of the agents that the benchmark evaluates",
+                )
+            ],
+        )

@@ -1,0 +1,77 @@
+"""Runs and their traces as the API returns them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mosaico.core.schemas import view_of_row, view_of_values
+from mosaico.run_store.models import BenchmarkRun, TraceResult
+from mosaico.run_store.queries import TraceDetail, TraceWithResult
+from mosaico.run_store.write_back_state import WriteBackState
+from mosaico.runs.schemas import (
+    MissingValueView,
+    RunView,
+    ToolCallView,
+    TraceResultView,
+    TraceView,
+)
+from mosaico.traces.models import CollectedTrace
+
+COLUMNS = [name for name in RunView.model_fields if name != "results"]
+
+
+def run_view(run: BenchmarkRun) -> RunView:
+    return run_columns_view({name: getattr(run, name) for name in COLUMNS})
+
+
+def run_columns_view(row: Mapping[str, Any]) -> RunView:
+    values = {name: row[name] for name in COLUMNS}
+    if values["write_back"] is not None:
+        values["write_back"] = WriteBackState.model_validate(values["write_back"])
+    # The last field.
+    values["results"] = f"/api/v1/benchmark-runs/{values['id']}/results"
+    return view_of_values(RunView, values)
+
+
+def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:
+    return TraceResultView(**_measured_trace(columns, row.trace, row.result))
+
+
+def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
+    trace = row.trace
+    return view_of_row(
+        TraceView,
+        trace,
+        **_measured_trace(columns, trace, row.result),
+        tool_calls=None
+        if trace.tool_calls is None
+        else [ToolCallView.model_validate(call) for call in trace.tool_calls],
+        scores=trace.scores or {},
+        transcript=row.transcript,
+    )
+
+
+def _measured_trace(
+    columns: list[str], trace: CollectedTrace, result: TraceResult | None
+) -> dict[str, Any]:
+    """The fields that a list of traces and a single trace share."""
+    notes = (result and result.notes) or {}
+    return {
+        "trace_id": trace.trace_id,
+        "item_id": trace.item_id,
+        "trial": trace.trial,
+        "outcome": trace.outcome,
+        "input": trace.input,
+        "expected_output": trace.expected_output,
+        "output": trace.output,
+        "error": trace.error,
+        "tags": trace.tags,
+        "attributes": trace.attributes or {},
+        "url": trace.url,
+        "values": {} if result is None else dict(zip(columns, result.values, strict=True)),
+        "missing": {
+            key: MissingValueView.model_validate(why)
+            for key, why in notes.items()
+            if "reason" not in why
+        },
+        "reasons": {key: why["reason"] for key, why in notes.items() if "reason" in why},
+    }

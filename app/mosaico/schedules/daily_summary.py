@@ -1,0 +1,303 @@
+"""The daily summary: the runs, failures, alerts and idle schedules of one day.
+
+`summarize_day` answers GET /daily-summary; `send_summary` sends the summary of the previous day to
+the inbox and to the endpoints that receive it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, func, literal, select, text, union_all
+from sqlalchemy.orm import Session
+
+from mosaico.core.errors import ErrorItem, Invalid
+from mosaico.core.resources import Resources
+from mosaico.core.text import count_noun
+from mosaico.core.web.page_paths import run_page_path, schedule_page_path
+from mosaico.notifications.models import Notification
+from mosaico.notifications.queries import has_summary_endpoints, list_summary_endpoints
+from mosaico.notifications.service import publish
+from mosaico.notifications.types import (
+    MessageFact,
+    MessageItem,
+    MessageSeverity,
+    NotificationMessage,
+)
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.schedules.models import ScheduleConfig
+from mosaico.schedules.rules import FireStatus
+from mosaico.schedules.schemas import (
+    DailySummaryView,
+    DisabledScheduleView,
+    FailedRunView,
+    IdleScheduleView,
+)
+from mosaico.schedules.time_zones import get_time_zone
+
+CHECK_INTERVAL_S = 60.0
+MAX_LISTED = 200
+MAX_ALERT_TITLES = 20
+
+# A schedule of every second has 86,400 fires a day. Those that started a run, which are most of them, are only counted:
+# to group a row by its texts takes twice the time of reading it from the index. The schedules that started a run are
+# read only if another one may have started none. A pending fire counts as active: its run may start in the next second.
+DAY_FIRES = text(
+    """
+    WITH others AS MATERIALIZED (
+        SELECT schedule_id, status, reason, count(*) AS number FROM schedule_fires
+        WHERE status = ANY(:others) AND due_at >= :since AND due_at < :until
+        GROUP BY schedule_id, status, reason
+    ), idle AS (
+        SELECT schedule.id, schedule.name, others.reason, sum(number) AS number
+        FROM others JOIN schedule_configs AS schedule ON schedule.id = others.schedule_id
+        LEFT JOIN (
+            SELECT DISTINCT schedule_id FROM schedule_fires
+            WHERE status IN ('STARTED', 'PENDING') AND due_at >= :since AND due_at < :until
+        ) AS active ON active.schedule_id = others.schedule_id
+        WHERE active.schedule_id IS NULL
+        GROUP BY schedule.id, schedule.name, others.reason ORDER BY schedule.id, others.reason LIMIT :limit
+    )
+    SELECT NULL AS schedule_id, NULL AS name, 'STARTED' AS status, NULL AS reason, count(*) AS number
+    FROM schedule_fires WHERE status = 'STARTED' AND due_at >= :since AND due_at < :until HAVING count(*) > 0
+    UNION ALL SELECT NULL, NULL, status, NULL, CAST(sum(number) AS bigint) FROM others GROUP BY status
+    UNION ALL SELECT id, name, NULL, reason, CAST(number AS bigint) FROM idle ORDER BY schedule_id, reason
+    """
+)
+_NOT_STARTED = [status.value for status in FireStatus if status is not FireStatus.STARTED]
+
+# To start parallel workers takes longer than they save, for some 100,000 entries of an index.
+_WITHOUT_WORKERS = text("SET LOCAL max_parallel_workers_per_gather = 0")
+
+TOPIC = "summary.daily"
+ALERT_TOPIC_PREFIX = "alert."
+TEST_ALERT_TOPIC = "alert.test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryDay:
+    """A calendar day of a zone, as a range of instants: `since` included, `until` excluded."""
+
+    date: date
+    timezone: str
+    since: datetime
+    until: datetime
+
+
+class DayAlerts(NamedTuple):
+    """The alerts of a day: their number, and the titles of the first ones."""
+
+    total: int
+    titles: list[str]
+
+
+class DayRuns(NamedTuple):
+    """The runs of a day: their number by status, and that of invalid ones."""
+
+    by_status: dict[str, int]
+    invalid: int
+
+
+class DayFires(NamedTuple):
+    """The fires of a day: their number by status, and the schedules that were due and started no run."""
+
+    counts: dict[str, int]
+    idle: list[IdleScheduleView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTime:
+    """The time of day, in a zone, at which the summary of the previous day is sent."""
+
+    at: time
+    timezone: str
+
+    @classmethod
+    def parse(cls, text: str) -> "SummaryTime":
+        """Parse a text such as `06:00 Europe/Rome`."""
+        at, _, timezone = text.partition(" ")
+        return cls(at=time.fromisoformat(at), timezone=timezone)
+
+
+def get_day(day: date | None, timezone: str, now: datetime) -> SummaryDay:
+    """A day of a zone, by default the current one.
+
+    Raises: `UnknownTimeZone`; `Invalid` at the end of the calendar.
+    """
+    zone = get_time_zone(timezone)
+    local_date = day or now.astimezone(zone).date()
+    try:
+        since = datetime.combine(local_date, time(), zone).astimezone(UTC)
+        # The start of the next calendar day, not 24 hours later: a day with a clock change has 23
+        # or 25.
+        until = datetime.combine(local_date + timedelta(days=1), time(), zone).astimezone(UTC)
+    except OverflowError:
+        raise Invalid(
+            f"{local_date} is at the end of the calendar; choose another date",
+            errors=[ErrorItem(pointer="date", detail="is out of range")],
+        ) from None
+    return SummaryDay(date=local_date, timezone=timezone, since=since, until=until)
+
+
+def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
+    """The summary of a day. Runs count on the day of their creation; lists end at 200 items."""
+    session.execute(_WITHOUT_WORKERS)
+    # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
+    runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
+    failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
+    disabled = select(ScheduleConfig).where(
+        ScheduleConfig.disabled_at >= day.since, ScheduleConfig.disabled_at < day.until
+    )
+    counts = _count_day_runs(session, runs)
+    fires = _read_day_fires(session, day)
+    return DailySummaryView(
+        day=day.date.isoformat(),
+        timezone=day.timezone,
+        since=day.since,
+        until=day.until,
+        runs=counts.by_status,
+        invalid_runs=counts.invalid,
+        failed_runs=[
+            FailedRunView.model_validate(run)
+            for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED))
+        ]
+        if RunStatus.FAILED in counts.by_status
+        else [],
+        fires=fires.counts,
+        disabled_schedules=[
+            DisabledScheduleView.model_validate(schedule)
+            for schedule in session.scalars(disabled.order_by(ScheduleConfig.id).limit(MAX_LISTED))
+        ],
+        idle_schedules=fires.idle,
+    )
+
+
+def find_latest_due_day(summary_time: SummaryTime, now: datetime) -> date:
+    """The latest day whose summary is due."""
+    local = now.astimezone(get_time_zone(summary_time.timezone))
+    return local.date() - timedelta(days=1 if local.time() >= summary_time.at else 2)
+
+
+def send_summary(res: Resources, summary_time: SummaryTime) -> None:
+    """Send the summary that is due, unless it was sent or no endpoint receives it."""
+    now = res.clock()
+    due_day = find_latest_due_day(summary_time, now)
+    # One key for each day: of several workers, one sends the summary.
+    dedup_key = f"{TOPIC} {due_day.isoformat()}"
+    with res.db.read() as session:
+        is_sent = select(Notification.id).where(Notification.dedup_key == dedup_key)
+        # Most calls end here. The unique key decides; this read only saves computing the summary.
+        if session.scalar(is_sent) is not None or not has_summary_endpoints(session):
+            return
+        endpoint_ids = list_summary_endpoints(session)
+        day = get_day(due_day, summary_time.timezone, now)
+        message = build_summary_message(summarize_day(session, day), _read_day_alerts(session, day))
+    with res.db.begin() as session:
+        publish(session, message, endpoint_ids, dedup_key=dedup_key)
+
+
+def build_summary_message(summary: DailySummaryView, alerts: DayAlerts) -> NotificationMessage:
+    """The message of a summary, with the alerts of its day."""
+    has_problems = (
+        summary.failed_runs or summary.disabled_schedules or summary.idle_schedules or alerts.total
+    )
+    failed_count = summary.runs.get(RunStatus.FAILED, 0)
+    idle_count = len(summary.idle_schedules)
+    return NotificationMessage(
+        topic=TOPIC,
+        title=f"Daily summary of {summary.day}: {count_noun(sum(summary.runs.values()), 'run')},"
+        f" {failed_count} failed, {count_noun(alerts.total, 'alert')},"
+        f" {count_noun(idle_count, 'schedule')} without a run",
+        severity=MessageSeverity.WARNING if has_problems else MessageSeverity.INFO,
+        sentences=(*alerts.titles, *_more_alerts(alerts)),
+        facts=(
+            *(
+                MessageFact(f"{status.lower()} runs", str(count))
+                for status, count in sorted(summary.runs.items())
+            ),
+            MessageFact("invalid runs", str(summary.invalid_runs)),
+        ),
+        items=tuple(_summary_items(summary)),
+        link="/",
+    )
+
+
+def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
+    for run in summary.failed_runs:
+        yield MessageItem(
+            title=f"Run failed: benchmark {run.benchmark_id}, agent {run.agent_id}",
+            sentences=(run.error_message or run.error_code or "No error message was recorded.",),
+            link=run_page_path(run.id),
+        )
+    for schedule in summary.disabled_schedules:
+        yield MessageItem(
+            title=f"Schedule disabled: {schedule.name}",
+            sentences=(schedule.disabled_reason or "No reason was recorded.",),
+            link=schedule_page_path(schedule.id),
+        )
+    for idle in summary.idle_schedules:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in idle.reasons.items())
+        yield MessageItem(
+            title=f"Schedule started no run: {idle.name}",
+            sentences=(f"Skipped or failed instants by reason: {reasons}",),
+            link=schedule_page_path(idle.id),
+        )
+
+
+def _more_alerts(alerts: DayAlerts) -> Iterator[str]:
+    omitted = alerts.total - len(alerts.titles)
+    if omitted:
+        yield f"and {count_noun(omitted, 'alert')} more"
+
+
+def _read_day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
+    """The alerts of a day, oldest first."""
+    conditions = (
+        Notification.in_inbox,
+        Notification.topic.startswith(ALERT_TOPIC_PREFIX),
+        Notification.topic != TEST_ALERT_TOPIC,
+        Notification.created_at >= day.since,
+        Notification.created_at < day.until,
+    )
+    oldest_first = (Notification.created_at, Notification.id)
+    titles = select(Notification.title).where(*conditions).order_by(*oldest_first)
+    count = select(func.count()).select_from(Notification).where(*conditions)
+    return DayAlerts(
+        session.scalar(count) or 0, list(session.scalars(titles.limit(MAX_ALERT_TITLES)))
+    )
+
+
+def _count_day_runs(session: Session, runs: ColumnElement[bool]) -> DayRuns:
+    # Each status alone, whose range of an index is counted in half of the time of a GROUP BY.
+    is_invalid = BenchmarkRun.validity == Validity.INVALID
+    counts = (
+        select(literal(status.value), func.count(), func.count().filter(is_invalid)).where(
+            BenchmarkRun.status == status, runs
+        )
+        for status in RunStatus
+    )
+    rows = session.execute(union_all(*counts)).all()
+    return DayRuns(
+        {status: run_count for status, run_count, _ in rows if run_count},
+        sum(invalid_count for _, _, invalid_count in rows),
+    )
+
+
+def _read_day_fires(session: Session, day: SummaryDay) -> DayFires:
+    parameters = {
+        "since": day.since,
+        "until": day.until,
+        "others": _NOT_STARTED,
+        "limit": MAX_LISTED,
+    }
+    counts: dict[str, int] = {}
+    idle: dict[str, IdleScheduleView] = {}
+    for row in session.execute(DAY_FIRES, parameters):
+        if row.schedule_id is None:
+            counts[row.status] = row.number
+            continue
+        view = IdleScheduleView(id=row.schedule_id, name=row.name, reasons={})
+        idle.setdefault(row.schedule_id, view).reasons[row.reason or ""] = row.number
+    return DayFires(counts, list(idle.values()))

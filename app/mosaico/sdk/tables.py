@@ -1,0 +1,45 @@
+"""Tables of results in notebooks: HTML, and data frames where pandas is installed."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mosaico.core.errors import AppError
+from mosaico.core.reports import html_table
+from mosaico.core.text import aligned_lines, html_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ("PandasMissing", "frame_of", "html_of", "text_of")
+
+MAX_ROWS = 10
+
+
+class PandasMissing(AppError):
+    """`to_pandas()` needs pandas; install it: pip install pandas."""
+
+    code = "pandas-missing"
+
+
+def html_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A heading and a table for a notebook; every text is escaped."""
+    return f"<p><strong>{html_text(headline)}</strong></p>{html_table(titles, rows)}"
+
+
+def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A heading and a table in aligned columns, of the first ten rows."""
+    table = [[*row] for row in rows]
+    printed_rows = [[*titles], *table[:MAX_ROWS]]
+    lines = aligned_lines(printed_rows)
+    more = [f"… {len(table) - MAX_ROWS} more"] if len(table) > MAX_ROWS else []
+    return "\n".join([headline, *(lines if table else []), *more])
+
+
+def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> "pd.DataFrame":
+    """A data frame with these columns; without rows an empty one. Raises: `PandasMissing`."""
+    # pandas is not a dependency: it is large, and only notebooks want it.
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise PandasMissing from None
+    return pd.DataFrame(rows, columns=list(columns))

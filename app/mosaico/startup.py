@@ -1,0 +1,261 @@
+"""Opens the database, the secrets and the resources of a process."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from mosaico.core.database_clock import DatabaseClock
+from mosaico.core.db import Database
+from mosaico.core.encryption import (
+    KEY_HINT,
+    BadMasterKey,
+    Secret,
+    SecretBox,
+    load_secret_box,
+    require_random_key,
+)
+from mosaico.core.errors import Misconfigured, Unavailable
+from mosaico.core.key_rotation import list_encrypted_columns, require_known_keys
+from mosaico.core.llm_server import configured_llm_server
+from mosaico.core.logging import LogFormat, configure_logging
+from mosaico.core.migrations import require_columns, require_current_schema
+from mosaico.core.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
+from mosaico.core.resources import Resources
+from mosaico.core.secret_files import read_secret_file
+from mosaico.core.settings import Settings, base_url
+from mosaico.core.smtp import SmtpServer, parse_smtp_url
+from mosaico.notifications.registry import allow_chat_hosts
+from mosaico.postgres.server import EmbeddedPostgres
+from mosaico.table_list import METADATA
+
+log = logging.getLogger(__name__)
+
+
+def set_up_logs(settings: Settings) -> None:
+    log_format: LogFormat = "json" if settings.log_format == "json" else "console"
+    configure_logging(log_format)
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stopping = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stopping.set())
+    return stopping
+
+
+def _end_process() -> None:
+    """End this process, so that it is started again and finds the database."""
+    log.error("the database has another port now: ending, to be started again with it")
+    # Not in order: what is returned to the database at the end would go to the old port.
+    os._exit(Unavailable.exit_code)
+
+
+@contextmanager
+def database_url(
+    settings: Settings, *, on_move: Callable[[], None] = _end_process
+) -> Iterator[str]:
+    """The database of the settings: an external one, or the embedded one, kept running until the
+    block ends and started again when it dies.
+
+    `on_move` is called when the embedded one has another URL, because another program took its port meanwhile.
+    """
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+        return
+    leaving = threading.Event()
+    with EmbeddedPostgres(settings.data_dir).acquire() as running:
+        keeper = threading.Thread(
+            target=running.keep_alive,
+            args=(leaving,),
+            kwargs={"on_move": on_move},
+            name="keep database",
+        )
+        keeper.start()
+        try:
+            yield running.url
+        finally:
+            leaving.set()
+            # Before the database is released: the thread must not restart a server that is being
+            # stopped.
+            keeper.join()
+
+
+def direct_database_url(settings: Settings) -> str | None:
+    """The server behind the pooler of DATABASE_URL; None without a pooler."""
+    url = settings.database_direct_url
+    return url.get_secret_value() if url else None
+
+
+@contextmanager
+def opened_database(
+    settings: Settings, *, name: str, pool_size: int, timeout_factor: int = 1
+) -> Iterator[Database]:
+    """The database of the settings, closed when the block ends; see `Database` for `timeout_factor`.
+
+    Raises: `SchemaMismatch` unless it is at the schema of this program.
+    """
+    with database_url(settings) as url:
+        # Before anything else uses the database: a program of another version could read or write
+        # it wrongly.
+        direct_url = direct_database_url(settings)
+        require_current_schema(direct_url or url)
+        with Database(
+            url,
+            direct_url=direct_url,
+            pool_size=pool_size,
+            name=name,
+            timeout_factor=timeout_factor,
+        ) as db:
+            yield db
+
+
+@contextmanager
+def opened_resources(
+    settings: Settings, *, name: str, pool_size: int, timeout_factor: int = 1
+) -> Iterator[Resources]:
+    """The resources of a process, opened from its settings and closed when the block ends.
+
+    Raises: as `opened_database`; `BadMasterKey`, `MissingMasterKey`, in production `PrivilegedDatabaseRole`.
+    """
+    master_key(settings)
+    allow_chat_hosts(settings.chat_hosts or "")
+    with opened_database(
+        settings, name=name, pool_size=pool_size, timeout_factor=timeout_factor
+    ) as db:
+        require_columns(db, METADATA, schema_remedy(settings))
+        resources = Resources(
+            db=db,
+            clock=DatabaseClock(db),
+            secrets=secret_box(settings),
+            data_dir=settings.data_dir,
+            outbound=outbound_policy(settings),
+            options={
+                "langfuse_default_url": settings.langfuse_default_url,
+                "public_url": settings.public_url or "",
+                "own_url": base_url(settings),
+                "harness_dir": str(settings.harness_dir or ""),
+                "agent_commands": str(settings.agent_commands or ""),
+                "rate_limit": str(settings.rate_limit),
+                "false_pages_per_month": str(settings.false_pages_per_month or ""),
+                "require_if_match": "yes" if settings.require_if_match else "",
+            },
+            llm_server=configured_llm_server(settings),
+            model_keys=model_keys(settings),
+            smtp=mail_access(settings),
+        )
+        require_fit(settings, resources)
+        yield resources
+
+
+def schema_remedy(settings: Settings) -> str:
+    """The remedy for a database of an earlier development version, which cannot be converted."""
+    if settings.database_url is not None:
+        return "name an empty database in DATABASE_URL"
+    return (
+        f"start with an empty folder, `export MOSAICO_DATA_DIR={settings.data_dir}-2`, or move"
+        f" {settings.data_dir} away; only the version that wrote its data reads it"
+    )
+
+
+def master_key(settings: Settings) -> str | None:
+    """The master key that the operator gave, if any; in production one that is fit for it.
+
+    Raises: `BadMasterKey`, `UnsafeSecretFile`.
+    """
+    key = _configured_master_key(settings)
+    if settings.in_production:
+        if key is None:
+            raise BadMasterKey(
+                "MOSAICO_ENV=production needs MOSAICO_MASTER_KEY or MOSAICO_MASTER_KEY_FILE;"
+                f" {KEY_HINT} and keep a copy"
+            )
+        require_random_key(key)
+    return key
+
+
+def secret_box(settings: Settings) -> SecretBox:
+    """The master keys of this process. Raises: `BadMasterKey`, `UnsafeSecretFile`."""
+    old = settings.master_keys_old
+    return load_secret_box(
+        settings.data_dir,
+        master_key(settings),
+        embedded=settings.database_url is None,
+        old=[key for key in (old.get_secret_value() if old else "").split(",") if key.strip()],
+    )
+
+
+def require_fit(settings: Settings, resources: Resources) -> None:
+    """Raises: `MissingMasterKey`, in production `PrivilegedDatabaseRole`."""
+    with resources.db.read() as session:
+        if settings.in_production:
+            require_restricted_role(session)
+        require_known_keys(session, list_encrypted_columns(METADATA), resources.secrets)
+
+
+def outbound_policy(settings: Settings) -> OutboundPolicy:
+    """The outbound policy of this process; in production, public servers are called over HTTPS only."""
+    return OutboundPolicy(
+        allowed=parse_networks(settings.outbound_allow or ""),
+        public_ports=frozenset({HTTPS_PORT}) if settings.in_production else WEB_PORTS,
+    )
+
+
+def model_keys(settings: Settings) -> dict[str, Secret]:
+    """The keys of providers of models that are set, by the names of their variables."""
+    keys = {
+        "ANTHROPIC_API_KEY": settings.anthropic_api_key,
+        "OPENAI_API_KEY": settings.openai_api_key,
+    }
+    return {name: Secret(key.get_secret_value()) for name, key in keys.items() if key}
+
+
+def mail_access(settings: Settings) -> SmtpServer | None:
+    """The mail server of the operator; None when there is none."""
+    if settings.smtp_url is None:
+        return None
+    url, sender = settings.smtp_url.get_secret_value(), settings.smtp_from
+    return parse_smtp_url(url, sender, require_tls=settings.smtp_require_tls)
+
+
+def _configured_master_key(settings: Settings) -> str | None:
+    key, path = settings.master_key, settings.master_key_file
+    if path is None:
+        return key.get_secret_value().strip() or None if key else None
+    if key is not None:
+        raise BadMasterKey("both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one")
+    key_text = read_secret_file(path, mounted=True)
+    if not key_text:
+        raise BadMasterKey(
+            f"{path}, the file in MOSAICO_MASTER_KEY_FILE, contains no key; {KEY_HINT}"
+        )
+    return key_text
+
+
+# A member of a privileged role can become it; a superuser counts as a member of every role.
+_PRIVILEGED_ROLE = """
+    SELECT rolname FROM pg_roles
+    WHERE (rolsuper OR rolbypassrls) AND pg_has_role(session_user, oid, 'MEMBER')
+    ORDER BY rolname = session_user DESC LIMIT 1
+"""
+
+
+class PrivilegedDatabaseRole(Misconfigured):
+    """The database role of the service is privileged; use a role without SUPERUSER and BYPASSRLS."""
+
+
+def require_restricted_role(session: Session) -> None:
+    """Raise `PrivilegedDatabaseRole` when the role has SUPERUSER or BYPASSRLS, or can get them."""
+    role = session.scalar(text(_PRIVILEGED_ROLE))
+    if role is not None:
+        raise PrivilegedDatabaseRole(
+            f"the role of DATABASE_URL is, or can become, {role}, which bypasses all access rules of"
+            " the database; production requires a role without SUPERUSER and BYPASSRLS,"
+            " see docs/security.md"
+        )

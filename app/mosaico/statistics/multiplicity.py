@@ -1,0 +1,177 @@
+"""Many tests at once: adjusts p-values, so that each may be compared with alpha on its own.
+
+Features that are more frequent among selected items are found by one such family of tests. Needs
+numpy and scipy.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from mosaico.statistics.change import ChangeTest
+from mosaico.statistics.trials import FloatArray
+
+FLIPS = 1999
+SEED = 37
+# p-values that differ by less than this fraction are tied.
+_TIE = 1e-9
+# A block of sign patterns that fits into the cache.
+_BLOCK_CELLS = 1 << 20
+
+
+def benjamini_hochberg(p_values: Iterable[float], /) -> list[float]:
+    """Controls the false discovery rate: the expected fraction of false findings among all findings.
+
+    Source: Benjamini and Hochberg 1995; the same bits as `scipy.stats.false_discovery_control`, whose
+    import takes half a second of CPU and 40 MiB in each process that compares runs.
+    """
+    values = list(p_values)
+    adjusted, smallest = [1.0] * len(values), 1.0
+    descending = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    for larger, index in enumerate(descending):
+        rank = len(values) - larger
+        # A smaller p-value never gets a larger adjusted one.
+        smallest = min(smallest, values[index] * (len(values) / rank))
+        adjusted[index] = smallest
+    return adjusted
+
+
+def holm(p_values: Iterable[float], /) -> list[float]:
+    """Controls the probability of any false finding, for tests of different items.
+
+    Source: Holm 1979; equals statsmodels' `multipletests(method="holm")` within 1e-12.
+    """
+    values = list(p_values)
+    adjusted, largest = [1.0] * len(values), 0.0
+    ascending = sorted(range(len(values)), key=values.__getitem__)
+    for rank, index in enumerate(ascending):
+        # A larger p-value never gets a smaller adjusted one.
+        largest = max(largest, min(1.0, values[index] * (len(values) - rank)))
+        adjusted[index] = largest
+    return adjusted
+
+
+def max_t(tests: Sequence[ChangeTest]) -> list[float]:
+    """Controls the probability of any false finding among changes of the same units.
+
+    The changes of all tests get the same random signs per unit, so that copies of one signal count
+    once. Never more than p times the number of tests (Bonferroni), which is all that holds for
+    tests without contributions of units; a single test keeps its p.
+    Source: Westfall and Young 1993, chapter 2 (step-down minimum p); ties count by half, as in the
+    mid-p value that the test of one change agrees with.
+    """
+    bounds = [min(1.0, test.p * len(tests)) for test in tests]
+    by_flips = {
+        index: test for index, test in enumerate(tests) if test.unit_changes.any() and test.error
+    }
+    if len(by_flips) < 2:  # noqa: PLR2004 - one test has no other to share flips with
+        return bounds
+    flipped_p = _flipped_p(by_flips)
+    order = sorted(by_flips, key=lambda index: tests[index].p)
+    adjusted, previous = [*bounds], 0.0
+    for rank, index in enumerate(order):
+        p = tests[index].p
+        least = np.min([flipped_p[other] for other in order[rank:]], axis=0)
+        family = float((least < p * (1 - _TIE)).sum() + (least <= p * (1 + _TIE)).sum()) / 2 / FLIPS
+        # Tests without flips belong to the family, too.
+        outside = p * (len(tests) - len(by_flips))
+        previous = max(previous, p, min(bounds[index], family + outside))
+        adjusted[index] = previous
+    return adjusted
+
+
+def _flipped_p(tests: Mapping[int, ChangeTest]) -> dict[int, FloatArray]:
+    """The p-values of each test under shared random signs of the units."""
+    changes = np.stack([test.unit_changes for test in tests.values()], axis=1)
+    # By powers of two, without rounding: the squares of the largest floats would overflow.
+    changes = np.ldexp(changes, -np.frexp(np.abs(changes).max(axis=0))[1])
+    random = np.random.default_rng(SEED)
+    height = max(1, _BLOCK_CELLS // len(changes))
+    sums = np.concatenate(
+        [
+            (2.0 * random.integers(0, 2, (min(height, FLIPS - start), len(changes))) - 1) @ changes
+            for start in range(0, FLIPS, height)
+        ]
+    )
+    p_values = {}
+    for column, (index, test) in enumerate(tests.items()):
+        units = test.units
+        share = np.minimum(sums[:, column] ** 2 / (changes[:, column] ** 2).sum(), units)
+        with np.errstate(divide="ignore"):
+            statistic = np.sqrt(share * (units - 1) / (units - share))
+        p_values[index] = 2 * special.stdtr(test.degrees, -statistic)
+    return p_values
+
+
+class ContingencyTable(NamedTuple):
+    """Counts of a property among the selected items and among the other items."""
+
+    selected_with: int
+    selected: int
+    unselected_with: int
+    unselected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureEnrichment:
+    """A feature that the selected items have more often than the others."""
+
+    feature: str
+    table: ContingencyTable
+    p: float
+    p_adjusted: float
+
+
+FALSE_DISCOVERY_RATE = 0.05
+
+
+def enriched_features(
+    features: Mapping[str, AbstractSet[str]],
+    selected: AbstractSet[str],
+    items: AbstractSet[str],
+) -> list[FeatureEnrichment]:
+    """The features that are more frequent among the selected items, smallest p-value first.
+
+    `features` maps each feature to the items that have it. Fisher's exact test per feature,
+    adjusted by Benjamini and Hochberg.
+    """
+    names = sorted(features)
+    tables = [_table(features[name] & items, selected & items, items) for name in names]
+    p_values = fisher_greater_p(tables)
+    enriched = [
+        FeatureEnrichment(feature=name, table=table, p=p, p_adjusted=p_adjusted)
+        for name, table, p, p_adjusted in zip(
+            names, tables, p_values, benjamini_hochberg(p_values), strict=True
+        )
+        if p_adjusted <= FALSE_DISCOVERY_RATE
+    ]
+    return sorted(enriched, key=lambda feature: (feature.p, feature.feature))
+
+
+def _table(
+    with_feature: AbstractSet[str], selected: AbstractSet[str], items: AbstractSet[str]
+) -> ContingencyTable:
+    return ContingencyTable(
+        selected_with=len(with_feature & selected),
+        selected=len(selected),
+        unselected_with=len(with_feature - selected),
+        unselected=len(items) - len(selected),
+    )
+
+
+def fisher_greater_p(tables: Sequence[ContingencyTable]) -> list[float]:
+    """Fisher's exact test of each table: whether the selected items have the property more often."""
+    # Half a second to import, which most processes can do without.
+    from scipy.stats import hypergeom
+
+    if not tables:
+        return []
+    selected_with, selected, unselected_with, unselected = np.array(tables).T
+    p_values: list[float] = hypergeom.sf(
+        selected_with - 1, selected + unselected, selected_with + unselected_with, selected
+    ).tolist()
+    return p_values

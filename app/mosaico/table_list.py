@@ -1,0 +1,33 @@
+"""Every table of the service: importing this module completes the metadata."""
+
+from mosaico.access import models as access
+from mosaico.agents import models as agents
+from mosaico.alerts import models as alerts
+from mosaico.benchmarks import models as benchmarks
+from mosaico.core import batch_delete
+from mosaico.core.db import Base
+from mosaico.jobs import models as jobs
+from mosaico.kpis import models as kpis
+from mosaico.notifications import models as notifications
+from mosaico.run_store import models as runs
+from mosaico.schedules import models as schedules
+from mosaico.traces import models as traces
+from mosaico.triggers import models as triggers
+
+__all__ = [
+    "METADATA",
+    "access",
+    "agents",
+    "alerts",
+    "batch_delete",
+    "benchmarks",
+    "jobs",
+    "kpis",
+    "notifications",
+    "runs",
+    "schedules",
+    "traces",
+    "triggers",
+]
+
+METADATA = Base.metadata

@@ -1,0 +1,128 @@
+"""Values of foreign result files as values of traces: texts, IDs, and the outcome of an error; pure."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mosaico.core.strict_json import is_number
+from mosaico.traces.files.ndjson import MAX_INTEGER
+from mosaico.traces.types import TraceOutcome
+
+# What a model's provider, the network or a rate limit causes; the agent is not responsible. Messages
+# and names of exceptions, among them the time-outs of HTTP clients and of the SDKs of providers.
+_STATUS: Final = r"(?:40[1238]|429|50[0-478]|52\d|530)\b"
+_INFRASTRUCTURE: Final = re.compile(
+    r"rate.?limit|too many requests|throttl|overloaded|quota|resource.?exhausted|insufficient.credits"
+    r"|connection|network"
+    r"|ECONN|ENOTFOUND|getaddrinfo|unauthorized|authentication|api.?key"
+    # A number alone may be one of the agent's own: "ValueError: expected 503 tokens".
+    rf"|(?:status|code|error|exception|https?(?:/[\d.]+)?)[\W_]{{0,4}}{_STATUS}"
+    rf"|^\W{{0,4}}{_STATUS}(?=\W*$|\W*[\]:({{-]|\s+(?-i:[A-Z]))"
+    r"|service.?unavailable|bad.?gateway|internal.?server.?error"
+    r"|api.?timeout|request timed out(?:\.| or interrupted)"
+    r"|\b(?:read|write|connect|pool)(?: operation)?.?timed?.?out",
+    re.IGNORECASE,
+)
+_TIMEOUT: Final = re.compile(r"time.?out|timed out", re.IGNORECASE)
+
+
+def text_of(value: Any) -> str | None:
+    """A value as text: the last message of a chat, JSON for other structures; None for None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list):
+        message = _last_message(value)
+        if message is not None:
+            return message
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+class TrialCounter:
+    """Numbers the occurrences of each item: its trials, from 0."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def next_trial(self, item: str) -> int:
+        trial = self._counts[item]
+        self._counts[item] += 1
+        return trial
+
+    def describe(self) -> str | None:
+        """Return how many items have several trials, such as `37 items, 2 trials each`; None
+        without any.
+        """
+        repeated = [count for count in self._counts.values() if count > 1]
+        if not repeated:
+            return None
+        fewest, most = min(repeated), max(repeated)
+        if len(repeated) == 1:
+            return f"1 item with {most} trials"
+        trials = f"{most}" if fewest == most else f"{fewest} to {most}"
+        return f"{len(repeated)} items, {trials} trials each"
+
+
+def outcome_of_error(message: str) -> TraceOutcome:
+    """The outcome of a result that ended with an error message.
+
+    Errors of the provider and the network are `infra_error`, other time-outs `timeout`, all others
+    `agent_error`: a result does not say who is responsible.
+    """
+    if _INFRASTRUCTURE.search(message):
+        return TraceOutcome.INFRA_ERROR
+    return TraceOutcome.TIMEOUT if _TIMEOUT.search(message) else TraceOutcome.AGENT_ERROR
+
+
+def count_of(value: Any) -> int | None:
+    """A count of tokens; None for anything else."""
+    if not is_number(value):
+        return None
+    is_count = 0 <= value <= MAX_INTEGER and value == int(value)
+    return int(value) if is_count else None
+
+
+def amount_of(value: Any, factor: float = 1.0) -> float | None:
+    """An amount of money or time, multiplied by a factor; None for anything else."""
+    if not is_number(value):
+        return None
+    return value * factor if 0 <= value < float("inf") else None
+
+
+def object_of(value: Any) -> Mapping[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_of(value: Any) -> list[Mapping[str, Any]]:
+    """The JSON objects of a list; empty for anything else."""
+    return (
+        [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
+    )
+
+
+def model_tags(*models: Any) -> tuple[str, ...]:
+    """Return one tag for each distinct model name."""
+    return tuple(f"model:{name}" for name in dict.fromkeys(filter(None, map(text_of, models))))
+
+
+def _last_message(values: Sequence[Any]) -> str | None:
+    """The last text of a list of chat messages; None for another list."""
+    messages = objects_of(values)
+    is_chat = messages and all(
+        "content" in message and ("role" in message or "type" in message) for message in messages
+    )
+    if not is_chat or len(messages) < len(values):
+        return None
+    texts = [text for message in messages if (text := _content_text(message["content"]))]
+    return texts[-1] if texts else None
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = objects_of(content)
+    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))

@@ -1,0 +1,80 @@
+"""The options of commands that read files of results."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from mosaico.core.console.terminal import print_status, warn_failed_plugin
+
+if TYPE_CHECKING:
+    from mosaico.traces.files.trace_file import TraceReader
+
+FIRST_LINE_S = 5.0
+LINE_INTERVAL_S = 10.0
+COUNTS_PER_CHECK = 100
+
+
+class InputOptions(NamedTuple):
+    """The options about the form of a file of results."""
+
+    map_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Columns of a table, such as output=answer,expected=gold,item=id. Repeatable;"
+            " an empty column ignores a guess.",
+        ),
+    ] = None
+    input_format: Annotated[
+        str | None,
+        typer.Option(
+            "--input-format",
+            metavar="FORMAT",
+            help="Format of the file: csv, jsonl, json, parquet, inspect, promptfoo, lm-eval, deepeval,"
+            " ragas, traces (default: recognized by content).",
+        ),
+    ] = None
+
+
+def open_reader(
+    options: InputOptions, remember: Callable[[str], None] = lambda _: None
+) -> "TraceReader":
+    """A reader with these options, which prints what it recognized on standard error and passes it
+    to `remember`.
+
+    Imports the importers, so only commands call it. Raises: `InvalidMapping`.
+    """
+    from mosaico.core.console.table import format_cell
+    from mosaico.traces.files.table_columns import parse_mapping
+    from mosaico.traces.files.trace_file import TraceReader
+
+    def announce(line: str) -> None:
+        print_status(format_cell(line))
+        remember(line)
+
+    return TraceReader(
+        announce,
+        warn_failed_plugin,
+        mapping=parse_mapping(options.map_columns or ()),
+        format_name=options.input_format,
+        report_progress=ReadingProgress(print_status, time.monotonic),
+    )
+
+
+class ReadingProgress:
+    """Prints how far a large file is read: nothing in the first 5 s, then a line every 10 s."""
+
+    def __init__(self, print_line: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._print_line = print_line
+        self._clock = clock
+        self._due_s = clock() + FIRST_LINE_S
+
+    def __call__(self, name: str, count: int) -> None:
+        # Asking for the time after each trace would cost more than counting it.
+        if count % COUNTS_PER_CHECK or self._clock() < self._due_s:
+            return
+        self._due_s = self._clock() + LINE_INTERVAL_S
+        self._print_line(f"{name}: {count:,} results read")

@@ -1,0 +1,127 @@
+"""Test runs of DeepEval, as JSON: single-turn and conversational test cases.
+
+A metric that failed has no score: the score is missing, and the answer stays an answer.
+Source: deepeval 4.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.imported_values import (
+    TrialCounter,
+    amount_of,
+    model_tags,
+    object_of,
+    objects_of,
+    text_of,
+)
+from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.table_columns import as_number
+from mosaico.traces.storable_traces import short_id
+from mosaico.traces.types import ToolCall, Trace
+
+MILLISECONDS: Final = 1000.0
+CASE_FIELDS: Final = (
+    "name", "input", "expectedOutput", "actualOutput", "turns", "scenario", "expectedOutcome",
+    "toolsCalled", "metricsData", "success", "tokenCost", "completionTime", "tags", "metadata",
+)  # fmt: skip
+
+
+def recognizes_deepeval(file: ImportFile) -> bool:
+    """Return whether a document has test cases of DeepEval."""
+    if file.container is not Container.JSON:
+        return False
+    document = object_of(file.document)
+    return isinstance(document.get("testCases"), list) or "conversationalTestCases" in document
+
+
+def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
+    """The traces of a test run."""
+    document = object_of(file.document)
+    cases = [
+        *objects_of(document.get("testCases")),
+        *map(_as_single_turn, objects_of(document.get("conversationalTestCases"))),
+    ]
+    model = object_of(document.get("hyperparameters")).get("model")
+    failed = sum(bool(metric.get("error")) for case in cases for metric in _metrics(case))
+    notes = [f"scores that are missing because the metric failed: {failed}"] if failed else []
+    ignored, ignored_metadata = IgnoredFields(CASE_FIELDS), IgnoredFields(["topic"], "metadata.")
+    for case in cases:
+        ignored.check(case)
+        ignored_metadata.check(object_of(case.get("metadata")))
+    notes += describe_ignored("fields of test cases", ignored, ignored_metadata)
+    return ImportedTraces(traces=_traces(cases, model), notes=notes)
+
+
+def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
+    trials = TrialCounter()
+    for case in cases:
+        item = short_id(str(case.get("name") or case.get("input")))
+        trial = trials.next_trial(item)
+        calls = case.get("toolsCalled")
+        yield Trace(
+            trace_id=short_id(f"{item}#{trial}"),
+            item_id=item,
+            trial=trial,
+            input=text_of(case.get("input")),
+            expected_output=text_of(case.get("expectedOutput")),
+            output=text_of(case.get("actualOutput")) or "",
+            tags=(*_tags(case), *model_tags(model)),
+            cost_usd=amount_of(case.get("tokenCost")),
+            latency_ms=amount_of(case.get("completionTime"), MILLISECONDS),
+            tool_calls=None if calls is None else tuple(map(_tool_call, objects_of(calls))),
+            scores=_scores(case),
+        )
+
+
+def _as_single_turn(case: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A conversation as its first message of the user and its last answer."""
+    turns = objects_of(case.get("turns"))
+    messages = {
+        role: [turn.get("content") for turn in turns if turn.get("role") == role]
+        for role in ("user", "assistant")
+    }
+    expected = case.get("expectedOutcome")
+    return {
+        **case,
+        "input": next(iter(messages["user"]), case.get("scenario")),
+        "actualOutput": next(reversed(messages["assistant"]), None),
+        "expectedOutput": expected,
+    }
+
+
+def _tags(case: Mapping[str, Any]) -> tuple[str, ...]:
+    tags = case.get("tags")
+    topic = object_of(case.get("metadata")).get("topic")
+    return (
+        *(str(tag) for tag in (tags if isinstance(tags, list) else ())),
+        *((f"category:{topic}",) if isinstance(topic, str) else ()),
+    )
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(name=str(call.get("name")), arguments=object_of(call.get("inputParameters")))
+
+
+def _metrics(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return objects_of(case.get("metricsData"))
+
+
+def _scores(case: Mapping[str, Any]) -> dict[str, float]:
+    """The scores by metric; pass or fail unless a metric failed to decide it."""
+    scores = {
+        str(metric.get("name")): number
+        for metric in _metrics(case)
+        if not metric.get("error") and (number := as_number(metric.get("score"))) is not None
+    }
+    if case.get("success") is not None and not any(m.get("error") for m in _metrics(case)):
+        scores["TASK_PASSED"] = float(bool(case["success"]))
+    return scores
+
+
+IMPORTERS.register(
+    "deepeval",
+    Importer(summary="test run of DeepEval", recognizes=recognizes_deepeval, read=read_deepeval),
+)

@@ -1,0 +1,261 @@
+"""Logs of Inspect AI: `.eval` archives, sample by sample, and `.json` logs.
+
+An archive is a ZIP file whose members are compressed with Zstandard, which the standard library of
+Python 3.11 cannot read; the extra `inspect` can. Source: log format version 2 of inspect-ai 0.3.
+"""
+
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import IO, Any, Final
+
+from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.imported_values import (
+    amount_of,
+    count_of,
+    model_tags,
+    object_of,
+    objects_of,
+    outcome_of_error,
+    text_of,
+)
+from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.table_columns import as_number
+from mosaico.traces.storable_traces import short_id
+from mosaico.traces.types import ToolCall, Trace, TraceOutcome
+
+SAMPLES: Final = "samples/"
+HEADERS: Final = ("header.json", "_journal/start.json")
+MAX_MEMBER_BYTES: Final = 256 * 1024**2
+STORED, DEFLATED, ZSTANDARD = 0, 8, 93
+# The ZIP header of a member: 30 bytes, then its name and its extra field, both of variable length.
+LOCAL_HEADER_BYTES: Final = 30
+NAME_LENGTH_OFFSET: Final = 26
+# The grades of the scorers of Inspect: correct, incorrect, partial, no answer.
+GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+MILLISECONDS: Final = 1000.0
+SAMPLE_FIELDS: Final = (
+    "id", "epoch", "input", "target", "messages", "output", "scores", "model_usage", "total_time",
+    "error", "limit", "metadata",
+)  # fmt: skip
+METADATA_FIELDS: Final = ("category", "topic")
+
+
+def recognizes_inspect(file: ImportFile) -> bool:
+    """Return whether a file is an archive with samples, or a JSON log with an evaluation."""
+    if file.container is Container.ZIP:
+        names = _archive(file).namelist()
+        return any(name.startswith(SAMPLES) or name in HEADERS for name in names)
+    if file.container is not Container.JSON:
+        return False
+    document = object_of(file.document)
+    return "eval" in document and "status" in document
+
+
+def read_inspect(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
+    """The traces of a log, one per sample and epoch. Raises: `InvalidImport`."""
+    if file.container is Container.ZIP:
+        archive = _archive(file)
+        log, samples = _read_header(file, archive), _archived_samples(file, archive)
+    else:
+        log = object_of(file.document)
+        samples = iter(objects_of(log.get("samples")))
+    evaluation = object_of(log.get("eval"))
+    scorer = _main_scorer(log)
+    status = log.get("status", "started")
+    notes = [] if status == "success" else [f"the status of this log is {status}: it is incomplete"]
+    return ImportedTraces(
+        traces=_traces(samples, evaluation.get("model"), scorer, notes), notes=notes
+    )
+
+
+def _traces(
+    samples: Iterator[Mapping[str, Any]], model: Any, scorer: str | None, notes: list[str]
+) -> Iterator[Trace]:
+    ignored = IgnoredFields(SAMPLE_FIELDS)
+    ignored_metadata = IgnoredFields(METADATA_FIELDS, "metadata.")
+    for sample in samples:
+        ignored.check(sample)
+        ignored_metadata.check(object_of(sample.get("metadata")))
+        yield _trace(sample, model, scorer)
+    notes += describe_ignored("fields of samples", ignored, ignored_metadata)
+
+
+def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
+    item, epoch = short_id(str(sample.get("id"))), count_of(sample.get("epoch")) or 1
+    error = object_of(sample.get("error")).get("message")
+    output = object_of(sample.get("output"))
+    scores = _scores(sample)
+    outcome = _outcome(sample, error, is_scored=bool(scores))
+    is_answered = outcome is TraceOutcome.SCORED
+    usage = [
+        object_of(model_usage) for model_usage in object_of(sample.get("model_usage")).values()
+    ]
+    return Trace(
+        trace_id=short_id(f"{item}#{epoch}"),
+        item_id=item,
+        trial=epoch - 1,
+        outcome=outcome,
+        input=text_of(sample.get("input")),
+        expected_output=text_of(sample.get("target")) or None,
+        # A sample that ended without an answer has an empty one.
+        output=(text_of(output.get("completion")) or "") if is_answered else None,
+        error=text_of(error),
+        tags=(*model_tags(output.get("model") or model), *_category(sample)),
+        input_tokens=_total(usage, "input_tokens"),
+        output_tokens=_total(usage, "output_tokens"),
+        latency_ms=amount_of(sample.get("total_time"), MILLISECONDS),
+        tool_calls=_tool_calls(sample),
+        scores=_with_verdict(scores, scorer, outcome),
+    )
+
+
+def _outcome(sample: Mapping[str, Any], error: Any, *, is_scored: bool) -> TraceOutcome:
+    if error:
+        return outcome_of_error(str(error))
+    limit = object_of(sample.get("limit")).get("type")
+    return TraceOutcome.TIMEOUT if limit == "time" and not is_scored else TraceOutcome.SCORED
+
+
+def _scores(sample: Mapping[str, Any]) -> dict[str, float]:
+    """The values of all scorers; those of a scorer with several values are named `scorer.key`."""
+    scores: dict[str, float] = {}
+    for name, score in object_of(sample.get("scores")).items():
+        value = object_of(score).get("value")
+        parts = value if isinstance(value, dict) else {"": value}
+        for key, part in parts.items():
+            number = GRADES.get(part) if isinstance(part, str) else None
+            number = as_number(part) if number is None else number
+            if number is not None:
+                scores[f"{name}.{key}" if key else name] = number
+    return scores
+
+
+def _main_scorer(log: Mapping[str, Any]) -> str | None:
+    """The scorer that Inspect shows first."""
+    results = object_of(log.get("results"))
+    headline = object_of(results.get("headline")).get("score")
+    first = next(iter(objects_of(results.get("scores"))), {}).get("name")
+    scorers = objects_of(object_of(log.get("eval")).get("scorers"))
+    return headline or first or next(iter(scorers), {}).get("name")
+
+
+def _with_verdict(
+    scores: dict[str, float], scorer: str | None, outcome: TraceOutcome
+) -> dict[str, float]:
+    """The scores with the main one as TASK_SCORE, and as TASK_PASSED when it is all or nothing."""
+    main = scores.get(scorer) if scorer else None
+    if main is None and outcome.is_agent_failure:
+        main = 0.0
+    if main is None or not 0.0 <= main <= 1.0:
+        return scores
+    return {"TASK_PASSED": float(main == 1.0), "TASK_SCORE": main} | scores
+
+
+def _tool_calls(sample: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls in the messages: the events refer to attachments instead of holding texts."""
+    messages = objects_of(sample.get("messages"))
+    errors = {
+        message.get("tool_call_id"): message.get("error")
+        for message in messages
+        if message.get("role") == "tool"
+    }
+    return tuple(
+        ToolCall(
+            name=str(call.get("function")),
+            arguments=object_of(call.get("arguments")),
+            ok=errors[call.get("id")] is None if call.get("id") in errors else None,
+        )
+        for message in messages
+        for call in objects_of(message.get("tool_calls"))
+    )
+
+
+def _category(sample: Mapping[str, Any]) -> tuple[str, ...]:
+    metadata = object_of(sample.get("metadata"))
+    category = metadata.get("category") or metadata.get("topic")
+    return (f"category:{category}",) if isinstance(category, str) else ()
+
+
+def _total(usage: list[Mapping[str, Any]], name: str) -> int | None:
+    counts = [
+        count for model_usage in usage if (count := count_of(model_usage.get(name))) is not None
+    ]
+    return sum(counts) if counts else None
+
+
+def _archive(file: ImportFile) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file.open())
+    except zipfile.BadZipFile as error:
+        file.reject(f"not a complete ZIP archive: {error}; the evaluation may still be running")
+
+
+def _read_header(file: ImportFile, archive: zipfile.ZipFile) -> Mapping[str, Any]:
+    """The header of a log; of a log without an end, what was known at its start."""
+    names = set(archive.namelist())
+    name = next((name for name in HEADERS if name in names), None)
+    if name is None:
+        file.reject("the archive has no header.json; it is not a log of Inspect AI")
+    return object_of(_read_member(file, archive.getinfo(name)))
+
+
+def _archived_samples(file: ImportFile, archive: zipfile.ZipFile) -> Iterator[Mapping[str, Any]]:
+    for member in archive.infolist():
+        if member.filename.startswith(SAMPLES) and member.filename.endswith(".json"):
+            yield object_of(_read_member(file, member))
+
+
+def _read_member(file: ImportFile, member: zipfile.ZipInfo) -> Any:
+    """The JSON value of a member. The directory comes from `zipfile`, the content is read here."""
+    raw = file.open()
+    raw.seek(member.header_offset)
+    header = raw.read(LOCAL_HEADER_BYTES)
+    name_bytes, extra_bytes = struct.unpack_from("<HH", header, NAME_LENGTH_OFFSET)
+    raw.seek(name_bytes + extra_bytes, os.SEEK_CUR)
+    packed = raw.read(member.compress_size)
+    content = _unpack(file, member, packed)
+    if len(content) > MAX_MEMBER_BYTES:
+        file.reject(f"{member.filename} is larger than {MAX_MEMBER_BYTES} bytes")
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        file.reject(f"{member.filename} is not valid JSON: {error}")
+
+
+def _unpack(file: ImportFile, member: zipfile.ZipInfo, packed: bytes) -> bytes:
+    """At most one byte more than the limit of a member."""
+    method = member.compress_type
+    if method == STORED:
+        return packed[: MAX_MEMBER_BYTES + 1]
+    if method == DEFLATED:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, MAX_MEMBER_BYTES + 1)
+    if method == ZSTANDARD:
+        return _unpack_zstandard(file, member, BytesIO(packed))
+    return file.reject(f"{member.filename} has the unknown compression method {method}")
+
+
+def _unpack_zstandard(file: ImportFile, member: zipfile.ZipInfo, packed: IO[bytes]) -> bytes:
+    # zstandard is an extra, which few need.
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        file.reject(".eval logs need zstandard; install it: pip install zstandard")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_MEMBER_BYTES)
+    try:
+        # Inspect writes large samples as several frames; only the first is read by default.
+        with decompressor.stream_reader(packed, read_across_frames=True) as reader:
+            return bytes(reader.read(MAX_MEMBER_BYTES + 1))
+    except zstandard.ZstdError as error:
+        file.reject(f"{member.filename} cannot be unpacked: {error}")
+
+
+IMPORTERS.register(
+    "inspect",
+    Importer(summary="log of Inspect AI", recognizes=recognizes_inspect, read=read_inspect),
+)

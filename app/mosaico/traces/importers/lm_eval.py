@@ -1,0 +1,142 @@
+"""Samples of lm-evaluation-harness (`--log_samples`), as JSON Lines.
+
+A task with several filters has a line for each document and filter: they become one trace, whose
+scores are named `metric (filter)`. Of the `repeats` of a document, those that the filter keeps are
+its trials. The file does not name the model. Source: lm-eval 0.4.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.imported_values import object_of, text_of
+from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.table_columns import as_number
+from mosaico.traces.storable_traces import short_id
+from mosaico.traces.types import Trace
+
+FIELDS: Final = {"doc_id", "resps", "filtered_resps"}
+SAMPLE_FIELDS: Final = FIELDS | {"doc", "arguments", "target", "filter", "metrics"}
+NO_FILTER: Final = "none"
+LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
+
+
+def recognizes_lm_eval(file: ImportFile) -> bool:
+    """Return whether the first line has the fields of a sample."""
+    return file.container is not Container.CSV and {*file.first_row} >= FIELDS
+
+
+def read_lm_eval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
+    """The traces of a file of samples, one for each document and kept repeat."""
+    notes: list[str] = []
+    return ImportedTraces(traces=_traces(file, notes), notes=notes)
+
+
+def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
+    samples: dict[str, Mapping[str, Any]] = {}
+    scores: dict[str, dict[str, float]] = {}
+    answers, repeats, ignored = 1, 1, IgnoredFields(SAMPLE_FIELDS)
+    for row in file.rows():
+        if not {*row.cells} >= FIELDS:
+            file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
+        metric_names = {*map(str, row.cells.get("metrics") or ())}
+        ignored.check({name: cell for name, cell in row.cells.items() if name not in metric_names})
+        item = short_id(str(row.cells["doc_id"]))
+        first = samples.setdefault(item, row.cells)
+        scores.setdefault(item, {}).update(_scores(row.cells, is_first=first is row.cells))
+        answers, repeats = len(_answers(row.cells)), _repeats(row.cells)
+    if answers < repeats:
+        notes.append(
+            f"the filter of the task kept {answers} of {repeats} repeats; only those are read"
+        )
+    notes += describe_ignored("fields of samples", ignored)
+    for item, sample in samples.items():
+        for trial, answer in enumerate(_answers(sample)):
+            yield Trace(
+                trace_id=f"{item}#{trial}",
+                item_id=item,
+                trial=trial,
+                input=_prompt(sample),
+                expected_output=_expected(sample),
+                output=answer,
+                scores=scores[item],
+            )
+
+
+def _scores(sample: Mapping[str, Any], *, is_first: bool) -> dict[str, float]:
+    """The metrics of a sample; the first one of the first filter is the result of the task."""
+    suffix = "" if sample.get("filter", NO_FILTER) == NO_FILTER else f" ({sample['filter']})"
+    named = {
+        str(name): number
+        for name in sample.get("metrics") or ()
+        if (number := as_number(sample.get(name))) is not None
+    }
+    scores = {f"{name}{suffix}": number for name, number in named.items()}
+    main, number = next(iter(named.items()), ("", None))
+    is_share = number is not None and 0.0 <= number <= 1.0
+    if is_first and number is not None and is_share and not main.endswith(LOWER_IS_BETTER):
+        scores["TASK_SCORE"] = number
+        if number in (0.0, 1.0):
+            scores["TASK_PASSED"] = number
+    return scores
+
+
+def _repeats(sample: Mapping[str, Any]) -> int:
+    responses = sample["resps"]
+    is_generated = _choices(sample) is None and isinstance(responses, list) and bool(responses)
+    return len(responses[0]) if is_generated and isinstance(responses[0], list) else 1
+
+
+def _answers(sample: Mapping[str, Any]) -> Sequence[str | None]:
+    """The texts that were scored; of a multiple choice the choice with the best likelihood."""
+    responses = sample["filtered_resps"]
+    if not isinstance(responses, list) or not responses:
+        return [None]
+    choices = _choices(sample)
+    if choices is not None:
+        likelihoods = [_likelihood(response) for response in responses]
+        is_complete = len(likelihoods) == len(choices) and None not in likelihoods
+        best = max(range(len(choices)), key=lambda index: likelihoods[index] or 0.0)
+        return [choices[best] if is_complete else None]
+    answer = responses[0]
+    if isinstance(answer, list) and all(isinstance(part, str) for part in answer):
+        return answer
+    return [answer if isinstance(answer, str) else None]
+
+
+def _choices(sample: Mapping[str, Any]) -> list[str] | None:
+    """The continuations of a multiple choice; None when the model generated a text."""
+    arguments = [
+        object_of(object_of(sample.get("arguments")).get(f"gen_args_{index}")).get("arg_1")
+        for index in range(len(object_of(sample.get("arguments"))))
+    ]
+    choices = [choice.strip() for choice in arguments if isinstance(choice, str)]
+    return choices if choices and len(choices) == len(arguments) else None
+
+
+def _likelihood(response: Any) -> float | None:
+    return as_number(response[0]) if isinstance(response, list) and response else None
+
+
+def _prompt(sample: Mapping[str, Any]) -> str | None:
+    arguments = object_of(object_of(sample.get("arguments")).get("gen_args_0"))
+    return text_of(arguments.get("arg_0") or sample.get("doc"))
+
+
+def _expected(sample: Mapping[str, Any]) -> str | None:
+    """The target; that of a multiple choice is the number of the choice."""
+    target, choices = text_of(sample.get("target")), _choices(sample)
+    if choices is None or target is None or not target.isdecimal():
+        return target
+    return choices[int(target)] if int(target) < len(choices) else target
+
+
+IMPORTERS.register(
+    "lm-eval",
+    Importer(
+        summary="samples of lm-evaluation-harness",
+        recognizes=recognizes_lm_eval,
+        read=read_lm_eval,
+    ),
+)

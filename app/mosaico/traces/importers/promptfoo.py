@@ -1,0 +1,153 @@
+"""Results of promptfoo: JSON (`results.results[]`) and JSON Lines.
+
+Each prompt and provider is a column of promptfoo; one item is one test in one column. `--repeat`
+leaves no mark in the file: the same variables in the same column are trials of one item.
+Source: format version 3 of promptfoo 0.121.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.imported_values import (
+    TrialCounter,
+    amount_of,
+    count_of,
+    model_tags,
+    object_of,
+    objects_of,
+    outcome_of_error,
+    text_of,
+)
+from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.table_columns import as_number
+from mosaico.traces.storable_traces import id_of
+from mosaico.traces.types import Trace, TraceOutcome
+
+RESULT_FIELDS: Final = (
+    "vars", "promptIdx", "prompt", "provider", "testCase", "response", "error", "failureReason",
+    "success", "score", "namedScores", "cost", "latencyMs", "tokenUsage",
+)  # fmt: skip
+# `failureReason`: 0 none, 1 an assertion failed, 2 the provider or the test raised an error.
+RAISED: Final = 2
+# Assertions whose value is an answer, the most certain first; other values are code or rubrics.
+REFERENCES: Final = (
+    "equals", "similar", "levenshtein", "factuality", "rouge-n", "bleu", "meteor", "icontains",
+    "contains",
+)  # fmt: skip
+
+
+def recognizes_promptfoo(file: ImportFile) -> bool:
+    """Return whether the results have the fields of promptfoo."""
+    if file.container is Container.JSON:
+        document = object_of(file.document)
+        return any(_is_result(result) for result in _results_of(document)[:1])
+    return file.container is Container.JSON_LINES and _is_result(file.first_row)
+
+
+def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
+    """The traces of all columns of a result file."""
+    is_document = file.container is Container.JSON
+    results: Iterable[Mapping[str, Any]] = (
+        _results_of(object_of(file.document)) if is_document else (row.cells for row in file.rows())
+    )
+    notes: list[str] = []
+    return ImportedTraces(traces=_traces(results, notes), notes=notes)
+
+
+def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    results = document.get("results")
+    # Version 3 has the results inside an object, older versions had the list itself.
+    return objects_of(results if isinstance(results, list) else object_of(results).get("results"))
+
+
+def _is_result(result: Mapping[str, Any]) -> bool:
+    return {"promptIdx", "testCase", "vars"} <= {*result}
+
+
+def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[Trace]:
+    trials, ignored = TrialCounter(), IgnoredFields(RESULT_FIELDS)
+    for result in results:
+        ignored.check(result)
+        item = _item_id(result)
+        trial = trials.next_trial(item)
+        outcome = _outcome(result)
+        response = object_of(result.get("response"))
+        usage = object_of(response.get("tokenUsage")) or object_of(result.get("tokenUsage"))
+        is_answered = outcome is TraceOutcome.SCORED
+        yield Trace(
+            trace_id=f"{item}#{trial}",
+            item_id=item,
+            trial=trial,
+            outcome=outcome,
+            input=text_of(object_of(result.get("prompt")).get("raw")),
+            expected_output=_expected(result),
+            output=(text_of(response.get("output")) or "") if is_answered else None,
+            error=text_of(result.get("error")),
+            tags=_tags(result),
+            input_tokens=count_of(usage.get("prompt")),
+            output_tokens=count_of(usage.get("completion")),
+            cost_usd=amount_of(result.get("cost")),
+            latency_ms=amount_of(result.get("latencyMs")),
+            scores=_scores(result, outcome),
+        )
+    notes += describe_ignored("fields of results", ignored)
+
+
+def _item_id(result: Mapping[str, Any]) -> str:
+    """The variables of the test and its column; the first column has no suffix."""
+    variables = json.dumps(result.get("vars"), ensure_ascii=False, sort_keys=True)
+    description = object_of(result.get("testCase")).get("description")
+    item = id_of(f"{description} {variables}" if description else variables)
+    return f"{item} [{result['promptIdx']}]" if result.get("promptIdx") else item
+
+
+def _outcome(result: Mapping[str, Any]) -> TraceOutcome:
+    # `error` is also set for a failed assertion, which is an answer of the agent.
+    if result.get("failureReason") != RAISED:
+        return TraceOutcome.SCORED
+    return outcome_of_error(str(result.get("error") or ""))
+
+
+def _expected(result: Mapping[str, Any]) -> str | None:
+    assertions = objects_of(object_of(result.get("testCase")).get("assert"))
+    for kind in REFERENCES:
+        for assertion in assertions:
+            if assertion.get("type") == kind and assertion.get("value") is not None:
+                return text_of(assertion["value"])
+    return None
+
+
+def _tags(result: Mapping[str, Any]) -> tuple[str, ...]:
+    prompt = text_of(object_of(result.get("prompt")).get("label"))
+    topic = object_of(object_of(result.get("testCase")).get("metadata")).get("topic")
+    return (
+        *model_tags(object_of(result.get("provider")).get("id")),
+        *((f"prompt:{id_of(prompt)}",) if prompt else ()),
+        *((f"category:{topic}",) if isinstance(topic, str) else ()),
+    )
+
+
+def _scores(result: Mapping[str, Any], outcome: TraceOutcome) -> dict[str, float]:
+    """Pass or fail, the score, and the named scores; none for an error of the infrastructure."""
+    if outcome.is_missing:
+        return {}
+    scores = {
+        name: number
+        for name, value in object_of(result.get("namedScores")).items()
+        if (number := as_number(value)) is not None
+    }
+    score = as_number(result.get("score"))
+    if score is not None and 0.0 <= score <= 1.0:
+        scores["TASK_SCORE"] = score
+    # A test without an assertion passes.
+    scores["TASK_PASSED"] = float(bool(result.get("success")))
+    return scores
+
+
+IMPORTERS.register(
+    "promptfoo",
+    Importer(summary="results of promptfoo", recognizes=recognizes_promptfoo, read=read_promptfoo),
+)

@@ -1,0 +1,46 @@
+"""Traces as JSON Lines or as a JSON list: the upload format of the service, checked strictly."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from mosaico.core.errors import Invalid
+from mosaico.core.parameter_names import parameter_name
+from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.ndjson import IgnoredKeys, iter_traces
+from mosaico.traces.types import Trace
+
+
+def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+    """The traces of the file. Raises: `Invalid` with file and line."""
+    if mapping:
+        name = parameter_name("--map")
+        file.reject(f"the file contains traces, whose keys are fixed; remove {name}")
+    notes: list[str] = []
+    return ImportedTraces(traces=_iter_traces(file, notes), notes=notes)
+
+
+def _iter_traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
+    lines: Iterable[bytes | str] = file.open()
+    if file.container is Container.JSON:
+        lines = (json.dumps(row.cells) for row in file.rows())
+    ignored_keys = IgnoredKeys()
+    try:
+        yield from iter_traces(lines, ignored_keys)
+    except Invalid as error:
+        raise Invalid(
+            f"{file.name}: {error.detail}", code=error.error_code, errors=error.errors
+        ) from None
+    notes += ignored_keys.notes()
+
+
+def _recognizes(file: ImportFile) -> bool:
+    if file.container not in (Container.JSON_LINES, Container.JSON):
+        return False
+    return "traceId" in file.first_row
+
+
+IMPORTERS.register(
+    "traces",
+    Importer(summary="traces of MOSAICO", recognizes=_recognizes, read=read_traces),
+)

@@ -1,0 +1,138 @@
+"""The bodies of an export and of its response."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import IO, Final
+
+from fastapi import Response
+
+from mosaico.core.errors import AppError, TooLarge
+from mosaico.traces.otel.json_decoder import iter_json_spans
+from mosaico.traces.otel.service import EncodedSpans
+from mosaico.traces.otel.spans import RejectedSpan, Span, UndecodableBody
+
+# Before and after unpacking. Source: OTLP specification, recommended limit.
+MAX_EXPORT_BYTES: Final = 20 * 1024 * 1024
+BLOCK_BYTES: Final = 256 * 1024
+PROTOBUF_TYPE: Final = "application/x-protobuf"
+JSON_TYPE: Final = "application/json"
+PACKED_ENCODINGS: Final = frozenset({"gzip", "deflate"})
+# Detects the formats of both encodings. Source: zlib manual, inflateInit2.
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+
+
+def unpack_body(packed: IO[bytes], encoding: str) -> bytes:
+    """The body of an export with a `Content-Encoding`; "" and `identity` are unpacked already.
+
+    Raises: `UndecodableBody` for another encoding and for damaged data; `TooLarge`.
+    """
+    if encoding in ("", "identity"):
+        return packed.read()
+    if encoding not in PACKED_ENCODINGS:
+        raise UndecodableBody(
+            f"the Content-Encoding {encoding[:40]!r} is not supported; send gzip, or no compression"
+        )
+    body = bytearray()
+    try:
+        for block in _iter_unpacked(packed):
+            body += block
+            if len(body) > MAX_EXPORT_BYTES:
+                raise export_too_large()
+    except zlib.error as error:
+        raise UndecodableBody(f"the compressed body is damaged: {error}") from None
+    return bytes(body)
+
+
+def decode_body(body: bytes, content_type: str) -> Iterator[Span | RejectedSpan]:
+    """The spans of an unpacked body. Raises: `UndecodableBody`, also while the spans are read."""
+    if content_type == JSON_TYPE:
+        return iter_json_spans(body)
+    # It loads protobuf, which a service without exports never needs.
+    from mosaico.traces.otel.protobuf_decoder import iter_protobuf_spans
+
+    return iter_protobuf_spans(body)
+
+
+def export_too_large() -> TooLarge:
+    """The error for a body above the limit, packed or unpacked."""
+    return TooLarge(
+        f"the export is larger than {MAX_EXPORT_BYTES} bytes; send fewer spans at once, for example"
+        " with OTEL_BSP_MAX_EXPORT_BATCH_SIZE=128"
+    )
+
+
+def _iter_unpacked(packed: IO[bytes]) -> Iterator[bytes]:
+    """The unpacked content in blocks; a gzip file can have several members."""
+    unpacker, pending = zlib.decompressobj(_GZIP_OR_ZLIB), packed.read(BLOCK_BYTES)
+    while pending:
+        # With a limit: a packed kilobyte can become a megabyte.
+        yield unpacker.decompress(pending, BLOCK_BYTES)
+        pending = unpacker.unconsumed_tail or unpacker.unused_data or packed.read(BLOCK_BYTES)
+        if unpacker.eof and pending:
+            unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
+    # The limit can leave output behind although all input is consumed.
+    yield unpacker.flush()
+    if not unpacker.eof:
+        raise zlib.error("it is truncated")
+
+
+# Source: google/rpc/code.proto.
+_RPC_CODES: Final = {
+    HTTPStatus.BAD_REQUEST: 3,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: 3,
+    HTTPStatus.TOO_MANY_REQUESTS: 8,
+    HTTPStatus.SERVICE_UNAVAILABLE: 14,
+}
+RETRY_AFTER: Final = {"Retry-After": "1"}
+RETRYABLE: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def success_response(spans: EncodedSpans, content_type: str) -> Response:
+    """200, with the number of rejected spans when there are any."""
+    message = "; ".join(f"a span {reason}" for reason in spans.reasons)
+    if content_type == JSON_TYPE:
+        partial = {"rejectedSpans": str(spans.rejected), "errorMessage": message}
+        body = json.dumps({"partialSuccess": partial} if spans.rejected else {}).encode()
+        return Response(body, media_type=JSON_TYPE)
+    # Only the first export in protobuf pays for the import.
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+        ExportTracePartialSuccess,
+        ExportTraceServiceResponse,
+    )
+
+    response = ExportTraceServiceResponse()
+    if spans.rejected:
+        response.partial_success.CopyFrom(
+            ExportTracePartialSuccess(rejected_spans=spans.rejected, error_message=message)
+        )
+    return Response(response.SerializeToString(), media_type=PROTOBUF_TYPE)
+
+
+def error_response(error: AppError, content_type: str) -> Response:
+    """A `Status` message; clients repeat 429 and 503 after `Retry-After`.
+
+    Every other server error would be final for a client, so that it becomes 503.
+    """
+    status = HTTPStatus(error.status)
+    if status not in _RPC_CODES:
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+    headers = RETRY_AFTER if status in RETRYABLE else {"Connection": "close"}
+    code = _RPC_CODES[status]
+    if content_type == PROTOBUF_TYPE:
+        body, media_type = _encode_status(code, error.detail), PROTOBUF_TYPE
+    else:
+        document = {"code": code, "message": error.detail}
+        body, media_type = json.dumps(document).encode(), JSON_TYPE
+    return Response(body, status_code=status, media_type=media_type, headers=headers)
+
+
+def _encode_status(code: int, message: str) -> bytes:
+    """`google.rpc.Status` in protobuf: field 1 is the code, field 2 the message.
+
+    By hand, because its Python class is in a package of all Google APIs.
+    """
+    # Short enough for a length of two bytes.
+    text = message.encode("utf-8", "replace")[:2000]
+    return bytes([0x08, code, 0x12, 0x80 | len(text) & 0x7F, len(text) >> 7]) + text

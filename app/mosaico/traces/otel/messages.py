@@ -1,0 +1,198 @@
+"""Chat messages in the forms in which instrumentation libraries write them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from mosaico.core.strict_json import parse_finite_json
+
+ASSISTANT_ROLES: Final = frozenset({"assistant", "ai", "model"})
+USER_ROLES: Final = frozenset({"user", "human"})
+REDACTED: Final = "__REDACTED__"
+
+# Classes of LangChain, whose serialized messages name no role.
+_LANGCHAIN_ROLES: Final = {
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+}
+_TOOL_CALL_PARTS: Final = frozenset({"tool_call", "tool_use", "function_call"})
+_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+
+
+class RequestedCall(NamedTuple):
+    """A tool call that a model requested; `arguments` is None when they are not an object."""
+
+    id: str | None
+    name: str
+    arguments: Mapping[str, Any] | None
+
+
+class Message(NamedTuple):
+    """A chat message; `text` is None when the writer left the content out."""
+
+    role: str
+    text: str | None
+    tool_calls: tuple[RequestedCall, ...] = ()
+
+
+def read_messages(value: Any) -> tuple[Message, ...]:
+    """The messages in a value; empty when it holds none.
+
+    Reads lists of messages, objects with `messages`, single messages, and responses with `choices`.
+    """
+    match value:
+        case {"messages": members} | [[*members]]:
+            return read_messages(members)
+        case (
+            {"choices": [{"message": member}, *_]}
+            | {"generations": [[{"message": member}, *_], *_]}
+            | (Mapping() as member)
+        ):
+            message = _read_message(member)
+            return () if message is None else (message,)
+        case [Mapping(), *_]:
+            messages = [_read_message(member) for member in value]
+            # A list with one other object is data that happens to contain messages, not a
+            # conversation.
+            return () if None in messages else tuple(filter(None, messages))
+    return ()
+
+
+def last_text(messages: Sequence[Message], roles: Iterable[str]) -> str | None:
+    """Return the last non-empty text of a message of a role; "" when all are empty, and
+    None without a recorded message of the role.
+    """
+    texts = [message.text for message in messages if message.role in roles]
+    recorded = [text for text in texts if text is not None]
+    return next((text for text in reversed(recorded) if text), "") if recorded else None
+
+
+def read_indexed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+    """The list that attributes such as `llm.input_messages.0.message.role` describe."""
+    tree: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if name.startswith(prefix):
+            *path, last = name[len(prefix) :].split(".")
+            node = tree
+            for step in path:
+                child = node.setdefault(step, {})
+                # A name that is both a value and an object: the value loses.
+                node = child if isinstance(child, dict) else node
+            node[last] = value
+    members = _to_lists(tree)
+    return members if isinstance(members, list) else []
+
+
+def parse_value(value: Any) -> Any:
+    """The value of a JSON text; any other text and value unchanged."""
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return parse_finite_json(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def canonical_text(value: Any) -> str:
+    """A value as text; equal objects and lists give equal texts."""
+    value = parse_value(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def parse_arguments(value: Any) -> Mapping[str, Any] | None:
+    """The arguments of a tool call, from an object or its JSON text."""
+    arguments = parse_value(value)
+    return arguments if isinstance(arguments, Mapping) else None
+
+
+def _read_message(value: Any) -> Message | None:
+    if not isinstance(value, Mapping):
+        return None
+    match value:
+        case {"message": Mapping() as message}:
+            return _read_message(message)
+        case {"type": str() as role, "data": Mapping() as data}:
+            return _build_message(role, data)
+        case {"lc": _, "id": [*_, str() as class_name], "kwargs": Mapping() as fields}:
+            return _build_message(_LANGCHAIN_ROLES.get(class_name, ""), fields)
+        case {"role": str() as role}:
+            return _build_message(role, value)
+    return None
+
+
+def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
+    content = next(
+        (fields[name] for name in ("content", "parts", "contents") if fields.get(name)),
+        fields.get("content", ""),
+    )
+    calls = fields.get("tool_calls")
+    return Message(
+        role.lower(),
+        _content_text(content),
+        (
+            *map(_read_call, _mappings(calls)),
+            *(
+                _read_call(part)
+                for part in _mappings(content)
+                if part.get("type") in _TOOL_CALL_PARTS
+            ),
+        ),
+    )
+
+
+def _content_text(content: Any) -> str | None:
+    """The text of a message; None when its parts are recorded without their text."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return None if content == REDACTED else content
+    texts = [
+        _part_text(part) for part in _mappings(content) if part.get("type", "text") in _TEXT_PARTS
+    ]
+    if None in texts:
+        return None
+    return "\n".join(filter(None, texts))
+
+
+def _part_text(part: Mapping[str, Any]) -> str | None:
+    inner = part.get("message_content")
+    source = inner if isinstance(inner, Mapping) else part
+    text = source.get("content", source.get("text"))
+    return text if isinstance(text, str) and text != REDACTED else None
+
+
+def _read_call(call: Mapping[str, Any]) -> RequestedCall:
+    inner = call.get("tool_call")
+    fields: Mapping[str, Any] = inner if isinstance(inner, Mapping) else call
+    function = fields.get("function")
+    source: Mapping[str, Any] = function if isinstance(function, Mapping) else fields
+    arguments = next(
+        (source[name] for name in ("arguments", "args", "input") if name in source), None
+    )
+    call_id, name = fields.get("id"), source.get("name")
+    return RequestedCall(
+        call_id if isinstance(call_id, str) else None,
+        name if isinstance(name, str) else "unknown",
+        parse_arguments(arguments),
+    )
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (member for member in value if isinstance(member, Mapping))
+
+
+def _to_lists(node: Any) -> Any:
+    """The tree with a list for each object whose keys are numbers."""
+    if not isinstance(node, dict):
+        return node
+    members = {key: _to_lists(child) for key, child in node.items()}
+    # Attributes have no lists of objects, so writers number the members in their names.
+    if members and all(key.isdecimal() for key in members):
+        return [members[key] for key in sorted(members, key=int)]
+    return members

@@ -1,0 +1,149 @@
+"""The OTLP/HTTP receiver: `POST /v1/traces`."""
+
+import asyncio
+import tempfile
+import threading
+from typing import Any, Final
+
+import structlog
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from mosaico.access.deps import RUN
+from mosaico.core.errors import AppError, NotFound, TooLarge, Unavailable
+from mosaico.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
+from mosaico.core.resources import Resources
+from mosaico.core.web.request_body import read_content_type
+from mosaico.core.web.routes import Router
+from mosaico.core.web.uploads import MEMORY_BYTES, receive_body
+from mosaico.traces.otel.export_body import (
+    JSON_TYPE,
+    MAX_EXPORT_BYTES,
+    PROTOBUF_TYPE,
+    decode_body,
+    error_response,
+    export_too_large,
+    success_response,
+    unpack_body,
+)
+from mosaico.traces.otel.service import encode_spans, store_spans
+from mosaico.traces.otel.spans import UndecodableBody
+
+log = structlog.stdlib.get_logger(__name__)
+
+_STATUS = "a `google.rpc.Status` in the encoding of the export says why"
+router = Router(
+    tags=["opentelemetry"],
+    responses={
+        **{status: PROBLEMS[status] for status in (401, 403, 421)},
+        400: {"description": f"Bad Request: {_STATUS}"},
+        413: {"description": f"Content Too Large: {_STATUS}"},
+        429: {"description": f"Too Many Requests: {_STATUS}; send the export again"},
+        503: {"description": f"Service Unavailable: {_STATUS}; send the export again"},
+    },
+)
+
+TRACES_PATH: Final = "/v1/traces"
+UNSUPPORTED_PATHS: Final = ("/v1/logs", "/v1/metrics")
+PATHS: Final = (TRACES_PATH, *UNSUPPORTED_PATHS)
+
+# Each large export takes tens of megabytes while it is decoded.
+LARGE_EXPORTS: Final = 2
+LARGE_EXPORT_WAIT_S: Final = 5.0
+_large_exports = threading.BoundedSemaphore(LARGE_EXPORTS)
+
+EXPORT_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "An ExportTraceServiceRequest of OTLP, optionally with Content-Encoding gzip.",
+        "content": {
+            # The encoding of an export without spans has no bytes.
+            PROTOBUF_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": ""},
+            JSON_TYPE: {"schema": {"type": "object"}, "example": {"resourceSpans": []}},
+        },
+    }
+}
+
+
+class UnsupportedSignal(NotFound):
+    """Only spans are received, at /v1/traces; do not send log records and metrics here."""
+
+
+@router.post(TRACES_PATH, dependencies=RUN, openapi_extra=EXPORT_BODY)
+async def export_spans(request: Request) -> Response:
+    """Receive spans of OpenTelemetry (OTLP over HTTP). Sending an export again changes nothing.
+
+    Responds with: 200, 400 or 413; 429 or 503 when the client should send the export again.
+    """
+    content_type = read_content_type(request)
+    try:
+        return await _receive_export(request, content_type)
+    except SlowRequest as error:
+        # A client drops its spans after 408; the next attempt may be faster.
+        return error_response(Unavailable(error.detail), content_type)
+    except AppError as error:
+        return error_response(error, content_type)
+    except ClientDisconnect:
+        raise
+    # A defect, for which the client must not lose its spans: it would drop them after a 500.
+    except Exception:
+        log.exception("export failed", path=TRACES_PATH)
+        return error_response(Unavailable(), content_type)
+
+
+async def _receive_export(request: Request, content_type: str) -> Response:
+    if content_type not in (PROTOBUF_TYPE, JSON_TYPE):
+        raise UndecodableBody(f"send spans as {PROTOBUF_TYPE} or {JSON_TYPE}")
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    # The export is not a change of a user, and the audit log has no entry for it: hence without the
+    # commit hook.
+    resources: Resources = request.app.state.resources
+    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as packed:
+        try:
+            await receive_body(request, packed, MAX_EXPORT_BYTES)
+        except TooLarge:
+            raise export_too_large() from None
+
+        def store() -> Response:
+            body = unpack_body(packed, encoding)
+            if len(body) <= MEMORY_BYTES:
+                return _store_export(resources, body, content_type)
+            if not _large_exports.acquire(timeout=LARGE_EXPORT_WAIT_S):
+                raise TooManyRequests(
+                    "too many large exports arrive at once; send the export again later"
+                )
+            try:
+                return _store_export(resources, body, content_type)
+            finally:
+                _large_exports.release()
+
+        return await asyncio.to_thread(store)
+
+
+def _store_export(resources: Resources, body: bytes, content_type: str) -> Response:
+    with encode_spans(decode_body(body, content_type)) as spans:
+        if spans.count:
+            with resources.db.begin() as session:
+                store_spans(session, spans, resources.clock())
+        if spans.rejected:
+            log.warning("spans rejected", count=spans.rejected, reasons=spans.reasons)
+        return success_response(spans, content_type)
+
+
+@router.post("/v1/logs", dependencies=RUN, include_in_schema=False)
+def export_logs() -> Response:
+    """Refuse log records: content of prompts and answers is read from spans."""
+    raise _unsupported("log records", "OTEL_LOGS_EXPORTER=none")
+
+
+@router.post("/v1/metrics", dependencies=RUN, include_in_schema=False)
+def export_metrics() -> Response:
+    """Refuse metrics: tokens and durations are read from spans."""
+    raise _unsupported("metrics", "OTEL_METRICS_EXPORTER=none")
+
+
+def _unsupported(signal: str, setting: str) -> NotFound:
+    return UnsupportedSignal(
+        f"MOSAICO reads spans only, at {TRACES_PATH}; set {setting} so that {signal} are not sent here,"
+        " and let the instrumentation write the content of messages to its spans (docs/otel.md)"
+    )

@@ -1,0 +1,160 @@
+"""The span: the common form in which both encodings of OTLP deliver a piece of an agent's work; its checks."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from mosaico.core.errors import Invalid
+
+STATUS_ERROR: Final = 2
+
+# What a trace needs of its resource; the rest describes machines and SDKs.
+RESOURCE_PREFIXES: Final = ("service.", "deployment.environment", "mosaico.", "langfuse.")
+# Events that say nothing come by the thousand: one per chunk of a streamed response.
+EVENT_PREFIXES: Final = ("exception", "gen_ai.")
+
+
+class SpanEvent(NamedTuple):
+    """An event of a span, such as an exception."""
+
+    name: str
+    attributes: Mapping[str, Any]
+
+
+class Span(NamedTuple):
+    """One span; IDs in lower-case hex, times in nanoseconds since 1970 by the clock of the client.
+
+    `parent_id` is None for the root of a trace. Attribute values are JSON values; integers may exceed
+    64 bits, numbers may be NaN, and texts may hold NUL or lone surrogates.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    name: str
+    start_ns: int
+    end_ns: int
+    status: int
+    status_message: str
+    attributes: Mapping[str, Any]
+    events: tuple[SpanEvent, ...]
+    resource: Mapping[str, Any]
+    scope: str
+
+    def attribute(self, name: str) -> Any:
+        """An attribute of the span, or else of its resource; None when neither has it."""
+        value = self.attributes.get(name)
+        return self.resource.get(name) if value is None else value
+
+    @property
+    def failed(self) -> bool:
+        return self.status == STATUS_ERROR
+
+
+class RejectedSpan(NamedTuple):
+    """A span that cannot be stored, and why."""
+
+    reason: str
+
+
+def keeps_event(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether an event is stored with its span."""
+    return bool(attributes) and name.startswith(EVENT_PREFIXES)
+
+
+def keeps_resource_attribute(name: str) -> bool:
+    """Return whether an attribute of a resource is stored with its spans."""
+    return name.startswith(RESOURCE_PREFIXES)
+
+
+def dump_content(span: Span) -> str:
+    """The content of a span as ASCII text: NUL, lone surrogates and NaN survive, and Postgres stores it."""
+    return json.dumps(
+        [
+            span.status,
+            span.status_message,
+            span.attributes,
+            [(event.name, event.attributes) for event in span.events],
+            span.resource,
+            span.scope,
+        ]
+    )
+
+
+class StoredSpan(NamedTuple):
+    """A row of `otel_spans`; `content` is that of `dump_content`."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    name: str
+    start_ns: int
+    end_ns: int
+    content: str
+
+
+def load_span(stored: StoredSpan) -> Span:
+    """The span of a row."""
+    status, message, attributes, events, resource, scope = json.loads(stored.content)
+    return Span(
+        *stored[:6],
+        status=status,
+        status_message=message,
+        attributes=attributes,
+        events=tuple(SpanEvent(*event) for event in events),
+        resource=resource,
+        scope=scope,
+    )
+
+
+# The largest time that the column of a span can hold, in the year 2262.
+MAX_NS: Final = 2**63 - 1
+_TRACE_ID: Final = re.compile("(?!0{32})[0-9a-f]{32}")
+_SPAN_ID: Final = re.compile("(?!0{16})[0-9a-f]{16}")
+
+
+class UndecodableBody(Invalid):
+    """The body is not an OTLP export of spans; send protobuf or JSON with the matching Content-Type."""
+
+    code = "undecodable-export"
+    status = 400
+
+
+def build_span(
+    *,
+    trace_id: str,
+    span_id: str,
+    parent_id: str,
+    name: str,
+    start_ns: int,
+    end_ns: int,
+    status: int,
+    status_message: str,
+    attributes: Mapping[str, Any],
+    events: tuple[SpanEvent, ...],
+    resource: Mapping[str, Any],
+    scope: str,
+) -> Span | RejectedSpan:
+    """A span, if its IDs are valid.
+
+    A parent ID of zeros, which some SDKs write for none, is none.
+    """
+    if _TRACE_ID.fullmatch(trace_id) is None:
+        return RejectedSpan(f"has the traceId {trace_id[:40]!r}, which is not 16 bytes in hex")
+    if _SPAN_ID.fullmatch(span_id) is None:
+        return RejectedSpan(f"has the spanId {span_id[:40]!r}, which is not 8 bytes in hex")
+    return Span(
+        trace_id,
+        span_id,
+        parent_id if _SPAN_ID.fullmatch(parent_id) else None,
+        name,
+        min(start_ns, MAX_NS),
+        min(end_ns, MAX_NS),
+        status,
+        status_message,
+        attributes,
+        events,
+        resource,
+        scope,
+    )

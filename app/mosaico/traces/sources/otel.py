@@ -1,0 +1,288 @@
+"""The `otel` trace source: spans that OpenTelemetry exporters sent to this service."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from mosaico.core.resources import Resources
+from mosaico.traces.otel import queries
+from mosaico.traces.otel.assembly import assemble_items, assemble_trace
+from mosaico.traces.otel.facts import SERVICE
+from mosaico.traces.otel.queries import ReceivedRun, TraceKey
+from mosaico.traces.production import ProductionTraces, item_id_of, parse_duration
+from mosaico.traces.registry import (
+    TRACE_SOURCES,
+    CollectionFailed,
+    SourceRun,
+    SourceSpec,
+    TracePage,
+    TraceQuery,
+    UnsupportedFilter,
+    has_complete_run,
+)
+from mosaico.traces.repetition_names import is_repetition
+from mosaico.traces.types import Trace
+
+TRACES_PER_PAGE: Final = 100
+# The traces of a window are ordered anew by each query.
+KEYS_PER_QUERY: Final = 10_000
+POLL_S: Final = 1.0
+# No longer than a trace without a root is waited for.
+MAX_WAIT: Final = queries.QUIET_WITHOUT_ROOT
+# A run that lacks items is waited for this long after its newest span, unless the benchmark says.
+SETTLE: Final = timedelta(minutes=1)
+MAX_NAMES_SHOWN: Final = 10
+
+
+class _Cursor(NamedTuple):
+    """The place of the last read trace, the number of read traces, the time of the reading and the run."""
+
+    rank: str
+    read_count: int
+    as_of: datetime
+    run_name: str | None = None
+
+    def after(self, last_rank: Sequence[str], count: int) -> "_Cursor":
+        """The cursor after `count` more traces; `last_rank` is empty when there are none."""
+        rank = last_rank[0] if last_rank else self.rank
+        return self._replace(rank=rank, read_count=self.read_count + count)
+
+    def encode(self) -> str:
+        return json.dumps([self.rank, self.read_count, self.as_of.isoformat(), self.run_name])
+
+    @classmethod
+    def decode(cls, text: str) -> "_Cursor":
+        rank, read_count, as_of, run_name = json.loads(text)
+        return cls(rank, read_count, datetime.fromisoformat(as_of), run_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelSource:
+    """Reads `otel_spans`: an experiment run of a dataset, or the traces of a window.
+
+    It first waits, for at most 15 minutes, until no further spans are expected.
+    """
+
+    resources: Resources
+    pause: Callable[[float], None] = time.sleep
+
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+        production = query.production
+        if production is None:
+            yield from self._run_pages(query, cursor)
+        else:
+            _require_supported(production)
+            yield from self._window_pages(_of_service(production, query.service_name), cursor)
+
+    def _run_pages(self, query: TraceQuery, text: str | None) -> Iterator[TracePage]:
+        dataset = _require_dataset(query)
+        cursor = _Cursor.decode(text) if text else self._start(self._get_run(query).name)
+        query = replace(query, run_name=cursor.run_name)
+        if not cursor.rank:
+            yield from self._wait(
+                cursor, lambda now: self._is_growing(query, now), _longest_wait(query)
+            )
+            cursor = self._start(cursor.run_name)
+        # Once: to count the items takes longer than to read a page.
+        run = self._get_run(query)
+        is_last = False
+        while not is_last:
+            with self.resources.db.read() as session:
+                trace_ids = queries.list_run_trace_ids(
+                    session, dataset, run.name, cursor.rank, TRACES_PER_PAGE, query.service_name
+                )
+                traces = tuple(
+                    trace
+                    for spans in queries.read_spans_by_trace(session, trace_ids)
+                    for trace in assemble_items(spans, dataset, run.name)
+                )
+            is_last = len(trace_ids) < TRACES_PER_PAGE
+            cursor = cursor.after(trace_ids[-1:], len(traces))
+            yield TracePage(
+                traces=traces,
+                cursor=None if is_last else cursor.encode(),
+                total=run.items,
+                as_of=cursor.as_of,
+                run_name=run.name,
+                run_id=run.name,
+                run_at=_to_time(run.start_ns),
+            )
+
+    def _window_pages(self, production: ProductionTraces, text: str | None) -> Iterator[TracePage]:
+        cursor = _Cursor.decode(text) if text else self._start()
+        if not cursor.rank:
+            yield from self._wait(
+                cursor, lambda now: self._has_open_traces(production, now), MAX_WAIT
+            )
+            # Roots that are not expected any more are judged by the time after the wait.
+            cursor = self._start()
+        with self.resources.db.read() as session:
+            total = queries.count_window(session, production)
+        if production.sample_size is not None:
+            total = min(total, production.sample_size)
+        for keys, is_last in self._key_pages(production, cursor):
+            cursor = cursor.after([key.rank for key in keys[-1:]], len(keys))
+            yield TracePage(
+                traces=tuple(self._read_window_traces(production, keys)),
+                cursor=None if is_last else cursor.encode(),
+                total=total,
+                as_of=cursor.as_of,
+            )
+
+    def _key_pages(
+        self, production: ProductionTraces, cursor: _Cursor
+    ) -> Iterator[tuple[list[TraceKey], bool]]:
+        """The traces of each page, and whether it is the last page."""
+        rank, read_count, is_end = cursor.rank, cursor.read_count, False
+        while not is_end:
+            limit = KEYS_PER_QUERY
+            if production.sample_size is not None:
+                limit = min(limit, production.sample_size - read_count)
+            with self.resources.db.read() as session:
+                keys = queries.list_window_keys(session, production, cursor.as_of, rank, limit)
+            is_end = len(keys) < KEYS_PER_QUERY
+            for start in range(0, max(len(keys), 1), TRACES_PER_PAGE):
+                end = start + TRACES_PER_PAGE
+                yield keys[start:end], is_end and end >= len(keys)
+            rank = keys[-1].rank if keys else rank
+            read_count += len(keys)
+
+    def _read_window_traces(
+        self, production: ProductionTraces, keys: Sequence[TraceKey]
+    ) -> Iterator[Trace]:
+        trace_ids = [key.trace_id for key in keys]
+        with self.resources.db.read() as session:
+            traces = {
+                spans[0].trace_id: assemble_trace(spans)
+                for spans in queries.read_spans_by_trace(session, trace_ids)
+            }
+        for trace_id in trace_ids:
+            # A trace can be deleted since the page was planned.
+            if (trace := traces.get(trace_id)) is not None:
+                yield replace(trace, item_id=item_id_of(production.item_key, trace))
+
+    def _start(self, run_name: str | None = None) -> _Cursor:
+        return _Cursor("", 0, self.resources.clock(), run_name)
+
+    def _wait(
+        self,
+        cursor: _Cursor,
+        is_active: Callable[[datetime], bool],
+        longest: timedelta,
+    ) -> Iterator[TracePage]:
+        """Yield heartbeats while further spans are expected, until the limit."""
+        while (now := self.resources.clock()) < cursor.as_of + longest and is_active(now):
+            yield TracePage(traces=(), cursor=cursor.encode())
+            self.pause(POLL_S)
+
+    def _is_growing(self, query: TraceQuery, now: datetime) -> bool:
+        """Return whether further items of the run are expected; then the wait is longer."""
+        run = self._get_run(query)
+        expected = query.expect_items
+        lacks_items = isinstance(expected, int) and run.items < query.min_coverage * expected
+        return not run.is_quiet(now, _settle_time(query) if lacks_items else queries.QUIET)
+
+    def _has_open_traces(self, production: ProductionTraces, now: datetime) -> bool:
+        with self.resources.db.read() as session:
+            return queries.count_open_traces(session, production, now) > 0
+
+    def _get_run(self, query: TraceQuery) -> ReceivedRun:
+        """The run with the name of the query, or the newest run. Raises: `CollectionFailed`."""
+        dataset = _require_dataset(query)
+        with self.resources.db.read() as session:
+            runs = queries.list_received_runs(session, dataset, query.run_name, query.service_name)
+            if query.run_name is None:
+                runs = [run for run in runs if not is_repetition(run.name)]
+            all_runs = runs or queries.list_received_runs(
+                session, dataset, service_name=query.service_name
+            )
+        if not runs:
+            raise _run_not_found(dataset, query.run_name, all_runs)
+        return runs[0]
+
+
+def list_runs(resources: Resources, query: TraceQuery) -> Sequence[SourceRun]:
+    """The runs of the query's dataset, the newest first; a run without new spans is complete."""
+    dataset = _require_dataset(query)
+    with resources.db.read() as session:
+        runs = queries.list_received_runs(session, dataset, service_name=query.service_name)
+    now = resources.clock()
+    return [
+        SourceRun(
+            id=run.name,
+            name=run.name,
+            started_at=_to_time(run.start_ns),
+            ended_at=_to_time(run.end_ns),
+            items=run.items,
+            complete=run.is_quiet(now),
+        )
+        for run in runs
+    ]
+
+
+def _of_service(production: ProductionTraces, service_name: str | None) -> ProductionTraces:
+    if service_name is None:
+        return production
+    metadata = {**production.filters.metadata, SERVICE: service_name}
+    filters = production.filters.model_copy(update={"metadata": metadata})
+    return production.model_copy(update={"filters": filters})
+
+
+def _settle_time(query: TraceQuery) -> timedelta:
+    return SETTLE if query.settle_for is None else parse_duration(query.settle_for)
+
+
+def _longest_wait(query: TraceQuery) -> timedelta:
+    return max(MAX_WAIT, _settle_time(query))
+
+
+def _require_dataset(query: TraceQuery) -> str:
+    if query.dataset_ref is None:
+        raise CollectionFailed(
+            "the benchmark has no dataset; set its datasetRef to the value of the attribute "
+            "mosaico.dataset, or set production to read the traces of a time window",
+            code="DATASET_NOT_FOUND",
+        )
+    return query.dataset_ref
+
+
+def _require_supported(production: ProductionTraces) -> None:
+    if production.filters.score is not None:
+        raise UnsupportedFilter(
+            "OpenTelemetry spans have no scores to filter by; remove the score from"
+            " production.filters"
+        )
+
+
+def _run_not_found(
+    dataset: str, run_name: str | None, runs: Sequence[ReceivedRun]
+) -> CollectionFailed:
+    if not runs:
+        return CollectionFailed(
+            f"no spans of the dataset {dataset!r} have been received; send spans with the attributes"
+            " mosaico.dataset, mosaico.run and mosaico.item_id to /v1/traces",
+            code="DATASET_NOT_FOUND",
+        )
+    names = ", ".join(repr(run.name) for run in runs[:MAX_NAMES_SHOWN])
+    return CollectionFailed(
+        f"the dataset {dataset!r} has no run {run_name!r}; its newest runs are {names}",
+        code="RUN_NOT_FOUND",
+    )
+
+
+def _to_time(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=nanoseconds // 1000)
+
+
+TRACE_SOURCES.register(
+    "otel",
+    SourceSpec(
+        open=lambda resources: OtelSource(resources=resources),
+        list_runs=list_runs,
+        has_run=lambda resources, query: has_complete_run(list_runs(resources, query), query),
+        reads_production=True,
+    ),
+)

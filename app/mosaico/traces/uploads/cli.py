@@ -1,0 +1,151 @@
+"""`mosaico datasets`: manage uploaded datasets."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mosaico.core.console.files import iter_chunks, open_input
+from mosaico.core.console.filter_options import text_filter
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.service import open_api
+from mosaico.core.console.table import (
+    JSON,
+    Column,
+    field,
+    format_bytes,
+    format_cell,
+    print_change,
+    print_link,
+    time_field,
+)
+from mosaico.core.console.terminal import (
+    CommandGroup,
+    Format,
+    OutputFormat,
+)
+from mosaico.core.web.page_paths import path_of
+from mosaico.traces.files.ignored_fields import NOT_USED
+from mosaico.traces.files.options import InputOptions, open_reader
+
+PATH = "/local-datasets"
+
+cli = CommandGroup("datasets", help="Manage uploaded datasets.")
+datasets = Resource(group=cli, noun="dataset", path=PATH, page="/datasets")
+
+COLUMNS = (
+    field("id"),
+    field("name"),
+    field("runName", "run name"),
+    field("agentId", "agent"),
+    field("traceCount", "traces"),
+    Column("size", lambda dataset: format_bytes(dataset["sizeBytes"])),
+    time_field("createdAt", "created"),
+)
+DatasetName = Annotated[str, typer.Option("--name", help="Name of the dataset.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace an earlier upload of the same run and agent.")
+]
+UploadedBy = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        help="ID of the agent that produced the traces: its runs read its newest upload.",
+    ),
+]
+
+
+@cli.command("upload")
+def upload(
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="File of results (docs/import.md lists the formats); - is stdin."
+        ),
+    ],
+    name: DatasetName,
+    run_name: Annotated[
+        str, typer.Option("--run-name", help="Name of the run that produced the traces.")
+    ],
+    agent_id: UploadedBy = None,
+    replace: Replace = False,
+    input_options: InputOptions,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Upload the results of a run as traces and print the ID of the upload.
+
+    If one line is invalid, nothing is stored.
+    """
+    reader = open_reader(input_options)
+    parameters = _parameters(name, run_name, agent_id, replace=replace)
+    with reader.upload_lines(file) as lines, open_api() as api:
+        dataset = api.upload(PATH, lines, parameters)
+        pages_url = api.pages_url
+    _print_stored(dataset, pages_url, output)
+
+
+@cli.command("import")
+def import_results(
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULT.json", help="Result file of bashkit-eval or ot-bench; - is stdin."
+        ),
+    ],
+    name: DatasetName,
+    run_name: Annotated[
+        str | None,
+        typer.Option("--run-name", help="Name of the run (default: its model and time)."),
+    ] = None,
+    agent_id: UploadedBy = None,
+    replace: Replace = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Import a result of bashkit-eval or ot-bench as traces and print the ID of the upload."""
+    parameters = _parameters(name, run_name, agent_id, replace=replace)
+    with open_input(file) as result, open_api() as api:
+        dataset = api.upload(
+            f"{PATH}/import", iter_chunks(result), parameters, content_type="application/json"
+        )
+        pages_url = api.pages_url
+    _print_stored(dataset, pages_url, output)
+
+
+datasets.add_list(
+    COLUMNS,
+    filters={
+        "name": text_filter("--name", "Filter by dataset name."),
+        "agentId": text_filter("--agent", "Filter by agent ID.", ids_of="/agents"),
+    },
+    help_text="List uploads, newest first.",
+)
+datasets.add_show(help_text="Show an upload.")
+datasets.add_delete(help_text="Delete an upload. Runs that read it keep its traces.")
+
+
+def _parameters(
+    name: str, run_name: str | None, agent_id: str | None, *, replace: bool
+) -> dict[str, str | None]:
+    return {
+        "name": name,
+        "runName": run_name,
+        "agentId": agent_id,
+        "replace": "true" if replace else None,
+    }
+
+
+def _print_stored(dataset: JSON, pages_url: str, output: OutputFormat) -> None:
+    ignored_keys = dataset["ignoredKeys"]
+    lines = [
+        f"traces stored: {dataset['traceCount']} ({format_bytes(dataset['sizeBytes'])})",
+        *(
+            [format_cell(f"warning: keys {NOT_USED}: {', '.join(ignored_keys)}")]
+            if ignored_keys
+            else []
+        ),
+        f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`",
+    ]
+    print_change(dataset, output, lines, dataset["id"])
+    print_link(f"{pages_url}{path_of('datasets', dataset['id'])}", output)

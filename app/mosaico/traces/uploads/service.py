@@ -1,0 +1,259 @@
+"""Writes of uploads."""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from psycopg.errors import UniqueViolation
+from sqlalchemy import delete, func, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from mosaico.core.bulk_copy import copy_encoded_file
+from mosaico.core.db import Database
+from mosaico.core.errors import ErrorItem, Invalid
+from mosaico.core.ids import new_id
+from mosaico.jobs.declarations import DropTraces, RecordChange
+from mosaico.jobs.queue import enqueue
+from mosaico.traces.files.ndjson import TRACE_KEYS, IgnoredKeys, parse_trace_line
+from mosaico.traces.models import Collection, LocalDataset
+from mosaico.traces.queries import lock_completed
+from mosaico.traces.storable_traces import MAX_TEXT_CHARS, find_long_text, make_storable
+from mosaico.traces.trace_rows import (
+    EMPTY_DIGEST,
+    TRACE_COLUMNS,
+    TRANSCRIPT_COLUMNS,
+    encode_trace,
+    extend_digest,
+    trace_row,
+    transcript_row,
+)
+from mosaico.traces.trial_numbers import number_stored_trials
+from mosaico.traces.types import Trace
+from mosaico.traces.upload_errors import (
+    DatasetExists,
+    DuplicateTrace,
+    InvalidTrace,
+    UploadInFlight,
+)
+from mosaico.traces.uploads import queries
+
+# The trace source of uploads.
+SOURCE = "local"
+MEMORY_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedTraces:
+    """The validated traces of an upload as rows of a collection; `rows` and `transcripts` are at their
+    beginning.
+
+    `has_items`: a trace names its item, which other traces may have, too. `ignored_keys` are the first
+    keys of traces that are not used.
+    """
+
+    collection_id: int
+    count: int
+    digest: bytes
+    rows: IO[bytes]
+    transcripts: IO[bytes]
+    has_items: bool
+    ignored_keys: Sequence[str] = ()
+
+
+@contextmanager
+def encode_traces(
+    db: Database, numbered_lines: Iterable[tuple[int, bytes]]
+) -> Iterator[EncodedTraces]:
+    """Validate the lines of an upload, and keep their rows on disk until the block ends.
+
+    Before the transaction that stores them: parsing millions of lines takes minutes.
+    Raises:  `Invalid` with the number of a line that is not a trace, or without any line.
+    """
+    count, digest, ignored_keys = 0, EMPTY_DIGEST, IgnoredKeys()
+    has_items = False
+    collection_id = _next_collection_id(db)
+    with (
+        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows,
+        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as transcripts,
+    ):
+        for number, line in numbered_lines:
+            trace = _parse_line(line, number, ignored_keys)
+            encoded = encode_trace(trace)
+            digest = extend_digest(digest, encoded)
+            rows.write(trace_row(collection_id, count, encoded))
+            if encoded.transcript is not None:
+                transcripts.write(transcript_row(collection_id, count, encoded.transcript))
+            has_items = has_items or trace.item_id != trace.trace_id
+            count += 1
+        if count == 0:
+            raise Invalid(
+                "the upload has no traces; send one JSON object per line", code="no-traces"
+            )
+        rows.seek(0)
+        transcripts.seek(0)
+        yield EncodedTraces(
+            collection_id=collection_id,
+            count=count,
+            digest=digest,
+            rows=rows,
+            transcripts=transcripts,
+            has_items=has_items,
+            ignored_keys=ignored_keys.names,
+        )
+
+
+def _parse_line(line: bytes, number: int, ignored_keys: IgnoredKeys) -> Trace:
+    """The trace of a line, whole: nothing of an item may be cut silently."""
+    trace = parse_trace_line(line, number, ignored_keys)
+    # Only a long line has a long text.
+    name = find_long_text(trace) if len(line) > MAX_TEXT_CHARS else None
+    if name is not None:
+        raise InvalidTrace(
+            f"line {number}: {TRACE_KEYS[name]} has a text of more than {MAX_TEXT_CHARS:,} characters;"
+            " shorten it"
+        )
+    return make_storable(trace)
+
+
+def _next_collection_id(db: Database) -> int:
+    """An ID that no collection has or will get: the rows that are encoded begin with it."""
+    # Not `begin`, which records the request in the audit log: nothing is stored yet.
+    with db.read_statement() as session:
+        statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
+        return int(session.execute(statement).scalar_one())
+
+
+def store_local_dataset(
+    session: Session,
+    name: str,
+    run_name: str,
+    traces: EncodedTraces,
+    *,
+    agent_id: str | None = None,
+    size_bytes: int,
+    replace: bool,
+) -> LocalDataset:
+    """Store the traces of one run of a dataset.
+
+    Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
+             upload of the same run; `Invalid` for a repeated traceId or an unknown agent. After any
+             error the previous upload is unchanged.
+    """
+    # An advisory lock, because the row to lock may not exist yet. Without waiting: an upload takes
+    # minutes.
+    _lock_upload(session, name, run_name, agent_id)
+    # Millions of rows: this may exceed the limit that protects requests.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    # In the transaction of the new upload: readers see the old one until it is complete, and keep
+    # it if it fails.
+    _delete_replaced(session, name, run_name, agent_id, replace=replace)
+    same_traces = (Collection.digest == traces.digest) & Collection.source_run_id.is_(None)
+    collection = lock_completed(session, SOURCE, same_traces)
+    is_stored = collection is not None
+    if collection is None:
+        collection = create_collection(session, traces)
+    dataset = LocalDataset(
+        id=new_id(),
+        name=name,
+        run_name=run_name,
+        agent_id=agent_id,
+        collection_id=collection.id,
+        trace_count=traces.count,
+        size_bytes=size_bytes,
+        ignored_keys=list(traces.ignored_keys),
+    )
+    session.add(dataset)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Invalid(
+            f"the agent {agent_id!r} does not exist; GET /api/v1/agents lists all agents",
+            errors=[ErrorItem(pointer="agentId", detail="is not an agent; create the agent first")],
+        ) from None
+    if not is_stored:
+        copy_traces(session, traces)
+        # Where each trace is an item of its own, as in most uploads, there is no trial to number.
+        if traces.has_items:
+            number_stored_trials(session, collection.id, traces.count)
+    session.refresh(dataset)
+    change = RecordChange(
+        event="dataset-updated", subject=name, run_name=run_name, agent_id=agent_id
+    )
+    enqueue(session, change)
+    return dataset
+
+
+def delete_local_dataset(session: Session, dataset_id: str) -> None:
+    """Delete an upload; its traces remain as long as a run has them."""
+    _delete_upload(session, queries.get_local_dataset(session, dataset_id))
+
+
+def _delete_replaced(
+    session: Session, name: str, run_name: str, agent_id: str | None, *, replace: bool
+) -> None:
+    previous = queries.find_same_upload(session, name, run_name, agent_id)
+    if previous is None:
+        return
+    if not replace:
+        raise DatasetExists(
+            f"the dataset {name!r} already has an upload for the run {run_name!r}; choose another"
+            " runName, or send replace=true"
+        )
+    _delete_upload(session, previous)
+
+
+def _delete_upload(session: Session, dataset: LocalDataset) -> None:
+    # None when somebody else has deleted it meanwhile.
+    statement = delete(LocalDataset).where(LocalDataset.id == dataset.id)
+    collection_id = session.scalar(statement.returning(LocalDataset.collection_id))
+    if collection_id is not None:
+        enqueue(session, DropTraces(collection_id=collection_id))
+
+
+def create_collection(session: Session, traces: EncodedTraces) -> Collection:
+    """The collection of an upload; its rows follow in the same transaction."""
+    collection = Collection(
+        id=traces.collection_id,
+        source=SOURCE,
+        query={},
+        digest=traces.digest,
+        trace_count=traces.count,
+        revision=revision_of(traces.collection_id),
+        completed_at=func.now(),
+    )
+    session.add(collection)
+    session.flush()
+    return collection
+
+
+def revision_of(collection_id: int) -> str:
+    """The name by which a run finds the collection of an upload."""
+    return f"upload/{collection_id}"
+
+
+def copy_traces(session: Session, traces: EncodedTraces) -> None:
+    """Store the rows of an upload. Raises: `DuplicateTrace`."""
+    try:
+        copy_encoded_file(session, "collected_traces", TRACE_COLUMNS, traces.rows)
+        copy_encoded_file(session, "trace_transcripts", TRANSCRIPT_COLUMNS, traces.transcripts)
+    except UniqueViolation as error:
+        raise DuplicateTrace(
+            f"{_describe_duplicate(error)} occurs twice; give each trace a unique ID"
+        ) from None
+
+
+def _describe_duplicate(error: UniqueViolation) -> str:
+    match = re.search(r"=\([0-9]+, (.*)\)", error.diag.message_detail or "", re.DOTALL)
+    return f"the traceId {match[1]!r}" if match else "a traceId"
+
+
+def _lock_upload(session: Session, name: str, run_name: str, agent_id: str | None) -> None:
+    lock = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 1))")
+    if not session.scalar(lock, {"name": f"{name}/{run_name}/{agent_id or ''}"}):
+        raise UploadInFlight(
+            f"another upload of {name!r}, run {run_name!r}, is in progress; try again after it"
+        )

@@ -1,5 +1,0 @@
-"""`python -m mosaico`: the program `mosaico`."""
-
-from app.programs import mosaico
-
-mosaico()
