@@ -6,7 +6,6 @@ FROM python:${PYTHON} AS build
 WORKDIR /src
 COPY requirements.lock pyproject.toml hatch_build.py README.md alembic.ini ./
 COPY app app
-COPY mosaico mosaico
 COPY migrations migrations
 RUN python -m venv /opt/mosaico \
  && /opt/mosaico/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \

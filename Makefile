@@ -44,7 +44,7 @@ busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless 
 	@$(BIN)/python -m benchmarks takeover-busy
 
 coverage: dev ## tests with branch coverage
-	@$(BIN)/python -m pytest --cov=app --cov=mosaico --cov-report=term-missing:skip-covered
+	@$(BIN)/python -m pytest --cov=mosaico --cov-report=term-missing:skip-covered
 
 check: dev ## format, lint, types, imports, dependencies
 	@$(BIN)/ruff format --check .

@@ -13,7 +13,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-WEB = Path("app", "core", "web")
+WEB = Path("app", "mosaico", "core", "web")
+INSTALLED_WEB = Path("mosaico", "core", "web")
 TEMPLATES = WEB / "templates"
 STATIC = WEB / "static"
 COMMENT = re.compile(r"\{#.*?#\}\n?", re.DOTALL)

@@ -122,7 +122,7 @@ class _Comparison:
         assert (run["status"], run["tracesTotal"]) == ("COMPLETED", TASKS), run
 
     def _run_in_command_line(self, command: Sequence[str]) -> None:
-        environment = {**os.environ, "OPENAI_API_KEY": "none", "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "OPENAI_API_KEY": "none", "PYTHONPATH": str(ROOT / "app")}
         subprocess.run(
             [sys.executable, "-m", "mosaico.cli", *command],
             cwd=self._folder,

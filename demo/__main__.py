@@ -44,7 +44,7 @@ def _write_page(settings: Settings, api: Api, demo_run: DemoRun) -> Path:
 def _service() -> Iterator[str]:
     """Start the service as `make serve` does; stop it and wait for its end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "mosaico.cli", "serve"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-m", "mosaico.cli", "serve"], stderr=subprocess.PIPE, text=True
     )
     try:
         yield _wait_for_address(process)

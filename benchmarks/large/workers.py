@@ -45,7 +45,7 @@ POOL_SIZE: Final = 12
 NAMESPACED_WORKERS: Final = 8
 SAMPLE_S: Final = 0.05
 # Workers of the product: without the plugins of the tests, which make shards small.
-PLAIN: Final = {"PYTHONPATH": str(ROOT), "MOSAICO_METRIC_PROCESSES": "1"}
+PLAIN: Final = {"PYTHONPATH": str(ROOT / "app"), "MOSAICO_METRIC_PROCESSES": "1"}
 
 ACTIVE_MS: Final = "SELECT active_time FROM pg_stat_database WHERE datname = current_database()"
 WAITING: Final = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

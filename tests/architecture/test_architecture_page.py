@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+APP = ROOT / "app" / "mosaico"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 # Without the list of changes, which tells of files that are gone.
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
-FOLDERS = ("app", "mosaico", "ci", "migrations", "tests", "benchmarks", "demo", "docs")
+FOLDERS = ("app", "ci", "migrations", "tests", "benchmarks", "demo", "docs")
 NAMED_PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[^\s`]*)`")
 FILE_NAME = re.compile(r"`([\w-]+\.(?:py|html|css|toml))`")
-MODULE = re.compile(r"python -m ((?:app|demo|benchmarks|tests)[\w.]*)")
+MODULE = re.compile(r"python -m ((?:mosaico|demo|benchmarks|tests)[\w.]*)")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
@@ -26,7 +27,10 @@ def is_there(name: str) -> bool:
 def wrong_names(page: Path) -> list[str]:
     """The paths, modules and links of a page that lead nowhere."""
     text = page.read_text(encoding="utf-8")
-    modules = [name.rstrip(".").replace(".", "/") for name in MODULE.findall(text)]
+    modules = [
+        re.sub(r"^mosaico", "app/mosaico", name.rstrip(".").replace(".", "/"))
+        for name in MODULE.findall(text)
+    ]
     wrong = [name for name in NAMED_PATH.findall(text) if not is_there(name)]
     wrong += [name for name in modules if not (is_there(name) or is_there(f"{name}.py"))]
     return wrong + [link for link in LINK.findall(text) if not (page.parent / link).exists()]
@@ -41,7 +45,7 @@ def test_pages__name_only_paths_modules_and_pages_that_exist() -> None:
 def test_page__file_name_without_its_folder_exists(page: str) -> None:
     names = FILE_NAME.findall((ROOT / page).read_text(encoding="utf-8"))
     existing = {path.name for folder in ("", *FOLDERS) for path in (ROOT / folder).glob("*.*")}
-    existing |= {path.name for path in (ROOT / "app").rglob("*.*")}
+    existing |= {path.name for path in APP.rglob("*.*")}
     assert set(names) <= existing
 
 
@@ -54,7 +58,7 @@ def test_contributing__names_commands_of_the_makefile() -> None:
 
 def test_architecture_page__layout_names_every_folder_of_the_app() -> None:
     layout = PAGE.split("```")[1]
-    folders = {path.name for path in (ROOT / "app").iterdir() if (path / "__init__.py").exists()}
+    folders = {path.name for path in APP.iterdir() if (path / "__init__.py").exists()}
     assert {name for name in folders if f"{name}/" not in layout} == set()
 
 

@@ -16,8 +16,7 @@ from tests.support.env_example import render_env_example
 from tests.support.references import Reference
 
 ROOT = Path(__file__).resolve().parents[2]
-APP = ROOT / "app"
-PUBLIC = ROOT / "mosaico"
+APP = ROOT / "app" / "mosaico"
 
 # Streams, bodies and the worker loop; besides them only the harness waits without a thread.
 MAY_BE_ASYNC = {
@@ -86,7 +85,7 @@ SECRET_WORDS = re.compile(r"-----BEGIN|sk-lf-[0-9a-f]{8}")
 
 
 def sources() -> Iterator[Path]:
-    return (path for path in sorted((*APP.rglob("*.py"), *PUBLIC.rglob("*.py"))))
+    return (path for path in sorted(APP.rglob("*.py")))
 
 
 def trees_with(

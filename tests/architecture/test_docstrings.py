@@ -18,8 +18,9 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def list_trees() -> dict[Path, ast.Module]:
-    paths = (path for folder in ("app", "mosaico") for path in (ROOT / folder).rglob("*.py"))
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return {
+        path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "app").rglob("*.py")
+    }
 
 
 def list_names() -> Iterator[str]:

@@ -9,7 +9,7 @@ MAX_BYTES = 150_000
 
 def test_wheel__pages_add_no_more_than_their_budget() -> None:
     sizes = measure_pages_in_wheel()
-    assert {"app/mosaico/core/web/templates.bz2", "app/mosaico/overview/pages.py"} <= sizes.keys()
+    assert {"mosaico/core/web/templates.bz2", "mosaico/overview/pages.py"} <= sizes.keys()
     assert not any(name.endswith(".html") for name in sizes)
     assert sum(sizes.values()) <= MAX_BYTES
 

@@ -11,11 +11,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mosaico import tables  # noqa: F401 - registers every model
+from mosaico import table_list  # noqa: F401 - registers every model
 from mosaico.core.db import Base
 
 ROOT = Path(__file__).resolve().parents[2]
-APP = ROOT / "app"
+APP = ROOT / "app" / "mosaico"
 TABLE_NAME = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO|TABLE)\s+(?:ONLY\s+)?\"?([a-z_]+)\"?")
 
 
@@ -77,7 +77,7 @@ def test_sql_text__no_table_of_a_higher_or_sibling_layer() -> None:
 
 
 def test_foreign_tables__a_name_in_sql_text_is_found(tmp_path: Path) -> None:
-    assert table_domains()["benchmark_runs"] == "results"
+    assert table_domains()["benchmark_runs"] == "run_store"
     assert list(sql_tables('QUERY = "SELECT 1 FROM benchmark_runs AS run JOIN agents"')) == [
         "benchmark_runs",
         "agents",

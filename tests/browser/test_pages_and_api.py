@@ -156,7 +156,7 @@ def copy_row(session: Session, table: str) -> None:
 def one_row_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page of a list shows one row, so that few rows make many pages."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("app.") and "pages" in name and hasattr(module, "PAGE_SIZE"):
+        if name.startswith("mosaico.") and "pages" in name and hasattr(module, "PAGE_SIZE"):
             monkeypatch.setattr(module, "PAGE_SIZE", 1)
     for module in (query_parameters, pages):
         monkeypatch.setattr(module, "DEFAULT_LIMIT", 1)

@@ -44,7 +44,7 @@ def processes(
     tmp_path_factory: pytest.TempPathFactory, plugins: None, metric_pool: ProcessPool
 ) -> Iterator[ServiceProcesses]:
     folder = tmp_path_factory.mktemp("serve")
-    path = [ROOT / "tests/support/blocked_network", ROOT, folder / "plugins"]
+    path = [ROOT / "tests/support/blocked_network", ROOT / "app", ROOT, folder / "plugins"]
     with running_processes(
         folder,
         metric_pool,

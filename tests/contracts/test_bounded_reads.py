@@ -72,7 +72,7 @@ def list_unbounded() -> frozenset[str]:
     written = {*MEASURED, *ONE_ROW, *LIMITED_WRITES, *BATCHED}
     names = set()
     for path in sorted((ROOT / "app").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        module = ".".join(path.relative_to(ROOT / "app").with_suffix("").parts)
         for read in iter_reads(path.read_text(encoding="utf-8")):
             if not read.is_bounded:
                 names.add(f"{module}.{read.name}")

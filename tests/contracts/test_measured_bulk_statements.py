@@ -132,7 +132,9 @@ def _is_statement(node: ast.AST, imported: dict[str, str]) -> bool:
             return imported.get(name, "").rpartition(".")[2] in BUILDERS | BULK_FUNCTIONS
         case ast.Call(func=ast.Attribute(value=owner, attr=name)):
             module = imported.get(ast.unparse(owner).partition(".")[0], "")
-            is_ours = module.startswith(("sqlalchemy", "app.")) or "__table__" in ast.unparse(owner)
+            is_ours = module.startswith(("sqlalchemy", "mosaico.")) or "__table__" in ast.unparse(
+                owner
+            )
             return name in BULK_METHODS | BULK_FUNCTIONS or (name in BUILDERS and is_ours)
     return False
 
@@ -142,7 +144,7 @@ def list_statements() -> dict[str, Place]:
     """Each place in the service with such a statement, by its full name."""
     statements = {}
     for path in sorted((ROOT / "app").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        module = ".".join(path.relative_to(ROOT / "app").with_suffix("").parts)
         for statement in iter_statements(path.read_text(encoding="utf-8")):
             statements[f"{module}.{statement.name}"] = statement
     return {name: statement for name, statement in statements.items() if name not in TOOLS}

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import time
 import venv
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,51 @@ import httpx
 import pytest
 
 from mosaico.core.harness_packages import MODULES
-from mosaico.postgres.server import EmbeddedPostgres
+from mosaico.core.migrations import HEAD_REVISION
+from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
+from tests.support.postgres import drop_database, make_database
 from tests.support.processes import LIVENESS_S, ROOT, Program
 
 FOREIGN_PACKAGE = "raise SystemExit('a package of the current folder was executed')\n"
+# The files of a project of a user, as every FastAPI project has them.
+PROJECT = {
+    "app/__init__.py": "",
+    "app/core.py": "ANSWER = 'Rome'\n",
+    "app/main.py": """
+from fastapi import FastAPI
+
+from app.core import ANSWER
+
+api = FastAPI()
+
+
+@api.get("/answer")
+def answer() -> str:
+    return ANSWER
+""",
+    "migrations/__init__.py": "raise SystemExit('the migrations of the project were executed')\n",
+    "alembic.ini": "[alembic]\nscript_location = migrations\n",
+    "evaluate.py": """
+import mosaico
+from app.core import ANSWER
+
+rows = [{"item": "a", "expected": "Rome", "output": ANSWER}]
+print(mosaico.score(rows, metrics=["ACCURACY"])["ACCURACY"])
+""",
+    "test_capitals.py": """
+import pytest
+from app.core import ANSWER
+
+
+ITEMS = [{"id": str(number), "input": "?", "expected": "Rome"} for number in range(20)]
+
+
+@pytest.mark.mosaico(items=ITEMS, metrics=["ACCURACY"])
+def test_capitals(item):
+    return ANSWER
+""",
+    "results.jsonl": '{"item": "a", "expected": "Rome", "output": "Rome"}\n',
+}
 
 # Hides the packages of the extra `harness`, as if it were not installed.
 HIDES_EXTRA = f"""
@@ -84,6 +126,85 @@ def foreign_folder(tmp_path: Path) -> Iterator[Path]:
     EmbeddedPostgres(tmp_path / "data").stop()
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a package `app`, migrations and a configuration of Alembic of its own."""
+    for name, text in PROJECT.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def run_in(folder: Path, *command: str | Path, **environment: str) -> str:
+    """Run a command in a folder; its output. It must succeed."""
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment,
+        capture_output=True, text=True, check=False, timeout=LIVENESS_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_wheel__installs_one_package(installed_wheel: Path) -> None:
+    [wheel] = installed_wheel.parents[1].glob("mosaico-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        top_level = {name.partition("/")[0] for name in archive.namelist()}
+    assert {name for name in top_level if not name.endswith(".dist-info")} == {"mosaico"}
+
+
+def test_wheel__works_in_a_project_with_its_own_app(installed_wheel: Path, project: Path) -> None:
+    python = installed_wheel / "python"
+    assert run_in(project, python, "evaluate.py").strip() == "1.0"
+    update = run_in(project, python, "-m", "pytest", "--rootdir", ".", "--mosaico-update-baseline")
+    assert "1 passed" in update
+    assert "test_capitals.py::test_capitals: PASS" in run_in(
+        project, python, "-m", "pytest", "--rootdir", "."
+    )
+    compared = run_in(
+        project, installed_wheel / "mosaico", "compare", "results.jsonl", "results.jsonl"
+    )
+    assert "ACCURACY" in compared
+
+
+def test_wheel__uvicorn_serves_the_app_of_the_project(installed_wheel: Path, project: Path) -> None:
+    program = "import mosaico, uvicorn; uvicorn.run('app.main:api', port=0)"
+    log_file = project / "uvicorn.log"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [installed_wheel / "python", "-c", program], cwd=project, stdout=log, stderr=log
+        )
+    try:
+        server = Program(process, log_file)
+        server.wait_for_output("Uvicorn running on")
+        [address] = re.findall(r"running on (http://\S+)", server.log)
+        answer = httpx.get(f"{address}/answer", trust_env=False, verify=False, timeout=LIVENESS_S)
+        assert answer.json() == "Rome"
+    finally:
+        process.kill()
+        process.wait(LIVENESS_S)
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: RunningPostgres) -> Iterator[str]:
+    yield make_database(postgres_server.url, "migrated by a wheel")
+    drop_database(postgres_server.url, "migrated by a wheel")
+
+
+def test_wheel__contains_the_migrations(
+    installed_wheel: Path, project: Path, empty_database_url: str
+) -> None:
+    """Those of the package are applied, and known to Alembic, in a folder with others."""
+    run_in(project, installed_wheel / "mosaico", "db", "upgrade", DATABASE_URL=empty_database_url)
+    program = "import mosaico; print(mosaico.__path__[0])"
+    package = Path(run_in(project, installed_wheel / "python", "-P", "-c", program).strip())
+    current = run_in(
+        project, installed_wheel / "python", "-m", "alembic", "-c", package / "alembic.ini", "current",
+        DATABASE_URL=empty_database_url,
+    )  # fmt: skip
+    assert f"{HEAD_REVISION} (head)" in current
+
+
 def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path) -> None:
     program = "import mosaico, pathlib; print(pathlib.Path(mosaico.__file__).parent)"
     done = subprocess.run(
@@ -94,7 +215,6 @@ def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path
     package = Path(done.stdout.strip())
     assert package.parent.name == "site-packages"
     assert (package / "py.typed").is_file()
-    assert (package.parent / "app" / "py.typed").is_file()
     version = subprocess.run(
         [installed_wheel / "python", "-P", "-m", "mosaico", "--version"],
         capture_output=True, text=True, check=True, timeout=LIVENESS_S,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mosaico.core.errors import AppError
 
-ROOT = Path(__file__).resolve().parents[2]
+APP = Path(__file__).resolve().parents[2] / "app"
 
 
 class _Name(NamedTuple):
@@ -95,12 +95,12 @@ def _definition(name: _Name | str | None) -> _Name | None:
 
 @cache
 def _modules() -> dict[str, _Module]:
-    paths = {_module_name(path): path for path in (ROOT / "app").rglob("*.py")}
+    paths = {_module_name(path): path for path in APP.rglob("*.py")}
     return {name: _read_module(name, path, paths.keys()) for name, path in paths.items()}
 
 
 def _module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = path.relative_to(APP).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -115,7 +115,7 @@ def _read_module(module: str, path: Path, modules: Any) -> _Module:
                 definitions[name] = {*_mentions(node)}
     meanings: dict[str, _Name | str] = {name: _Name(module, name) for name in definitions}
     for imported in ast.walk(tree):
-        if isinstance(imported, ast.ImportFrom) and (imported.module or "").startswith("app"):
+        if isinstance(imported, ast.ImportFrom) and (imported.module or "").startswith("mosaico"):
             for alias in imported.names:
                 full_name = f"{imported.module}.{alias.name}"
                 meanings[alias.asname or alias.name] = (

@@ -160,7 +160,7 @@ OFFSETS = {"api": _api_offset_s, "postgres": _database_offset_s}
 def moved_clocks(
     tmp_path: Path, metric_pool: ProcessPool, **settings: str
 ) -> Iterator[MovedClocks]:
-    path = [ROOT / "tests/support/moved_clock", ROOT, tmp_path / "plugins"]
+    path = [ROOT / "tests/support/moved_clock", ROOT / "app", ROOT, tmp_path / "plugins"]
     # Not below `tmp_path`, which the account of Postgres cannot enter.
     with tempfile.TemporaryDirectory(prefix="clocks-") as name:
         folder = Path(name)

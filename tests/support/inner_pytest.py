@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-PLUGIN = ("-p", "no:mosaico", "-p", "mosaico.pytest_plugin")
+PLUGIN = ("-p", "no:mosaico", "-p", "mosaico.sdk.pytest_plugin")
 
 
 def run_inner_pytest(*options: str) -> int:

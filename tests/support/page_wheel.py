@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 ALSO: Final = frozenset({"mosaico.core.web.page_text", "mosaico.core.web.static_files"})
 # Files that commands write.
 OTHER: Final = frozenset({"mosaico.reporting.comparison_page", "mosaico.reporting.trace_page"})
-FILES: Final = ("app/mosaico/core/web/templates.bz2", "app/mosaico/core/web/static/")
+FILES: Final = ("mosaico/core/web/templates.bz2", "mosaico/core/web/static/")
 
 
 def measure_pages_in_wheel() -> dict[str, int]:
@@ -35,7 +35,7 @@ def measure_pages_in_wheel() -> dict[str, int]:
 
 def find_page_modules() -> set[str]:
     """The modules named after pages, and those that only these import, directly or through others."""
-    graph = grimp.build_graph("app", cache_dir=None)
+    graph = grimp.build_graph("mosaico", cache_dir=None)
     importers = {name: graph.find_modules_that_directly_import(name) for name in graph.modules}
     pages = {name for name in graph.modules if _is_page(name.split("."))} - OTHER | ALSO
     while more := {

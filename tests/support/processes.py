@@ -196,7 +196,7 @@ def programs(folder: Path, **environment: str) -> Iterator[Programs]:
     marks.mkdir()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(SERVICE_PREFIXES)}
     settings = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(plugins)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "app"), str(ROOT), str(plugins)]),
         gates.FOLDER: str(marks),
         "MOSAICO_DATA_DIR": str(folder / "data"),
         "MOSAICO_METRIC_PROCESSES": "1",

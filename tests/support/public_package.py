@@ -5,17 +5,15 @@
 
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
-import mosaico
-
+PUBLIC_MODULES: Final = ("mosaico", "mosaico.plugins", "mosaico.formula")
 # Plugins get such an object and pass it on; its fields are not public.
 OPAQUE = {"Resources"}
 SURFACE_FILE = Path(__file__).parents[1] / "contracts" / "public_package.txt"
@@ -23,12 +21,8 @@ SURFACE_FILE = Path(__file__).parents[1] / "contracts" / "public_package.txt"
 
 def surface() -> list[str]:
     """One line for each public name and for each public member of a class."""
-    modules = [
-        importlib.import_module(f"mosaico.{module.name}")
-        for module in pkgutil.iter_modules(mosaico.__path__)
-        if not module.name.startswith("_")
-    ]
-    return [line for module in (mosaico, *modules) for line in _module_lines(module)]
+    modules = map(importlib.import_module, PUBLIC_MODULES)
+    return [line for module in modules for line in _module_lines(module)]
 
 
 def _module_lines(module: Any) -> Iterator[str]:
@@ -36,8 +30,7 @@ def _module_lines(module: Any) -> Iterator[str]:
         public_object = getattr(module, name)
         path = f"{module.__name__}.{name}"
         yield f"{path}{_parameters(public_object)}"
-        # The package only passes the classes of its modules on; their members are listed there.
-        if inspect.isclass(public_object) and module is not mosaico:
+        if inspect.isclass(public_object):
             yield from sorted(_member_lines(path, public_object))
 
 

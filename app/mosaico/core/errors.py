@@ -52,7 +52,7 @@ class AppError(Exception):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A class of a plugin keeps the code of its base, which the documentation describes.
-        if "code" not in vars(cls) and cls.__module__.startswith("app."):
+        if "code" not in vars(cls) and cls.__module__.startswith("mosaico."):
             is_upper = cls.code.isupper()  # of the errors that a run records
             words = _WORD_START.sub("_" if is_upper else "-", cls.__name__)
             cls.code = words.upper() if is_upper else words.lower()

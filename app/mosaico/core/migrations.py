@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 # The newest of `migrations/versions`; a test compares them.
 HEAD_REVISION: Final = "0002"
-ROOT = Path(__file__).resolve().parents[2]
+# A wheel has the migrations inside the package, a checkout has them at its top.
+PACKAGE: Final = Path(__file__).resolve().parents[1]
+CHECKOUT: Final = PACKAGE.parents[1]
 
 
 _COLUMNS: Final = text(
@@ -40,8 +42,8 @@ def build_alembic_config(url: str) -> "Config":
     # Alembic takes long to import; a process whose schema is current does without.
     from alembic.config import Config
 
-    config = Config(ROOT / "alembic.ini")
-    config.set_main_option("script_location", str(ROOT / "migrations"))
+    folder = PACKAGE if (PACKAGE / "alembic.ini").exists() else CHECKOUT
+    config = Config(folder / "alembic.ini")
     config.attributes["url"] = sqlalchemy_url(url)
     return config
 

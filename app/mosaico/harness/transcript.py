@@ -32,7 +32,7 @@ _WIRE: Final = ConfigDict(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class TranscriptRequest:
     """The request that produced a message of the model.
 
     Tokens are None when the server did not report them. `latency_ms` is the time from the first
@@ -61,7 +61,7 @@ class TranscriptMessage:
     role: Literal["system", "user", "assistant"]
     text: str
     thinking: str | None = None
-    request: ModelRequest | None = None
+    request: TranscriptRequest | None = None
     kind: Literal["message"] = "message"
 
 
@@ -119,7 +119,7 @@ def build_transcript(
     tool_calls: Sequence[TranscriptToolCall] = (),
     *,
     system: str | None = None,
-    requests: Iterable[ModelRequest] = (),
+    requests: Iterable[TranscriptRequest] = (),
 ) -> Transcript:
     """The transcript of a conversation; of the tool calls alone when there are no messages.
 
@@ -148,7 +148,7 @@ def build_transcript(
     return Transcript(steps=tuple(steps))
 
 
-def _model_message(message: ChatMessage, request: ModelRequest | None) -> TranscriptMessage:
+def _model_message(message: ChatMessage, request: TranscriptRequest | None) -> TranscriptMessage:
     thoughts = [block.text for block in message.content if isinstance(block, ThinkingBlock)]
     return TranscriptMessage(
         role="assistant",

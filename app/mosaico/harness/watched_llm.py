@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mosaico.harness.results import ProviderRetries
-from mosaico.harness.transcript import ModelRequest
+from mosaico.harness.transcript import TranscriptRequest
 from mosaico.llm.conversation import ChatMessage, Llm, Tool, Turn, user_message
 from mosaico.llm.errors import LlmError, LlmErrorKind
 from mosaico.llm.retry import RetryStatus, RetryWait, track_retries
@@ -25,7 +25,7 @@ class WatchedLlm:
     def __init__(self, llm: Llm) -> None:
         self.model = llm.model
         self._llm = llm
-        self.requests: list[ModelRequest] = []
+        self.requests: list[TranscriptRequest] = []
         self._requests = 0
         self._sent_at: float | None = None
         self._retries = RetryStatus()
@@ -46,7 +46,7 @@ class WatchedLlm:
             self._waited_s += self._retries.waited_s
         usage, retries = turn.usage, self._retries
         self.requests.append(
-            ModelRequest(
+            TranscriptRequest(
                 input_tokens=usage.input_tokens if usage else None,
                 output_tokens=usage.output_tokens if usage else None,
                 latency_ms=1000 * (time.monotonic() - self._sent_at),

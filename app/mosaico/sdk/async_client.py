@@ -8,21 +8,15 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from anyio import to_thread
 
+from mosaico.agents.schemas import AgentView
+from mosaico.benchmarks.schemas import BenchmarkView
 from mosaico.core.console.api_client import MAX_PAGE_SIZE, QueryValue
+from mosaico.kpis.schemas import KpiValueView
+from mosaico.runs.schemas import MetricAggregateView, RunView, TraceResultView
 from mosaico.sdk.client import JSON, TIMEOUT_S, Client, FilterValue
 from mosaico.sdk.inputs import Results
 from mosaico.sdk.results import GateReport, ResultComparison
-from mosaico.sdk.schemas import (
-    AgentView,
-    BenchmarkView,
-    KpiValueView,
-    LocalDatasetView,
-    MetricAggregateView,
-    RunView,
-    TraceResultView,
-)
-
-__all__ = ("AsyncClient",)
+from mosaico.traces.uploads.schemas import LocalDatasetView
 
 P = ParamSpec("P")
 T = TypeVar("T")

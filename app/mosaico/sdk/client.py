@@ -7,6 +7,8 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
+from mosaico.agents.schemas import AgentView
+from mosaico.benchmarks.schemas import BenchmarkView
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.console.api_client import MAX_PAGE_SIZE, ApiClient, QueryValue, parse_response
 from mosaico.core.console.service_address import find_service
@@ -15,8 +17,10 @@ from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.core.web.page_paths import path_of
 from mosaico.gating.rules import GateTerms
 from mosaico.gating.stored_gate import gate_run
+from mosaico.kpis.schemas import KpiValueView
 from mosaico.reporting.comparison_page import ComparedFiles
 from mosaico.runs.cli.progress import follow_run
+from mosaico.runs.schemas import MetricAggregateView, RunView, TraceResultView
 from mosaico.sdk.inputs import (
     Results,
     load_metric_plugins,
@@ -26,18 +30,8 @@ from mosaico.sdk.inputs import (
     warn_ignored,
 )
 from mosaico.sdk.results import GateReport, ResultComparison
-from mosaico.sdk.schemas import (
-    AgentView,
-    BenchmarkView,
-    KpiValueView,
-    LocalDatasetView,
-    MetricAggregateView,
-    RunView,
-    TraceResultView,
-)
 from mosaico.traces.files.ignored_fields import NOT_USED
-
-__all__ = ("Client",)
+from mosaico.traces.uploads.schemas import LocalDatasetView
 
 JSON = dict[str, Any]
 FilterValue: TypeAlias = str | list[str] | None

@@ -27,8 +27,6 @@ from mosaico.traces.execution.runner import ExecutionLimits
 from mosaico.traces.files.imported_values import outcome_of_error, text_of
 from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
 
-__all__ = ("Experiment", "run_experiment")
-
 Task: TypeAlias = Callable[[DatasetItem], Any]
 
 

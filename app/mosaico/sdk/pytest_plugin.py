@@ -69,7 +69,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if marker is None:
         return None
     # Loaded by evaluations only: it takes a second.
-    from mosaico.core.errors import MosaicoError
+    from mosaico import MosaicoError
 
     try:
         verdict = _evaluate(pyfuncitem, _options(marker))

@@ -1,17 +1,15 @@
-"""What `score`, `compare` and `gate` return; each shows itself in a notebook."""
+"""What `compare` and `gate` return; each shows itself in a notebook."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mosaico.comparison.schemas import Comparison, FlippedItem
-from mosaico.core.console.table import format_cell
 from mosaico.gating import reports
 from mosaico.gating.rules import GateCheck, GateOutcome, GateResult
 from mosaico.kpis.verdict_types import ValueVerdict
-from mosaico.metrics.aggregate import STATISTICS, Aggregate
-from mosaico.metrics.offline_models import LlmUsage, ModelUsage
+from mosaico.metrics.offline_models import LlmUsage
 from mosaico.reporting import comparison_page as page
 from mosaico.sdk.tables import frame_of, html_of, text_of
 from mosaico.statistics.verdict_rules import Verdict
@@ -19,80 +17,7 @@ from mosaico.statistics.verdict_rules import Verdict
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = (
-    "Aggregate",
-    "Comparison",
-    "FlippedItem",
-    "GateCheck",
-    "GateOutcome",
-    "GateReport",
-    "LlmUsage",
-    "ModelUsage",
-    "ResultComparison",
-    "ScoredRow",
-    "Scores",
-    "ValueVerdict",
-    "Verdict",
-)
-
 _CHANGE_COLUMNS = ("verdict", "baseline", "candidate", "change", "low", "high", "p")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRow:
-    """The values of one result by metric; a missing value is None, with its reason in `missing`.
-
-    `reasons` are what a model wrote about its values.
-    """
-
-    trace_id: str
-    values: Mapping[str, float | None]
-    missing: Mapping[str, str]
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Scores:
-    """The metrics of some results.
-
-    `metrics` has the statistics by metric, `rows` one row for each result, in their order. `kpi` is
-    the value of the `formula`; when it is undefined it is None, and `kpi_reason` says why. `remarks`
-    say how the results were read. `llm_usage` is what metrics that call a model took.
-    """
-
-    metrics: Mapping[str, Aggregate]
-    rows: Sequence[ScoredRow]
-    formula: str | None = None
-    kpi: float | None = None
-    kpi_reason: str | None = None
-    remarks: Sequence[str] = ()
-    llm_usage: LlmUsage = field(default_factory=LlmUsage)
-
-    def __getitem__(self, metric: str) -> float | None:
-        """The mean of a metric over the items. Raises: `KeyError` for a metric without any value."""
-        return self.metrics[metric].mean
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """One row for each result: its trace ID and its values. Raises: `PandasMissing`."""
-        rows = [{"trace_id": row.trace_id, **row.values} for row in self.rows]
-        return frame_of(rows, ("trace_id", *self.metrics))
-
-    def __repr__(self) -> str:
-        names = ("mean", "n", "coverage")
-        return text_of(self._headline(), ("metric", *names), self._table(names))
-
-    def _repr_html_(self) -> str:
-        return html_of(self._headline(), ("metric", *STATISTICS), self._table(STATISTICS))
-
-    def _headline(self) -> str:
-        kpi = f"{self.formula} = {format_cell(self.kpi)}" if self.formula else ""
-        return kpi or f"{len(self.rows)} results"
-
-    def _table(self, statistics: Sequence[str]) -> list[list[str]]:
-        return [
-            [name, *(format_cell(aggregate.statistic(key)) for key in statistics)]
-            for name, aggregate in self.metrics.items()
-        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -10,8 +10,6 @@ from mosaico.core.text import aligned_lines, html_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ("PandasMissing", "frame_of", "html_of", "text_of")
-
 MAX_ROWS = 10
 
 

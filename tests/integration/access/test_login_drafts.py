@@ -166,7 +166,7 @@ def secret_flags() -> Iterator[tuple[str, bool]]:
 
     import mosaico.api  # noqa: F401 - loads all pages
 
-    pages = [module for name, module in sys.modules.items() if name.startswith("app.")]
+    pages = [module for name, module in sys.modules.items() if name.startswith("mosaico.")]
     values = [value for module in pages for value in vars(module).values()]
     for form in [value for value in values if isinstance(value, SchemaForm)]:
         for is_edit in (False, True):

@@ -55,7 +55,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("MOSAICO_DATA_DIR", str(tmp_path / "data"))
     # Commands run in a folder from which `app` is not found.
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "app"))
 
 
 @pytest.fixture(autouse=True)

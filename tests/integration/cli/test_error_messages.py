@@ -107,7 +107,7 @@ def all_problems() -> list[AppError]:
 
     def subclasses(kind: type[AppError]) -> Iterator[type[AppError]]:
         for child in kind.__subclasses__():
-            if child.__module__.startswith("app."):
+            if child.__module__.startswith("mosaico."):
                 yield child
             yield from subclasses(child)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import pytest
+
+from mosaico.core.registry import Registry
 from mosaico.plugins import (
     CHANNELS,
     CHECKS,
@@ -17,8 +19,6 @@ from mosaico.plugins import (
     MetricFactory,
     SourceSpec,
 )
-
-from mosaico.core.registry import Registry
 from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service
 

@@ -175,7 +175,7 @@ def test_run__tui_picks_a_favorite() -> None:
             "*:right",
         ],
         env={
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "app"),
             "PATH": "/usr/bin:/bin",
             "TERM": "xterm",
             "HOME": ".",

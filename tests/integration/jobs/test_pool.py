@@ -128,7 +128,7 @@ def test_pool__stuck_child_exits_after_its_parent_was_killed() -> None:
         [sys.executable, "-c", BUSY_PARENT],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "app")},
         text=True,
     )
     assert parent.stdout is not None

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import mosaico
-from mosaico import AsyncClient, Client, Invalid, NotFound, Unauthorized
+from mosaico import AsyncClient, Client, GateOutcome, Invalid, NotFound, Unauthorized, Verdict
 from mosaico.core.errors import AppError
-from mosaico.sdk.results import GateOutcome, Verdict
 from tests.support.service import Service, working
 
 NIGHTLY = {

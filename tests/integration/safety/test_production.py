@@ -71,7 +71,7 @@ def start(folder: Path, command: str, environment: Mapping[str, str]) -> Refusal
         cwd=folder,
         env={
             **inherited,
-            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "PYTHONPATH": str(Path(__file__).parents[3] / "app"),
             "MOSAICO_DATA_DIR": str(folder / "data"),
             "MOSAICO_ENV": "production",
             **environment,

@@ -20,8 +20,8 @@ from mosaico.harness.mcp.cli.ot_bench import cli as mcp_cli
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"mosaico": cli, "bashkit-eval": bash_cli, "ot-bench": mcp_cli}
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = [*sorted((ROOT / "app").rglob("*.py")), *sorted((ROOT / "mosaico").rglob("*.py"))]
-TEMPLATES = sorted((ROOT / "app" / "core" / "web" / "templates").glob("*.html"))
+MODULES = sorted((ROOT / "app").rglob("*.py"))
+TEMPLATES = sorted((ROOT / "app" / "mosaico" / "core" / "web" / "templates").glob("*.html"))
 CI_FILES = [ROOT / "ci" / "github" / "action.yml", ROOT / "ci" / "gitlab.yml"]
 
 PROGRAM = rf"(?:{'|'.join(PROGRAMS)})"

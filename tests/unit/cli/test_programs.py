@@ -31,7 +31,7 @@ def test_programs__import_nothing_heavy_before_they_are_interruptible() -> None:
     )
     done = subprocess.run(
         # Without `site`, whose .pth files may import packages.
-        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, '.'); {code}"],
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, 'app'); {code}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "typer" not in done.stdout

@@ -11,9 +11,9 @@ from mosaico.harness.reports.transcript import transcript_html, transcript_lines
 from mosaico.harness.transcript import (
     MAX_TEXT_CHARS,
     MAX_TRANSCRIPT_CHARS,
-    ModelRequest,
     Transcript,
     TranscriptMessage,
+    TranscriptRequest,
     TranscriptToolCall,
     build_transcript,
     document_of,
@@ -70,7 +70,7 @@ def call(**fields: Any) -> TranscriptToolCall:
 
 
 def test_build_transcript__shows_recorded_calls_between_the_messages() -> None:
-    requests = [ModelRequest(input_tokens=10, output_tokens=5, latency_ms=7.0, retries=1)]
+    requests = [TranscriptRequest(input_tokens=10, output_tokens=5, latency_ms=7.0, retries=1)]
     transcript = build_transcript(CONVERSATION, RECORDED, system="Be brief.", requests=requests)
     assert transcript.steps == (
         TranscriptMessage(role="system", text="Be brief."),
@@ -226,7 +226,7 @@ def test_secret_masker__leaves_words_that_are_too_short_to_be_secrets(
 
 
 def test_transcript_lines__show_commands_streams_and_facts_without_control_characters() -> None:
-    request = ModelRequest(
+    request = TranscriptRequest(
         input_tokens=10, output_tokens=5, latency_ms=4200.0, retries=2, waited_ms=3000.0
     )
     transcript = Transcript(

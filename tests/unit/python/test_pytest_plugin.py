@@ -64,7 +64,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "--rootdir", ".", *PLUGIN, *options],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        env={"PYTHONPATH": str(ROOT / "app"), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -121,11 +121,11 @@ def test_evaluation__wrong_marker_says_what_it_takes(tmp_path: Path, run_here: R
 def test_plugin__is_an_entry_point_and_costs_our_own_tests_nothing() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     entry_points = settings["project"]["entry-points"]["pytest11"]
-    assert entry_points == {"mosaico": "mosaico.pytest_plugin"}
+    assert entry_points == {"mosaico": "mosaico.sdk.pytest_plugin"}
     assert "-p no:mosaico" in settings["tool"]["pytest"]["ini_options"]["addopts"]
-    program = "import sys, pytest; before = {*sys.modules}; import mosaico.pytest_plugin;"
+    program = "import sys, pytest; before = {*sys.modules}; import mosaico.sdk.pytest_plugin;"
     program += " print(*{name.partition('.')[0] for name in {*sys.modules} - before})"
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert not {*loaded.stdout.split()} & {"app", "pydantic", "numpy", "httpx"}
+    assert not {*loaded.stdout.split()} & {"pydantic", "numpy", "httpx"}

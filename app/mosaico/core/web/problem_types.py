@@ -96,13 +96,15 @@ def _errors_by_code() -> dict[str, type[AppError]]:
 def _subclasses(root: type[AppError]) -> set[type[AppError]]:
     classes = {root} if root is not AppError else set()
     for kind in root.__subclasses__():
-        if kind.__module__.startswith("app."):
+        if kind.__module__.startswith("mosaico."):
             classes |= _subclasses(kind)
     return classes
 
 
 def _import_everything() -> None:
-    for module in pkgutil.walk_packages(importlib.import_module("app").__path__, prefix="app."):
+    for module in pkgutil.walk_packages(
+        importlib.import_module("mosaico").__path__, prefix="mosaico."
+    ):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 

@@ -15,7 +15,7 @@ from mosaico.harness.results import (
     hash_content,
     sum_if_known,
 )
-from mosaico.harness.transcript import ModelRequest
+from mosaico.harness.transcript import TranscriptRequest
 from mosaico.llm.conversation import ChatMessage
 
 
@@ -87,7 +87,7 @@ class AgentTrace:
     duration_ms: int
     ending: ConversationEnding | None = None
     cost_usd: float | None = None
-    requests: tuple[ModelRequest, ...] = ()
+    requests: tuple[TranscriptRequest, ...] = ()
     system: str | None = None
     retries: ProviderRetries = field(default_factory=ProviderRetries)
 

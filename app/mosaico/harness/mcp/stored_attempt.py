@@ -7,8 +7,8 @@ from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.types import Evaluation, LlmCall, McpToolCall, TaskResult
 from mosaico.harness.results import AttemptOutcome
 from mosaico.harness.transcript import (
-    ModelRequest,
     Transcript,
+    TranscriptRequest,
     TranscriptToolCall,
     build_transcript,
 )
@@ -91,8 +91,8 @@ def _call(name: str, call: McpToolCall) -> TranscriptToolCall:
     )
 
 
-def _request(call: LlmCall) -> ModelRequest:
-    return ModelRequest(
+def _request(call: LlmCall) -> TranscriptRequest:
+    return TranscriptRequest(
         input_tokens=call.input_tokens,
         output_tokens=call.output_tokens,
         latency_ms=call.latency_ms,

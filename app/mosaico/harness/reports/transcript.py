@@ -7,9 +7,9 @@ from mosaico.core.console.terminal import escape_lines
 from mosaico.core.text import html_text
 from mosaico.harness.reports.view import format_seconds
 from mosaico.harness.transcript import (
-    ModelRequest,
     Transcript,
     TranscriptMessage,
+    TranscriptRequest,
     TranscriptStep,
     TranscriptToolCall,
 )
@@ -65,7 +65,7 @@ def _heading(step: TranscriptStep) -> str:
     return ", ".join([f"tool {step.tool}", *facts])
 
 
-def _request_facts(request: ModelRequest) -> Iterable[str]:
+def _request_facts(request: TranscriptRequest) -> Iterable[str]:
     if request.input_tokens is not None and request.output_tokens is not None:
         yield f"{request.input_tokens} input and {request.output_tokens} output tokens"
     if request.latency_ms is not None:

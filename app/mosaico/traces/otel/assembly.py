@@ -6,9 +6,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from mosaico.harness.results import sum_if_complete
 from mosaico.harness.transcript import (
-    ModelRequest,
     Transcript,
     TranscriptMessage,
+    TranscriptRequest,
     TranscriptStep,
     TranscriptToolCall,
 )
@@ -314,7 +314,7 @@ def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript
             if role is not None and message.text and message.text not in seen_inputs:
                 seen_inputs.add(message.text)
                 steps.append(TranscriptMessage(role=role, text=message.text))
-        request = ModelRequest(
+        request = TranscriptRequest(
             input_tokens=reading.input_tokens,
             output_tokens=reading.output_tokens,
             latency_ms=_duration_ms(span),
