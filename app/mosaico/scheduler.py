@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 STALLED_RUNS_INTERVAL_S = 30.0
 DELETE_INTERVAL_S = 3600.0
-CLOCK_CHECK_INTERVAL_S = 1.0
 
 
 def run_scheduler(settings: Settings) -> None:
@@ -45,8 +44,7 @@ def run_scheduler(settings: Settings) -> None:
         exclude_living_objects()
         ticker.start()
         log.info("scheduler is ready")
-        while not stopping.wait(CLOCK_CHECK_INTERVAL_S):
-            ticker.watch_clock()
+        stopping.wait()
         ticker.stop()
 
 

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ from mosaico.core.migrations import upgrade
 from mosaico.core.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from mosaico.core.settings import Settings, base_url
 from mosaico.core.web.listener import LISTENER_FD, bind_listener
-from mosaico.jobs.worker_process import SUPERVISED
 from mosaico.startup import (
     database_url,
     direct_database_url,
@@ -44,8 +42,8 @@ from mosaico.startup import (
 
 log = logging.getLogger(__name__)
 
-# One ID for all children of this process: when they all die, no job of theirs was the reason.
-SUPERVISOR_ID = uuid.uuid4().hex
+# Set for the children, which end with their parent.
+SUPERVISED = "MOSAICO_SUPERVISED"
 # The API has this time without progress until it must be ready. A busy machine makes the start slow, but
 # its processor time still grows; answering the checks below takes less than a second of it.
 READY_S = 60.0
@@ -172,7 +170,7 @@ class ServiceProcess:
     process: subprocess.Popen[bytes] = field(init=False)
 
     def start(self) -> None:
-        environment = {**os.environ, **self.environment, SUPERVISED: SUPERVISOR_ID}
+        environment = {**os.environ, **self.environment, SUPERVISED: "1"}
         descriptors = []
         if self.listener is not None:
             descriptors = [self.listener.fileno()]

@@ -32,7 +32,6 @@ from mosaico.core.key_rotation import (
 from mosaico.jobs.handlers import JobHandlers
 from mosaico.jobs.rescue import rescue_jobs
 from mosaico.jobs.silent_sessions import SilentSessions
-from mosaico.jobs.worker_process import read_process_origin
 from mosaico.notifications.delivery_jobs import enqueue_due_deliveries, hold_or_restart
 from mosaico.notifications.models import Delivery
 from mosaico.runs.retention import (
@@ -75,11 +74,6 @@ LET_WAIT: Final = """
     UPDATE deliveries SET status = 'PENDING', due_at = now() + interval '1 day',
            endpoint_id = 'waiting-' || (extract(epoch FROM created_at)::bigint % :endpoints)
 """
-SUSPECTS: Final = 100
-MAKE_SUSPECTS: Final = """
-    UPDATE procrastinate_jobs SET lock = 'suspects' WHERE id IN (
-        SELECT id FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id LIMIT :suspects)
-"""
 
 
 def time_job_batches(db: Database) -> Iterator[Timing]:
@@ -95,8 +89,6 @@ def time_job_batches(db: Database) -> Iterator[Timing]:
     started = time.perf_counter()
     restore_purged_runs(db)
     yield Timing(RESTORE_PURGED, milliseconds_per_window(started, ROWS))
-    with db.begin() as session:
-        session.execute(text(MAKE_SUSPECTS), {"suspects": SUSPECTS})
     yield time_batches(RESCUE, db, _rescue)
 
 
@@ -106,8 +98,8 @@ def _report_missed(session: Session) -> int:
 
 
 def _rescue(session: Session) -> int:
-    """The tick of a worker that looks for jobs of dead workers and places the suspects among all jobs."""
-    rescue_jobs(session, JobHandlers(), SilentSessions(), read_process_origin())
+    """The tick of a worker that looks for jobs of dead workers among all jobs."""
+    rescue_jobs(session, JobHandlers(), SilentSessions())
     return 1
 
 

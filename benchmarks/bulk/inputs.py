@@ -161,10 +161,9 @@ def _release(session: Session) -> None:
 
 
 def _register_process(session: Session) -> None:
-    columns = ("machine", "boot_id", "supervisor", "instance")
     with closing(session.connection().connection.cursor()) as cursor:
-        process = {"worker_id": -1, "queues": None, "forgotten": STATEMENT_ROWS}
-        cursor.execute(_REGISTER_PROCESS, {**process, **dict.fromkeys(columns, "x")})
+        process = {"worker_id": -1, "machine": "x", "forgotten": STATEMENT_ROWS}
+        cursor.execute(_REGISTER_PROCESS, process)
 
 
 def _store_series(session: Session) -> None:

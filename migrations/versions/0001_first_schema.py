@@ -428,19 +428,7 @@ def upgrade() -> None:
         "worker_processes",
         sa.Column("worker_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("machine", sa.Text(), nullable=False),
-        sa.Column("boot_id", sa.Text(), nullable=False),
-        sa.Column("supervisor", sa.Text(), nullable=False),
-        sa.Column("instance", sa.Text(), nullable=False),
-        sa.Column("queues", postgresql.ARRAY(sa.Text()), nullable=True),
         sa.PrimaryKeyConstraint("worker_id", name="pk_worker_processes"),
-    )
-    op.create_index(
-        "ix_procrastinate_jobs_suspects",
-        "procrastinate_jobs",
-        ["id"],
-        postgresql_where=sa.text(
-            "status = 'todo' AND lock IN ('suspects', 'suspects of no worker')"
-        ),
     )
     op.create_table(
         "trace_results",

@@ -38,7 +38,7 @@ def collected_test(nodeid: str, group: str = "") -> Any:
     return SimpleNamespace(nodeid=nodeid, get_closest_marker=lambda _: marker)
 
 
-def test_order__long_tests_come_first_and_waiting_ones_beside_others() -> None:
+def test_order__groups_come_first_and_waiting_tests_beside_others() -> None:
     items = [
         collected_test("tests/browser/test_a.py::test_a"),
         collected_test("tests/e2e/test_b.py::test_b"),

@@ -8,11 +8,8 @@ import pytest
 
 from mosaico.core.encryption import SecretBox
 from mosaico.core.resources import Resources
-from mosaico.jobs.process_pool import ProcessPool
-from tests.support.clocks import MovedClocks, moved_clocks
 from tests.support.deployment import Deployment, deployed_service
-from tests.support.faketime import require_library
-from tests.support.processes import FAKETIME, MASTER_KEY, Programs, programs
+from tests.support.processes import MASTER_KEY, Programs, programs
 from tests.support.service import Service
 
 
@@ -38,10 +35,3 @@ def worker_programs(service: Service, tmp_path: Path) -> Iterator[Programs]:
         MOSAICO_OUTBOUND_ALLOW="127.0.0.0/8",
     ) as started:
         yield started
-
-
-@pytest.fixture
-def machine_clocks(tmp_path: Path, metric_pool: ProcessPool) -> Iterator[MovedClocks]:
-    library = require_library()
-    with moved_clocks(tmp_path, metric_pool, **{FAKETIME: library}) as clocks:
-        yield clocks

@@ -5,20 +5,11 @@ import os
 import random
 import signal
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mosaico.jobs.deaths import (
-    DELAY_AFTER_UNPROVED,
-    FIRST_DELAY,
-    GIVE_UP_AFTER,
-    WorkerDeath,
-    write_deaths,
-)
-from mosaico.jobs.handlers import MAX_ATTEMPTS
+from mosaico.jobs.deaths import ALONE_AFTER, POISON_AFTER, JobDeaths
 from mosaico.jobs.queue import DEATHS
-from mosaico.jobs.worker_process import SUPERVISED
 from tests.support.deployment import TRACES, Deployment
 from tests.support.kills import (
     STEPS,
@@ -28,35 +19,10 @@ from tests.support.kills import (
     kill_worker_in,
     run_undisturbed,
 )
-from tests.support.processes import Program, children_of, until
+from tests.support.processes import children_of, until
 
 # A round takes 10 to 20 s.
 ROUNDS = int(os.environ.get("MOSAICO_TEST_KILL_ROUNDS", "25"))
-PROVED_DEATH = WorkerDeath(
-    instance="", root="1", rescued_at=datetime.now(UTC), is_own=True, is_proved=True
-)
-
-
-EVERY_NIGHT = {
-    "name": "nightly",
-    "benchmarkId": "bench-001",
-    "agentId": "agent-001",
-    "cronExpression": "0 0 2 * * *",
-    "concurrencyPolicy": "FORBID",
-}
-DELAYED = """
-    SELECT count(*) > 0 FROM procrastinate_jobs
-    WHERE status = 'todo' AND scheduled_at > now() AND args ->> 'run_id' = %s
-"""
-DELAY = """
-    SELECT scheduled_at - now() FROM procrastinate_jobs
-    WHERE status = 'todo' AND scheduled_at > now() AND args ->> 'run_id' = %s
-"""
-
-
-def unproved_death(age: timedelta) -> WorkerDeath:
-    """The machine of the worker was not seen again."""
-    return WorkerDeath(instance="", root="machine", rescued_at=datetime.now(UTC) - age, is_own=True)
 
 
 def test_killed_worker__its_run_completes(
@@ -121,14 +87,15 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
 ) -> None:
     deployment.upload("poison", tags=["gate:poison"])
     deployment.upload("after")
-    worker = deployment.programs.worker()
+    # One job at a time: a worker that dies has no other.
+    worker = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="1")
     run_id = deployment.start("poison")
     until(deployment.programs.gate("poison").is_reached)
     # As if four workers had been killed before: the test need not kill five of them.
     deployment.database.execute(
         "UPDATE procrastinate_jobs SET args = args || %s::jsonb"
         " WHERE task_name = 'score.shard' AND status = 'doing'",
-        json.dumps({DEATHS: write_deaths([PROVED_DEATH] * (MAX_ATTEMPTS - 1))}),
+        json.dumps({DEATHS: JobDeaths(POISON_AFTER - 1, POISON_AFTER - 1)._asdict()}),
     )
 
     worker.kill()
@@ -139,77 +106,6 @@ def test_poison_job__fails_its_run_and_the_queue_continues(
     assert (run["status"], run["errorCode"]) == ("FAILED", "POISON")
     assert "read their logs" in run["errorMessage"]
     deployment.completed_run(deployment.start("after"))
-
-
-def store_deaths(deployment: Deployment, run_id: str, deaths: list[WorkerDeath]) -> None:
-    """As if workers had died before while they ran the job of this run."""
-    query = (
-        "UPDATE procrastinate_jobs SET args = args || %s::jsonb"
-        " WHERE status = 'doing' AND args ->> 'run_id' = %s"
-    )
-    deployment.database.execute(query, json.dumps({DEATHS: write_deaths(deaths)}), run_id)
-
-
-def start_scheduled_run(deployment: Deployment, name: str) -> tuple[str, str]:
-    """The IDs of a schedule that allows one run at a time, and of its run, which waits in a metric."""
-    deployment.upload(name, tags=[f"gate:{name}"])
-    schedule = deployment.service.post("/schedule-configs", EVERY_NIGHT)
-    run_id = str(deployment.service.post(trigger_path(schedule["id"]))["runId"])
-    until(deployment.programs.gate(name).is_reached)
-    return schedule["id"], run_id
-
-
-def start_task(deployment: Deployment) -> Program:
-    """A worker that does one job, on a machine of its own."""
-    return deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="1", **{SUPERVISED: "machine 51"})
-
-
-def trigger_path(schedule_id: str) -> str:
-    return f"/schedule-configs/{schedule_id}/trigger"
-
-
-def test_fifty_unproved_deaths__only_delay_a_healthy_run(deployment: Deployment) -> None:
-    """One machine per task, and each lost its power: the run completes on the 52nd."""
-    task = start_task(deployment)
-    _, run_id = start_scheduled_run(deployment, "healthy")
-    store_deaths(deployment, run_id, [unproved_death(timedelta())] * DELAY_AFTER_UNPROVED)
-    task.kill()
-    successor = deployment.programs.worker()
-
-    until(lambda: bool(deployment.database.value(DELAYED, run_id)), what=successor.log)
-    wait = deployment.database.value(DELAY, run_id)
-    # A busy machine has used up some seconds of the minute.
-    assert timedelta(seconds=50) < wait <= FIRST_DELAY
-    assert "waits for 0:01:00" in successor.log
-    assert deployment.database.status(run_id) == "RUNNING"
-
-    deployment.programs.gate("healthy").open()
-    deployment.database.execute(
-        "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE status = 'todo'"
-    )
-    deployment.completed_run(run_id)
-    assert len(deployment.database.stored_run(run_id).results) == TRACES
-
-
-def test_fifty_unproved_deaths_in_twelve_hours__end_the_run_and_free_its_schedule(
-    deployment: Deployment,
-) -> None:
-    """One machine per task, and the job ends each of them."""
-    task = start_task(deployment)
-    schedule_id, run_id = start_scheduled_run(deployment, "bomb")
-    store_deaths(deployment, run_id, [unproved_death(GIVE_UP_AFTER)] * DELAY_AFTER_UNPROVED)
-    blocked = deployment.service.send("POST", trigger_path(schedule_id))
-    assert blocked.status_code == 409, blocked.text
-    task.kill()
-    deployment.programs.worker()
-
-    run = deployment.ended_run(run_id)
-    assert (run["status"], run["errorCode"]) == ("FAILED", "INTERRUPTED")
-    assert "51 workers died" in run["errorMessage"]
-    assert "retry the run on another one" in run["errorMessage"]
-    deployment.programs.gate("bomb").open()
-    next_run = deployment.service.post(trigger_path(schedule_id))["runId"]
-    deployment.completed_run(next_run)
 
 
 @pytest.mark.prove
@@ -224,16 +120,19 @@ def test_poison_job__does_not_fail_the_long_run_beside_it(deployment: Deployment
     harmless = deployment.start("gate:long")
     until(long_gate.is_reached, what=worker.log)
     bomb_gate.open()
+    worker.wait_for_exit()
 
-    kills = 0
+    # From now on two workers: the long run may need one for itself, and never ends before its gate is open.
+    kills, workers = 1, deployment.programs.workers(2, MOSAICO_WORKER_CONCURRENCY="2")
     while deployment.database.status(bomb) != "FAILED":
-        if not worker.is_running:
-            kills += 1
-            assert kills <= MAX_ATTEMPTS + 1
-            worker = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="2")
+        for number, running in enumerate(workers):
+            if not running.is_running:
+                kills += 1
+                assert kills <= ALONE_AFTER + POISON_AFTER
+                workers[number] = deployment.programs.worker(MOSAICO_WORKER_CONCURRENCY="2")
         time.sleep(0.1)
     assert deployment.ended_run(bomb)["errorCode"] == "POISON"
-    assert kills == MAX_ATTEMPTS
+    assert kills > POISON_AFTER
 
     long_gate.open()
     deployment.completed_run(harmless)

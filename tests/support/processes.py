@@ -15,14 +15,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from mosaico.jobs.worker_process import SUPERVISED
+from mosaico.serve import SUPERVISED
 from tests.support import gates
 from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses, write_program
 
 ROOT = Path(__file__).resolve().parents[2]
 LIVENESS_S = 300.0  # generous: other test processes load the machine, too
-# The folder of moved clocks: tests/support/moved_clock.
-FAKETIME = "MOSAICO_TEST_FAKETIME"
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
 # The environment of a developer must not change the results of tests.
 SERVICE_PREFIXES = ("MOSAICO_", "DATABASE_URL")
@@ -100,16 +98,11 @@ class Programs:
     processes: list[Program] = field(default_factory=list)
 
     def start(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Program:
-        """Start a command of the service; `launcher` is a program that becomes it, with arguments.
-
-        Commands are on one machine, unless `environment` names another one in `SUPERVISED`.
-        """
+        """Start a command of the service; `launcher` is a program that becomes it, with arguments."""
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
         variables = {**self.environment, SUPERVISED: "1", **environment}
         with log_file.open("wb") as log:
-            # The clock of libfaketime takes effect at the start of an interpreter.
-            is_forked = command[0] in COMMANDS and not launcher and FAKETIME not in variables
-            if is_forked:
+            if command[0] in COMMANDS and not launcher:
                 process: subprocess.Popen[bytes] | WarmProcess = warm_processes().start(
                     command, folder=self.folder, environment=variables, log=log.fileno()
                 )

@@ -12,8 +12,6 @@ import pytest
 from _pytest.nodeid import NodeId
 from xdist.scheduler import LoadGroupScheduling
 
-# It waits for a minute, for clocks and restarts: begun at the end, it would run alone.
-FIRST = "tests/e2e/test_kills_during_clock_jumps.py"
 # A test of these folders takes seconds, of which it waits most: each may run in another process.
 SINGLE: tuple[str, ...] = ("tests/e2e/",)
 # The longest tests first, so that no process is left alone with one at the end.
@@ -50,7 +48,7 @@ def name_groups(items: Sequence[pytest.Item]) -> None:
 
 
 def order_items(items: list[pytest.Item]) -> None:
-    """Put the longest test first, then the largest groups, then the folders with the longest tests.
+    """Put the largest groups first, then the folders with the longest tests.
 
     The end-to-end tests go with the first files, one by one: others use the processor while they
     wait.
@@ -60,8 +58,6 @@ def order_items(items: list[pytest.Item]) -> None:
     waiting = count()
 
     def place(item: pytest.Item) -> tuple[int, int, str]:
-        if item.nodeid.startswith(FIRST):
-            return -2, next(waiting), ""
         if group := group_of(item):
             return -1, -sizes[group], group
         if item.nodeid.startswith(SINGLE):

@@ -33,12 +33,5 @@ class ReportToy(FailureReport):
     toy: str
 
 
-class BuildShip(JobRequest):
-    """A job of another queue."""
-
-    NAME = "ships.build"
-    toy: str = "boat"
-
-
 class RingBell(JobRequest):
     NAME = "bells.ring"

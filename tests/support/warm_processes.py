@@ -3,7 +3,7 @@
 One process of a test run has imported the service and forks a process for each command: that takes a
 twentieth of the processor time of a new interpreter, and the tests start hundreds. The children of a
 forked `mosaico serve` are forked, too. How they start from nothing is tested with the installed
-wheel and with clocks that libfaketime moves.
+wheel.
 """
 
 import atexit

@@ -28,6 +28,11 @@ class StartNext(Protocol):
     ) -> None: ...
 
 
+# Records in the transaction of a session that it stores a part of the work of a job: the earlier deaths of
+# its workers do not count any more. `ignore_progress` and `JobContext.record_progress`.
+RecordProgress: TypeAlias = Callable[[Session], None]
+
+
 class JobToken(NamedTuple):
     """Identifies one attempt of one job; all None outside of a worker, where no other can take over."""
 
@@ -41,6 +46,10 @@ NO_JOB = JobToken()
 
 def _no_lease() -> None:
     """A job without a lease, whose work is always needed."""
+
+
+def ignore_progress(_: Session) -> None:
+    """For a job outside of a worker, which nobody repeats."""
 
 
 # A condition of a statement that has the values of a `JobToken` as parameters: the worker still has the
@@ -60,8 +69,9 @@ class JobContext:
     """The context of a handler, in addition to its arguments.
 
     `call_timeout_s` bounds one call in the process pool. `start_next` starts the following job:
-    this worker runs it at once, without the queue, if allowed. `token` proves that the worker has
-    the job. `check_lease` raises when the output of the job is no longer needed.
+    this worker runs it at once, without the queue, if allowed. `record_progress` is called with each
+    part of the work that is stored. `token` proves that the worker has the job. `check_lease` raises
+    when the output of the job is no longer needed.
     """
 
     resources: Resources
@@ -69,6 +79,7 @@ class JobContext:
     is_stopping: Callable[[], bool]
     call_timeout_s: float = 60.0
     start_next: StartNext = enqueue
+    record_progress: RecordProgress = ignore_progress
     token: JobToken = NO_JOB
     check_lease: Callable[[], None] = _no_lease
 

@@ -3,9 +3,9 @@ records no outcome.
 """
 
 import asyncio
-import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterable
+import platform
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import procrastinate
@@ -16,10 +16,11 @@ from procrastinate.jobs import Status
 from procrastinate.manager import JobManager, NotificationCallback
 
 from mosaico.core.batches import STATEMENT_ROWS
-from mosaico.jobs.deaths import PLACE_SUSPECTS
+from mosaico.jobs.deaths import may_start, runs_alone
 from mosaico.jobs.handlers import JobHandlers
-from mosaico.jobs.outcomes import JobClaim
-from mosaico.jobs.worker_process import ProcessOrigin, WorkerPresence
+from mosaico.jobs.outcomes import JobClaim, JobOutcome, JobReleased
+from mosaico.jobs.queue import split_arguments
+from mosaico.jobs.worker_process import WorkerPresence
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +34,38 @@ _REGISTER_PROCESS = """
                               WHERE worker.id = process.worker_id)
             LIMIT %(forgotten)s)
     )
-    INSERT INTO worker_processes (worker_id, machine, boot_id, supervisor, instance, queues)
-    VALUES (%(worker_id)s, %(machine)s, %(boot_id)s, %(supervisor)s, %(instance)s, %(queues)s)
+    INSERT INTO worker_processes (worker_id, machine) VALUES (%(worker_id)s, %(machine)s)
 """
+_SIGN_OFF = "DELETE FROM worker_processes WHERE worker_id = %(worker_id)s"
 _HEARTBEAT = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %(worker_id)s"
 
 
+class RunningJobs:
+    """The jobs that this process holds, and which of them run alone; used by its event loop and the threads
+    of its jobs.
+    """
+
+    def __init__(self) -> None:
+        self._alone: dict[int, bool] = {}
+
+    def may_start(self, *, alone: bool = False) -> bool:
+        """See `mosaico.jobs.deaths.may_start`."""
+        return may_start(alone=alone, running=self._alone.values())
+
+    def add(self, job_id: int, *, alone: bool) -> None:
+        self._alone[job_id] = alone
+
+    def share(self, job_id: int) -> None:
+        """Others may run beside the job from now on."""
+        self._alone[job_id] = False
+
+    def remove(self, job_id: int) -> None:
+        self._alone.pop(job_id, None)
+
+
 class FencedJobManager(JobManager):
-    """Registers workers with their origin and presence, and suppresses procrastinate's own finish and
-    retry, which have no fencing.
+    """Registers workers with their presence, lets jobs run alone that must, and suppresses procrastinate's
+    own finish and retry, which have no fencing.
 
     The runner has recorded the outcome already, under its claim. procrastinate itself would also
     finish a job that was rescued and now belongs to another worker.
@@ -52,10 +76,10 @@ class FencedJobManager(JobManager):
         connector: procrastinate.PsycopgConnector,
         presence: WorkerPresence,
         handlers: JobHandlers,
-        release_unknown: Callable[[JobClaim], None],
+        running: RunningJobs,
         *,
-        origin: ProcessOrigin,
-        queues: Collection[str] | None,
+        release_unknown: Callable[[JobClaim], None],
+        record_outcome: Callable[[JobClaim, JobOutcome], None],
         heartbeat_interval_s: float,
     ) -> None:
         super().__init__(connector)
@@ -63,23 +87,22 @@ class FencedJobManager(JobManager):
         self._heartbeats: asyncio.Task[None] | None = None
         self._presence = presence
         self._handlers = handlers
+        self._running = running
         self._release_unknown = release_unknown
-        self._origin = origin
-        self._queues = queues
+        self._record_outcome = record_outcome
+        self._worker_id: int | None = None
 
     async def register_worker(self) -> int:
         worker_id = await super().register_worker()
         await self.connector.execute_query_async(
             query=_REGISTER_PROCESS,
             worker_id=worker_id,
-            queues=None if self._queues is None else list(self._queues),
+            machine=platform.node(),
             # The next worker forgets the others.
             forgotten=STATEMENT_ROWS,
-            **dataclasses.asdict(self._origin),
         )
-        # Before the first job is fetched: this worker may be the first of a queue.
-        await self.connector.execute_query_async(query=PLACE_SUSPECTS)
-        # Likewise: a worker without presence counts as dead.
+        self._worker_id = worker_id
+        # Before the first job is fetched: a worker without presence counts as dead.
         await self._presence.execute(worker_id, _HEARTBEAT)
         # procrastinate ends its own heartbeats after a failed fetch, and then waits for the running jobs.
         self._heartbeats = asyncio.create_task(self._send_heartbeats(worker_id))
@@ -103,9 +126,20 @@ class FencedJobManager(JobManager):
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
         # A worker without presence counts as dead: each of its jobs would be rescued at once.
-        if not self._presence.is_held:
+        if not self._presence.is_held or not self._running.may_start():
             return None
-        return await super().fetch_job(queues, worker_id)
+        job = await super().fetch_job(queues, worker_id)
+        if job is None:
+            return None
+        claim = claim_of(job)
+        alone = runs_alone(split_arguments(claim.arguments).deaths)
+        if not self._running.may_start(alone=alone):
+            # An idle worker may have it now. Otherwise this one fetches it again and again, as it is the first
+            # in the queue, and no other job, until its own jobs have ended.
+            await asyncio.to_thread(self._record_outcome, claim, JobReleased())
+            return None
+        self._running.add(claim.id, alone=alone)
+        return job
 
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
@@ -116,6 +150,13 @@ class FencedJobManager(JobManager):
                 await super().listen_for_jobs(on_notification=on_notification, queues=queues)
             await asyncio.sleep(RECONNECT_DELAY_S)
 
+    async def sign_off(self) -> None:
+        """Record that this process stops in order: a job that it cannot return in time is no death."""
+        try:
+            await self.connector.execute_query_async(query=_SIGN_OFF, worker_id=self._worker_id)
+        except ConnectorException as error:
+            log.warning("the stop of this worker is not recorded: %s", error)
+
     async def unregister_worker(self, worker_id: int) -> None:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
@@ -125,13 +166,15 @@ class FencedJobManager(JobManager):
         await super().unregister_worker(worker_id)
 
     async def finish_job(self, job: QueuedJob, status: Status, delete_job: bool) -> None:  # noqa: ARG002, FBT001 - the signature of the base class
+        claim = claim_of(job)
+        self._running.remove(claim.id)
         # An unknown job has no runner that could have recorded an outcome; procrastinate would fail
         # it.
         if self._handlers.find(job.task_name) is None:
-            await asyncio.to_thread(self._release_unknown, claim_of(job))
+            await asyncio.to_thread(self._release_unknown, claim)
 
     async def retry_job(self, job: QueuedJob, *_: object, **__: object) -> None:
-        pass
+        self._running.remove(claim_of(job).id)
 
 
 def claim_of(job: QueuedJob) -> JobClaim:

@@ -13,23 +13,23 @@ from typing import Any, cast
 import procrastinate
 import psycopg
 import structlog
-from apscheduler.schedulers.background import BackgroundScheduler
 from procrastinate import JobContext as ProcrastinateContext
 
 from mosaico.core.correlation import bind_correlation
 from mosaico.core.engine import libpq_url
 from mosaico.core.errors import AppError, Unavailable
+from mosaico.core.periodic_threads import PeriodicThreads
 from mosaico.core.resources import Resources
-from mosaico.jobs.clock_watch import ClockWatch, PeriodicTrigger, run_jobs_now
 from mosaico.jobs.declarations import queue_of
 from mosaico.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
-from mosaico.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, claim_of
+from mosaico.jobs.job_manager import RECONNECT_DELAY_S, FencedJobManager, RunningJobs, claim_of
 from mosaico.jobs.outcomes import (
     FINISH_CLAIMED_JOB,
     MAX_RETRY_DELAY_S,
     JobClaim,
     JobFailed,
     JobOutcome,
+    JobProgress,
     JobReleased,
     JobSucceeded,
     JobTakenOver,
@@ -40,16 +40,14 @@ from mosaico.jobs.outcomes import (
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.jobs.queries import has_waiting_short_job
 from mosaico.jobs.queue import split_arguments
-from mosaico.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S
-from mosaico.jobs.rescue_tick import RescueTick
-from mosaico.jobs.worker_process import WorkerPresence, read_process_origin
+from mosaico.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, Rescue
+from mosaico.jobs.worker_process import WorkerPresence
 
 log = logging.getLogger(__name__)
 
 # Jobs get this time to reach a checkpoint, then their computations are ended: the process must exit
 # within the 10 s after which container runtimes kill it.
 SHUTDOWN_GRACE_S = 4.0
-CLOCK_CHECK_INTERVAL_S = 1.0
 CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
 # The steps of most runs take less, and go on without a query.
@@ -83,9 +81,8 @@ class Worker:
         self._concurrency = concurrency
         self._call_timeout_s = call_timeout_s
         self._queues = queues
-        self._origin = read_process_origin()
-        rescue: Callable[[], object] = RescueTick(resources.db, handlers, self._origin)
-        self._ticks = {"rescue": (RESCUE_INTERVAL_S, rescue), **(ticks or {})}
+        self._running = RunningJobs()
+        self._ticks = ticks or {}
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -101,14 +98,12 @@ class Worker:
         # procrastinate runs handlers in the default executor: its size is the number of jobs at a
         # time.
         self._loop.set_default_executor(ThreadPoolExecutor(self._concurrency, "job"))
-        ticker = self._start_ticker()
-        watching = asyncio.create_task(_watch_clock(ticker))
+        threads = self._start_ticks()
         try:
             while not self._stopping.is_set():
                 await self._run_until_lost(on_ready)
         finally:
-            watching.cancel()
-            ticker.shutdown(wait=False)
+            threads.stop()
 
     async def drain(self) -> None:
         """Run the waiting jobs, and the jobs that they enqueue, then return.
@@ -168,7 +163,7 @@ class Worker:
                 # The job manager sends its own.
                 update_heartbeat_interval=FORGET_WORKER_AFTER_S,
                 # procrastinate only removes the rows of such workers; the rescue restarts their
-                # jobs much earlier, and asks where they ran.
+                # jobs much earlier.
                 stalled_worker_timeout=FORGET_WORKER_AFTER_S,
                 fetch_job_polling_interval=POLL_INTERVAL_S,
                 # Nobody asks procrastinate to abort a job: a run that is cancelled voids its leases.
@@ -184,6 +179,7 @@ class Worker:
             # A thread that waits for a computation cannot be interrupted: closing the pool ends the
             # call, and the job is released.
             asyncio.get_running_loop().call_later(SHUTDOWN_GRACE_S, self._pool.close)
+            await cast("FencedJobManager", app.job_manager).sign_off()
         try:
             await serving
         except asyncio.CancelledError:
@@ -206,9 +202,9 @@ class Worker:
             connector,
             presence,
             self._handlers,
-            self._release_unknown,
-            origin=self._origin,
-            queues=self._queues,
+            self._running,
+            release_unknown=self._release_unknown,
+            record_outcome=self._record_outcome,
             heartbeat_interval_s=HEARTBEAT_INTERVAL_S,
         )
         for handler in self._handlers:
@@ -217,16 +213,21 @@ class Worker:
 
     def _run(self, context: ProcrastinateContext, /, **_: Any) -> None:
         """Run a job, and the jobs that follow it without the queue."""
-        claim: JobClaim | None = claim_of(context.job)
+        claim = claim_of(context.job)
         started_at = time.monotonic()
-        while claim is not None:
+        while True:
             call = split_arguments(claim.arguments)
             with (
                 bind_correlation(call.correlation),
                 structlog.contextvars.bound_contextvars(**_ids_of(call.arguments)),
             ):
-                claim = self._run_step(context, claim)
-            if claim is not None and self._must_yield(started_at):
+                next_claim = self._run_step(context, claim)
+            if next_claim is None:
+                return
+            claim = next_claim
+            # The deaths were those of the earlier step.
+            self._running.share(claim.id)
+            if self._must_yield(started_at):
                 self._record_outcome(claim, JobReleased())
                 return
 
@@ -253,6 +254,7 @@ class Worker:
             is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
             call_timeout_s=self._call_timeout_s,
             start_next=next_step.start,
+            record_progress=JobProgress(claim, self._running.share).record,
             token=claim.token,
         )
         outcome: JobOutcome = JobSucceeded()
@@ -325,22 +327,15 @@ class Worker:
         with db.begin() as session:
             return record_outcome(session, claim, outcome, self._handlers)
 
-    def _start_ticker(self) -> BackgroundScheduler:
+    def _start_ticks(self) -> PeriodicThreads:
         # Threads beside the event loop, so that a slow tick delays no heartbeat.
-        ticker = BackgroundScheduler(timezone="UTC")
-        for name, (interval_s, tick) in self._ticks.items():
-            ticker.add_job(
-                _guard_tick(name, tick),
-                PeriodicTrigger(interval_s),
-                id=name,
-                max_instances=1,
-                coalesce=True,
-                misfire_grace_time=None,  # a late tick runs instead of being dropped
-            )
+        threads = PeriodicThreads()
+        rescue = Rescue(self._resources.db, self._handlers)
         # At once: after a restart of all workers nobody else rescues the jobs.
-        ticker.modify_job("rescue", next_run_time=datetime.now(UTC))
-        ticker.start()
-        return ticker
+        threads.start("rescue", RESCUE_INTERVAL_S, rescue, is_first_at_once=True)
+        for name, (interval_s, tick) in self._ticks.items():
+            threads.start(name, interval_s, tick)
+        return threads
 
 
 async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:
@@ -372,23 +367,3 @@ def _log_outcome(claim: JobClaim, outcome: JobOutcome, error: Exception) -> None
         )
     else:
         log.warning("job %s (%d) is retried: %s", claim.name, claim.id, error)
-
-
-async def _watch_clock(ticker: BackgroundScheduler) -> None:
-    watch = ClockWatch()
-    while True:
-        await asyncio.sleep(CLOCK_CHECK_INTERVAL_S)
-        jump_s = watch.find_jump()
-        if jump_s:
-            log.warning("the clock was set by %.1f s", jump_s)
-            run_jobs_now(ticker)
-
-
-def _guard_tick(name: str, tick: Callable[[], object]) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            tick()
-        except Exception as error:  # noqa: BLE001 - the next tick tries again
-            log.warning("tick %s failed and runs again at its next interval: %s", name, error)
-
-    return run

@@ -19,7 +19,14 @@ from mosaico.jobs.handlers import (
     WorkerStopping,
     describe_error,
 )
-from mosaico.jobs.queue import CORRELATION, RESCUES, enqueue, enqueue_failure, split_arguments
+from mosaico.jobs.queue import (
+    CORRELATION,
+    DEATHS,
+    RESCUES,
+    enqueue,
+    enqueue_failure,
+    split_arguments,
+)
 
 # Waits of 1, 4, 16 and 60 s.
 FIRST_RETRY_DELAY_S = 1.0
@@ -52,6 +59,12 @@ _BECOME = text(
     SET task_name = :name, queue_name = :queue, args = CAST(:args AS jsonb), lock = NULL, priority = 0
     WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     """
+)
+_FORGET_DEATHS = text(
+    f"""
+    UPDATE procrastinate_jobs SET args = args - '{DEATHS}', priority = 0
+    WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
+    """  # noqa: S608 - a constant
 )
 # A job that goes back to the queue beside a waiting one of its key (`enqueue_once`) would violate the unique
 # index of keys, and with it the whole rescue.
@@ -156,6 +169,29 @@ class NextStep:
         # The attempts of the earlier steps are none of the next one.
         attempts = {RESCUES: self.claim.attempts} if self.claim.attempts else {}
         return {**arguments, **queue_arguments, **attempts}
+
+
+class JobProgress:
+    """Forgets the deaths of a job when it stores a part of its work, which no later attempt repeats.
+
+    `share` is then called with the ID of the job: it need not run alone any more.
+    """
+
+    def __init__(self, claim: JobClaim, share: Callable[[int], None]) -> None:
+        self._claim = claim
+        self._share = share
+        self._has_deaths = split_arguments(claim.arguments).deaths.total > 0
+
+    def record(self, session: Session) -> None:
+        """See `RecordProgress`."""
+        # Almost always without a statement.
+        if self._has_deaths:
+            session.execute(_FORGET_DEATHS, self._claim.token._asdict())
+            event.listen(session, "after_commit", self._forget, once=True)
+
+    def _forget(self, _: Session) -> None:
+        self._has_deaths = False
+        self._share(self._claim.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.core import correlation
 from mosaico.core.batches import batched
+from mosaico.jobs.deaths import JobDeaths, read_deaths
 from mosaico.jobs.declarations import FailureReport, JobRequest, queue_of
 
 # Never opened: it has no connection of its own and writes on the connection of each session.
@@ -20,11 +21,13 @@ _DEFERRER = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
 # The job argument that holds the correlation ids of the request that enqueued the job.
 CORRELATION = "_correlation"
 # The job arguments that hold the number of attempts that ended with a rescue, and the deaths of workers
-# that the job may have caused.
+# that held the job.
 RESCUES = "_rescues"
 DEATHS = "_deaths"
 # All other jobs have the priority 0. Higher ones start first.
 SHORT_JOB_PRIORITY = 1
+# Of a job that must run alone.
+ALONE_PRIORITY = 2
 
 
 class NewJob(NamedTuple):
@@ -39,13 +42,13 @@ class JobCall(NamedTuple):
     """The arguments of a job, and what the queue adds to them.
 
     `correlation`: see `mosaico.core.correlation`; `rescues`: see `mosaico.jobs.rescue`; `deaths`: see
-    `mosaico.jobs.deaths.read_deaths`.
+    `mosaico.jobs.deaths`.
     """
 
     arguments: dict[str, Any]
     correlation: dict[str, str]
     rescues: int
-    deaths: list[dict[str, Any]]
+    deaths: JobDeaths
 
 
 def enqueue(
@@ -123,7 +126,7 @@ def split_arguments(job_arguments: Mapping[str, Any]) -> JobCall:
         {name: job_arguments[name] for name in job_arguments if name not in reserved},
         job_arguments.get(CORRELATION, {}),
         job_arguments.get(RESCUES, 0),
-        job_arguments.get(DEATHS, []),
+        read_deaths(job_arguments.get(DEATHS, {})),
     )
 
 

@@ -21,5 +21,7 @@ def repeat_batches(job: JobContext, process_batch: Callable[[Session], int]) -> 
         job.checkpoint()
         with job.resources.db.begin() as session:
             row_count = process_batch(session)
+            if row_count:
+                job.record_progress(session)
         if not row_count:
             return

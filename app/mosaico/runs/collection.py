@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.core.postgres_notify import waking_streams
 from mosaico.jobs.declarations import DropTraces
-from mosaico.jobs.handlers import JobContext
+from mosaico.jobs.handlers import JobContext, RecordProgress, ignore_progress
 from mosaico.jobs.queue import enqueue
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import RunPlan
@@ -62,7 +62,7 @@ def resume_collection(
             with res.db.begin() as session:
                 # The page and its cursor in one transaction: a killed worker continues exactly
                 # after the last stored page.
-                run = append_page(session, lease, page, res.clock())
+                run = append_page(session, lease, page, res.clock(), job.record_progress)
                 if run is not None:
                     record_credentials_result(session, lease.plan, query, res, refused=False)
             # Also when an earlier collection replaced this one: its remaining pages are not read.
@@ -84,7 +84,11 @@ def resume_collection(
 
 
 def append_page(
-    session: Session, lease: RunLease, page: TracePage, now: datetime
+    session: Session,
+    lease: RunLease,
+    page: TracePage,
+    now: datetime,
+    record_progress: RecordProgress = ignore_progress,
 ) -> BenchmarkRun | None:
     """Store a page of traces together with its cursor; returns the run once its collection is complete.
 
@@ -92,7 +96,11 @@ def append_page(
     same traces replaces it.
     """
     run, began = _lock_run_with_collection(session, lease)
+    position = (began.trace_count, began.cursor)
     collection = store_page(session, began, page, now)
+    # A source may repeat a page, or give an empty one while it waits.
+    if (began.trace_count, began.cursor) != position:
+        record_progress(session)
     if collection.id != began.id:
         run.collection_id = collection.id
         _drop_replaced(session, began)

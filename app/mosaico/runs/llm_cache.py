@@ -15,6 +15,7 @@ from mosaico.core.batch_delete import delete_batch
 from mosaico.core.batches import batched
 from mosaico.core.clock import Clock
 from mosaico.core.db import Database
+from mosaico.jobs.handlers import RecordProgress, ignore_progress
 from mosaico.llm.types import (
     MAX_ANSWER_AGE,
     ChatAnswer,
@@ -59,6 +60,7 @@ class CachedAnswers:
     db: Database
     run_seq: int
     clock: Clock
+    record_progress: RecordProgress = ignore_progress
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
         """The stored answers by request key."""
@@ -69,6 +71,8 @@ class CachedAnswers:
         """Store answers and the usage of their requests. Raises: `Unavailable`."""
         with self.db.begin() as session:
             put_answers(session, self.run_seq, answers, usages, self.clock())
+            if answers:
+                self.record_progress(session)
 
     def evict(self, keys: Sequence[bytes]) -> None:
         """Delete unusable answers."""

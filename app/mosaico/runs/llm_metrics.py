@@ -86,10 +86,11 @@ def measure_remote(
     # The SDK takes half a second to import, and most workers never need it.
     from mosaico.llm.completions import open_completions
 
-    access = _require_access(job.resources.llm_server)
-    client = open_completions(access, policy=job.resources.outbound, retries=RETRIES)
+    res = job.resources
+    access = _require_access(res.llm_server)
+    client = open_completions(access, policy=res.outbound, retries=RETRIES)
     cache_scope = access.base_url + cache_suffix
-    store = CachedAnswers(job.resources.db, run_seq, job.resources.clock)
+    store = CachedAnswers(res.db, run_seq, res.clock, job.record_progress)
     with CompletionPool(client) as pool:
         return RemoteMeasurement(
             cache_scope=cache_scope,

@@ -140,6 +140,7 @@ def write_back(job: JobContext, request: WriteBackScores) -> None:
         is_turn_over = lease.cursor is not None and time.monotonic() >= ends_at
         with res.db.begin() as session:
             _store_progress(session, lease)
+            job.record_progress(session)
             if is_turn_over:
                 lock = _lock(lease.plan, lease.query)
                 enqueue(session, request, lock=lock)

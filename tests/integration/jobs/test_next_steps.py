@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.core.resources import Resources
 from mosaico.jobs import job_runner
-from mosaico.jobs.deaths import WorkerDeath, write_deaths
+from mosaico.jobs.deaths import POISON_AFTER, JobDeaths
 from mosaico.jobs.handlers import MAX_ATTEMPTS, JobContext, JobHandlers
 from mosaico.jobs.job_runner import Worker
 from mosaico.jobs.outcomes import (
@@ -25,30 +24,23 @@ from mosaico.jobs.outcomes import (
 )
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.jobs.queries import has_waiting_short_job
-from mosaico.jobs.queue import DEATHS, RESCUES, enqueue, enqueue_many, split_arguments
+from mosaico.jobs.queue import (
+    ALONE_PRIORITY,
+    DEATHS,
+    RESCUES,
+    enqueue,
+    enqueue_many,
+    split_arguments,
+)
 from mosaico.jobs.rescue import rescue_jobs
 from mosaico.jobs.silent_sessions import SilentSessions
-from mosaico.jobs.worker_process import ProcessOrigin
 from mosaico.worker import TASKS
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 from tests.support.toy_jobs import PaintToy, ReportToy, RingBell, SawToy, WrapToy
 
-ORIGIN = ProcessOrigin(
-    machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
-)
-
-# One fewer than make a job poison, and enough to make it a suspect.
-PROVED_DEATHS = write_deaths(
-    WorkerDeath(
-        instance=str(number),
-        root="tree-1",
-        rescued_at=datetime(2026, 11, 23, tzinfo=UTC),
-        is_own=True,
-        is_proved=True,
-    )
-    for number in range(MAX_ATTEMPTS - 1)
-)
+# One fewer than make a job poison, and enough to let it run alone.
+DEATHS_ALONE = JobDeaths(POISON_AFTER - 1, POISON_AFTER - 1)._asdict()
 
 
 @pytest.fixture
@@ -98,22 +90,22 @@ def next_step(claim: JobClaim) -> NextStep:
 
 
 def rescue(session: Session) -> None:
-    rescued = rescue_jobs(
-        session, JobHandlers(), SilentSessions(), ORIGIN, absent_after_s=0, reconnect_s=0
-    )
+    rescued = rescue_jobs(session, JobHandlers(), SilentSessions(), absent_after_s=0, reconnect_s=0)
     assert rescued == 1
 
 
 def test_next_step__deaths_of_an_earlier_step_do_not_count(session: Session) -> None:
-    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, counts={DEATHS: PROVED_DEATHS})
+    claim = claim_job(session, attempts=MAX_ATTEMPTS - 1, counts={DEATHS: DEATHS_ALONE})
+    session.execute(
+        text("UPDATE procrastinate_jobs SET priority = :priority"), {"priority": ALONE_PRIORITY}
+    )
 
     next_step(claim).start(session, PaintToy())
-    # A step that inherited the deaths would return as a suspect, with the lock of suspects.
     rescue(session)
 
     rescued = stored_claim(session)
     assert rescued.name == "toys.paint"
-    assert split_arguments(rescued.arguments).deaths == []
+    assert split_arguments(rescued.arguments).deaths == JobDeaths()
     query = "SELECT status::text, lock, priority FROM procrastinate_jobs"
     assert session.execute(text(query)).one() == ("todo", None, 0)
 

@@ -21,15 +21,11 @@ from mosaico.jobs.outcomes import (
 from mosaico.jobs.queue import enqueue
 from mosaico.jobs.rescue import rescue_jobs
 from mosaico.jobs.silent_sessions import SilentSessions
-from mosaico.jobs.worker_process import PRESENCE_LOCK, ProcessOrigin
+from mosaico.jobs.worker_process import PRESENCE_LOCK
 from tests.support.toy_jobs import BuildToy, ReportToy
 
 HANDLERS = JobHandlers()
 HANDLERS.register(BuildToy, on_failure=ReportToy)(lambda _job, _build: None)
-
-ORIGIN = ProcessOrigin(
-    machine="pelican", boot_id="boot-1", supervisor="tree-1", instance="pelican-1"
-)
 
 FAILURE = JobFailed(code="NO_WOOD", message="bring some")
 
@@ -130,18 +126,11 @@ def test_record_outcome__failure_enqueues_the_on_failure_job(session: Session) -
 
 
 # Limits of zero: every silence counts, and the server of the tests may have started just now.
-def rescue(
-    session: Session,
-    rescuer: ProcessOrigin = ORIGIN,
-    *,
-    absent_after_s: float = 0.0,
-    reconnect_s: float = 0.0,
-) -> int:
+def rescue(session: Session, *, absent_after_s: float = 0.0, reconnect_s: float = 0.0) -> int:
     return rescue_jobs(
         session,
         HANDLERS,
         SilentSessions(),
-        rescuer,
         absent_after_s=absent_after_s,
         reconnect_s=reconnect_s,
     )

@@ -1,28 +1,36 @@
-"""A job that ends its workers fails with POISON; until then it runs alone, and its neighbors go on."""
+"""A job that ends its workers fails with POISON; from its second death on it runs alone."""
 
-from datetime import timedelta
+import threading
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
 
-from mosaico.jobs.deaths import (
-    DELAY_AFTER_UNPROVED,
-    GIVE_UP_AFTER,
-    MIN_OWN_DEATHS,
-    SUSPECT_AFTER,
-    SUSPECTS_LOCK,
-    UNSERVED_LOCK,
-)
-from mosaico.jobs.handlers import MAX_ATTEMPTS
-from tests.support.fleet import HERON, PELICAN, Fleet, machine
+from mosaico.core.resources import Resources
+from mosaico.jobs import job_runner
+from mosaico.jobs.deaths import ALONE_AFTER, POISON_AFTER, JobDeaths
+from mosaico.jobs.handlers import JobContext, JobHandlers
+from mosaico.jobs.job_manager import FencedJobManager
+from mosaico.jobs.job_runner import Worker
+from mosaico.jobs.process_pool import ProcessPool
+from tests.support.fleet import Fleet
+from tests.support.processes import LIVENESS_S, until
+from tests.support.running_worker import running_worker
+from tests.support.toy_jobs import BuildToy, ReportToy
+
+STARTS = """
+    SELECT count(*) FROM procrastinate_events AS event
+    JOIN procrastinate_jobs AS job ON job.id = event.job_id
+    WHERE event.type = 'started' AND job.args ->> 'toy' = %s
+"""
 
 
-def test_poison_job__fails_after_five_crashes_on_one_machine(fleet: Fleet) -> None:
+def test_poison_job__fails_after_five_deaths_alone(fleet: Fleet) -> None:
     fleet.enqueue("bomb")
 
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(POISON_AFTER):
         assert fleet.status("bomb") == "todo"
-        fleet.run_and_die(PELICAN, rescuer=PELICAN)
+        fleet.run_and_die()
 
     assert fleet.status("bomb") == "failed"
     query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
@@ -30,183 +38,92 @@ def test_poison_job__fails_after_five_crashes_on_one_machine(fleet: Fleet) -> No
 
 
 def test_poison_job__costs_its_neighbors_only_the_shared_deaths(fleet: Fleet) -> None:
-    """The jobs of one worker: one of them ends it, the others would take long."""
-    fleet.enqueue("bomb", "boat", "doll")
-    for _ in range(SUSPECT_AFTER):
-        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["bomb", "boat", "doll"]
-    for _ in range(MIN_OWN_DEATHS):
+    fleet.enqueue("boat", "bomb", "doll")
+    for _ in range(ALONE_AFTER):
+        assert fleet.run_and_die() == ["boat", "bomb", "doll"]
+    # Its worker is the only one that dies from now on: the others run alone, too, and end.
+    fleet.rows.execute(
+        "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'"
+        " WHERE args ->> 'toy' <> 'bomb'"
+    )
+    for _ in range(POISON_AFTER):
         assert fleet.status("bomb") == "todo"
-        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["bomb"]
+        assert fleet.run_and_die() == ["bomb"]
 
     assert fleet.status("bomb") == "failed"
     for harmless in ("boat", "doll"):
         assert fleet.status(harmless) == "todo"
-        assert fleet.deaths(harmless) == SUSPECT_AFTER
+        assert fleet.deaths(harmless) == JobDeaths(ALONE_AFTER, 0)
 
 
-def test_suspects__run_one_after_another_and_later_jobs_beside_them(fleet: Fleet) -> None:
-    fleet.enqueue("boat", "bomb", "doll")
-    for _ in range(SUSPECT_AFTER):
-        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb", "doll"]
-    fleet.enqueue("car")
+def test_job_with_two_deaths__is_the_next_one_of_the_queue(fleet: Fleet) -> None:
+    """A busy worker gets no other job, so it is alone as soon as those that it holds have ended."""
+    fleet.enqueue("boat", "bomb", deaths={"bomb": JobDeaths(ALONE_AFTER - 1, 0)})
+    fleet.run_and_die()
 
-    # In another worker, too.
-    assert fleet.fetch(fleet.register(PELICAN)) == ["boat", "car"]
-    assert fleet.fetch(fleet.register(HERON)) == []
-    fleet.finish("boat")
-    assert fleet.fetch(fleet.register(HERON)) == ["bomb"]
+    assert fleet.fetch(fleet.register(), 1) == ["bomb"]
 
 
-def test_first_death__delays_none_of_the_jobs(fleet: Fleet) -> None:
-    fleet.enqueue("boat", "doll")
-    fleet.run_and_die(PELICAN, rescuer=PELICAN)
-
-    assert fleet.fetch(fleet.register(HERON)) == ["boat", "doll"]
-
-
-def test_new_poison_job__joins_the_suspects(fleet: Fleet) -> None:
-    """It ends workers beside a harmless suspect, until it is one itself."""
-    fleet.enqueue("boat", "doll")
-    for _ in range(SUSPECT_AFTER):
-        fleet.run_and_die(PELICAN, rescuer=PELICAN)
-    fleet.enqueue("bomb")
-
-    # Of the old suspects only the first runs; the new job is none yet and runs beside it.
-    assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
-    assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "bomb"]
-    # Now the new job is a suspect, and waits for the others.
-    assert fleet.fetch(fleet.register(PELICAN)) == ["boat"]
-    fleet.finish("boat")
-    assert fleet.fetch(fleet.register(PELICAN)) == ["doll"]
-
-
-def test_suspect__gives_its_own_lock_up(fleet: Fleet) -> None:
-    # A living worker of all queues: without one the suspect would get UNSERVED_LOCK.
-    fleet.register(HERON)
-    fleet.enqueue("boat", lock="harbor")
-    for _ in range(SUSPECT_AFTER):
-        fleet.run_and_die(PELICAN, rescuer=PELICAN)
-
-    assert fleet.rows.value("SELECT lock FROM procrastinate_jobs") == SUSPECTS_LOCK
-
-
-def test_suspect_of_a_queue_without_worker__holds_up_no_other(fleet: Fleet) -> None:
-    fleet.enqueue("boat", queue="ships")
-    fleet.enqueue("doll")
-    for _ in range(SUSPECT_AFTER):
-        assert fleet.run_and_die(PELICAN, rescuer=PELICAN) == ["boat", "doll"]
-
-    # The first suspect waits for a worker of its queue.
-    toy_worker = fleet.register(PELICAN, ["toys"])
-    fleet.rescue(PELICAN)
-    assert fleet.fetch(toy_worker) == ["doll"]
-    assert fleet.lock("boat") == UNSERVED_LOCK
-
-    # Once there is one, again one suspect runs at a time.
-    ship_worker = fleet.register(HERON, ["ships"])
-    assert fleet.fetch(ship_worker) == []
-    fleet.finish("doll")
-    assert fleet.fetch(ship_worker) == ["boat"]
-    assert fleet.lock("boat") == SUSPECTS_LOCK
-
-
-def test_suspect__of_a_queue_whose_dead_worker_has_a_heartbeat_in_the_future_holds_up_no_other(
-    fleet: Fleet,
+def test_job_with_two_deaths__runs_alone_in_its_worker_until_it_makes_progress(
+    fleet: Fleet, service_resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet.enqueue("boat", queue="ships")
-    fleet.enqueue("doll")
-    for _ in range(SUSPECT_AFTER):
-        fleet.run_and_die(PELICAN, rescuer=PELICAN)
-    # Counted as alive, the dead worker of "ships" would keep its suspect first in line for 60 days.
-    fleet.set_heartbeat(fleet.register(HERON, ["ships"]), timedelta(days=60))
+    may_record = threading.Event()
+    started = {toy: threading.Event() for toy in ("boat", "bomb", "doll")}
+    may_end = {toy: threading.Event() for toy in started}
+    running: set[str] = set()
+    beside_bomb: set[str] = set()
+    handlers = JobHandlers()
 
-    fleet.rescue(PELICAN)
+    @handlers.register(BuildToy, on_failure=ReportToy)
+    def build(job: JobContext, build: BuildToy) -> None:
+        running.add(build.toy)
+        started[build.toy].set()
+        if build.toy == "bomb":
+            beside_bomb.update(running)
+            assert may_record.wait(LIVENESS_S)
+            beside_bomb.update(running)
+            with job.resources.db.begin() as session:
+                job.record_progress(session)
+        assert may_end[build.toy].wait(LIVENESS_S)
+        running.remove(build.toy)
 
-    assert fleet.lock("boat") == UNSERVED_LOCK
-    assert fleet.fetch(fleet.register(PELICAN, ["toys"])) == ["doll"]
-
-
-def test_lost_machines__after_fifty_the_job_waits_and_delays_no_other_suspect(fleet: Fleet) -> None:
-    fleet.enqueue("bomb")
-    for boot in range(DELAY_AFTER_UNPROVED):
-        # Each boot has an ID of its own, which is never seen again: none of the deaths is proved.
-        fleet.run_and_die(machine("task", boot=boot), rescuer=HERON)
-    fleet.enqueue("boat", lock=SUSPECTS_LOCK)
-    worker_id = fleet.register(HERON)
-
-    # Death 51 is the first that makes the job wait, for a minute (FIRST_DELAY).
-    assert fleet.run_and_die(machine("task", boot=DELAY_AFTER_UNPROVED), rescuer=HERON) == ["bomb"]
-
-    assert fleet.lock("bomb") == UNSERVED_LOCK
-    assert fleet.fetch(worker_id) == ["boat"]
-
-    # Just before its time it is again one of the suspects, of which one runs at a time.
-    fleet.wait_until_due()
-    fleet.rescue(PELICAN)
-    assert fleet.lock("bomb") == SUSPECTS_LOCK
-    assert fleet.fetch(worker_id) == []
-    fleet.finish("boat")
-    assert fleet.fetch(worker_id) == ["bomb"]
-
-
-def test_crashes_on_living_machines__make_a_job_poison_although_others_rescue(fleet: Fleet) -> None:
-    """Every death is rescued by another machine, and each machine starts its worker again."""
-    fleet.enqueue("bomb")
-    crashes = 0
-    while fleet.status("bomb") == "todo":
-        crashes += 1
-        assert crashes <= MAX_ATTEMPTS + 2
-        died, rescuer = (PELICAN, HERON) if crashes % 2 else (HERON, PELICAN)
-        fleet.run_and_die(died, rescuer=rescuer)
-
-    # The last death is proved by the rescuer of the next one.
-    assert (fleet.status("bomb"), crashes) == ("failed", MAX_ATTEMPTS + 1)
-
-
-def test_another_worker_of_the_machine__proves_the_deaths(fleet: Fleet) -> None:
-    neighbor = fleet.register(PELICAN)
-    fleet.enqueue("bomb")
-    for _ in range(MAX_ATTEMPTS):
-        fleet.run_and_die(PELICAN, rescuer=HERON)
-    assert fleet.status("bomb") == "todo"
-
-    # The neighbor belongs to the boot of the dead workers: its heartbeat proves their deaths.
-    fleet.rows.execute(
-        "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = %s", neighbor
+    fetches = count_fetches(monkeypatch)
+    # More slots than jobs: only the rule keeps a job from its start.
+    worker = Worker(
+        service_resources, handlers, ProcessPool(0, warm_up=lambda: None), concurrency=4
     )
-    # Deaths are judged only when one is added. This one, of another boot, is not proved itself.
-    fleet.run_and_die(machine("pelican", boot=2), rescuer=HERON)
+    fleet.enqueue("boat")
+    with running_worker(worker, may_record, *may_end.values()):
+        assert started["boat"].wait(LIVENESS_S)
+        fleet.enqueue("bomb", "doll", deaths={"bomb": JobDeaths(ALONE_AFTER, 0)})
+        # Fetched, and handed back because the worker is not idle.
+        until(lambda: int(fleet.rows.value(STARTS, "bomb")) > 1)
+        assert running == {"boat"}
 
-    assert fleet.status("bomb") == "failed"
+        may_end["boat"].set()
+        assert started["bomb"].wait(LIVENESS_S)
+        attempts = len(fetches)
+        until(lambda: len(fetches) > attempts + 2)
+        may_record.set()
+        assert started["doll"].wait(LIVENESS_S)
+        # Beside the one that has made progress, and has no deaths any more.
+        assert running == {"bomb", "doll"}
+        assert fleet.deaths("bomb") == JobDeaths()
+
+    assert beside_bomb == {"bomb"}
+    # That it was handed back is no attempt.
+    assert fleet.rows.all("SELECT DISTINCT attempts FROM procrastinate_jobs") == [(1,)]
 
 
-@pytest.mark.parametrize("with_database", [False, True], ids=["machine", "machine and database"])
-def test_machine_that_ends_with_each_crash__fails_its_job_after_twelve_hours(
-    fleet: Fleet, *, with_database: bool
-) -> None:
-    """A virtual machine per task, or one with its database: nothing that was above the worker is ever seen
-    again.
-    """
+def count_fetches(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Let workers look for jobs often; the list grows with each time."""
+    fetches: list[None] = []
+    fetch_job = FencedJobManager.fetch_job
 
-    def crash(boot: int) -> list[str]:
-        origin = machine("task", boot=boot)
-        return fleet.run_and_die(origin, rescuer=HERON, with_database=with_database)
+    async def fetch(manager: FencedJobManager, **arguments: Any) -> Any:
+        fetches.append(None)
+        return await fetch_job(manager, **arguments)
 
-    fleet.enqueue("bomb")
-    for boot in range(DELAY_AFTER_UNPROVED):
-        crash(boot)
-    # The first death is too recent for INTERRUPTED; a busy machine takes seconds for all of them.
-    rest = timedelta(minutes=15)
-    fleet.let_time_pass("bomb", GIVE_UP_AFTER - rest)
-    crash(DELAY_AFTER_UNPROVED)
-    assert fleet.status("bomb") == "todo"
-    # It waits for a minute.
-    assert crash(DELAY_AFTER_UNPROVED + 1) == []
-
-    fleet.let_time_pass("bomb", rest)
-    fleet.wait_until_due()
-    assert crash(DELAY_AFTER_UNPROVED + 1) == ["bomb"]
-
-    assert fleet.status("bomb") == "failed"
-    query = "SELECT args FROM procrastinate_jobs WHERE task_name = 'toys.on_failure'"
-    assert fleet.rows.value(query) == {"toy": "bomb", "code": "INTERRUPTED", "message": ANY}
+    monkeypatch.setattr(job_runner, "POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(FencedJobManager, "fetch_job", fetch)
+    return fetches

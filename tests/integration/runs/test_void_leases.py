@@ -5,6 +5,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from sqlalchemy.orm import Session
 
 from mosaico.core.clock import utc_now
 from mosaico.jobs.handlers import HANDLERS, NO_JOB
@@ -59,6 +60,25 @@ def test_append_page__void_lease_writes_nothing(service: Service, collecting_run
     assert rows.value(TRACES) == 1
     store(service, other, "second")
     assert rows.value(TRACES) == 2
+
+
+def test_append_page__records_progress_unless_nothing_was_stored(
+    service: Service, collecting_run: str
+) -> None:
+    """A job that kills its workers while its source waits or repeats a page must still end."""
+    progress: list[Session] = []
+    lease = acquire(service, collecting_run)
+    page = TracePage(traces=(Trace(trace_id="t", item_id="t"),), cursor="1")
+
+    def store_page(page: TracePage) -> int:
+        with service.resources.db.begin() as session:
+            append_page(session, lease, page, utc_now(), progress.append)
+        return len(progress)
+
+    assert store_page(page) == 1
+    assert store_page(page) == 1
+    assert store_page(TracePage(traces=(), cursor="1")) == 1
+    assert store_page(TracePage(traces=(), cursor="2")) == 2
 
 
 def test_append_page__worker_that_rescued_the_job_writes_with_its_new_lease(

@@ -20,11 +20,6 @@ def test_takeover__dead_worker_is_noticed_in_time() -> None:
     assert ABSENT_AFTER_S + NEXT_ATTEMPT_S <= TAKEOVER_S - 4.0
 
 
-def test_takeover__dead_worker_is_noticed_in_time_after_the_clock_of_the_database_was_set() -> None:
-    # The rescue that notices the jump waits as long as a worker may be absent: 2 + 3 + 2 + 1 s.
-    assert RESCUE_INTERVAL_S + ABSENT_AFTER_S + NEXT_ATTEMPT_S <= TAKEOVER_S - 2.0
-
-
 def test_takeover__death_of_the_database_with_a_worker_is_noticed_in_time() -> None:
     # From the restart on: 6 + 2 + 1 s.
     assert RECONNECT_S + NEXT_ATTEMPT_S <= TAKEOVER_S - 1.0
