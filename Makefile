@@ -35,8 +35,7 @@ serve: install ## API, worker and embedded database on http://127.0.0.1:8080
 test: dev ## all tests, on an embedded Postgres of their own
 	@$(BIN)/python -m pytest
 
-prove: dev ## long campaigns: kills, fuzzing, properties, clocks (needs faketime of apt-get)
-	@$(BIN)/python -m tests.support.faketime
+prove: dev ## long campaigns: kills, fuzzing, properties
 	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
 
 busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops, then each step beside eight
