@@ -57,7 +57,8 @@ class RunningJobs:
 
     def share(self, job_id: int) -> None:
         """Others may run beside the job from now on."""
-        self._alone[job_id] = False
+        if job_id in self._alone:
+            self._alone[job_id] = False
 
     def remove(self, job_id: int) -> None:
         self._alone.pop(job_id, None)
@@ -134,8 +135,8 @@ class FencedJobManager(JobManager):
         claim = claim_of(job)
         alone = runs_alone(split_arguments(claim.arguments).deaths)
         if not self._running.may_start(alone=alone):
-            # An idle worker may have it now. Otherwise this one fetches it again and again, as it is the first
-            # in the queue, and no other job, until its own jobs have ended.
+            # An idle worker may have it now. Otherwise this one fetches it again and again, as only short jobs
+            # precede it, until its own jobs have ended.
             await asyncio.to_thread(self._record_outcome, claim, JobReleased())
             return None
         self._running.add(claim.id, alone=alone)

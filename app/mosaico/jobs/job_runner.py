@@ -38,7 +38,7 @@ from mosaico.jobs.outcomes import (
     record_outcome,
 )
 from mosaico.jobs.process_pool import ProcessPool
-from mosaico.jobs.queries import has_waiting_short_job
+from mosaico.jobs.queries import has_preferred_job
 from mosaico.jobs.queue import split_arguments
 from mosaico.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, Rescue
 from mosaico.jobs.worker_process import WorkerPresence
@@ -232,10 +232,10 @@ class Worker:
                 return
 
     def _must_yield(self, started_at: float) -> bool:
-        """Return whether a short job waits for a slot and this job has used its slot for long."""
+        """Return whether a preferred job waits for a slot and this job has used its slot for long."""
         is_long = time.monotonic() - started_at >= YIELD_AFTER_S
         try:
-            return is_long and has_waiting_short_job(self._resources.db, self._queues)
+            return is_long and has_preferred_job(self._resources.db, self._queues)
         except Unavailable:
             # The next step waits for the database itself.
             return False

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from mosaico.core.db import Database
-from mosaico.jobs.queue import SHORT_JOB_PRIORITY
+from mosaico.jobs.queue import ALONE_PRIORITY
 
 MAX_WORKERS = 100
 _WORKERS = text(
@@ -22,7 +22,7 @@ _WORKERS = text(
     """
 )
 
-_SHORT_JOB_WAITS = """
+_PREFERRED_JOB_WAITS = """
     SELECT 1 AS waits FROM procrastinate_jobs AS job
     WHERE status = 'todo' AND priority >= %(priority)s
       AND (scheduled_at IS NULL OR scheduled_at <= now())
@@ -50,10 +50,10 @@ def list_workers(session: Session) -> list[WorkerState]:
     return [WorkerState(*row) for row in rows]
 
 
-def has_waiting_short_job(db: Database, queues: Collection[str] | None) -> bool:
-    """Return whether a short job of these queues (None: of any) could start now."""
+def has_preferred_job(db: Database, queues: Collection[str] | None) -> bool:
+    """Return whether a short job of these queues (None: of any), or one that must run alone, could start now."""
     parameters = {
-        "priority": SHORT_JOB_PRIORITY,
+        "priority": ALONE_PRIORITY,
         "queues": None if queues is None else list(queues),
     }
-    return db.fetch_row(_SHORT_JOB_WAITS, parameters) is not None
+    return db.fetch_row(_PREFERRED_JOB_WAITS, parameters) is not None

@@ -24,10 +24,10 @@ CORRELATION = "_correlation"
 # that held the job.
 RESCUES = "_rescues"
 DEATHS = "_deaths"
-# All other jobs have the priority 0. Higher ones start first.
-SHORT_JOB_PRIORITY = 1
-# Of a job that must run alone.
-ALONE_PRIORITY = 2
+# All other jobs have the priority 0. Higher ones start first: short jobs also go on while a worker waits until
+# it can start a job that must run alone.
+SHORT_JOB_PRIORITY = 2
+ALONE_PRIORITY = 1
 
 
 class NewJob(NamedTuple):

@@ -142,7 +142,6 @@ def _rescue_job(session: Session, handlers: JobHandlers, job: Row[Any]) -> None:
         return
     counts = {RESCUES: job_call.rescues + 1, DEATHS: deaths._asdict()}
     session.execute(_SET_COUNTS, {"id": claim.id, "counts": json.dumps(counts)})
-    # First in the queue: a worker that is busy with other jobs fetches none until it is alone.
     priority = ALONE_PRIORITY if runs_alone(deaths) else None
     session.execute(_RETRY_JOB, {"id": claim.id, "priority": priority})
 

@@ -62,10 +62,8 @@ class Ticker:
         self._ticking = threading.Lock()
 
     def start(self) -> None:
-        for name, (interval_s, function) in {
-            "tick": (MAX_WAIT_S, self._tick),
-            **self._chores,
-        }.items():
+        functions = {"tick": (MAX_WAIT_S, self._tick), **self._chores}
+        for name, (interval_s, function) in functions.items():
             self._threads.start(name, interval_s, function, is_first_at_once=True)
 
     def stop(self) -> None:

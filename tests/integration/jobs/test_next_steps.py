@@ -23,7 +23,7 @@ from mosaico.jobs.outcomes import (
     record_outcome,
 )
 from mosaico.jobs.process_pool import ProcessPool
-from mosaico.jobs.queries import has_waiting_short_job
+from mosaico.jobs.queries import has_preferred_job
 from mosaico.jobs.queue import (
     ALONE_PRIORITY,
     DEATHS,
@@ -246,18 +246,18 @@ def test_waiting_short_job__is_one_that_this_worker_could_start(
     db = service_resources.db
     with db.begin() as session:
         enqueue(session, SawToy())
-    assert not has_waiting_short_job(db, None)
+    assert not has_preferred_job(db, None)
     with db.begin() as session:
         enqueue_many(session, [RingBell()], lock="tower", is_short=True)
-    assert has_waiting_short_job(db, None)
-    assert has_waiting_short_job(db, ["bells"])
-    assert not has_waiting_short_job(db, ["toys"])
+    assert has_preferred_job(db, None)
+    assert has_preferred_job(db, ["bells"])
+    assert not has_preferred_job(db, ["toys"])
     rows = DatabaseReader(db.url)
     # While one job of a lock runs, nobody could start the next one.
     rows.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE lock = 'tower'")
     with db.begin() as session:
         enqueue_many(session, [RingBell()], lock="tower", is_short=True)
-    assert not has_waiting_short_job(db, None)
+    assert not has_preferred_job(db, None)
 
 
 def test_worker__deliveries_are_made_before_runs_that_were_started_earlier(
