@@ -47,7 +47,7 @@ def api_with_database(folder: Path, pool_size: int | None = None) -> Iterator[Se
     """The API in this process, with an own database in the folder, behind PgBouncer if it has a size."""
     load_plugins()
     with ExitStack() as stack:
-        direct_url = stack.enter_context(EmbeddedPostgres(folder / "postgres").acquire()).url
+        direct_url = stack.enter_context(EmbeddedPostgres(folder / "postgres").own())
         upgrade(direct_url)
         db = Database(direct_url)
         if pool_size is not None:

@@ -32,10 +32,10 @@ from mosaico.core.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from mosaico.core.settings import Settings, base_url
 from mosaico.core.web.listener import LISTENER_FD, bind_listener
 from mosaico.startup import (
-    database_url,
     direct_database_url,
     master_key,
     opened_resources,
+    owned_database,
     set_up_logs,
     stop_on_signals,
 )
@@ -84,12 +84,11 @@ class StartProgress:
 def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
     """Run all processes until SIGTERM or SIGINT; `print_line` receives the messages to the user."""
     set_up_logs(settings)
-    stopping = stop_on_signals()
+    stopping, database_moved = stop_on_signals(), threading.Event()
     master_key(settings)
     with (
         closing(_bind_port(settings)) as listener,
-        # Only the children use the database all the time: they end, and are started again.
-        database_url(settings, on_move=lambda: None) as url,
+        owned_database(settings, on_move=database_moved.set) as url,
     ):
         # Once, before the children start, which refuse an old schema.
         upgrade(direct_database_url(settings) or url)
@@ -109,7 +108,7 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
                 children.append(scheduler)
                 for line in _start_message(settings, first_key, _login_url(settings)):
                     print_line(line)
-                _supervise(children, stopping)
+                _supervise(children, stopping, database_moved)
     print_line("stopped")
 
 
@@ -221,8 +220,13 @@ def _running(
             child.stop(deadline)
 
 
-def _supervise(children: list[ServiceProcess], stopping: threading.Event) -> None:
+def _supervise(
+    children: list[ServiceProcess], stopping: threading.Event, database_moved: threading.Event
+) -> None:
     while not stopping.wait(WATCH_S):
+        if database_moved.is_set():
+            database_moved.clear()
+            _kill(children)
         for child in children:
             if child.process.poll() is not None:
                 log.error(
@@ -234,6 +238,15 @@ def _supervise(children: list[ServiceProcess], stopping: threading.Event) -> Non
                 stopping.wait(RESTART_S)
                 if not stopping.is_set():
                     child.start()
+
+
+def _kill(children: list[ServiceProcess]) -> None:
+    """End the children, so that they are started again and find the database."""
+    log.error("the database has another port now: starting all processes again")
+    for child in children:
+        # Not in order: what is returned to the database at the end would go to the old port.
+        child.process.kill()
+        child.process.wait()
 
 
 def wait_until_ready(

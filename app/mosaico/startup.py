@@ -1,7 +1,5 @@
 """Opens the database, the secrets and the resources of a process."""
 
-import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from mosaico.core.encryption import (
     load_secret_box,
     require_random_key,
 )
-from mosaico.core.errors import Misconfigured, Unavailable
+from mosaico.core.errors import Misconfigured
 from mosaico.core.key_rotation import list_encrypted_columns, require_known_keys
 from mosaico.core.llm_server import configured_llm_server
 from mosaico.core.logging import LogFormat, configure_logging
@@ -33,8 +31,6 @@ from mosaico.core.smtp import SmtpServer, parse_smtp_url
 from mosaico.notifications.registry import allow_chat_hosts
 from mosaico.postgres.server import EmbeddedPostgres
 from mosaico.table_list import METADATA
-
-log = logging.getLogger(__name__)
 
 
 def set_up_logs(settings: Settings) -> None:
@@ -50,41 +46,42 @@ def stop_on_signals() -> threading.Event:
     return stopping
 
 
-def _end_process() -> None:
-    """End this process, so that it is started again and finds the database."""
-    log.error("the database has another port now: ending, to be started again with it")
-    # Not in order: what is returned to the database at the end would go to the old port.
-    os._exit(Unavailable.exit_code)
-
-
 @contextmanager
-def database_url(
-    settings: Settings, *, on_move: Callable[[], None] = _end_process
-) -> Iterator[str]:
-    """The database of the settings: an external one, or the embedded one, kept running until the
-    block ends and started again when it dies.
+def owned_database(settings: Settings, *, on_move: Callable[[], None]) -> Iterator[str]:
+    """The database of the settings: an external one, or the embedded one, which this process owns: it
+    runs until the block ends and is started again when it dies.
 
-    `on_move` is called when the embedded one has another URL, because another program took its port meanwhile.
+    `on_move` is called in another thread when the embedded one has another URL, because another program
+    took its port meanwhile.
     """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
         return
-    leaving = threading.Event()
-    with EmbeddedPostgres(settings.data_dir).acquire() as running:
+    database, leaving = EmbeddedPostgres(settings.data_dir), threading.Event()
+    with database.own() as url:
         keeper = threading.Thread(
-            target=running.keep_alive,
-            args=(leaving,),
+            target=database.keep_alive,
+            args=(url, leaving),
             kwargs={"on_move": on_move},
             name="keep database",
         )
         keeper.start()
         try:
-            yield running.url
+            yield url
         finally:
             leaving.set()
-            # Before the database is released: the thread must not restart a server that is being
-            # stopped.
+            # Before the database is stopped: the thread must not start it again.
             keeper.join()
+
+
+def database_url(settings: Settings) -> str:
+    """The database of the settings: an external one, or the embedded one that another process owns.
+
+    Raises: `DatabaseNotRunning`.
+    """
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    return EmbeddedPostgres(settings.data_dir).url()
 
 
 def direct_database_url(settings: Settings) -> str | None:
@@ -99,21 +96,15 @@ def opened_database(
 ) -> Iterator[Database]:
     """The database of the settings, closed when the block ends; see `Database` for `timeout_factor`.
 
-    Raises: `SchemaMismatch` unless it is at the schema of this program.
+    Raises: `DatabaseNotRunning`; `SchemaMismatch` unless it is at the schema of this program.
     """
-    with database_url(settings) as url:
-        # Before anything else uses the database: a program of another version could read or write
-        # it wrongly.
-        direct_url = direct_database_url(settings)
-        require_current_schema(direct_url or url)
-        with Database(
-            url,
-            direct_url=direct_url,
-            pool_size=pool_size,
-            name=name,
-            timeout_factor=timeout_factor,
-        ) as db:
-            yield db
+    url, direct_url = database_url(settings), direct_database_url(settings)
+    # Before anything else uses the database: a program of another version could read or write it wrongly.
+    require_current_schema(direct_url or url)
+    with Database(
+        url, direct_url=direct_url, pool_size=pool_size, name=name, timeout_factor=timeout_factor
+    ) as db:
+        yield db
 
 
 @contextmanager

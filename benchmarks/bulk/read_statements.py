@@ -172,7 +172,7 @@ SERVER_STATE: Final[Mapping[str, str]] = {
     "mosaico.overview.system_checks._COUNT_SCHEDULERS": "the sessions of the server",
     "mosaico.overview.system_checks._HAS_SCHEMA": "the schema",
     "mosaico.overview.system_checks._SCHEMA": "the schema",
-    "mosaico.postgres.server.EmbeddedPostgres._prepare": "one role or database",
+    "mosaico.postgres.server.EmbeddedPostgres.count_sessions": "the sessions of the server",
     "mosaico.runs.source_runs._lock_runs_of_agent": "a lock",
     "mosaico.schedules.queries.database_now": "the clock",
     "mosaico.traces.circuit_breaker._OPEN_FOR": "one circuit breaker",

@@ -8,22 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 from mosaico.jobs.process_pool import ProcessPool
-from mosaico.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
 from mosaico.postgres.launch import HOST, is_free
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
-from tests.support.processes import LIVENESS_S, children_of, lives, until
+from tests.support.processes import children_of, lives, until
 from tests.support.serve import (
     ServiceProcesses,
     free_port,
     postmaster_pid,
     read_admin_key,
     running_processes,
-    start_serve,
 )
 
 # The processes start once, for all tests of this file.
@@ -60,13 +57,6 @@ def complete_interrupted_run(
     return run_id
 
 
-def restart_database(service_processes: ServiceProcesses) -> None:
-    """Stop the database as an operator does, and start it again."""
-    server = EmbeddedPostgres(service_processes.data_dir)
-    server.stop()
-    server.acquire().release()
-
-
 def test_killed_database__the_run_completes_after_a_restart(
     service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
@@ -78,15 +68,12 @@ def test_killed_database__the_run_completes_after_a_restart(
 
     runs = [
         complete_interrupted_run(deployment, "killed-database", lambda: end(signal.SIGKILL)),
-        # Ended in order, as by an operator who does not know `mosaico db stop`.
+        # Ended in order, as by an operator.
         complete_interrupted_run(deployment, "ended-database", lambda: end(signal.SIGINT)),
-        complete_interrupted_run(
-            deployment, "restarted-database", lambda: restart_database(service_processes)
-        ),
     ]
 
-    killed, *other_runs = (deployment.database.stored_run(run_id) for run_id in runs)
-    assert other_runs == [killed, killed]
+    killed, ended = (deployment.database.stored_run(run_id) for run_id in runs)
+    assert ended == killed
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 
@@ -102,7 +89,7 @@ def test_serve__database_that_returns_on_another_port_is_found(
         with socket.socket() as other_program:
             # Connections of the database may still be in TIME_WAIT.
             other_program.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with restarts_held(service_processes):
+            with paused(service_processes.serve.pid):  # the owner cannot start it again
                 ended = postmaster_pid(service_processes)
                 os.kill(ended, signal.SIGINT)
                 until(lambda: not lives(ended) and is_free(port))
@@ -121,11 +108,13 @@ def test_serve__database_that_returns_on_another_port_is_found(
 
 
 @contextmanager
-def restarts_held(service_processes: ServiceProcesses) -> Iterator[None]:
-    """No process starts the database until the block ends."""
-    folder = DatabaseFolder(path=embedded_postgres_dir(service_processes.data_dir))
-    with FileLock(folder.decision_lock, timeout=LIVENESS_S, complaint="the lock is not released"):
+def paused(pid: int) -> Iterator[None]:
+    """The process does nothing until the block ends."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
         yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_serve__killed_worker_is_restarted_and_its_run_completes(
@@ -164,8 +153,9 @@ def test_serve__children_of_a_killed_service_end_and_the_data_remains(
     service_processes.serve.kill()
 
     until(lambda: not any(map(lives, children)), what=str(children))
-    until(lambda: not lives(postmaster), what="the last child stops the database when it exits")
+    assert lives(postmaster)
     service_processes.restart()
+    assert postmaster_pid(service_processes) == postmaster
     assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
 
 
@@ -182,23 +172,15 @@ def test_serve__second_service_on_a_used_port_names_the_port_and_exits(
     assert service_processes.is_ready()
 
 
-def test_serve__second_service_shares_the_database_and_leaves_it_running(
+def test_serve__second_service_on_the_same_data_is_refused(
     service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
-    port = free_port()
-    second = start_serve(service_processes.programs, port)
-    agents = httpx.get(
-        f"http://127.0.0.1:{port}/api/v1/agents",
-        headers=deployment.service.client.headers,
-        trust_env=False,
-        verify=False,
-        timeout=LIVENESS_S,
-    )
-    assert [agent["id"] for agent in agents.json()["items"]] == ["agent-001"]
+    second = service_processes.programs.start("serve", MOSAICO_PORT=str(free_port()))
 
-    second.send(signal.SIGINT)
-
-    assert second.wait_for_exit() == 0, second.log
+    # EX_CANTCREAT of sysexits.h.
+    assert second.wait_for_exit() == 73
+    assert "owns the database" in second.log
+    assert "Traceback" not in second.log
     assert service_processes.is_ready()
 
 

@@ -20,8 +20,7 @@ from mosaico.core.migrations import (
     require_current_schema,
     upgrade,
 )
-from mosaico.postgres.server import RunningPostgres
-from tests.support.postgres import drop_database, make_database
+from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import start_command
 from tests.support.service import Service, pair
 
@@ -29,7 +28,7 @@ _numbers = count()
 
 
 @contextmanager
-def empty_database(server: RunningPostgres, worker_id: str) -> Iterator[str]:
+def empty_database(server: SharedServer, worker_id: str) -> Iterator[str]:
     name = f"migrations_{worker_id}_{next(_numbers)}"
     drop_database(server.url, name)
     try:
@@ -84,7 +83,7 @@ def test_migrations__downgrade_to_base_removes_everything(fresh_database_url: st
 
 
 def test_migrations__concurrent_upgrades_run_one_after_the_other(
-    postgres_server: RunningPostgres, worker_id: str, tmp_path: Path
+    postgres_server: SharedServer, worker_id: str, tmp_path: Path
 ) -> None:
     with empty_database(postgres_server, worker_id) as url:
         migrators = [start_command(["db", "upgrade"], tmp_path, DATABASE_URL=url) for _ in range(2)]
@@ -95,7 +94,7 @@ def test_migrations__concurrent_upgrades_run_one_after_the_other(
 
 
 def test_migrations__unknown_schema_is_refused_with_a_remedy(
-    fresh_database_url: str, postgres_server: RunningPostgres, worker_id: str
+    fresh_database_url: str, postgres_server: SharedServer, worker_id: str
 ) -> None:
     require_current_schema(fresh_database_url)
     with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:

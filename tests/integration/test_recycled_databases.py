@@ -10,7 +10,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from mosaico.core.db import Database
 from mosaico.core.engine import libpq_url
-from mosaico.postgres.server import RunningPostgres
+from tests.support.postgres import SharedServer
 from tests.support.recycling import Databases
 
 A_FEW, MANY = 3, 5000
@@ -25,7 +25,7 @@ WRITE = """
 # One for the file: each learns from a session of its own what the template is like.
 @pytest.fixture(scope="module")
 def recycled_databases(
-    postgres_server: RunningPostgres, superuser_url: str, migrated_template: str, worker_id: str
+    postgres_server: SharedServer, superuser_url: str, migrated_template: str, worker_id: str
 ) -> Iterator[Databases]:
     """Databases beside those of the other tests; all are gone afterwards."""
     prefix = f"recycled_{worker_id}_"

@@ -13,9 +13,14 @@ from mosaico.core.resources import Resources
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.metrics.registry import load_metrics
 from mosaico.plugin_loading import load_plugins
-from mosaico.postgres.server import RunningPostgres
 from tests.support.forked_children import fork_spawned_children
-from tests.support.postgres import cluster, drop_database, make_migrated_database, server_below
+from tests.support.postgres import (
+    SharedServer,
+    cluster,
+    drop_database,
+    make_migrated_database,
+    server_below,
+)
 from tests.support.recycling import Databases
 from tests.support.service import Service, SharedProcessPool, new_resources, running_service
 
@@ -35,19 +40,19 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path
 
 
 @pytest.fixture(scope="session")
-def postgres_server(run_folder: Path) -> Iterator[RunningPostgres]:
+def postgres_server(run_folder: Path) -> Iterator[SharedServer]:
     with cluster(run_folder) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def superuser_url(postgres_server: RunningPostgres, run_folder: Path) -> str:
+def superuser_url(postgres_server: SharedServer, run_folder: Path) -> str:
     return server_below(run_folder).superuser_url()
 
 
 @pytest.fixture(scope="session")
 def migrated_template(
-    postgres_server: RunningPostgres, superuser_url: str, worker_id: str
+    postgres_server: SharedServer, superuser_url: str, worker_id: str
 ) -> Iterator[str]:
     """The name of a migrated database that nobody uses, to be copied."""
     name = f"template_{worker_id}"
@@ -58,7 +63,7 @@ def migrated_template(
 
 @pytest.fixture(scope="session")
 def databases(
-    postgres_server: RunningPostgres, superuser_url: str, migrated_template: str, worker_id: str
+    postgres_server: SharedServer, superuser_url: str, migrated_template: str, worker_id: str
 ) -> Iterator[Databases]:
     databases = Databases(
         postgres_server.url, superuser_url, migrated_template, prefix=f"test_{worker_id}_"

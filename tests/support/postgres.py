@@ -1,33 +1,54 @@
 """One temporary Postgres server per test run, and its databases."""
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
 
 from mosaico.core.migrations import upgrade
+from mosaico.postgres.data_folder import FileLock
+from mosaico.postgres.errors import StillLocked
 from mosaico.postgres.launch import APP_ROLE
-from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
+from mosaico.postgres.server import EmbeddedPostgres
 
 ONE_AT_A_TIME = 7_202_611
 MIGRATED = "migrated"
+# A loaded machine needs long for a new cluster.
+START_TIMEOUT_S = 300.0
 
 
-def cluster(tmp_root: Path) -> RunningPostgres:
+class SharedServer(NamedTuple):
+    """A running server of a test run."""
+
+    url: str
+
+
+@contextmanager
+def cluster(tmp_root: Path) -> Iterator[SharedServer]:
     """The server below `tmp_root`, shared by every test process that names the same folder.
 
-    Each process is an owner and the last one stops the server. Nothing in it survives a crash of
-    the machine, which makes it fast. Its role `mosaico` may create databases.
+    The last one that leaves stops it. Nothing in it survives a crash of the machine, which makes it fast.
+    Its role `mosaico` may create databases.
     """
     server = server_below(tmp_root)
-    running = server.acquire()
-    try:
-        _prepare_role(server.superuser_url(), running.url)
-    except BaseException:
-        running.release()
-        raise
-    return running
+    with (tmp_root / "users-of-postgres").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            starting = tmp_root / "start-of-postgres"
+            with FileLock(starting, timeout=START_TIMEOUT_S, error=StillLocked()):
+                url = server.start()
+                _prepare_role(server.superuser_url(), url)
+            yield SharedServer(url)
+        finally:
+            # Nobody else has the shared lock: this is the last one.
+            with suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                server.stop()
 
 
 def server_below(tmp_root: Path) -> EmbeddedPostgres:
@@ -77,8 +98,6 @@ def url_of(server_url: str, name: str) -> str:
 
 def _prepare_role(superuser_url: str, server_url: str) -> None:
     with psycopg.connect(superuser_url, autocommit=True) as connection:
-        # Two processes that alter one role at once disturb each other.
-        connection.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
         # What makes a password slow to guess makes each of some thousand sessions slow to begin.
         connection.execute("SET scram_iterations = 1")
         connection.execute(

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +39,13 @@ def start() -> None:
 
 @cli.command("stop")
 def stop(yes: Yes = False) -> None:  # noqa: FBT002 - an option
-    """Stop the embedded database; no committed data is lost. Asks first when it is in use."""
+    """Stop the embedded database that runs on its own; no committed data is lost. Asks first when it is in use."""
     database = _embedded("stop")
-    if owners := database.status().owners:
-        pids = ", ".join(map(str, sorted(set(owners))))
+    # A database with an owner cannot be stopped: no question.
+    session_count = 0 if database.status().owner else database.count_sessions()
+    if session_count:
         confirm(
-            f"The processes {pids} use the database: a running service answers 503 until"
+            f"{session_count} sessions use the database: a running service answers 503 until"
             " `mosaico db start`. Stop it?",
             yes=yes,
         )
@@ -54,7 +54,7 @@ def stop(yes: Yes = False) -> None:  # noqa: FBT002 - an option
 
 @cli.command("status")
 def status(output: Format = OutputFormat.TABLE) -> None:
-    """Show whether the database is running, its address, and its users."""
+    """Show whether the database is running, its address, and the process that owns it."""
     server_status = _status()
     if output is OutputFormat.JSON:
         print_json(server_status)
@@ -91,12 +91,7 @@ def upgrade() -> None:
     """Bring the schema to the version of this program."""
     from mosaico.core.migrations import upgrade as run_migrations
 
-    external = _external_url()
-    database: AbstractContextManager[Any] = (
-        nullcontext() if external else _embedded("upgrade").acquire()
-    )
-    with database as running:
-        run_migrations(external or running.url)
+    run_migrations(_url())
     print_status("the schema is up to date")
 
 

@@ -1,20 +1,21 @@
-"""The data folder of the embedded database: its files, its owner, and its locks.
+"""The data folder of the embedded database: its files and its locks.
 
 The locks are file locks of the kernel, which releases them when a process ends, even by SIGKILL.
 """
 
 import fcntl
 import os
-import secrets
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from mosaico.core.errors import AppError
 from mosaico.core.secret_files import read_secret_file
 from mosaico.postgres.errors import (
+    DatabaseHasOwner,
     DatabaseStartError,
     DataVersionMismatch,
     DiskFull,
@@ -23,118 +24,44 @@ from mosaico.postgres.errors import (
 from mosaico.postgres.programs import MAJOR, check_owner
 
 RETRY_SECONDS = 0.02
-
-
-class StillLocked(DatabaseStartError):
-    """Another process holds a lock of the database for too long; end that process and try again."""
-
-    code = DatabaseStartError.code
-
-
-_open_descriptors: set[int] = set()
-
-
-def _close_inherited() -> None:
-    for descriptor in _open_descriptors:
-        os.close(descriptor)
-    _open_descriptors.clear()
-
-
-# A forked child inherits the locks of its parent and would count as an owner after the parent ended.
-os.register_at_fork(after_in_child=_close_inherited)
-
-
-def _open_lock_file(path: Path) -> int:
-    # O_CLOEXEC: programs that we start must not hold our locks, except where a descriptor is passed
-    # on purpose.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    _open_descriptors.add(descriptor)
-    return descriptor
-
-
-def _close(descriptor: int) -> None:
-    if descriptor in _open_descriptors:
-        _open_descriptors.discard(descriptor)
-        os.close(descriptor)
+# A `mosaico db start` or `stop` at the same time takes about this long.
+OWNER_TIMEOUT_S = 5.0
+MARKER = "MOSAICO"
+MARKER_TEXT = "The embedded database of MOSAICO. It is started and stopped by `mosaico db`.\n"
+NEEDED_BYTES = 128 * 1024 * 1024  # a new cluster takes 75 to 92 MB
 
 
 class FileLock:
     """An exclusive lock among processes and threads; not reentrant.
 
-    `__enter__` waits `timeout` seconds, then raises `StillLocked` with `complaint`. Programs that
-    inherit the `descriptor` hold the lock, too, until the last of them ends.
+    `__enter__` waits `timeout` seconds, then raises `error`. Programs that inherit the `descriptor`
+    hold the lock, too, until the last of them ends.
     """
 
-    def __init__(self, path: Path, *, timeout: float, complaint: str) -> None:
+    def __init__(self, path: Path, *, timeout: float, error: AppError) -> None:
         self._path = path
         self._timeout = timeout
-        self._complaint = complaint
+        self._error = error
         self.descriptor = -1
 
     def __enter__(self) -> Self:
-        descriptor = _open_lock_file(self._path)
+        # O_CLOEXEC: programs that we start must not hold our locks, except where a descriptor is
+        # passed on purpose.
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + self._timeout
         # Polling, because flock() has no timeout, and a signal handler works in the main thread
         # only.
         while not _try_lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
-                _close(descriptor)
-                raise StillLocked(self._complaint)
+                os.close(descriptor)
+                raise self._error
             time.sleep(RETRY_SECONDS)
         self.descriptor = descriptor
         return self
 
     def __exit__(self, *_: object) -> None:
-        _close(self.descriptor)
+        os.close(self.descriptor)
         self.descriptor = -1
-
-
-class DatabaseOwner:
-    """A process that uses the server: a locked file named after its process ID."""
-
-    def __init__(self, folder: Path) -> None:
-        self._process = os.getpid()
-        # The suffix allows several owners in one process.
-        self._path = folder / f"{self._process}-{secrets.token_hex(4)}"
-        self._descriptor = _open_lock_file(self._path)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    @property
-    def is_mine(self) -> bool:
-        """False after `leave`, and in a forked child."""
-        return self._descriptor in _open_descriptors and self._process == os.getpid()
-
-    def leave(self) -> None:
-        if self.is_mine:
-            # Before the lock is released: a free file would count as one of a killed owner.
-            self._path.unlink(missing_ok=True)
-            _close(self._descriptor)
-            self._descriptor = -1
-
-
-def owner_pids(folder: Path) -> tuple[int, ...]:
-    """The IDs of the processes that use the server, one entry per owner."""
-    # A file without a lock belongs to a killed owner, whatever process has its ID now.
-    return tuple(sorted(_pid(path) for path in folder.glob("*-*") if _is_held(path)))
-
-
-def remove_dead_owners(folder: Path) -> None:
-    """Remove the files of killed owners; the caller holds the lock of the folder."""
-    for path in folder.glob("*-*"):
-        if not _is_held(path):
-            path.unlink(missing_ok=True)
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        # Shared: two processes that look at the same time must not take each other for the owner.
-        return not _try_lock(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:
@@ -147,76 +74,31 @@ def _try_lock(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _pid(path: Path) -> int:
-    return int(path.name.partition("-")[0])
-
-
-MARKER = "MOSAICO"
-MARKER_TEXT = "The embedded database of MOSAICO. It is started and stopped by `mosaico db`.\n"
-HIGHEST_PORT = 65535
-NEEDED_BYTES = 128 * 1024 * 1024  # a new cluster takes 75 to 92 MB
-
-
 def embedded_postgres_dir(data_dir: Path) -> Path:
     """The subfolder of the data folder for the embedded database."""
     return data_dir.expanduser().resolve() / "postgres"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFolder:
     """The paths and files of one embedded database."""
 
-    path: Path
-
-    @property
-    def cluster(self) -> Path:
-        return self.path / "data"
-
-    @property
-    def incomplete_cluster(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cluster = path / "data"
         # `initdb` writes here, and a rename makes it the cluster: a killed `initdb` never leaves a
         # half cluster in `data`.
-        return self.path / "data.new"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log"
-
-    @property
-    def owners(self) -> Path:
-        return self.path / "owners"
-
-    @property
-    def runtime(self) -> Path:
-        return self.path / "runtime"
-
-    @property
-    def decision_lock(self) -> Path:
-        return self.path / "lock"
-
-    @property
-    def server_lock(self) -> Path:
-        return self.path / "server.lock"
-
-    @property
-    def port_file(self) -> Path:
-        return self.path / "port"
-
-    @property
-    def detached_mark(self) -> Path:
-        return self.path / "detached"
-
-    @property
-    def stopped_mark(self) -> Path:
-        return self.path / "stopped"
+        self.incomplete_cluster = path / "data.new"
+        self.log = path / "log"
+        self.owner_lock = path / "lock"
+        self.server_lock = path / "server.lock"
+        self.port_file = path / "port"
+        self.detached_mark = path / "detached"
 
     def password_file(self, role: str) -> Path:
         return self.path / f"{role}.password"
 
     def is_claimed(self) -> bool:
-        """Return whether MOSAICO created this folder; raises `WrongOwner` if another user
-        owns it.
-        """
+        """Return whether MOSAICO created this folder; raises `WrongOwner` if another user owns it."""
         if not (self.path / MARKER).is_file():
             return False
         check_owner(self.path)
@@ -239,10 +121,36 @@ class DatabaseFolder:
                     " move it away, or set MOSAICO_DATA_DIR to another folder"
                 )
             (self.path / MARKER).write_text(MARKER_TEXT, encoding="utf-8")
-        self.owners.mkdir(mode=0o700, exist_ok=True)
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Hold the lock of the owner. Raises: `DatabaseHasOwner`."""
+        error = DatabaseHasOwner(
+            f"another process owns the database in {self.path}; stop it first, for example"
+            " `mosaico serve` with Ctrl-C (`mosaico db status` prints its process ID)"
+        )
+        with FileLock(self.owner_lock, timeout=OWNER_TIMEOUT_S, error=error) as lock:
+            os.ftruncate(lock.descriptor, 0)
+            os.pwrite(lock.descriptor, str(os.getpid()).encode(), 0)
+            yield
+
+    def owner_pid(self) -> int | None:
+        """The process that holds the lock of the owner; None if there is none."""
+        try:
+            descriptor = os.open(self.owner_lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            # Shared: two processes that look at the same time must not take each other for the owner.
+            if _try_lock(descriptor, fcntl.LOCK_SH):
+                return None
+            return int(os.read(descriptor, 20) or 0) or None
+        finally:
+            os.close(descriptor)
 
     def check_version(self) -> None:
         """Raise `DataVersionMismatch` unless the programs can read the cluster."""
+        # Postgres itself refuses the data too, with a message that does not say what to do.
         written = self.written_version()
         if written != str(MAJOR):
             raise DataVersionMismatch(
@@ -258,9 +166,9 @@ class DatabaseFolder:
         except FileNotFoundError:
             return None
 
-    def check_space(self, free_bytes: Callable[[Path], int]) -> None:
+    def check_space(self) -> None:
         """Raise `DiskFull` if a new cluster does not fit."""
-        free = free_bytes(self.path)
+        free = shutil.disk_usage(self.path).free
         if free < NEEDED_BYTES:
             raise DiskFull(
                 f"the disk of {self.path} is full: {free // 2**20} MB are free, a new database"
@@ -280,15 +188,9 @@ class DatabaseFolder:
     def last_port(self) -> int | None:
         """The port of the last start; None before the first start or if the file is not valid."""
         try:
-            port = int(self.port_file.read_text(encoding="ascii"))
+            return int(self.port_file.read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
             return None
-        return port if 0 < port <= HIGHEST_PORT else None
-
-
-def free_bytes(path: Path) -> int:
-    """The free space on the disk of a folder, in bytes."""
-    return shutil.disk_usage(path).free
 
 
 def _make_private_folder(path: Path) -> None:

@@ -6,18 +6,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mosaico.core.errors import AppError, Conflict, Forbidden, Unavailable
+from mosaico.core.errors import AppError, Conflict, Forbidden, Misconfigured, Unavailable
 from mosaico.core.secret_files import UnsafeSecretFile
 
 
-class DatabaseNotRunning(Unavailable):
-    """The embedded database is not running; start it with `mosaico db start` or `mosaico serve`."""
+class DatabaseNotRunning(Misconfigured):
+    """The embedded database is not running; run `mosaico serve` first."""
+
+
+class DatabaseHasOwner(Conflict):
+    """Another process owns the embedded database; stop that process first."""
 
 
 class DatabaseStartError(Unavailable):
     """The embedded database does not start; see its log files."""
 
     code = "database-cannot-start"
+
+
+class StillLocked(DatabaseStartError):
+    """Processes of an earlier server still use the data folder; stop them and try again."""
+
+    code = DatabaseStartError.code
+
+
+class DatabasePortInUse(DatabaseStartError):
+    """The port of the embedded database is in use."""
+
+    code = DatabaseStartError.code
 
 
 class DiskFull(DatabaseStartError):

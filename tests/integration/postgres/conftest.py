@@ -11,22 +11,22 @@ from typing import IO
 
 import pytest
 
-from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
-from tests.support.postgres import cluster
+from mosaico.postgres.server import EmbeddedPostgres
+from tests.support.postgres import SharedServer, cluster
 
 OWNER = """
 import sys
 from pathlib import Path
 from mosaico.postgres.server import EmbeddedPostgres
-with EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire() as running:
-    print(running.url, flush=True)
+with EmbeddedPostgres(Path(sys.argv[1]), durable=False).own() as url:
+    print(url, flush=True)
     sys.stdin.readline()
 """
 LIVENESS_SECONDS = 300
 
 
 class OwnerProcess:
-    """Another process that uses the server until it releases it or is killed."""
+    """Another process that owns the server until it stops it or is killed."""
 
     def __init__(self, data_dir: Path, program: str = OWNER) -> None:
         self.process = subprocess.Popen(
@@ -41,7 +41,7 @@ class OwnerProcess:
         """The next line of its output; an owner prints the URL of the server."""
         return _pipe(self.process.stdout).readline().strip()
 
-    def release(self) -> None:
+    def stop(self) -> None:
         self.process.communicate("\n", timeout=LIVENESS_SECONDS)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -53,6 +53,9 @@ class OwnerProcess:
         self.process.wait(timeout=LIVENESS_SECONDS)
         for stream in (self.process.stdin, self.process.stdout):
             _pipe(stream).close()
+
+
+StartOwner = Callable[..., OwnerProcess]
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:
@@ -78,7 +81,8 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data folder with a cluster that is not running: it is created once, because that takes long."""
     path = tmp_path_factory.mktemp("stopped") / "data"
-    EmbeddedPostgres(path, durable=False).acquire().release()
+    with EmbeddedPostgres(path, durable=False).own():
+        pass
     yield path
     shutil.rmtree(path)
 
@@ -112,7 +116,7 @@ def new_server(data_dir: Path) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def start_owner(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
+def start_owner(data_dir: Path) -> Iterator[StartOwner]:
     started: list[OwnerProcess] = []
 
     def start(program: str = OWNER) -> OwnerProcess:
@@ -125,7 +129,7 @@ def start_owner(data_dir: Path) -> Iterator[Callable[..., OwnerProcess]]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[RunningPostgres]:
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[SharedServer]:
     base = tmp_path_factory.getbasetemp()
     with cluster(base if worker_id == "master" else base.parent) as running:
         yield running

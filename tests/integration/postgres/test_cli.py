@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mosaico.postgres.cli import cli
-from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
+from mosaico.postgres.server import EmbeddedPostgres
+from tests.integration.postgres.conftest import StartOwner
+from tests.support.postgres import SharedServer
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"
 
@@ -39,7 +41,7 @@ def test_db_commands__start_url_status_and_stop_work_together(new_server: Embedd
     assert status["running"] is True
     assert status["detached"] is True
     assert status["url"].startswith(SECRETLESS)
-    assert {"pid", "port", "version", "dataDir", "logDir", "owners"} <= set(status)
+    assert {"pid", "port", "version", "dataDir", "logDir", "owner"} <= set(status)
     assert "running\tyes" in run("status").stdout
     assert "is stopped" in run("stop").stderr
     assert "no database was running" in run("stop").stderr
@@ -47,7 +49,7 @@ def test_db_commands__start_url_status_and_stop_work_together(new_server: Embedd
 
 
 def test_db_stop__database_in_use_needs_a_confirmation(postgres: EmbeddedPostgres) -> None:
-    with postgres.acquire():
+    with psycopg.connect(postgres.start()):
         refused = run("stop")
         assert (refused.exit_code, "add --yes" in refused.stderr) == (2, True)
         assert postgres.status().running
@@ -55,14 +57,33 @@ def test_db_stop__database_in_use_needs_a_confirmation(postgres: EmbeddedPostgre
         assert not postgres.status().running
 
 
-def test_db_url__stopped_database_is_an_error() -> None:
-    refused = run("url")
-    # sysexits: EX_TEMPFAIL.
-    assert (refused.exit_code, refused.stdout) == (75, "")
-    assert "mosaico db start" in refused.stderr
+@pytest.mark.parametrize("command", ["start", "stop"])
+def test_db_start__database_with_an_owner_is_left_alone(
+    postgres: EmbeddedPostgres,
+    start_owner: StartOwner,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    monkeypatch.setattr("mosaico.postgres.data_folder.OWNER_TIMEOUT_S", 0.0)
+    with psycopg.connect(start_owner().read_line()):
+        refused = run(command)
+        # sysexits: EX_CANTCREAT.
+        assert refused.exit_code == 73
+        assert "mosaico serve" in refused.stderr
+        assert postgres.status().running
+        assert not postgres.status().detached
 
 
-def test_db_psql__password_is_not_an_argument(shared: RunningPostgres, data_dir: Path) -> None:
+@pytest.mark.parametrize("command", ["url", "psql", "upgrade"])
+def test_db_commands__stopped_database_is_an_error(data_dir: Path, command: str) -> None:
+    refused = run(command)
+    # sysexits: EX_CONFIG.
+    assert (refused.exit_code, refused.stdout) == (78, "")
+    assert "mosaico serve" in refused.stderr
+    assert not data_dir.exists()
+
+
+def test_db_psql__password_is_not_an_argument(shared: SharedServer, data_dir: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-c", "from mosaico.postgres.cli import cli; cli()"),
@@ -91,7 +112,7 @@ def test_db_start__external_server_is_neither_started_nor_stopped(
 
 
 def test_db_status__external_server_is_printed_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, shared: RunningPostgres
+    monkeypatch: pytest.MonkeyPatch, shared: SharedServer
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", shared.url)
     status = json.loads(run("status", "--format", "json").stdout)
@@ -111,16 +132,11 @@ def test_db_status__unreachable_external_server_is_printed_with_the_reason(
     assert "secret" not in status_output
 
 
-def test_db_upgrade__starts_a_stopped_database_for_the_migrations(
-    monkeypatch: pytest.MonkeyPatch, new_server: EmbeddedPostgres
+def test_db_upgrade__migrates_the_running_database(
+    monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres
 ) -> None:
     urls: list[str] = []
-
-    def record(url: str) -> None:
-        with psycopg.connect(url):
-            urls.append(url)
-
-    monkeypatch.setattr("mosaico.core.migrations.upgrade", record)
+    monkeypatch.setattr("mosaico.core.migrations.upgrade", urls.append)
+    url = postgres.start()
     assert run("upgrade").exit_code == 0
-    assert len(urls) == 1
-    assert not new_server.status().running
+    assert urls == [url]

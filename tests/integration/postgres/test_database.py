@@ -7,8 +7,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from mosaico.postgres.server import RunningPostgres
-from tests.support.postgres import drop_database, make_database, url_of
+from tests.support.postgres import SharedServer, drop_database, make_database, url_of
 
 
 def query_value(url: str, query: bytes) -> object:
@@ -18,7 +17,7 @@ def query_value(url: str, query: bytes) -> object:
         return row[0]
 
 
-def test_role__owns_its_database_and_is_not_a_superuser(shared: RunningPostgres) -> None:
+def test_role__owns_its_database_and_is_not_a_superuser(shared: SharedServer) -> None:
     assert query_value(shared.url, b"SELECT current_user") == "mosaico"
     assert query_value(shared.url, b"SELECT current_database()") == "mosaico"
     assert (
@@ -43,7 +42,7 @@ def test_role__owns_its_database_and_is_not_a_superuser(shared: RunningPostgres)
     ],
 )
 def test_server__is_configured_for_a_small_service(
-    shared: RunningPostgres, setting: str, value: str
+    shared: SharedServer, setting: str, value: str
 ) -> None:
     with psycopg.connect(shared.url) as connection:
         assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
@@ -55,7 +54,7 @@ def test_cluster__has_a_hundred_connections(stopped_cluster: Path) -> None:
     assert re.search(r"^max_connections = 100\b", file.read_text(), re.MULTILINE)
 
 
-def test_server__collation_does_not_depend_on_the_machine(shared: RunningPostgres) -> None:
+def test_server__collation_does_not_depend_on_the_machine(shared: SharedServer) -> None:
     assert query_value(
         shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
     ) == ("C.UTF-8")
@@ -63,14 +62,14 @@ def test_server__collation_does_not_depend_on_the_machine(shared: RunningPostgre
     assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
 
 
-def test_server__connection_needs_the_password(shared: RunningPostgres) -> None:
+def test_server__connection_needs_the_password(shared: SharedServer) -> None:
     parts = conninfo_to_dict(shared.url)
     for password in ("wrong", ""):
         with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
             psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
 
 
-def test_make_database__copies_a_template(shared: RunningPostgres) -> None:
+def test_make_database__copies_a_template(shared: SharedServer) -> None:
     original = make_database(shared.url, "original of a copy")
     with psycopg.connect(original) as connection:
         connection.execute("CREATE TABLE kept (number int)")

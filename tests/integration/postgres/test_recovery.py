@@ -8,8 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -19,27 +18,24 @@ from mosaico.postgres import launch
 from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from mosaico.postgres.postmaster import find_postmaster, lock_file
 from mosaico.postgres.programs import server_account
-from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
-from tests.integration.postgres.conftest import OwnerProcess, until
-
-StartOwner = Callable[..., OwnerProcess]
+from mosaico.postgres.server import EmbeddedPostgres
+from tests.integration.postgres.conftest import LIVENESS_SECONDS, StartOwner, until
 
 # A subreaper gets the orphaned server as its child, and never waits for it.
-OWNER_THAT_KEEPS_ZOMBIES = """
+STARTER_THAT_KEEPS_ZOMBIES = """
 import ctypes, sys
 from pathlib import Path
 from mosaico.postgres.server import EmbeddedPostgres
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-running = EmbeddedPostgres(Path(sys.argv[1]), durable=False).acquire()
-print(running.url, flush=True)
+print(EmbeddedPostgres(Path(sys.argv[1]), durable=False).start(), flush=True)
 sys.stdin.readline()
 """
 
 
 @pytest.fixture
 def folder(data_dir: Path) -> DatabaseFolder:
-    return DatabaseFolder(path=embedded_postgres_dir(data_dir))
+    return DatabaseFolder(embedded_postgres_dir(data_dir))
 
 
 def kill_server(postgres: EmbeddedPostgres, number: signal.Signals = signal.SIGKILL) -> int:
@@ -59,12 +55,12 @@ def insert(connection: psycopg.Connection, number: int) -> None:
     connection.commit()
 
 
-def test_running_postgres__restarts_a_killed_server_with_every_committed_row(
+def test_revive__restarts_a_killed_server_with_every_committed_row(
     data_dir: Path,
 ) -> None:
     postgres = EmbeddedPostgres(data_dir)  # durable, as users have it
-    with postgres.acquire() as running:
-        with psycopg.connect(running.url) as connection:
+    with postgres.own() as url:
+        with psycopg.connect(url) as connection:
             assert connection.execute("SHOW fsync").fetchone() == ("on",)
             connection.execute("CREATE TABLE numbers (number int)")
             for number in range(20):
@@ -72,29 +68,27 @@ def test_running_postgres__restarts_a_killed_server_with_every_committed_row(
             connection.execute("INSERT INTO numbers VALUES (99)")  # never committed
             kill_server(postgres)
             connection.close()
-        url = running.url
-        until(running.revive)
-        assert running.url == url
-        with psycopg.connect(running.url) as connection:
+        until(lambda: postgres.revive() == url)
+        with psycopg.connect(url) as connection:
             rows = connection.execute("SELECT number FROM numbers ORDER BY number").fetchall()
         assert rows == [(number,) for number in range(20)]
-        assert not running.revive()
+        assert postgres.revive() is None
 
 
-def test_acquire__restarts_a_server_that_was_just_killed(postgres: EmbeddedPostgres) -> None:
-    with postgres.acquire() as running, psycopg.connect(running.url):
+def test_start__restarts_a_server_that_was_just_killed(postgres: EmbeddedPostgres) -> None:
+    url = postgres.start()
+    with psycopg.connect(url):
         killed = kill_server(postgres)
-        with postgres.acquire() as second:
-            assert postgres.status().pid != killed
-            assert second.url == running.url
+        assert postgres.start() == url
+        assert postgres.status().pid != killed
 
 
-def test_acquire__ends_sessions_that_outlive_the_killed_server(
+def test_revive__ends_sessions_that_outlive_the_killed_server(
     postgres: EmbeddedPostgres,
 ) -> None:
     hour = "DO $$ BEGIN LOOP END LOOP; END $$"  # never looks up by itself
-    with postgres.acquire() as running:
-        connection = psycopg.connect(running.url)
+    with postgres.own() as url:
+        connection = psycopg.connect(url)
         connection.pgconn.send_query(hour.encode())
         connection.pgconn.flush()
         with psycopg.connect(postgres.superuser_url()) as watcher:
@@ -108,8 +102,8 @@ def test_acquire__ends_sessions_that_outlive_the_killed_server(
                 )
             )
         kill_server(postgres)
-        with postgres.acquire():
-            assert postgres.status().running
+        until(lambda: postgres.revive() == url)
+        assert postgres.status().running
         connection.close()
 
 
@@ -119,41 +113,21 @@ def test_acquire__ends_sessions_that_outlive_the_killed_server(
 def test_keep_alive__restarts_a_server_that_a_signal_ended(
     postgres: EmbeddedPostgres, number: signal.Signals
 ) -> None:
-    with postgres.acquire() as running, psycopg.connect(running.url):
-        enough = threading.Event()
-        watch = threading.Thread(
-            target=running.keep_alive, args=(enough,), kwargs={"every_seconds": 0.05}
-        )
-        watch.start()
-        try:
-            ended = kill_server(postgres, number)
-            until(lambda: postgres.status().running and postgres.status().pid != ended)
-        finally:
-            enough.set()
-            watch.join()
+    with postgres.own() as url, psycopg.connect(url), kept_alive(postgres, url):
+        ended = kill_server(postgres, number)
+        until(lambda: postgres.status().running and postgres.status().pid != ended)
 
 
-def test_acquire__restarts_a_server_that_waits_for_its_clients_to_leave(
+def test_start__restarts_a_server_that_waits_for_its_clients_to_leave(
     postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    with postgres.acquire() as running, psycopg.connect(running.url):
+    with psycopg.connect(postgres.start()):
         stopping = kill_server(postgres, signal.SIGTERM)
         until(lambda: is_stopping(folder))
 
-        with postgres.acquire():
-            assert postgres.status().running
-            assert postgres.status().pid != stopping
-
-
-def test_running_postgres__does_not_restart_a_stopped_server(postgres: EmbeddedPostgres) -> None:
-    with postgres.acquire() as running:
-        postgres.stop()
-        assert not running.revive()
-        assert not postgres.status().running
         postgres.start()
-        kill_server(postgres, signal.SIGINT)
-        until(running.revive)  # the earlier stop is over
-        assert postgres.stop()
+        assert postgres.status().running
+        assert postgres.status().pid != stopping
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans on demand")
@@ -161,18 +135,16 @@ def test_find_postmaster__zombie_is_not_a_running_server(
     postgres: EmbeddedPostgres, folder: DatabaseFolder, start_owner: StartOwner
 ) -> None:
     """As in a container whose first process does not bury its dead."""
-    owner = start_owner(OWNER_THAT_KEEPS_ZOMBIES)
-    url = owner.read_line()
+    url = start_owner(STARTER_THAT_KEEPS_ZOMBIES).read_line()
     zombie = kill_server(postgres)
-    with postgres.acquire() as running:
-        os.kill(zombie, 0)  # its number is still taken
-        assert running.url == url
-        postmaster = find_postmaster(folder.cluster)
-        assert postmaster is not None
-        assert postmaster.pid != zombie
+    assert postgres.start() == url
+    os.kill(zombie, 0)  # its number is still taken
+    postmaster = find_postmaster(folder.cluster)
+    assert postmaster is not None
+    assert postmaster.pid != zombie
 
 
-def test_acquire__ignores_another_process_with_the_old_process_id(
+def test_own__ignores_another_process_with_the_old_process_id(
     postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     """As after a restart of the machine: Postgres itself would refuse to start."""
@@ -184,29 +156,29 @@ def test_acquire__ignores_another_process_with_the_old_process_id(
             "\n".join([str(stranger.pid), *lock_file_lines[1:]]) + "\n"
         )
         assert not postgres.status().running
-        with postgres.acquire():
+        with postgres.own():
             assert postgres.status().running
         assert stranger.poll() is None
 
 
-def test_acquire__ignores_an_unusable_lock_file(
+def test_own__ignores_an_unusable_lock_file(
     postgres: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     postgres.start()
     postgres.stop()
     lock_file(folder.cluster).write_text("")
-    with postgres.acquire():
+    with postgres.own():
         assert postgres.status().running
 
 
-def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
+def test_own__copy_of_a_running_cluster_gets_its_own_server(
     postgres: EmbeddedPostgres, folder: DatabaseFolder, tmp_path: Path
 ) -> None:
     postgres.start()
     postgres.stop()
-    copied = DatabaseFolder(path=tmp_path / "copy" / "postgres")
+    copied = DatabaseFolder(tmp_path / "copy" / "postgres")
     shutil.copytree(folder.path, copied.path)
-    with postgres.acquire() as running:
+    with postgres.own() as url:
         shutil.copy(lock_file(folder.cluster), lock_file(copied.cluster))
         account = folder.cluster.stat().st_uid
         # A copy made by root would belong to root, as whom Postgres does not run.
@@ -214,24 +186,24 @@ def test_acquire__copy_of_a_running_cluster_gets_its_own_server(
             os.chown(path, account, -1)
         shutil.rmtree(copied.log)
         copy = EmbeddedPostgres(tmp_path / "copy", durable=False)
-        with copy.acquire() as other:
-            assert other.url != running.url
+        with copy.own() as url_of_copy:
+            assert url_of_copy != url
             assert copy.status().pid != postgres.status().pid
 
 
-def test_acquire__incomplete_cluster_is_created_again(
+def test_own__incomplete_cluster_is_created_again(
     new_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.claim()
     folder.incomplete_cluster.mkdir()
     (folder.incomplete_cluster / "PG_VERSION").write_text("1")
-    with new_server.acquire():
+    with new_server.own():
         assert not folder.incomplete_cluster.exists()
 
 
 # What a start writes, in this order.
 @pytest.mark.parametrize("moment", ["data.new/PG_VERSION", "data"])
-def test_acquire__completes_a_first_start_that_was_killed(
+def test_own__completes_a_first_start_that_was_killed(
     new_server: EmbeddedPostgres, folder: DatabaseFolder, start_owner: StartOwner, moment: str
 ) -> None:
     require_start_after_kill(new_server, folder, start_owner, moment)
@@ -239,7 +211,7 @@ def test_acquire__completes_a_first_start_that_was_killed(
 
 # What the start of a cluster that exists writes: to make one for each of them took most of the time.
 @pytest.mark.parametrize("moment", ["log", "log/startup.log", "data/postmaster.pid"])
-def test_acquire__completes_a_start_that_was_killed(
+def test_own__completes_a_start_that_was_killed(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder, start_owner: StartOwner, moment: str
 ) -> None:
     shutil.rmtree(folder.log)
@@ -253,66 +225,52 @@ def require_start_after_kill(
     owner = start_owner()
     until((folder.path / moment).exists)
     owner.kill()
-    with postgres.acquire() as running, psycopg.connect(running.url):
-        assert len(postgres.status().owners) == 1
+    with postgres.own() as url, psycopg.connect(url):
+        assert postgres.status().owner == os.getpid()
     assert not postgres.status().running
 
 
-def test_acquire__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
+def test_own__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
     postgres.start()
     port = postgres.status().port
     assert port is not None
     postgres.stop()
-    with taken_port(port), postgres.acquire() as running, psycopg.connect(running.url):
+    with taken_port(port), postgres.own() as url, psycopg.connect(url):
         assert postgres.status().port != port
 
 
-def test_acquire__port_that_is_taken_for_a_moment_is_kept(postgres: EmbeddedPostgres) -> None:
-    """Such as by a connection of this machine to any server."""
-    postgres.start()
-    port = postgres.status().port
-    assert port is not None
-    postgres.stop()
-    with ExitStack() as taken:
-        taken.enter_context(taken_port(port))
-        release = threading.Timer(0.2, taken.close)
-        release.start()
-        with postgres.acquire():
-            assert postgres.status().port == port
-        release.join()
-
-
-def test_keep_alive__every_owner_learns_that_the_server_has_another_port(
+def test_keep_alive__owner_learns_that_the_server_has_another_port(
     postgres: EmbeddedPostgres,
 ) -> None:
-    with postgres.acquire() as first, postgres.acquire() as second:
+    with postgres.own() as url:
         port = postgres.status().port
         assert port is not None
         kill_server(postgres, signal.SIGINT)
         until(lambda: launch.is_free(port))
-        moves: list[RunningPostgres] = []
-        enough = threading.Event()
-        with taken_port(port):
-            keepers = [
-                threading.Thread(
-                    target=owner.keep_alive,
-                    args=(enough,),
-                    kwargs={"on_move": partial(moves.append, owner), "every_seconds": 0.05},
-                )
-                for owner in (first, second)
-            ]
-            for keeper in keepers:
-                keeper.start()
-            try:
-                # One of them restarts it.
-                until(lambda: len(moves) == len(keepers))
-            finally:
-                enough.set()
-                for keeper in keepers:
-                    keeper.join()
-
-        assert set(moves) == {first, second}
+        moved = threading.Event()
+        with taken_port(port), kept_alive(postgres, url, on_move=moved.set):
+            assert moved.wait(LIVENESS_SECONDS)
         assert postgres.status().port != port
+        assert postgres.url() != url
+
+
+@contextmanager
+def kept_alive(
+    postgres: EmbeddedPostgres, url: str, on_move: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """The server is restarted whenever it ends, until the block ends."""
+    enough = threading.Event()
+    keeper = threading.Thread(
+        target=postgres.keep_alive,
+        args=(url, enough),
+        kwargs={"on_move": on_move, "every_seconds": 0.05},
+    )
+    keeper.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        keeper.join()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Refused folders and clusters: each error has a remedy, and nothing is changed."""
 
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -26,46 +27,46 @@ OTHER_USER_ID = 12345
 
 @pytest.fixture
 def folder(data_dir: Path) -> DatabaseFolder:
-    return DatabaseFolder(path=embedded_postgres_dir(data_dir))
+    return DatabaseFolder(embedded_postgres_dir(data_dir))
 
 
-def test_acquire__foreign_folder_is_refused_and_unchanged(
+def test_own__foreign_folder_is_refused_and_unchanged(
     new_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     folder.path.mkdir(parents=True)
     folder.path.chmod(0o755)
     (folder.path / "thesis.txt").write_text("three years")
     with pytest.raises(FolderNotOwned, match="MOSAICO_DATA_DIR"):
-        new_server.acquire()
+        new_server.start()
     assert [path.name for path in folder.path.iterdir()] == ["thesis.txt"]
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o755
     assert not new_server.status().running
     assert not new_server.stop()
 
 
-def test_acquire__file_at_the_folder_path_is_refused(
+def test_start__file_at_the_folder_path_is_refused(
     new_server: EmbeddedPostgres, data_dir: Path
 ) -> None:
     data_dir.write_text("a file")
     with pytest.raises(FolderNotOwned, match=str(data_dir)):
-        new_server.acquire()
+        new_server.start()
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777])
-def test_acquire__modes_of_existing_folders_do_not_change(
+def test_own__modes_of_existing_folders_do_not_change(
     new_server: EmbeddedPostgres, data_dir: Path, mode: int
 ) -> None:
     data_dir.mkdir()
     data_dir.chmod(mode)
     before = _modes(data_dir)
-    with new_server.acquire():
+    with new_server.own():
         assert _modes(data_dir) == before
 
 
-def test_acquire__created_files_are_private(
+def test_own__created_files_are_private(
     new_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    with new_server.acquire():
+    with new_server.own():
         assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o700
         assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
         for role in ("mosaico", "postgres"):
@@ -75,34 +76,34 @@ def test_acquire__created_files_are_private(
         assert not folder.path.stat().st_mode & readable
 
 
-def test_acquire__deep_folder_works_without_unix_sockets(data_dir: Path) -> None:
+def test_own__deep_folder_works_without_unix_sockets(data_dir: Path) -> None:
     # The path of a Unix socket has at most 107 bytes.
     deep = data_dir / ("d" * 120) / ("e" * 120) / "with a space and a 'quote'"
-    with EmbeddedPostgres(deep, durable=False).acquire() as running:
+    with EmbeddedPostgres(deep, durable=False).own() as url:
         lock_file_lines = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
         assert lock_file_lines[4] == ""  # the folder of its sockets: there are none
-        assert ":" + lock_file_lines[3] + "/" in running.url
+        assert ":" + lock_file_lines[3] + "/" in url
 
 
-def test_acquire__data_of_another_postgres_version_is_refused(
+def test_own__data_of_another_postgres_version_is_refused(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     copied_server.start()
     copied_server.stop()
     (folder.cluster / "PG_VERSION").write_text("16\n")
     with pytest.raises(DataVersionMismatch, match=r"Postgres 16.*Postgres 18"):
-        copied_server.acquire()
-    assert copied_server.status().owners == ()
+        copied_server.start()
+    assert copied_server.status().owner is None
 
 
-def test_acquire__cluster_open_to_other_users_is_refused_and_unchanged(
+def test_own__cluster_open_to_other_users_is_refused_and_unchanged(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     copied_server.start()
     copied_server.stop()
     folder.cluster.chmod(0o777)
     with pytest.raises(WrongOwner, match="chmod 700"):
-        copied_server.acquire()
+        copied_server.start()
     assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o777
 
 
@@ -119,30 +120,27 @@ def test_embedded_postgres__folder_of_another_user_is_refused(
             refused()
 
 
-def test_acquire__missing_password_file_is_named(
+def test_own__missing_password_file_is_named(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     copied_server.start()
     copied_server.stop()
-    folder.password_file("postgres").unlink()
-    with pytest.raises(DatabaseStartError, match=r"postgres\.password is missing"):
-        copied_server.acquire()
-    folder.password_file("postgres").touch(mode=0o600)  # so that the server can be stopped
+    folder.password_file("mosaico").unlink()
+    with pytest.raises(DatabaseStartError, match=r"mosaico\.password is missing"):
+        copied_server.start()
     assert copied_server.stop()
 
 
-def test_acquire__wrong_password_fails_at_once(
+def test_own__wrong_password_fails_at_once(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     copied_server.start()
-    right = folder.password("postgres")
-    folder.password_file("postgres").write_text("another")
+    folder.password_file("mosaico").write_text("another")
     with pytest.raises(DatabaseStartError, match="refuses the connection"):
-        copied_server.acquire()
-    folder.password_file("postgres").write_text(right)
+        copied_server.start()
 
 
-def test_acquire__rejected_configuration_shows_the_postgres_message(
+def test_own__rejected_configuration_shows_the_postgres_message(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     copied_server.start()
@@ -150,15 +148,16 @@ def test_acquire__rejected_configuration_shows_the_postgres_message(
     with (folder.cluster / "postgresql.conf").open("a") as file:
         file.write("shared_buffers = 'a lot'\n")
     with pytest.raises(DatabaseStartError, match=r"shared_buffers|configuration file"):
-        copied_server.acquire()
+        copied_server.start()
 
 
-def test_acquire__full_disk_is_refused_before_the_cluster_is_created(
+def test_own__full_disk_is_refused_before_the_cluster_is_created(
     new_server: EmbeddedPostgres, folder: DatabaseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mosaico.postgres.server.free_bytes", lambda _: 2**20)
+    usage = shutil.disk_usage(folder.path.anchor)._replace(free=2**20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(DiskFull, match="1 MB are free"):
-        new_server.acquire()
+        new_server.start()
     assert not folder.cluster.exists()
 
 
@@ -201,7 +200,7 @@ def _modes(path: Path) -> list[int]:
 
 
 def _operations(postgres: EmbeddedPostgres) -> list[Callable[[], object]]:
-    return [postgres.acquire, postgres.start, postgres.stop, postgres.status, postgres.url]
+    return [postgres.own().__enter__, postgres.start, postgres.stop, postgres.status, postgres.url]
 
 
 def test_postgres_errors__each_kind_has_its_exit_code() -> None:
