@@ -167,11 +167,6 @@ COMMANDS = {
         "Check the installation: database, ports, clock, worker, keys and more.",
         Heading.ADMINISTRATION,
     ),
-    "size": Entry(
-        "mosaico.sizing_cli:cli",
-        "Estimate the size of an installation: cores, connections, bytes and Langfuse requests.",
-        Heading.ADMINISTRATION,
-    ),
     "purge": Entry(
         "mosaico.purge_cli:cli",
         "Delete the traces of old runs. Their history is kept.",

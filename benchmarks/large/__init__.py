@@ -13,7 +13,6 @@ from benchmarks.large import (
     partitions,
     run,
     schedules,
-    size,
     start,
     workers,
 )
@@ -28,7 +27,6 @@ PARTS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "schedules": schedules.measure,
     "history": history.measure,
     "partitions": partitions.measure,
-    "size": size.measure,
     "start": start.measure,
     "workers": workers.measure,
 }

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from mosaico.core.migrations import upgrade
 from mosaico.postgres.data_folder import FileLock
-from mosaico.postgres.errors import StillLocked
+from mosaico.postgres.errors import BlockedStart
 from mosaico.postgres.launch import APP_ROLE
 from mosaico.postgres.server import EmbeddedPostgres
 
@@ -40,7 +40,7 @@ def cluster(tmp_root: Path) -> Iterator[SharedServer]:
         fcntl.flock(users, fcntl.LOCK_SH)
         try:
             starting = tmp_root / "start-of-postgres"
-            with FileLock(starting, timeout=START_TIMEOUT_S, error=StillLocked()):
+            with FileLock(starting, timeout=START_TIMEOUT_S, error=BlockedStart()):
                 url = server.start()
                 _prepare_role(server.superuser_url(), url)
             yield SharedServer(url)

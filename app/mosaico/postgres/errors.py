@@ -24,14 +24,8 @@ class DatabaseStartError(Unavailable):
     code = "database-cannot-start"
 
 
-class StillLocked(DatabaseStartError):
-    """Processes of an earlier server still use the data folder; stop them and try again."""
-
-    code = DatabaseStartError.code
-
-
-class DatabasePortInUse(DatabaseStartError):
-    """The port of the embedded database is in use."""
+class BlockedStart(DatabaseStartError):
+    """The port or the files of the embedded database are in use; end the process that uses them."""
 
     code = DatabaseStartError.code
 

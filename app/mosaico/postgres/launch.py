@@ -14,13 +14,7 @@ from pathlib import Path
 from mosaico.core.errors import AppError
 from mosaico.core.secret_files import replace_secret_file, sync_folder
 from mosaico.postgres.data_folder import DatabaseFolder, FileLock
-from mosaico.postgres.errors import (
-    DatabasePortInUse,
-    DatabaseStartError,
-    DiskFull,
-    StillLocked,
-    WrongOwner,
-)
+from mosaico.postgres.errors import BlockedStart, DatabaseStartError, DiskFull, WrongOwner
 from mosaico.postgres.postmaster import (
     Postmaster,
     drop_stale_lock_file,
@@ -129,8 +123,9 @@ class Launcher:
                 return postmaster
             try:
                 return self._start_on(self._choose_port())
-            # Another program may take a free port before Postgres binds it.
-            except (DatabasePortInUse, StillLocked):
+            # Another program may take a free port before Postgres binds it, and what is left of a
+            # killed server needs a moment to end.
+            except BlockedStart:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_INTERVAL_S)
@@ -156,7 +151,7 @@ class Launcher:
         return FileLock(
             self.folder.server_lock,
             timeout=timeout,
-            error=StillLocked(
+            error=BlockedStart(
                 f"processes of an earlier server still use {self.folder.path} (perhaps in another"
                 " container); stop them, then try again"
             ),
@@ -254,7 +249,7 @@ def _error_of_output(output: str, where: str) -> DatabaseStartError | WrongOwner
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return DiskFull(f"the disk is full ({reason}); free some space and start again")
     if "Address already in use" in output:
-        return DatabasePortInUse(reason)
+        return BlockedStart(reason)
     if "invalid permissions" in output or "wrong ownership" in output:
         return WrongOwner(
             f"Postgres refuses its data folder ({reason}); it must belong to the user that runs"

@@ -28,7 +28,7 @@ from tests.support.service import Service, pair
 # Commands that run processes, or work on files and the database only.
 LOCAL = {
     *("serve", "api", "worker", "scheduler", "db", "help", "plugins", "doctor", "purge", "secrets"),
-    *("size", "formula", "cron", "compare", "score", "bash-eval", "ot-bench"),
+    *("formula", "cron", "compare", "score", "bash-eval", "ot-bench"),
 }
 LOCAL_COMMANDS = {"runs execute"}
 LEAVES = [

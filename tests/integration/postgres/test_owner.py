@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from mosaico.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
-from mosaico.postgres.errors import DatabaseHasOwner, DatabaseNotRunning, StillLocked
+from mosaico.postgres.errors import BlockedStart, DatabaseHasOwner, DatabaseNotRunning
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import StartOwner, until
 
@@ -123,12 +123,12 @@ def test_server__every_process_holds_the_server_lock(
     path = DatabaseFolder(embedded_postgres_dir(data_dir)).server_lock
     with (
         postgres.own(),
-        pytest.raises(StillLocked, match="in use"),
-        FileLock(path, timeout=0, error=StillLocked("in use")),
+        pytest.raises(BlockedStart, match="in use"),
+        FileLock(path, timeout=0, error=BlockedStart("in use")),
     ):
         pass
     # The process that writes the log reads to its end: it goes a moment after the server.
-    with FileLock(path, timeout=60, error=StillLocked("in use")):
+    with FileLock(path, timeout=60, error=BlockedStart("in use")):
         pass
 
 

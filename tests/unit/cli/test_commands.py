@@ -73,7 +73,6 @@ def test_root__has_the_documented_commands() -> None:
         "audit",
         "secrets",
         "purge",
-        "size",
         "bash-eval",
     }
     documented |= {

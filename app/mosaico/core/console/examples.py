@@ -154,10 +154,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "formula eval": ("mosaico formula eval 'ROUGE * 100' --values '{\"ROUGE\": 0.5}'",),
     "demo": ("mosaico demo", "mosaico demo --remove"),
     "doctor": ("mosaico doctor", "mosaico doctor --json"),
-    "size": (
-        "mosaico size --traces 1000000 --runs 200",
-        "mosaico size --traces 50000 --runs 10 --metrics ROUGE,BLEU --json",
-    ),
     "purge": ("mosaico purge --older-than 90 --dry-run",),
     "secrets status": ("mosaico secrets status",),
     "secrets rotate": ("mosaico secrets rotate",),
