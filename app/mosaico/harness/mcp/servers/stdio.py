@@ -1,4 +1,4 @@
-"""MCP servers as local processes: start, message streams, stderr, and termination.
+"""MCP servers as local processes: start, the stream for the SDK's session, stderr, and termination.
 
 The SDK's `stdio_client` adds variables of the host to the environment of a server, which could leak
 secrets; here a server gets its configured environment only. Source: MCP specification 2025-11-25,
@@ -14,18 +14,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import anyio
 import mcp_types
+from anyio.abc import ObjectStream
 from mcp.shared.message import SessionMessage
 
 from mosaico.harness.mcp.servers.process_reaper import REAPER
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_NOISE_BYTES: Final = 1024 * 1024
-MIN_NOISE_LINE_BYTES: Final = 64  # minimum cost of a line: parsing an empty line takes time as well
 STDERR_TAIL_BYTES: Final = 8 * 1024
 MAX_QUOTED_CHARS: Final = 120  # of an invalid line
 
@@ -49,8 +48,8 @@ class ProgramStartError(Exception):
     """A program could not be started; the message gives the reason."""
 
 
-class StdioConnection:
-    """The message streams of a process, in the form that the SDK's session expects.
+class StdioConnection(ObjectStream[SessionMessage]):
+    """The messages of a process, as the stream that the SDK's session reads and writes.
 
     Lines of the output that are not messages are skipped up to a limit: many servers log to stdout.
     `broken_reason` is set when the output was rejected, `is_ended` when the session is over.
@@ -60,9 +59,9 @@ class StdioConnection:
         self.broken_reason: str | None = None
         self.is_ended = False
         self._process = process
+        self._stdin: asyncio.WriteTransport | None = None
         self._stdout = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         self._stderr = _StderrTail()
-        self._stdin: asyncio.StreamWriter | None = None
         self._transports: list[asyncio.BaseTransport] = []
         self._noise_bytes = 0
 
@@ -74,11 +73,8 @@ class StdioConnection:
         self._transports.append(output)
         errors, _ = await loop.connect_read_pipe(lambda: self._stderr, process.stderr)
         self._transports.append(errors)
-        # asyncio has no public protocol for the write end of a pipe: this one brings the flow
-        # control that StreamWriter expects.
-        flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-        input_transport, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
-        self._stdin = asyncio.StreamWriter(input_transport, flow, None, loop)
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        self._transports.append(self._stdin)
 
     async def receive(self) -> SessionMessage:
         """The next message of the server. Raises anyio.EndOfStream at the end of its output."""
@@ -105,32 +101,17 @@ class StdioConnection:
         if self._stdin is None or self._stdin.is_closing():
             self.is_ended = True
             raise anyio.BrokenResourceError
-        # Without drain(): a server that does not read would block the session for ever, while each
-        # call has its own timeout.
+        # Buffered: a server that does not read would block the session for ever, while each call has
+        # its own timeout.
         self._stdin.write(text.encode() + b"\n")
+
+    async def send_eof(self) -> None:
+        """Close the input of the server."""
+        if self._stdin is not None:
+            self._stdin.close()
 
     async def aclose(self) -> None:
         """Called by the session; `terminate` closes the pipes when the process ends."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
 
     async def describe_end(self) -> str:
         """Return the reason why the server no longer responds: its exit code or invalid output, and
@@ -160,9 +141,8 @@ class StdioConnection:
 
     async def terminate(self) -> None:
         """End the process group: close stdin, then SIGTERM, and SIGKILL two seconds after the start."""
-        if self._stdin is not None:
-            # The MCP specification ends a server by closing its input; most servers exit then.
-            self._stdin.close()
+        # The MCP specification ends a server by closing its input; most servers exit then.
+        await self.send_eof()
         start_time = time.monotonic()
         if not await self._wait_for_exit(start_time + STDIN_CLOSE_GRACE_S):
             self._signal_group(signal.SIGTERM)
@@ -175,19 +155,15 @@ class StdioConnection:
         await self._close_pipes()
 
     async def _close_pipes(self) -> None:
-        process = self._process
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
+        if self._stdin is not None and self._stdin.get_write_buffer_size():
+            self._stdin.abort()  # unread input would delay the close
         for transport in self._transports:
             transport.close()
         await asyncio.sleep(0)  # transports close in the next iteration of the event loop
-        if self._stdin is not None and not process.stdin.closed:  # unread data delays the close
-            self._stdin.transport.abort()
-            await asyncio.sleep(0)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            with suppress(OSError):
-                pipe.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(OSError):  # a cancelled start has not attached all of them
+                    pipe.close()
 
     async def _wait_for_exit(self, deadline: float) -> bool:
         while not self._has_exited():
@@ -226,7 +202,7 @@ class StdioConnection:
         except ValueError:
             quoted = line[:MAX_QUOTED_CHARS].decode("utf-8", "replace").strip()
         # Limited: a program that prints without end would keep the session busy.
-        self._noise_bytes += max(len(line), MIN_NOISE_LINE_BYTES)
+        self._noise_bytes += len(line)
         # A broken message, not a log line: the response that it should be would never arrive.
         if b'"jsonrpc"' in line:
             self.reject(f"it wrote an invalid message: {quoted!r}")
