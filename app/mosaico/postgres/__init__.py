@@ -1,1 +1,1 @@
-"""The embedded Postgres server: programs, data folder, launch, sharing, recovery, shutdown."""
+"""The embedded Postgres server: programs, data folder, launch, owner, recovery, shutdown."""

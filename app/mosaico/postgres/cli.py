@@ -4,7 +4,6 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -95,12 +94,6 @@ def upgrade() -> None:
     print_status("the schema is up to date")
 
 
-def _data_dir() -> Path:
-    from mosaico.core.settings import load_settings
-
-    return load_settings().data_dir
-
-
 def _external_url() -> str | None:
     from mosaico.core.settings import load_settings
 
@@ -110,6 +103,7 @@ def _external_url() -> str | None:
 
 
 def _embedded(action: str) -> "EmbeddedPostgres":
+    from mosaico.core.settings import load_settings
     from mosaico.postgres.errors import ExternalDatabase
     from mosaico.postgres.server import EmbeddedPostgres
 
@@ -118,7 +112,7 @@ def _embedded(action: str) -> "EmbeddedPostgres":
             f"DATABASE_URL names an external server, and `mosaico db {action}` is for the "
             "embedded one; ask the operator of that server, or unset DATABASE_URL"
         )
-    return EmbeddedPostgres(_data_dir())
+    return EmbeddedPostgres(load_settings().data_dir)
 
 
 def _url() -> str:

@@ -74,18 +74,20 @@ class EmbeddedPostgres:
                 if not self._folder.detached_mark.exists():
                     self._shut_down()
 
-    def revive(self) -> str | None:
-        """Restart the server if it ended or is stopping; returns its URL, or None if it is running.
+    def revive(self) -> bool:
+        """Restart the server if it ended or is stopping; True if that was necessary. For the owner.
 
-        For the owner. The port stays the same unless another program uses it now.
+        The port stays the same unless another program uses it now.
         """
         postmaster = find_postmaster(self._folder.cluster)
-        # The lock file of Postgres is not sufficient: a postmaster that received SIGTERM keeps it
-        # until its clients leave.
-        if postmaster is not None and not postmaster.stopping:
-            return None
+        # A postmaster that received SIGTERM runs until its clients leave, and accepts no others.
+        is_running = postmaster is not None and not postmaster.stopping
+        # Without its files there is nothing to restart: a new cluster would be empty.
+        if is_running or not self._folder.cluster.exists():
+            return False
         log.warning("the database ended: restarting it")
-        return self._start_server()
+        self._start_server()
+        return True
 
     def keep_alive(
         self,
@@ -101,7 +103,9 @@ class EmbeddedPostgres:
         """
         while not until.wait(every_seconds):
             try:
-                new_url = self.revive() or url
+                self.revive()
+                # A restart that failed late may have moved it, too.
+                new_url = self._find_url() or url
             except Exception:  # a disk that is full now must not end the supervision for good
                 log.warning("the database could not be restarted", exc_info=True)
                 continue
@@ -111,8 +115,8 @@ class EmbeddedPostgres:
 
     def start(self) -> str:
         """Start the server if needed and keep it running until `stop`; returns its URL."""
-        with self._ownership():
-            url = self._start_server()
+        with self._ownership(), translate_os_errors(self._folder.path):
+            url = self._url_of(self._ensure_running())
             # After the start: a failed start must not leave a mark behind.
             self._folder.detached_mark.touch()
             return url
@@ -174,6 +178,11 @@ class EmbeddedPostgres:
                 self._folder.claim()
                 stack.enter_context(self._folder.owned())
             yield
+
+    def _find_url(self) -> str | None:
+        """The URL of the server, which may still be starting; None if there is none."""
+        postmaster = find_postmaster(self._folder.cluster)
+        return self._url_of(postmaster) if postmaster else None
 
     def _is_claimed(self) -> bool:
         with translate_os_errors(self._folder.path):

@@ -68,11 +68,12 @@ def test_revive__restarts_a_killed_server_with_every_committed_row(
             connection.execute("INSERT INTO numbers VALUES (99)")  # never committed
             kill_server(postgres)
             connection.close()
-        until(lambda: postgres.revive() == url)
+        until(postgres.revive)
+        assert postgres.url() == url
         with psycopg.connect(url) as connection:
             rows = connection.execute("SELECT number FROM numbers ORDER BY number").fetchall()
         assert rows == [(number,) for number in range(20)]
-        assert postgres.revive() is None
+        assert not postgres.revive()
 
 
 def test_start__restarts_a_server_that_was_just_killed(postgres: EmbeddedPostgres) -> None:
@@ -102,8 +103,8 @@ def test_revive__ends_sessions_that_outlive_the_killed_server(
                 )
             )
         kill_server(postgres)
-        until(lambda: postgres.revive() == url)
-        assert postgres.status().running
+        until(postgres.revive)
+        assert postgres.url() == url
         connection.close()
 
 
@@ -228,6 +229,17 @@ def require_start_after_kill(
     with postgres.own() as url, psycopg.connect(url):
         assert postgres.status().owner == os.getpid()
     assert not postgres.status().running
+
+
+def test_revive__server_without_its_files_is_not_replaced_by_an_empty_one(
+    copied_server: EmbeddedPostgres, folder: DatabaseFolder
+) -> None:
+    with copied_server.own():
+        kill_server(copied_server, signal.SIGINT)
+        until(lambda: find_postmaster(folder.cluster) is None)
+        folder.cluster.rename(folder.path / "elsewhere")
+        assert not copied_server.revive()
+        assert not folder.cluster.exists()
 
 
 def test_own__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:

@@ -25,6 +25,7 @@ from mosaico.harness.mcp.servers.process_reaper import REAPER
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_NOISE_BYTES: Final = 1024 * 1024
+MIN_NOISE_LINE_BYTES: Final = 64  # minimum cost of a line: parsing an empty line takes time as well
 STDERR_TAIL_BYTES: Final = 8 * 1024
 MAX_QUOTED_CHARS: Final = 120  # of an invalid line
 
@@ -202,7 +203,7 @@ class StdioConnection(ObjectStream[SessionMessage]):
         except ValueError:
             quoted = line[:MAX_QUOTED_CHARS].decode("utf-8", "replace").strip()
         # Limited: a program that prints without end would keep the session busy.
-        self._noise_bytes += len(line)
+        self._noise_bytes += max(len(line), MIN_NOISE_LINE_BYTES)
         # A broken message, not a log line: the response that it should be would never arrive.
         if b'"jsonrpc"' in line:
             self.reject(f"it wrote an invalid message: {quoted!r}")
