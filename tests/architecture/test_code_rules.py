@@ -38,7 +38,7 @@ MAY_BE_ASYNC = {
     "app/mosaico/core/web/response_headers.py",
     "app/mosaico/core/web/static_files.py",
     "app/mosaico/core/web/request_body.py",
-    "app/mosaico/core/periodic_threads.py",
+    "app/mosaico/core/periodic_functions.py",
     "app/mosaico/core/problem_documents.py",
     "app/mosaico/core/web/event_feeds.py",
     "app/mosaico/core/web/sse.py",
@@ -66,7 +66,7 @@ MAY_CATCH_EVERYTHING = {
     "app/mosaico/core/network_policy.py",
     # Raises in one thread what a check raised in another.
     "app/mosaico/core/interruption.py",
-    "app/mosaico/core/periodic_threads.py",
+    "app/mosaico/core/periodic_functions.py",
     "app/mosaico/core/problem_documents.py",
     "app/mosaico/core/registry.py",
     # Streams of revoked keys must end after any error of a check.

@@ -18,8 +18,8 @@ import pytest
 
 from mosaico.core.harness_packages import MODULES
 from mosaico.core.migrations import HEAD_REVISION
-from mosaico.postgres.server import EmbeddedPostgres, RunningPostgres
-from tests.support.postgres import drop_database, make_database
+from mosaico.postgres.server import EmbeddedPostgres
+from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import LIVENESS_S, ROOT, Program
 
 FOREIGN_PACKAGE = "raise SystemExit('a package of the current folder was executed')\n"
@@ -186,7 +186,7 @@ def test_wheel__uvicorn_serves_the_app_of_the_project(installed_wheel: Path, pro
 
 
 @pytest.fixture
-def empty_database_url(postgres_server: RunningPostgres) -> Iterator[str]:
+def empty_database_url(postgres_server: SharedServer) -> Iterator[str]:
     yield make_database(postgres_server.url, "migrated by a wheel")
     drop_database(postgres_server.url, "migrated by a wheel")
 

@@ -18,7 +18,7 @@ from procrastinate import JobContext as ProcrastinateContext
 from mosaico.core.correlation import bind_correlation
 from mosaico.core.engine import libpq_url
 from mosaico.core.errors import AppError, Unavailable
-from mosaico.core.periodic_threads import PeriodicThreads
+from mosaico.core.periodic_functions import PeriodicFunctions
 from mosaico.core.resources import Resources
 from mosaico.jobs.declarations import queue_of
 from mosaico.jobs.handlers import JobContext, JobHandler, JobHandlers, WorkerStopping
@@ -98,12 +98,12 @@ class Worker:
         # procrastinate runs handlers in the default executor: its size is the number of jobs at a
         # time.
         self._loop.set_default_executor(ThreadPoolExecutor(self._concurrency, "job"))
-        threads = self._start_ticks()
+        ticks = self._start_ticks()
         try:
             while not self._stopping.is_set():
                 await self._run_until_lost(on_ready)
         finally:
-            threads.stop()
+            ticks.stop()
 
     async def drain(self) -> None:
         """Run the waiting jobs, and the jobs that they enqueue, then return.
@@ -327,15 +327,15 @@ class Worker:
         with db.begin() as session:
             return record_outcome(session, claim, outcome, self._handlers)
 
-    def _start_ticks(self) -> PeriodicThreads:
+    def _start_ticks(self) -> PeriodicFunctions:
         # Threads beside the event loop, so that a slow tick delays no heartbeat.
-        threads = PeriodicThreads()
+        ticks = PeriodicFunctions()
         rescue = Rescue(self._resources.db, self._handlers)
         # At once: after a restart of all workers nobody else rescues the jobs.
-        threads.start("rescue", RESCUE_INTERVAL_S, rescue, is_first_at_once=True)
+        ticks.start("rescue", RESCUE_INTERVAL_S, rescue, is_first_at_once=True)
         for name, (interval_s, tick) in self._ticks.items():
-            threads.start(name, interval_s, tick)
-        return threads
+            ticks.start(name, interval_s, tick)
+        return ticks
 
 
 async def _set_autocommit(connection: psycopg.AsyncConnection) -> None:

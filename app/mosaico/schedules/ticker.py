@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mosaico.core.db import Database
 from mosaico.core.errors import Unavailable
-from mosaico.core.periodic_threads import PeriodicThreads
+from mosaico.core.periodic_functions import PeriodicFunctions
 from mosaico.schedules import firing, queries, service
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Ticker:
     ) -> None:
         self._db = db
         self._chores = chores or {}
-        self._threads = PeriodicThreads()
+        self._functions = PeriodicFunctions()
         # Not at the start: the zone data or the clock of the database may have changed while no scheduler
         # ran.
         self._is_recomputed = False
@@ -64,13 +64,13 @@ class Ticker:
     def start(self) -> None:
         functions = {"tick": (MAX_WAIT_S, self._tick), **self._chores}
         for name, (interval_s, function) in functions.items():
-            self._threads.start(name, interval_s, function, is_first_at_once=True)
+            self._functions.start(name, interval_s, function, is_first_at_once=True)
 
     def stop(self) -> None:
         """Stop, after the tick in progress has ended."""
         self._stopping.set()
         # Not for the chores: one in progress can take long, and only an interrupted tick would matter.
-        self._threads.stop()
+        self._functions.stop()
         with self._ticking:
             pass
 

@@ -1,24 +1,23 @@
-"""Functions that are called at intervals, whatever the clock of the machine shows."""
+"""Functions that are called at intervals."""
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from mosaico.core.errors import Unavailable
-from mosaico.core.periodic_threads import PeriodicThreads
+from mosaico.core.periodic_functions import PeriodicFunctions
 
 LIVENESS_S = 60.0
 AN_HOUR_S = 3600.0
 
 
 @pytest.fixture
-def threads() -> Iterator[PeriodicThreads]:
-    threads = PeriodicThreads()
-    yield threads
-    threads.stop()
+def functions() -> Iterator[PeriodicFunctions]:
+    functions = PeriodicFunctions()
+    yield functions
+    functions.stop()
 
 
 class Calls:
@@ -42,13 +41,13 @@ class Calls:
         return not self._left.acquire(blocking=False)
 
 
-def test_periodic_threads__first_call_is_at_once_or_after_the_interval(
-    threads: PeriodicThreads,
+def test_periodic_functions__first_call_is_at_once_or_after_the_interval(
+    functions: PeriodicFunctions,
 ) -> None:
     at_once, later, often = Calls(), Calls(), Calls()
-    threads.start("later", AN_HOUR_S, later)
-    threads.start("at once", AN_HOUR_S, at_once, is_first_at_once=True)
-    threads.start("often", 0.001, often)
+    functions.start("later", AN_HOUR_S, later)
+    functions.start("at once", AN_HOUR_S, at_once, is_first_at_once=True)
+    functions.start("often", 0.01, often)
 
     assert at_once.wait_for(1)
     assert often.wait_for(3)
@@ -56,24 +55,12 @@ def test_periodic_threads__first_call_is_at_once_or_after_the_interval(
     assert later.are_over
 
 
-def test_periodic_threads__clock_that_is_set_delays_no_call(
-    threads: PeriodicThreads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, real_time = Calls(), time.time
-    threads.start("often", 0.001, calls)
-    assert calls.wait_for(1)
-
-    for offset_s in (-60 * 86_400, 60 * 86_400):
-        monkeypatch.setattr(time, "time", lambda by=offset_s: real_time() + by)
-        assert calls.wait_for(3)
-
-
-def test_periodic_threads__call_that_takes_long_delays_no_other_function(
-    threads: PeriodicThreads,
+def test_periodic_functions__call_that_takes_long_delays_no_other_function(
+    functions: PeriodicFunctions,
 ) -> None:
     may_end, calls = threading.Event(), Calls()
-    threads.start("slow", 0.001, lambda: may_end.wait(LIVENESS_S), is_first_at_once=True)
-    threads.start("often", 0.001, calls)
+    functions.start("slow", 0.01, lambda: may_end.wait(LIVENESS_S), is_first_at_once=True)
+    functions.start("often", 0.01, calls)
 
     assert calls.wait_for(3)
     may_end.set()
@@ -83,11 +70,11 @@ def test_periodic_threads__call_that_takes_long_delays_no_other_function(
     ("error", "level"),
     [(Unavailable("no database"), logging.WARNING), (ValueError("a defect"), logging.ERROR)],
 )
-def test_periodic_threads__call_that_fails_is_logged_and_repeated(
-    threads: PeriodicThreads, caplog: pytest.LogCaptureFixture, error: Exception, level: int
+def test_periodic_functions__call_that_fails_is_logged_and_repeated(
+    functions: PeriodicFunctions, caplog: pytest.LogCaptureFixture, error: Exception, level: int
 ) -> None:
     calls = Calls(error)
-    threads.start("often", 0.001, calls)
+    functions.start("often", 0.01, calls)
 
     assert calls.wait_for(2)
 
