@@ -23,7 +23,7 @@ from mosaico.access.rules import (
 from mosaico.access.schemas import ApiKeyView, AuditEntryView
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, select_page
-from mosaico.core.list_filters import IndexedFilter, filter_period, filter_value
+from mosaico.core.list_filters import Period, match_columns, one_value
 from mosaico.core.names import Names, list_newest_names
 from mosaico.core.schemas import Page, PeriodFilter
 
@@ -149,20 +149,25 @@ def list_audit_entries(
     session: Session, query: PageQuery, filters: AuditFilter
 ) -> Page[AuditEntryView]:
     """Audit entries, newest first."""
-    newest = [AuditEntry.at, AuditEntry.seq]
-    indexed = [
-        *filter_value(AuditEntry.request_id, filters.request_id),
-        *filter_value(AuditEntry.resource_id, filters.resource_id, newest),
-        *filter_value(AuditEntry.actor_id, filters.actor_id, newest),
-        *filter_value(AuditEntry.action, filters.action, newest),
-        *filter_value(AuditEntry.resource_type, filters.resource_type, newest),
-        *filter_period(filters.since, filters.until, newest),
-    ]
-    has_outcome = [] if filters.outcome is None else [AuditEntry.outcome == filters.outcome]
+    statement = select(AuditEntry)
+    has_outcome = match_columns((AuditEntry.outcome, filters.outcome))
     if filters.outcome == "refused":
-        indexed += [IndexedFilter(partial=has_outcome.pop(), order=newest)]
+        # A partial index has them in order.
+        statement, has_outcome = statement.where(*has_outcome), []
     rows = select_page(
-        session, select(AuditEntry), keys=newest, query=query, filters=indexed, searched=has_outcome
+        session,
+        statement,
+        keys=[AuditEntry.at, AuditEntry.seq],
+        query=query,
+        filters=[
+            (AuditEntry.request_id, one_value(filters.request_id)),
+            (AuditEntry.resource_id, one_value(filters.resource_id)),
+            (AuditEntry.actor_id, one_value(filters.actor_id)),
+            (AuditEntry.action, one_value(filters.action)),
+            (AuditEntry.resource_type, one_value(filters.resource_type)),
+        ],
+        period=Period(filters.since, filters.until),
+        conditions=has_outcome,
     )
     return rows.to_page(AuditEntryView.model_validate)
 

@@ -1,26 +1,18 @@
 """Reads of alerts."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 from sqlalchemy import ColumnElement, Row, select, text
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from mosaico.alerts.models import OPEN, AlertEvent, Incident
 from mosaico.alerts.rules import AlertEventState
 from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.errors import NotFound
-from mosaico.core.keyset import PageQuery, PageRows, select_sorted_page
-from mosaico.core.list_filters import (
-    IndexedFilter,
-    filter_any,
-    filter_period,
-    filter_value,
-    match_any,
-    match_text,
-)
+from mosaico.core.keyset import PageQuery, PageRows, read_entities, sort_rows
+from mosaico.core.list_filters import Period, ValueFilter, match_any, match_text, one_value
 from mosaico.core.schemas import FilterValues, PeriodFilter, ShortText
 from mosaico.notifications.types import MessageSeverity
 
@@ -73,20 +65,21 @@ class SeriesFilter(OwnerFilter, PeriodFilter):
         default=None, description="Filter by a part of the ID, the name or the explanation."
     )
 
-    def indexed(
-        self, table: type[AlertEvent] | type[Incident], time: InstrumentedAttribute[datetime]
-    ) -> list[IndexedFilter]:
-        """The filters that an index serves; `time` is the column of `since` and `until`."""
-        oldest = [time, table.id]
+    @property
+    def period(self) -> Period:
+        """The period of `since` and `until`."""
+        return Period(self.since, self.until)
+
+    def values(self, table: type[AlertEvent] | type[Incident]) -> list[ValueFilter]:
+        """The filters of columns that have an index each."""
         return [
-            *filter_any(table.rule_id, self.rule_ids, oldest),
-            *filter_any(table.agent_id, self.agent_ids, oldest),
-            *filter_any(table.benchmark_id, self.benchmark_ids, oldest),
-            *filter_period(self.since, self.until, oldest),
+            (table.rule_id, self.rule_ids),
+            (table.agent_id, self.agent_ids),
+            (table.benchmark_id, self.benchmark_ids),
         ]
 
-    def searched(self, table: type[AlertEvent] | type[Incident]) -> list[ColumnElement[bool]]:
-        """The conditions for which rows have to be read."""
+    def conditions(self, table: type[AlertEvent] | type[Incident]) -> list[ColumnElement[bool]]:
+        """The conditions that no index serves."""
         return [
             *match_any((table.severity, self.severities)),
             *match_text(self.text, table.id, table.name, table.explanation),
@@ -127,20 +120,25 @@ def list_events(
     incident_id: str | None = None,
 ) -> PageRows[AlertEvent]:
     """Return one page of alerts."""
-    filters = [
-        *filter_any(AlertEvent.run_id, alert_filter.run_ids),
-        *filter_value(AlertEvent.incident_id, incident_id),
-        *alert_filter.indexed(AlertEvent, AlertEvent.created_at),
-        *filter_any(AlertEvent.silence_id, alert_filter.silence_ids, SORT_KEYS["created"]),
-        *filter_any(AlertEvent.state, alert_filter.states, SORT_KEYS["created"]),
-    ]
-    searched = alert_filter.searched(AlertEvent)
+    conditions = alert_filter.conditions(AlertEvent)
     if alert_filter.is_acknowledged is not None:
         is_open = AlertEvent.verdict.is_(None)
-        searched.append(~is_open if alert_filter.is_acknowledged else is_open)
-    return select_sorted_page(
-        session, select(AlertEvent), SORT_KEYS, sort, query, filters, searched
+        conditions.append(~is_open if alert_filter.is_acknowledged else is_open)
+    rows = sort_rows(
+        select(AlertEvent),
+        SORT_KEYS,
+        sort,
+        [
+            (AlertEvent.run_id, alert_filter.run_ids),
+            (AlertEvent.incident_id, one_value(incident_id)),
+            *alert_filter.values(AlertEvent),
+            (AlertEvent.silence_id, alert_filter.silence_ids),
+            (AlertEvent.state, alert_filter.states),
+        ],
+        period=alert_filter.period,
+        conditions=conditions,
     )
+    return read_entities(session, rows, query)
 
 
 def list_open_events(session: Session, run_ids: Sequence[str]) -> Sequence[Row[Any]]:

@@ -108,7 +108,7 @@ def list_entries(
         InboxEntry(notification, events[notification.id], deliveries[notification.id])
         for notification in page.rows
     ]
-    return PageRows(entries, page.next_cursor)
+    return page.with_rows(entries)
 
 
 def acknowledge_message(

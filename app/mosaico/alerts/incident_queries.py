@@ -25,8 +25,8 @@ from mosaico.alerts.rules import (
     merge_spans,
 )
 from mosaico.core.errors import NotFound
-from mosaico.core.keyset import PageQuery, PageRows, select_sorted_page
-from mosaico.core.list_filters import filter_any, match_any
+from mosaico.core.keyset import PageQuery, PageRows, read_entities, sort_rows
+from mosaico.core.list_filters import match_any
 from mosaico.core.row_counts import count_rows
 from mosaico.core.schemas import FilterValues
 
@@ -176,15 +176,18 @@ def list_incidents(
     sort: IncidentOrder = DEFAULT_SORT,
 ) -> PageRows[Incident]:
     """Return one page of incidents."""
-    filters = [
-        *incident_filter.indexed(Incident, Incident.opened_at),
-        *filter_any(Incident.state, incident_filter.states, SORT_KEYS["opened"]),
-    ]
-    searched = [
-        *incident_filter.searched(Incident),
-        *match_any((Incident.kpi, incident_filter.kpi_ids)),
-    ]
-    return select_sorted_page(session, select(Incident), SORT_KEYS, sort, query, filters, searched)
+    rows = sort_rows(
+        select(Incident),
+        SORT_KEYS,
+        sort,
+        [*incident_filter.values(Incident), (Incident.state, incident_filter.states)],
+        period=incident_filter.period,
+        conditions=[
+            *incident_filter.conditions(Incident),
+            *match_any((Incident.kpi, incident_filter.kpi_ids)),
+        ],
+    )
+    return read_entities(session, rows, query)
 
 
 def list_open_incidents_of_run(

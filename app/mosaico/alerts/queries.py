@@ -15,11 +15,7 @@ from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.batches import batched
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
-from mosaico.core.list_filters import (
-    IndexedFilter,
-    filter_any,
-    filter_disabled,
-)
+from mosaico.core.list_filters import filter_enabled
 from mosaico.core.names import Names, list_newest_names
 from mosaico.core.row_counts import count_rows, count_selected
 from mosaico.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
@@ -95,23 +91,18 @@ def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> Ale
 
 def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> PageRows[AlertRule]:
     """Alert rules, newest first."""
-    newest = [AlertRule.created_at, AlertRule.id]
-    filters = [
-        *filter_any(AlertRule.benchmark_id, rule_filter.benchmark_ids, newest),
-        *filter_disabled(AlertRule.enabled, newest, enabled=rule_filter.enabled),
-    ]
-    if rule_filter.agent_ids:
-        judged = [(None,), *((agent_id,) for agent_id in rule_filter.agent_ids)]
-        filters.append(
-            IndexedFilter(columns=[AlertRule.agent_id], alternatives=judged, order=newest)
-        )
+    statement, conditions = filter_enabled(
+        select(AlertRule), AlertRule.enabled, enabled=rule_filter.enabled
+    )
+    if agent_ids := rule_filter.agent_ids:
+        conditions.append(or_(AlertRule.agent_id.is_(None), AlertRule.agent_id.in_(agent_ids)))
     return select_page(
         session,
-        select(AlertRule),
-        keys=newest,
+        statement,
+        keys=[AlertRule.created_at, AlertRule.id],
         query=query,
-        filters=filters,
-        searched=[AlertRule.enabled.is_(True)] if rule_filter.enabled else (),
+        filters=[(AlertRule.benchmark_id, rule_filter.benchmark_ids)],
+        conditions=conditions,
     )
 
 

@@ -11,9 +11,6 @@ from sqlalchemy.orm import Session
 from mosaico.alerts.models import AlertSilence
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
-from mosaico.core.list_filters import (
-    IndexedFilter,
-)
 from mosaico.core.schemas import ListFilter
 
 MAX_SILENCED: Final = 1_000
@@ -50,24 +47,16 @@ def list_silences(
     session: Session, query: PageQuery, silence_filter: SilenceFilter, now: datetime
 ) -> PageRows[AlertSilence]:
     """Silences, newest first."""
-    searched, ends = list[ColumnElement[bool]](), list[ColumnElement[bool]]()
+    conditions = list[ColumnElement[bool]]()
     if silence_filter.active:
-        searched.append(AlertSilence.starts_at <= now)
+        conditions += _is_active(now)
     if silence_filter.active is False:
-        searched.append(or_(AlertSilence.starts_at > now, AlertSilence.ends_at <= now))
-    if silence_filter.active or silence_filter.ended is False:
-        ends.append(AlertSilence.ends_at > now)
-    if silence_filter.ended:
-        ends.append(AlertSilence.ends_at <= now)
-    filters = [IndexedFilter(partial=end, order=[AlertSilence.ends_at]) for end in ends]
-    return select_page(
-        session,
-        select(AlertSilence),
-        keys=[AlertSilence.created_at, AlertSilence.id],
-        query=query,
-        filters=filters,
-        searched=searched,
-    )
+        conditions.append(or_(AlertSilence.starts_at > now, AlertSilence.ends_at <= now))
+    if silence_filter.ended is not None:
+        has_ended = AlertSilence.ends_at <= now
+        conditions.append(has_ended if silence_filter.ended else AlertSilence.ends_at > now)
+    keys = [AlertSilence.created_at, AlertSilence.id]
+    return select_page(session, select(AlertSilence), keys=keys, query=query, conditions=conditions)
 
 
 def list_active_silences(session: Session, now: datetime) -> list[AlertSilence]:

@@ -6,19 +6,31 @@ Source: Markus Winand, "We need tool support for keyset pagination"; Postgres ro
 import base64
 import binascii
 import json
+import operator
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Integer, Select, func, literal, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Label,
+    Row,
+    Select,
+    and_,
+    literal,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session
-from sqlalchemy.sql.elements import KeyedColumnElement
 from sqlalchemy.types import TypeEngine
 
 from mosaico.core.errors import ErrorItem, Invalid
-from mosaico.core.list_filters import IndexedFilter, PagePlan, plan_page
+from mosaico.core.list_filters import NO_PERIOD, Period, ValueFilter, match_period, split_filters
 from mosaico.core.row_counts import count_rows
 from mosaico.core.schemas import Page
 from mosaico.core.strict_json import MAX_INTEGER, MIN_INTEGER
@@ -32,14 +44,14 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 # Of a name of 200 characters, each of four bytes, and two IDs.
 MAX_CURSOR = 2048
+# A statement of a search reads so many rows, however few of them match.
+BATCH_ROWS = 20_000
 # The end of a page that has found too little: its cursor goes on from there.
 SEARCH_TIME_S = 2.0
-# A batch that took longer is followed by one of half the rows, a shorter one by one of twice the rows: on
-# a quiet machine no statement takes 50 ms, whatever the width of the rows and the price of the conditions.
-_SLOW_BATCH_S, _FAST_BATCH_S = 0.025, 0.010
 
-Key: TypeAlias = InstrumentedAttribute[Any] | KeyedColumnElement[Any]
+Key: TypeAlias = InstrumentedAttribute[Any] | ColumnElement[Any]
 CursorValue: TypeAlias = str | int | datetime
+Compare: TypeAlias = Callable[[Any, Any], ColumnElement[bool]]
 
 
 class BadCursor(Invalid):
@@ -54,40 +66,19 @@ class PageQuery:
     cursor: str | None = None
 
 
-class BatchSizes(NamedTuple):
-    """The fewest and the most rows that a statement of a search reads, however few of them match."""
-
-    smallest: int
-    largest: int
-
-    def following(self, rows: int, seconds: float) -> int:
-        """The rows of the batch after one of `rows` that took `seconds`."""
-        if seconds > _SLOW_BATCH_S:
-            return max(self.smallest, rows // 2)
-        return min(self.largest, rows * 2) if seconds < _FAST_BATCH_S else rows
-
-
-SEARCHED_ROWS = BatchSizes(1_000, 20_000)
-# Of the rows of a filter, each of which is looked up by its key.
-PREFIX_ROWS = BatchSizes(1_000, 2_000)
-
-
-class Batch(NamedTuple):
-    """The rows after a cursor, up to one with the keys `last`; None for the rest of the list."""
-
-    cursor: str | None
-    last: Sequence[CursorValue] | None
-
-
-FindLast: TypeAlias = Callable[[str | None, int], Sequence[CursorValue] | None]
-"""The keys of the n-th row after a cursor; None when fewer rows follow."""
-
-
 class PageRows(NamedTuple, Generic[T]):
-    """The rows of one page and the cursor of the next page; None on the last page."""
+    """The rows of one page and the cursor of the next page; None on the last page.
+
+    `searched_rows` are the rows that a search has read without filling the page.
+    """
 
     rows: list[T]
     next_cursor: str | None
+    searched_rows: int = 0
+
+    def with_rows(self, rows: list[V]) -> "PageRows[V]":
+        """The same page with other rows in place of these."""
+        return PageRows(rows, self.next_cursor, self.searched_rows)
 
     def to_page(self, to_view: Callable[[T], V]) -> Page[V]:
         """The page as a response body, each row as a view."""
@@ -110,6 +101,145 @@ def find_whole_list(
     return WholeList(url, count_rows(session, select(column).where(column == value)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRows:
+    """The rows of a list in the order of `keys`, which are never null; the last one is unique.
+
+    An index should begin with the columns of `prefix`, each with its value, and go on with `keys`. `period` limits
+    the first key. `conditions` are tested on batches of `batch_rows` (default: `BATCH_ROWS`).
+    """
+
+    statement: Select[Any]
+    keys: Sequence[Key]
+    descending: bool = True
+    prefix: Sequence[tuple[Key, Any]] = ()
+    period: Period = NO_PERIOD
+    conditions: Sequence[ColumnElement[bool]] = ()
+    batch_rows: int | None = None
+
+    def read_page(
+        self, session: Session, query: PageQuery, search_time_s: float | None = None
+    ) -> PageRows[Row[Any]]:
+        """One page of the rows of `statement`; with conditions it may be shorter, see `search`.
+
+        Raises: `BadCursor` when the cursor does not fit the keys.
+        """
+        if self.conditions:
+            page = self.search(session, query, search_time_s)
+            unique_keys = [keys[-1] for keys in page.rows]
+            matching = self.statement.where(self.keys[-1].in_(unique_keys)).order_by(*self._order())
+            return page.with_rows(list(session.execute(matching)) if unique_keys else [])
+        keys = self._labeled_keys()
+        rows = self._select_after(self.statement.add_columns(*keys), self._decode(query.cursor))
+        page_rows = list(session.execute(rows.limit(query.limit + 1)))
+        return cut_page(page_rows, query, lambda row: row[-len(keys) :])
+
+    def search(
+        self, session: Session, query: PageQuery, search_time_s: float | None = None
+    ) -> PageRows[Sequence[CursorValue]]:
+        """The keys of the rows of a page that match the conditions, read a batch at a time.
+
+        A page that has found too few rows after `search_time_s` (default: `SEARCH_TIME_S`) is shorter, or empty, and
+        its cursor goes on from there.
+        """
+        matches: list[Sequence[CursorValue]] = []
+        searched_rows = 0
+        after: Sequence[CursorValue] | None = self._decode(query.cursor)
+        ends_at = time.monotonic() + (SEARCH_TIME_S if search_time_s is None else search_time_s)
+        while True:
+            matches += self._find_matches(session, after, query.limit + 1 - len(matches))
+            if len(matches) > query.limit:
+                break
+            after = self._find_batch_end(session, after)
+            if after is None:
+                break
+            searched_rows += self._batch_size
+            if len(matches) == query.limit or time.monotonic() > ends_at:
+                return PageRows(matches, encode_cursor(after), searched_rows)
+        return cut_page(matches, query, lambda keys: keys)
+
+    @property
+    def _batch_size(self) -> int:
+        return self.batch_rows or BATCH_ROWS
+
+    def _find_matches(
+        self, session: Session, after: Sequence[CursorValue] | None, limit: int
+    ) -> Sequence[Row[Any]]:
+        """The keys of the first matching rows of the batch after a row."""
+        keys = self._labeled_keys()
+        is_match = and_(true(), *self.conditions).label("is_match")
+        rows = self.statement.with_only_columns(*keys, is_match, maintain_column_froms=True)
+        # The conditions are outside of the limit: the planner knows too little of them, and might read the whole
+        # table for the few rows that it expects.
+        batch = self._select_after(rows, after).limit(self._batch_size).subquery("batch")
+        columns = [batch.c[key.name] for key in keys]
+        matching = select(*columns).where(batch.c.is_match).limit(limit)
+        return session.execute(matching.order_by(*map(self._direct, columns))).all()
+
+    def _find_batch_end(
+        self, session: Session, after: Sequence[CursorValue] | None
+    ) -> Sequence[CursorValue] | None:
+        """The keys of the last row of the batch after a row; None where fewer rows follow."""
+        keys = self.statement.with_only_columns(*self._labeled_keys(), maintain_column_froms=True)
+        ends = self._select_after(keys, after).offset(self._batch_size - 1).limit(1)
+        return session.execute(ends).one_or_none()
+
+    def _select_after(self, statement: S, after: Sequence[CursorValue] | None) -> S:
+        """The rows of a statement after the one with the keys `after`, in order.
+
+        The prefix is part of the order and of both limits: with `column = value` the planner may read another
+        index in the order of `keys` instead, past all newer rows of other values.
+        """
+        columns = [*(column for column, _ in self.prefix), *self.keys]
+        values = [value for _, value in self.prefix]
+        since, until = self.period
+        lower = _limit(operator.ge, columns, values if since is None else [*values, since])
+        upper = (
+            _limit(operator.le, columns, values)
+            if until is None
+            else _limit(operator.lt, columns, [*values, until])
+        )
+        if after is not None and self.descending:
+            upper = self._limit_after(operator.lt, operator.le, columns, [*values, *after])
+        elif after is not None:
+            lower = self._limit_after(operator.gt, operator.ge, columns, [*values, *after])
+        return statement.where(*lower, *upper).order_by(*self._order())
+
+    def _limit_after(
+        self, compare: Compare, compare_some: Compare, columns: Sequence[Key], values: Sequence[Any]
+    ) -> list[ColumnElement[bool]]:
+        # The second limit says less, but of two joined tables an index serves only the keys of the first one.
+        return [
+            *_limit(compare, columns, values),
+            *_limit(compare_some, columns, values[:-1]),
+        ]
+
+    def _order(self) -> list[ColumnElement[Any]]:
+        return [
+            self._direct(column) for column in (*(column for column, _ in self.prefix), *self.keys)
+        ]
+
+    def _direct(self, column: Key) -> ColumnElement[Any]:
+        return column.desc() if self.descending else column.asc()
+
+    def _labeled_keys(self) -> list[Label[Any]]:
+        return [key.label(f"key_{number}") for number, key in enumerate(self.keys)]
+
+    def _decode(self, cursor: str | None) -> list[CursorValue] | None:
+        return None if cursor is None else read_cursor(self.keys, cursor)
+
+
+def _limit(
+    compare: Compare, columns: Sequence[Key], values: Sequence[Any]
+) -> list[ColumnElement[bool]]:
+    """A limit of the row of the first columns, which one index serves; the same with OR would not use it."""
+    limited = columns[: len(values)]
+    typed = [literal(value, column.type) for column, value in zip(limited, values, strict=True)]
+    if len(typed) <= 1:
+        return [compare(*pair) for pair in zip(limited, typed, strict=True)]
+    return [compare(tuple_(*limited), tuple_(*typed))]
+
+
 def select_page(
     session: Session,
     statement: Select[T],
@@ -117,159 +247,65 @@ def select_page(
     keys: Sequence[Key],
     query: PageQuery,
     descending: bool = True,
-    filters: Sequence[IndexedFilter] = (),
-    searched: Sequence[ColumnElement[bool]] = (),
-    batch_sizes: BatchSizes | None = None,
-    search_time_s: float | None = None,
+    filters: Sequence[ValueFilter] = (),
+    period: Period = NO_PERIOD,
+    conditions: Sequence[ColumnElement[bool]] = (),
 ) -> PageRows[T]:
     """Return one page of a `select(Entity)`, ordered by `keys`.
 
-    `searched` are conditions that no index serves, `filters` those that an index serves alone (see `plan_page`).
-    Conditions are tested on a batch of rows at a time (default: `SEARCHED_ROWS`); a page that has found too few
-    rows after `search_time_s` (default: `SEARCH_TIME_S`) is shorter, and its cursor goes on from there.
-
-    Reads:  keys that are never null and together unique; they should be indexed.
+    An index begins with the column of each of `filters` and goes on with `keys`; `period` limits the first key.
+    `conditions` are tested on the rows, see `ListRows`.
     Raises: `BadCursor` when the cursor does not fit the keys.
     """
-    plan = plan_page(session, keys, filters, searched)
-    batches = ListBatches(
-        session=session, plan=plan, statement=statement, keys=keys, descending=descending
+    prefix, tested = split_filters(filters)
+    rows = ListRows(
+        statement=statement,
+        keys=keys,
+        descending=descending,
+        prefix=prefix,
+        period=period,
+        conditions=[*tested, *conditions],
     )
-
-    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[T]:
-        rows = batches.select_rows(statement, part.cursor, last)
-        return list(session.scalars(rows.limit(part.limit + 1)))
-
-    def key_values(row: T) -> list[CursorValue]:
-        return [getattr(row, key.key) for key in keys]
-
-    return batches.read_page(read_until, key_values, query, search_time_s, batch_sizes)
+    return read_entities(session, rows, query)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListBatches:
-    """The rows of a list as its plan reads them; `keys` end with a unique one.
-
-    `statement` selects the rows of the list without its filters.
-    """
-
-    session: Session
-    plan: PagePlan
-    statement: Select[Any]
-    keys: Sequence[Key] | Sequence[ColumnElement[Any]]
-    descending: bool
-    # Selects the unique keys of the batch that was found last.
-    _ids: list[Select[Any]] = field(default_factory=list)
-
-    @property
-    def sizes(self) -> BatchSizes:
-        return PREFIX_ROWS if self.plan.prefix else SEARCHED_ROWS
-
-    def read_page(
-        self,
-        read_until: Callable[[Sequence[CursorValue] | None, PageQuery], list[T]],
-        key_values: Callable[[T], Sequence[CursorValue]],
-        query: PageQuery,
-        search_time_s: float | None = None,
-        sizes: BatchSizes | None = None,
-    ) -> PageRows[T]:
-        """One page, in one statement if few rows are read for it, else by `search_page`."""
-        if self.plan.is_few or self.plan.is_exact:
-            return cut_page(read_until(None, query), query, key_values)
-        batches = iter_batches(self.find_last, query.cursor, sizes or self.sizes)
-        return search_page(batches, read_until, key_values, query, search_time_s)
-
-    def find_last(self, cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
-        """The end of a batch, see `FindLast`."""
-        row_keys = self.plan.select_range(
-            self.statement.where(*self.plan.selecting).with_only_columns(*self.keys),
-            self.keys,
-            self._decode(cursor),
-            descending=self.descending,
-        )
-        self._ids[:] = [row_keys.with_only_columns(self.keys[-1]).limit(row_count)]
-        return self.session.execute(row_keys.offset(row_count - 1).limit(1)).one_or_none()
-
-    def select_rows(self, rows: S, cursor: str | None, last: Sequence[CursorValue] | None) -> S:
-        """The matching rows after a cursor, up to the end `last` of the batch, in order."""
-        plan, after = self.plan, self._decode(cursor)
-        matching = rows.where(*plan.selecting, *plan.tested)
-        if plan.is_few:
-            return order_few(matching, self.keys, after, descending=self.descending)
-        if plan.prefix and not plan.is_exact:
-            # By their unique keys, in the snapshot of `find_last`. A range does not do: the planner knows nothing of
-            # the values of two columns together, and would read all rows of the prefix instead.
-            [ids] = self._ids
-            in_batch = self.keys[-1] == func.any(func.array(ids.correlate(None).scalar_subquery()))
-            return order_few(
-                rows.where(in_batch, *plan.tested), self.keys, None, descending=self.descending
-            )
-        return plan.select_range(matching, self.keys, after, last, descending=self.descending)
-
-    def _decode(self, cursor: str | None) -> list[CursorValue] | None:
-        return None if cursor is None else read_cursor(self.keys, cursor)
+def read_entities(session: Session, rows: ListRows, query: PageQuery) -> PageRows[Any]:
+    """One page of the first column of the rows."""
+    page = rows.read_page(session, query)
+    return page.with_rows([row[0] for row in page.rows])
 
 
-def iter_batches(find_last: FindLast, cursor: str | None, sizes: BatchSizes) -> Iterator[Batch]:
-    """The batches of a search from a cursor on, in order; their sizes follow the time that the caller takes
-    for each of them.
-    """
-    row_count = sizes.smallest
-    while True:
-        started = time.perf_counter()
-        last = find_last(cursor, row_count)
-        yield Batch(cursor, last)
-        if last is None:
-            return
-        row_count = sizes.following(row_count, time.perf_counter() - started)
-        cursor = encode_cursor(last)
-
-
-def search_page(
-    batches: Iterable[Batch],
-    read_until: Callable[[Sequence[CursorValue] | None, PageQuery], list[T]],
-    key_values: Callable[[T], Sequence[CursorValue]],
-    query: PageQuery,
-    search_time_s: float | None = None,
-) -> PageRows[T]:
-    """Return one page of a search that reads a bounded number of rows per statement.
-
-    `read_until` gives the matching rows of a page up to the last row of a batch, and one more if there is one.
-    """
-    rows: list[T] = []
-    ends_at = time.monotonic() + (SEARCH_TIME_S if search_time_s is None else search_time_s)
-    for batch in batches:
-        rows += read_until(batch.last, PageQuery(query.limit - len(rows), batch.cursor))
-        if batch.last is None or len(rows) > query.limit:
-            break
-        if len(rows) == query.limit or time.monotonic() > ends_at:
-            return PageRows(rows, encode_cursor(batch.last))
-    return cut_page(rows, query, key_values)
-
-
-def select_sorted_page(
-    session: Session,
-    statement: Select[T],
+def sort_rows(
+    statement: Select[Any],
     sort_keys: Mapping[str, Sequence[Key]],
     sort: str,
-    query: PageQuery,
-    filters: Sequence[IndexedFilter] = (),
-    searched: Sequence[ColumnElement[bool]] = (),
-) -> PageRows[T]:
-    """One page in the order `sort`: a name of `sort_keys`, with "-" for the descending order.
+    filters: Sequence[ValueFilter],
+    *,
+    indexes: Sequence[Sequence[Key]] | None = None,
+    period: Period = NO_PERIOD,
+    conditions: Sequence[ColumnElement[bool]] = (),
+) -> ListRows:
+    """The rows of a list in the order `sort`: a name of `sort_keys`, with "-" for the descending order.
 
-    Reads:  sort keys, `filters` and `searched` as the arguments of `select_page`.
-    Raises: `BadCursor` when the cursor does not fit the keys.
+    The first order of `sort_keys` is that of the indexes of `filters` (see `split_filters`), and its first key is
+    the time of `period`.
     """
+    default = next(iter(sort_keys.values()))
     keys = sort_keys[sort.removeprefix("-")]
-    return select_page(
-        session,
-        statement,
+    # All rows have the same value: the indexes have their order.
+    if any(keys[0] is column for column, values in filters if len(values) == 1):
+        keys = default
+    is_default = keys is default
+    prefix, tested = split_filters(filters, indexes if is_default else ())
+    if not is_default:
+        tested += match_period(default[0], period)
+    return ListRows(
+        statement=statement,
         keys=keys,
-        query=query,
         descending=sort.startswith("-"),
-        filters=filters,
-        searched=searched,
+        prefix=prefix,
+        period=period if is_default else NO_PERIOD,
+        conditions=[*tested, *conditions],
     )
 
 
@@ -286,17 +322,6 @@ def iter_pages(
         cursor = page.next_cursor
         if cursor is None:
             return
-
-
-def match_until(
-    keys: Sequence[Key] | Sequence[ColumnElement[Any]],
-    last: Sequence[CursorValue] | None,
-) -> list[ColumnElement[bool]]:
-    """The condition for the rows up to one with these values, in ascending order; None means no limit."""
-    if last is None:
-        return []
-    row, last_row = tuple_(*keys), tuple_(*map(literal, last, (key.type for key in keys)))
-    return [row <= last_row]
 
 
 def encode_cursor(values: Sequence[CursorValue]) -> str:
@@ -336,26 +361,6 @@ def _decode_value(tag: str, value: Any) -> CursorValue:
     raise ValueError(tag)
 
 
-def order_few(
-    statement: S,
-    keys: Sequence[Key] | Sequence[ColumnElement[Any]],
-    after: Sequence[CursorValue] | None,
-    *,
-    descending: bool,
-) -> S:
-    """The few rows that a statement selects, those after the keys `after`, in the order of `keys`.
-
-    No index has the order of a row value, or serves IS TRUE: the planner sorts the few rows, instead of reading
-    the table in the order of the keys until it has found them.
-    """
-    row = tuple_(*keys)
-    if after is not None:
-        after_row = tuple_(*map(literal, after, (key.type for key in keys)))
-        is_after = row < after_row if descending else row > after_row
-        statement = statement.where(is_after.is_(True))
-    return statement.order_by(row.desc() if descending else row.asc())
-
-
 def cut_page(
     rows: list[T], query: PageQuery, values_of: Callable[[T], Sequence[CursorValue]]
 ) -> PageRows[T]:
@@ -366,9 +371,7 @@ def cut_page(
     return PageRows(page_rows, encode_cursor(values_of(page_rows[-1])))
 
 
-def read_cursor(
-    keys: Sequence[Key] | Sequence[ColumnElement[Any]], cursor: str
-) -> list[CursorValue]:
+def read_cursor(keys: Sequence[Key], cursor: str) -> list[CursorValue]:
     """The values of `keys` in a cursor; raises `BadCursor` for one of another list."""
     values = decode_cursor(cursor)
     # A cursor is input of a user: one of another list, or an invented one, must not become a

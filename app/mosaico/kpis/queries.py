@@ -8,14 +8,8 @@ from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.queries import NamedKpi, OwnerFilter, find_kpis_by_id, find_kpis_by_name
-from mosaico.core.keyset import Key, PageQuery, PageRows, select_sorted_page
-from mosaico.core.list_filters import (
-    IndexedFilter,
-    filter_any,
-    filter_period,
-    filter_value,
-    intersect_filters,
-)
+from mosaico.core.keyset import Key, PageQuery, PageRows, read_entities, sort_rows
+from mosaico.core.list_filters import Period, ValueFilter
 from mosaico.core.schemas import FilterValues, PeriodFilter
 from mosaico.kpis.models import KpiHistory
 
@@ -32,6 +26,15 @@ KpiOrder: TypeAlias = Literal[
 ]
 """A name of `SORT_KEYS`; with "-" for the descending order."""
 DEFAULT_SORT: Final = "-recorded"
+# The first columns of the indexes by time.
+_INDEXES: Final = (
+    (KpiHistory.benchmark_id, KpiHistory.agent_id, KpiHistory.kpi_id),
+    (KpiHistory.kpi_id,),
+    (KpiHistory.name,),
+    (KpiHistory.benchmark_id, KpiHistory.agent_id),
+    (KpiHistory.benchmark_id,),
+    (KpiHistory.agent_id,),
+)
 ALL_COLUMNS: Final = select(KpiHistory)
 
 
@@ -44,13 +47,13 @@ class KpiHistoryFilter(OwnerFilter, PeriodFilter):
 
 
 class _KpiSelection(NamedTuple):
-    """The KPIs of a filter, or their names where they are those of any benchmark. `searched` are conditions
-    on their values that no index serves.
+    """The KPIs of a filter, or their names where they are those of any benchmark, and conditions on their
+    values.
     """
 
     kpis: Sequence[NamedKpi] = ()
     names: Sequence[str] = ()
-    searched: Sequence[ColumnElement[bool]] = ()
+    conditions: Sequence[ColumnElement[bool]] = ()
 
 
 def list_kpi_history(
@@ -65,14 +68,16 @@ def list_kpi_history(
     selection = _select_kpis(session, history_filter)
     if selection is None:
         return PageRows([], None)
-    filters = [
-        *_filter_values(history_filter, selection),
-        *filter_period(history_filter.since, history_filter.until, _BY_TIME),
-    ]
-    order = _order_of(sort, selection.kpis)
-    return select_sorted_page(
-        session, columns, SORT_KEYS, order, query, filters, selection.searched
+    rows = sort_rows(
+        columns,
+        SORT_KEYS,
+        _order_of(sort, selection.kpis),
+        _filter_values(history_filter, selection),
+        indexes=_INDEXES,
+        period=Period(history_filter.since, history_filter.until),
+        conditions=selection.conditions,
     )
+    return read_entities(session, rows, query)
 
 
 def _order_of(sort: KpiOrder, kpis: Sequence[NamedKpi]) -> KpiOrder:
@@ -98,7 +103,7 @@ def _select_kpis(session: Session, history_filter: KpiHistoryFilter) -> _KpiSele
     if not benchmark_ids:
         # With OR no index fits, and PostgreSQL reads the values of other KPIs.
         if ids and names:
-            return _KpiSelection(searched=[is_selected])
+            return _KpiSelection(conditions=[is_selected])
         return _KpiSelection(kpis, names)
     # By their IDs, of which an index has the values for each agent.
     named = find_kpis_by_name(session, benchmark_ids, names) if names else []
@@ -106,22 +111,21 @@ def _select_kpis(session: Session, history_filter: KpiHistoryFilter) -> _KpiSele
     if not selected:
         return None
     is_renamed = any(kpi.has_other_names for kpi in named)
-    return _KpiSelection([*selected.values()], searched=[is_selected] if is_renamed else [])
+    return _KpiSelection([*selected.values()], conditions=[is_selected] if is_renamed else [])
 
 
-def _filter_values(
-    history_filter: KpiHistoryFilter, selection: _KpiSelection
-) -> list[IndexedFilter]:
-    benchmarks = filter_any(KpiHistory.benchmark_id, history_filter.benchmark_ids, _BY_TIME)
-    agents = filter_any(KpiHistory.agent_id, history_filter.agent_ids, _BY_TIME)
-    of_kpis = filter_any(KpiHistory.kpi_id, [kpi.id for kpi in selection.kpis], _BY_TIME)
+def _filter_values(history_filter: KpiHistoryFilter, selection: _KpiSelection) -> list[ValueFilter]:
+    benchmark_ids = history_filter.benchmark_ids
     if len(selection.kpis) == 1:
-        benchmarks = filter_value(KpiHistory.benchmark_id, selection.kpis[0].benchmark_id)
-        trend = intersect_filters([*benchmarks, *agents, *of_kpis], _BY_TIME) if agents else []
-        return trend or [*of_kpis, *agents]
-    pair = intersect_filters([*benchmarks, *agents], _BY_TIME) if benchmarks and agents else []
-    of_names = filter_any(KpiHistory.name, selection.names, _BY_TIME)
-    return [*of_kpis, *of_names, *(pair or [*benchmarks, *agents])]
+        # All values of a KPI are of its benchmark, with which the index of an agent begins.
+        has_agent = len(history_filter.agent_ids) == 1
+        benchmark_ids = [selection.kpis[0].benchmark_id] if has_agent else []
+    return [
+        (KpiHistory.benchmark_id, benchmark_ids),
+        (KpiHistory.agent_id, history_filter.agent_ids),
+        (KpiHistory.kpi_id, [kpi.id for kpi in selection.kpis]),
+        (KpiHistory.name, selection.names),
+    ]
 
 
 def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:

@@ -81,6 +81,7 @@ def show_endpoints(
         filters=filters.fields,
         endpoints=page.rows,
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )
 
 
@@ -224,6 +225,7 @@ def show_deliveries(
         filters=filters.fields,
         **deliveries,
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )
 
 

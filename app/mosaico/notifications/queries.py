@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.core.batches import keyset_batches
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
-from mosaico.core.list_filters import filter_any, filter_value, match_any, match_columns
+from mosaico.core.list_filters import match_any, match_columns, one_value
 from mosaico.core.resources import Resources
 from mosaico.core.row_counts import count_selected
 from mosaico.core.schemas import ListFilter
@@ -149,9 +149,9 @@ def list_notifications(
     if unread is not None:
         is_unread = Notification.read_at.is_(None)
         statement = statement.where(is_unread if unread else ~is_unread)
-    searched = [*match_any((Notification.severity, severities)), *conditions]
     keys = [Notification.created_at, Notification.id]
-    return select_page(session, statement, keys=keys, query=query, searched=searched)
+    tested = [*match_any((Notification.severity, severities)), *conditions]
+    return select_page(session, statement, keys=keys, query=query, conditions=tested)
 
 
 def count_unread(session: Session) -> int:
@@ -176,12 +176,12 @@ def list_endpoints(
     session: Session, query: PageQuery, endpoint_filter: EndpointFilter
 ) -> PageRows[Endpoint]:
     """Endpoints, newest first."""
-    searched = match_columns((Endpoint.channel, endpoint_filter.channel))
+    conditions = match_columns((Endpoint.channel, endpoint_filter.channel))
     if endpoint_filter.disabled is not None:
         is_enabled = Endpoint.disabled_at.is_(None)
-        searched.append(~is_enabled if endpoint_filter.disabled else is_enabled)
+        conditions.append(~is_enabled if endpoint_filter.disabled else is_enabled)
     keys = [Endpoint.created_at, Endpoint.id]
-    return select_page(session, select(Endpoint), keys=keys, query=query, searched=searched)
+    return select_page(session, select(Endpoint), keys=keys, query=query, conditions=conditions)
 
 
 def has_summary_endpoints(session: Session) -> bool:
@@ -236,15 +236,17 @@ def list_deliveries(
     endpoint_id = delivery_filter.endpoint_id
     if endpoint_id is not None and session.get(Endpoint, endpoint_id) is None:
         return PageRows(rows=[], next_cursor=None)
-    newest = [Delivery.created_at, Delivery.id]
-    filters = [
-        *filter_value(
-            Delivery.notification_id, delivery_filter.notification_id, [Delivery.endpoint_id]
-        ),
-        *filter_value(Delivery.endpoint_id, endpoint_id, newest),
-        *filter_any(Delivery.status, delivery_filter.statuses, newest),
-    ]
-    return select_page(session, select(Delivery), keys=newest, query=query, filters=filters)
+    return select_page(
+        session,
+        select(Delivery),
+        keys=[Delivery.created_at, Delivery.id],
+        query=query,
+        filters=[
+            (Delivery.notification_id, one_value(delivery_filter.notification_id)),
+            (Delivery.endpoint_id, one_value(endpoint_id)),
+            (Delivery.status, delivery_filter.statuses),
+        ],
+    )
 
 
 def list_titles(session: Session, deliveries: Sequence[Delivery]) -> dict[str, str]:

@@ -82,6 +82,7 @@ def show_dataset(
         api_parts={"upload": path_of("local-datasets", dataset_id)}, steps=(Crumb("Datasets", NAV),),
         dataset=dataset, agent=agent, traces=page.rows,
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )  # fmt: skip
 
 
@@ -183,4 +184,5 @@ def _render(
         typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=agents.choices(("", "any")),
         errors=errors or {}, filters=filters.fields, names={"agent": agents.choices()},
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )  # fmt: skip

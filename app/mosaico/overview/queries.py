@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from mosaico.agents.models import Agent
 from mosaico.alerts.event_queries import list_open_events
 from mosaico.benchmarks.models import Benchmark, name_of_benchmark
+from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.benchmarks.queries import get_kpis_by_benchmark
 from mosaico.core.batches import batched
 from mosaico.core.row_counts import count_selected
@@ -32,7 +33,6 @@ from mosaico.overview.schemas import (
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
-from mosaico.run_store.run_names import OwnerNames, read_names
 from mosaico.schedules.models import MISSED, ScheduleConfig, ScheduleFire
 
 HISTORY_RUNS = 14

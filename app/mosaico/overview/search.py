@@ -1,28 +1,24 @@
 """Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, Select, Text, func, select
+from sqlalchemy import ColumnElement, Text, func, select
 from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.alerts.models import AlertRule
 from mosaico.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchmark, KpiDefinition
+from mosaico.benchmarks.owner_names import read_names
 from mosaico.core import keyset
 from mosaico.core.errors import ErrorItem, Invalid
-from mosaico.core.keyset import BatchSizes, CursorValue, PageQuery, PageRows
-from mosaico.core.list_filters import PagePlan, match_text
+from mosaico.core.keyset import ListRows, PageQuery, PageRows
+from mosaico.core.list_filters import match_text
 from mosaico.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
 from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
-from mosaico.run_store.run_names import read_names
 from mosaico.schedules.models import ScheduleConfig
 
 MAX_MATCHES: Final = 10
-# Each row is somewhere else in its table: in larger batches PostgreSQL would rather sort a table of some 10,000
-# rows than read its index.
-NAME_BATCHES: Final = BatchSizes(1_000, 2_000)
 
 
 class _NamedTable(NamedTuple):
@@ -98,11 +94,10 @@ def search_names(
 def _search_kinds(
     session: Session, text: str, kinds: Sequence[SearchKind], cursor: str | None
 ) -> Iterator[SearchGroup]:
-    """Search each kind in an equal share of the remaining time: a short one leaves its time to the others."""
-    ends_at = time.monotonic() + keyset.SEARCH_TIME_S
+    """Search each kind in an equal share of the time of a search."""
     query = PageQuery(MAX_MATCHES, cursor)
-    for position, kind in enumerate(kinds):
-        search_time_s = (ends_at - time.monotonic()) / (len(kinds) - position)
+    search_time_s = keyset.SEARCH_TIME_S / len(kinds)
+    for kind in kinds:
         if kind is SearchKind.RUN:
             matches = _search_runs(session, text, query, search_time_s)
         else:
@@ -122,44 +117,28 @@ def _search_table(
     session: Session, text: str, table: _NamedTable, query: PageQuery, search_time_s: float
 ) -> PageRows[SearchMatch]:
     """The rows whose ID or name contains the text, in the order of their names."""
-    keys = [table.sort_key, table.id]
-    columns: dict[str, Any] = {"sort_key": table.sort_key, "id": table.id, "name": table.name}
+    columns: dict[str, ColumnElement[Any]] = {"id": table.id, "name": table.name}
     if table.benchmark_id is not None:
         columns["benchmark_id"] = table.benchmark_id
-    listed = select(*(column.label(name) for name, column in columns.items())).where(*table.listed)
-
-    def select_after(cursor: str | None, last: Sequence[CursorValue] | None = None) -> Select[Any]:
-        after = None if cursor is None else keyset.read_cursor(keys, cursor)
-        return PagePlan().select_range(listed, keys, after, last, descending=False)
-
-    def find_last(cursor: str | None, row_count: int) -> Sequence[CursorValue] | None:
-        row_keys = select_after(cursor).with_only_columns(*keys)
-        return session.execute(row_keys.offset(row_count - 1).limit(1)).one_or_none()
-
-    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[Row[Any]]:
-        # The limit, which no batch exceeds, keeps the order of the index: the planner knows nothing of the names
-        # and IDs between two rows, and might read the whole table for a few of many equal names.
-        batch = select_after(part.cursor, last).limit(NAME_BATCHES.largest).subquery("batch")
-        matching = select(batch).where(*match_text(text, batch.c.id, batch.c.name))
-        if table.needs_active_benchmark:
-            # Of each match: a join might read all benchmarks.
-            of_match = select(~Benchmark.archived).where(Benchmark.id == batch.c.benchmark_id)
-            matching = matching.where(of_match.scalar_subquery())
-        ordered = matching.order_by(batch.c.sort_key, batch.c.id).limit(part.limit + 1)
-        return list(session.execute(ordered))
-
-    page = keyset.search_page(
-        keyset.iter_batches(find_last, query.cursor, NAME_BATCHES),
-        read_until,
-        lambda row: [row.sort_key, row.id],
-        query,
-        search_time_s,
+    conditions = match_text(text, table.id, table.name)
+    if table.needs_active_benchmark:
+        archived = select(_BENCHMARKS.id).where(_BENCHMARKS.archived)
+        conditions.append(columns["benchmark_id"].not_in(archived))
+    rows = ListRows(
+        statement=select(*(column.label(name) for name, column in columns.items())).where(
+            *table.listed
+        ),
+        keys=[table.sort_key, table.id],
+        descending=False,
+        conditions=conditions,
     )
-    matches = [
-        SearchMatch(id=row.id, name=row.name, benchmark_id=getattr(row, "benchmark_id", None))
-        for row in page.rows
-    ]
-    return PageRows(matches, page.next_cursor)
+    page = rows.read_page(session, query, search_time_s)
+    return page.with_rows(
+        [
+            SearchMatch(id=row.id, name=row.name, benchmark_id=getattr(row, "benchmark_id", None))
+            for row in page.rows
+        ]
+    )
 
 
 def _search_runs(
@@ -185,4 +164,4 @@ def _search_runs(
         )
         for row in page.rows
     ]
-    return PageRows(matches, page.next_cursor)
+    return page.with_rows(matches)

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, select, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only, with_expression
 
+from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.core.db import Database
 from mosaico.core.keyset import PageQuery, PageRows, iter_pages
 from mosaico.core.reports import csv_lines
@@ -15,7 +16,6 @@ from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_list import RunListFilter, search_runs
-from mosaico.run_store.run_names import OwnerNames, read_names
 
 MAX_ROWS: Final = 10_000
 # Of one statement. More than of a list: without documents a row takes microseconds, and a page milliseconds.
@@ -65,7 +65,7 @@ def iter_runs(db: Database, run_filter: RunListFilter, sort: str) -> Iterator[st
     def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
         page = search_runs(session, run_filter, sort, query, columns=EXPORTED_RUNS)
         names = read_names(session, [(run["benchmark_id"], run["agent_id"]) for run in page.rows])
-        return PageRows([_run_line(run, names) for run in page.rows], page.next_cursor)
+        return page.with_rows([_run_line(run, names) for run in page.rows])
 
     return _iter_csv(db, RUN_COLUMNS, read_page)
 
@@ -80,7 +80,7 @@ def iter_kpi_values(
         names = read_names(session, [(row.benchmark_id, row.agent_id) for row in page.rows])
         origins = _read_origins(session, {row.run_seq for row in page.rows})
         lines = [_kpi_line(row, names, origins[row.run_seq]) for row in page.rows]
-        return PageRows(lines, page.next_cursor)
+        return page.with_rows(lines)
 
     return _iter_csv(db, KPI_COLUMNS, read_page)
 

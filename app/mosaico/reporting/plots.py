@@ -4,6 +4,7 @@ import math
 
 from sqlalchemy.orm import Session
 
+from mosaico.benchmarks.owner_names import read_names
 from mosaico.comparison import stored_run_comparison
 from mosaico.comparison.change_text import change_bar
 from mosaico.comparison.stored_run_comparison import get_comparable_run
@@ -20,7 +21,6 @@ from mosaico.metrics.types import Direction
 from mosaico.run_store.kpi_trend import kpi_figures, list_kpi_points, trend_points
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.queries import get_run
-from mosaico.run_store.run_names import read_names
 
 RUNS_BACK = 60
 

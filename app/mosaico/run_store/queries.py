@@ -1,23 +1,14 @@
 """Reads of runs, their shards, metrics and measured traces."""
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import any_, bindparam, func, literal, select, text
-from sqlalchemy.orm import Session, load_only
-from sqlalchemy.sql.elements import KeyedColumnElement
+from sqlalchemy.orm import Session
 
-from mosaico.core.compiled_lists import build_page_sql, query_page
 from mosaico.core.db import Database, compile_sql, fetch_tuples
 from mosaico.core.errors import NotFound
-from mosaico.core.keyset import (
-    PageQuery,
-    PageRows,
-    encode_cursor,
-    select_page,
-)
+from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import waking_streams
 from mosaico.harness.transcript import Transcript
 from mosaico.metrics.types import MetricNote
@@ -44,11 +35,6 @@ _HIDDEN_COLUMNS = (
     "shards_done",
 )
 RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _HIDDEN_COLUMNS))
-_NEWEST = [_RUNS.c.seq]
-# The order of a list with a period: the index on the time finds its end at once.
-_NEWEST_IN_PERIOD = [_RUNS.c.created_at, _RUNS.c.seq]
-# Filters by value, in the order of the index that serves two of them.
-_VALUE_FILTERS = ("benchmark_id", "agent_id", "status")
 RUN_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
 RUNS_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == any_(bindparam("run_ids"))))
 
@@ -176,55 +162,6 @@ def find_runs_columns(db: Database, run_ids: Sequence[str]) -> Sequence[Mapping[
     return db.fetch_rows(RUNS_BY_ID, {"run_ids": list(run_ids)})
 
 
-def list_runs(
-    db: Database,
-    query: PageQuery,
-    *,
-    benchmark_id: str | None = None,
-    agent_id: str | None = None,
-    status: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> PageRows[dict[str, Any]]:
-    """The visible columns of runs, newest first; `since` and `until` limit their creation time.
-
-    Reads:  an agent and a benchmark, or a status, or a period: an index has their runs in this order. For other
-            filters see `run_list.search_runs`.
-    """
-    filters = {
-        "benchmark_id": benchmark_id,
-        "agent_id": agent_id,
-        "status": status,
-        "since": since,
-        "until": until,
-    }
-    active = {name: value for name, value in filters.items() if value is not None}
-    sql = _build_list_sql(tuple(active), after_cursor=query.cursor is not None)
-    return query_page(db, sql, active, keys=_list_keys(active), query=query)
-
-
-@cache
-def _build_list_sql(filter_names: tuple[str, ...], *, after_cursor: bool) -> str:
-    created_at = _RUNS.c.created_at
-    statement = RUN_COLUMNS
-    if "since" in filter_names:
-        statement = statement.where(created_at >= bindparam("since"))
-    if "until" in filter_names:
-        is_before = created_at < bindparam("until")
-        # A cursor is the closer limit, from which the index is read.
-        statement = statement.where(is_before.is_(True) if after_cursor else is_before)
-    return build_page_sql(
-        statement,
-        keys=_list_keys(filter_names),
-        after_cursor=after_cursor,
-        prefix=[_RUNS.c[name] for name in _VALUE_FILTERS if name in filter_names],
-    )
-
-
-def _list_keys(filter_names: Collection[str]) -> list[KeyedColumnElement[Any]]:
-    return _NEWEST_IN_PERIOD if {"since", "until"} & set(filter_names) else _NEWEST
-
-
 def lock_shards(session: Session, run_seq: int) -> None:
     """Lock all shards of a run, waiting for the steps that are writing one."""
     statement = select(RunShard.shard).where(RunShard.run_seq == run_seq)
@@ -263,16 +200,14 @@ def list_trace_results(
         )
         selected = traces.outerjoin(TraceResult, result_of_trace)
     # Positions and sizes first: the texts of a page could have gigabytes together.
-    page = select_page(
-        session,
-        selected.options(load_only(CollectedTrace.position)),
+    page = ListRows(
+        statement=selected.with_only_columns(CollectedTrace.position, maintain_column_froms=True),
         keys=[CollectedTrace.position],
-        query=query,
         descending=False,
-        searched=conditions,
-        batch_sizes=SEARCHED_TRACES,
-    )
-    positions = _fit_page(session, run, [trace.position for trace in page.rows])
+        conditions=conditions,
+        batch_rows=SEARCHED_TRACES,
+    ).read_page(session, query)
+    positions = _fit_page(session, run, [row.position for row in page.rows])
     fitting = session.scalars(
         traces.where(CollectedTrace.position.in_(positions)).order_by(CollectedTrace.position)
     )
@@ -282,7 +217,7 @@ def list_trace_results(
     by_position = {result.position: result for result in session.scalars(measured)}
     rows = [TraceWithResult(trace, by_position.get(trace.position)) for trace in fitting]
     is_cut = len(positions) < len(page.rows)
-    return PageRows(rows, encode_cursor([positions[-1]]) if is_cut else page.next_cursor)
+    return PageRows(rows, encode_cursor([positions[-1]])) if is_cut else page.with_rows(rows)
 
 
 def get_trace(session: Session, run: BenchmarkRun, trace_id: str) -> TraceDetail:

@@ -1,7 +1,6 @@
 """The traces of a run as a page lists them: filtered, with the beginnings of their texts."""
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -9,17 +8,7 @@ from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from mosaico.core.errors import Invalid
-from mosaico.core.keyset import (
-    BadCursor,
-    BatchSizes,
-    CursorValue,
-    PageQuery,
-    PageRows,
-    decode_cursor,
-    iter_batches,
-    match_until,
-    search_page,
-)
+from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.schemas import ListFilter
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.traces.models import CollectedTrace
@@ -27,7 +16,7 @@ from mosaico.traces.types import TraceOutcome
 
 PREVIEW_CHARS = 160
 # Their texts may be long.
-SEARCHED_TRACES = BatchSizes(100, 2_000)
+SEARCHED_TRACES = 1_000
 COUNT_TIME_S: Final = 0.1
 NEIGHBOR_TIME_S: Final = 0.1
 
@@ -95,41 +84,21 @@ def search_traces(
         CollectedTrace.trial, CollectedTrace.outcome, _beginning(CollectedTrace.input),
         _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values,
     )  # fmt: skip
-    conditions = trace_conditions(run.metric_keys or [], trace_filter)
-
-    def find_last(cursor: str | None, row_count: int) -> list[CursorValue] | None:
-        # Positions have no gaps.
-        last = _first_position(cursor) + row_count - 1
-        return [last] if conditions and last + 1 < (run.traces_total or 0) else None
-
-    def read_until(last: Sequence[CursorValue] | None, part: PageQuery) -> list[ListedTrace]:
-        window = match_until([CollectedTrace.position], last)
-        rows = statement.where(
-            CollectedTrace.position >= _first_position(part.cursor), *conditions, *window
-        )
-        ordered = rows.order_by(CollectedTrace.position).limit(part.limit + 1)
-        return [ListedTrace(*row) for row in session.execute(ordered)]
-
-    batches = iter_batches(find_last, query.cursor, SEARCHED_TRACES)
-    return search_page(batches, read_until, lambda trace: [trace.position], query)
+    page = _list_rows(run, statement, trace_filter).read_page(session, query)
+    width = len(ListedTrace._fields)
+    return page.with_rows([ListedTrace._make(row[:width]) for row in page.rows])
 
 
 def count_traces(session: Session, run: BenchmarkRun, trace_filter: TraceListFilter) -> TraceCount:
     """The number of traces that the filter selects, counted for at most `COUNT_TIME_S`. Raises: `Invalid`
     for an unknown metric.
     """
-    conditions = trace_conditions(run.metric_keys or [], trace_filter)
+    rows = _list_rows(run, _select_traces(run, CollectedTrace.position), trace_filter)
     total = run.traces_total or run.traces_collected
-    if not conditions:
+    if not rows.conditions:
         return TraceCount(total, is_exact=True)
-    matching = _select_traces(run, func.count()).where(*conditions)
-    number = 0
-    ends_at = time.monotonic() + COUNT_TIME_S
-    for window in _iter_windows(0, total):
-        if time.monotonic() > ends_at:
-            return TraceCount(number, is_exact=False)
-        number += session.scalar(matching.where(_is_in(window))) or 0
-    return TraceCount(number, is_exact=True)
+    page = rows.search(session, PageQuery(total), COUNT_TIME_S)
+    return TraceCount(len(page.rows), is_exact=page.next_cursor is None)
 
 
 def find_neighbors(
@@ -138,21 +107,30 @@ def find_neighbors(
     """The traces before and after a position, of those that the filter selects. Raises: `Invalid` for an
     unknown metric.
     """
-    conditions = trace_conditions(run.metric_keys or [], trace_filter)
-    matching = _select_traces(run, CollectedTrace.trace_id).where(*conditions).limit(1)
-    end = max(run.traces_total or run.traces_collected, position + 2)
+    statement = _select_traces(run, CollectedTrace.trace_id)
+    query = PageQuery(1, encode_cursor([position]))
 
-    def find_first(windows: Iterator[range], order: ColumnElement[Any]) -> str | None:
-        ends_at = time.monotonic() + NEIGHBOR_TIME_S
-        for window in windows:
-            trace_id: str | None = session.scalar(matching.where(_is_in(window)).order_by(order))
-            if trace_id is not None or time.monotonic() > ends_at:
-                return trace_id
-        return None
+    def find_next(*, descending: bool) -> str | None:
+        rows = _list_rows(run, statement, trace_filter, descending=descending)
+        page = rows.read_page(session, query, NEIGHBOR_TIME_S)
+        return page.rows[0].trace_id if page.rows else None
 
-    return NeighborTraces(
-        find_first(_iter_windows(position - 1, -1), CollectedTrace.position.desc()),
-        find_first(_iter_windows(position + 1, end), CollectedTrace.position.asc()),
+    return NeighborTraces(find_next(descending=True), find_next(descending=False))
+
+
+def _list_rows(
+    run: BenchmarkRun,
+    statement: Select[Any],
+    trace_filter: TraceListFilter,
+    *,
+    descending: bool = False,
+) -> ListRows:
+    return ListRows(
+        statement=statement,
+        keys=[CollectedTrace.position],
+        descending=descending,
+        conditions=trace_conditions(run.metric_keys or [], trace_filter),
+        batch_rows=SEARCHED_TRACES,
     )
 
 
@@ -232,33 +210,6 @@ def _select_traces(run: BenchmarkRun, *columns: Any) -> Select[Any]:
     )
 
 
-def _iter_windows(first: int, end: int) -> Iterator[range]:
-    """The positions from `first` to the one before `end`, or down to the one after it, in parts that a
-    statement reads in a short time. The first part is the smallest: a neighbor is often near.
-    """
-    step = 1 if first <= end else -1
-    size = SEARCHED_TRACES.smallest
-    while (end - first) * step > 0:
-        stop = first + step * size
-        stop = min(stop, end) if step > 0 else max(stop, end)
-        yield range(first, stop, step)
-        first, size = stop, min(size * 2, SEARCHED_TRACES.largest)
-
-
-def _is_in(window: range) -> ColumnElement[bool]:
-    return CollectedTrace.position.between(min(window[0], window[-1]), max(window[0], window[-1]))
-
-
 def _beginning(column: Any) -> Any:
     # One character more, so that a reader sees whether the text is cut.
     return func.left(column, PREVIEW_CHARS + 1)
-
-
-def _first_position(cursor: str | None) -> int:
-    """The first position after a cursor; 0 without one."""
-    if cursor is None:
-        return 0
-    values = decode_cursor(cursor)
-    if len(values) != 1 or not isinstance(values[0], int) or not 0 <= values[0] < 1 << 31:
-        raise BadCursor
-    return values[0] + 1

@@ -82,17 +82,6 @@ def list_runs(
     ] = DEFAULT_SORT,
 ) -> Page[RunView]:
     """List runs, newest first unless sorted. A repeated filter lists the runs with any of its values."""
-    if run_filter.is_plain and sort == DEFAULT_SORT:
-        rows = queries.list_runs(
-            res.db,
-            page,
-            benchmark_id=next(iter(run_filter.benchmark_ids), None),
-            agent_id=next(iter(run_filter.agent_ids), None),
-            status=next(iter(run_filter.statuses), None),
-            since=run_filter.since,
-            until=run_filter.until,
-        )
-        return rows.to_page(run_columns_view)
     with res.db.read() as session:
         return search_runs(session, run_filter, sort, page).to_page(run_columns_view)
 

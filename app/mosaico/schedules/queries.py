@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
-from mosaico.core.list_filters import filter_any, filter_disabled
+from mosaico.core.list_filters import filter_enabled
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import FINAL, IN_PROGRESS, TriggerType
 from mosaico.schedules.models import UNSETTLED, ScheduleConfig, ScheduleFire
@@ -74,19 +74,19 @@ def list_schedules(
     session: Session, query: PageQuery, schedule_filter: ScheduleFilter
 ) -> PageRows[ScheduleConfig]:
     """Schedules, newest first."""
-    newest = [ScheduleConfig.created_at, ScheduleConfig.id]
-    filters = [
-        *filter_any(ScheduleConfig.agent_id, schedule_filter.agent_ids, newest),
-        *filter_any(ScheduleConfig.benchmark_id, schedule_filter.benchmark_ids, newest),
-        *filter_disabled(ScheduleConfig.enabled, newest, enabled=schedule_filter.enabled),
-    ]
+    statement, conditions = filter_enabled(
+        select(ScheduleConfig), ScheduleConfig.enabled, enabled=schedule_filter.enabled
+    )
     return select_page(
         session,
-        select(ScheduleConfig),
-        keys=newest,
+        statement,
+        keys=[ScheduleConfig.created_at, ScheduleConfig.id],
         query=query,
-        filters=filters,
-        searched=[ScheduleConfig.enabled.is_(True)] if schedule_filter.enabled else (),
+        filters=[
+            (ScheduleConfig.agent_id, schedule_filter.agent_ids),
+            (ScheduleConfig.benchmark_id, schedule_filter.benchmark_ids),
+        ],
+        conditions=conditions,
     )
 
 

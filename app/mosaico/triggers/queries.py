@@ -15,7 +15,6 @@ from mosaico.benchmarks.models import HAS_LANGFUSE_RULES, Benchmark, BenchmarkAg
 from mosaico.core.batches import batched, keyset_batches
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
-from mosaico.core.list_filters import filter_any
 from mosaico.core.schemas import ListFilter
 from mosaico.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent
 from mosaico.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
@@ -89,12 +88,16 @@ def list_events(
     session: Session, query: PageQuery, event_filter: TriggerEventFilter
 ) -> PageRows[TriggerEvent]:
     """Trigger events, newest first."""
-    newest = [TriggerEvent.received_at, TriggerEvent.id]
-    filters = [
-        *filter_any(TriggerEvent.status, event_filter.statuses, newest),
-        *filter_any(TriggerEvent.type, event_filter.types, newest),
-    ]
-    return select_page(session, select(TriggerEvent), keys=newest, query=query, filters=filters)
+    return select_page(
+        session,
+        select(TriggerEvent),
+        keys=[TriggerEvent.received_at, TriggerEvent.id],
+        query=query,
+        filters=[
+            (TriggerEvent.status, event_filter.statuses),
+            (TriggerEvent.type, event_filter.types),
+        ],
+    )
 
 
 def lock_due_events(session: Session, now: datetime) -> list[TriggerEvent]:

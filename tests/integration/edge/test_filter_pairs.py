@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
+from tests.support.batch_sizes import set_batch_sizes
 
 from benchmarks.table_rows import insert_rows
 from mosaico.access.queries import AuditFilter, list_audit_entries
@@ -31,7 +32,6 @@ from mosaico.traces.uploads.queries import UploadFilter, list_local_datasets
 from mosaico.triggers.queries import TriggerEventFilter
 from mosaico.triggers.queries import list_events as list_trigger_events
 from mosaico.triggers.rules import TriggerEventStatus, TriggerEventType
-from tests.support.batch_sizes import set_batch_sizes
 
 ROWS: Final = 20_000
 BATCH: Final = 500

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from mosaico.core.compiled_lists import build_page_sql, query_page
 from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mosaico.core import keyset
-from mosaico.core.compiled_lists import build_page_sql, query_page
 from mosaico.core.db import Database
 from mosaico.core.keyset import (
     BadCursor,

@@ -6,14 +6,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from benchmarks.table_rows import insert_rows
 from mosaico.core import keyset
 from mosaico.core.db import Database
-from mosaico.core.keyset import BadCursor, BatchSizes
-from mosaico.overview import search
+from mosaico.core.keyset import BadCursor
 from mosaico.overview.schemas import SearchGroup, SearchKind
 from mosaico.overview.search import MAX_MATCHES, search_names
 from tests.support.service import Service
@@ -62,7 +60,7 @@ def names(module_database: Database) -> Database:
 def slow_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search reads one batch of each kind."""
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
-    monkeypatch.setattr(search, "NAME_BATCHES", BatchSizes(2, 2))
+    monkeypatch.setattr(keyset, "BATCH_ROWS", 2)
 
 
 def expected_name(prefix: str, number: int) -> str:
@@ -104,8 +102,8 @@ def test_search_names__pages_are_those_of_a_plain_query(
     names: Database, monkeypatch: pytest.MonkeyPatch, kind: SearchKind, part: str
 ) -> None:
     numbers = random.Random(part)
-    for sizes in (BatchSizes(1, 1), BatchSizes(3, 4), BatchSizes(100, 100)):
-        monkeypatch.setattr(search, "NAME_BATCHES", sizes)
+    for batch_rows in (1, 4, 100):
+        monkeypatch.setattr(keyset, "BATCH_ROWS", batch_rows)
         monkeypatch.setattr(keyset, "SEARCH_TIME_S", numbers.choice([-1.0, 60.0]))
         with names.read() as session:
             pages = list(read_groups(session, part, kind))
@@ -143,27 +141,6 @@ def test_search_names__kind_that_was_not_read_to_its_end_is_named(names: Databas
     assert all(group.matches == [] and group.next_cursor for group in groups)
     assert [match.id for match in first.matches] == ["a-12"]
     assert first.next_cursor is not None
-
-
-def test_search_names__reads_a_batch_for_the_first_matches_of_equal_names(
-    names: Database,
-) -> None:
-    """The rows of an index come in its order, whatever Postgres knows of names that are all equal."""
-    count = text(
-        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'alert_rules'"
-    )
-    rows = 30_000
-    with Session(names.engine) as session:  # nothing is committed
-        equal = {"id": "'many-' || n", "name": "'rule'", "benchmark_id": "'b-1'", "agent_id": "NULL"}  # fmt: skip
-        insert_rows(session, "alert_rules", equal, rows)
-        session.execute(text("ANALYZE alert_rules"))
-        before = session.scalar(count)
-        group = group_of(search_names(session, "rule").groups, SearchKind.ALERT_RULE)
-        read = session.scalar(count) - before
-
-    assert [match.id for match in group.matches][:3] == ["many-1", "many-10", "many-100"]
-    # Up to the end of the first batch, and its rows.
-    assert read <= 2 * search.NAME_BATCHES.smallest
 
 
 @pytest.mark.parametrize("key", [[7], [7, "id"], [datetime(2026, 1, 1, tzinfo=UTC), "id"]])

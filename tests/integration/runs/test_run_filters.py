@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from mosaico.core import keyset
-from mosaico.core.keyset import BatchSizes, PageQuery
+from mosaico.core.keyset import PageQuery
 from mosaico.reporting import csv_tables
 from mosaico.run_store import queries, run_list, trace_list
 from mosaico.run_store.trace_list import TraceListFilter, search_traces
-from tests.support.batch_sizes import set_batch_sizes
 from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
 from tests.support.service import Service, pointers
 
@@ -22,10 +21,9 @@ NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
 def _window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many rows a statement of a search reads."""
     if request.param is not None:
-        sizes = BatchSizes(request.param, request.param)
-        set_batch_sizes(monkeypatch, sizes)
-        monkeypatch.setattr(queries, "SEARCHED_TRACES", sizes)
-        monkeypatch.setattr(trace_list, "SEARCHED_TRACES", sizes)
+        monkeypatch.setattr(keyset, "BATCH_ROWS", request.param)
+        monkeypatch.setattr(queries, "SEARCHED_TRACES", request.param)
+        monkeypatch.setattr(trace_list, "SEARCHED_TRACES", request.param)
 
 
 # Once, for a test that sets the sizes itself or searches nothing.
@@ -134,7 +132,7 @@ def test_list_runs__search_has_the_order_of_the_list(month: Service, sort: str) 
 def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_batch_sizes(monkeypatch, BatchSizes(1, 1))
+    monkeypatch.setattr(keyset, "BATCH_ROWS", 1)
     # Negative: each page ends after one batch, as in a table that is too large for the time.
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     # Two full pages.
@@ -149,10 +147,9 @@ def test_runs_csv__has_every_match_of_a_search_with_short_pages(
 def test_pages__of_a_search_without_a_match_so_far_link_to_the_next_one(
     month: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_batch_sizes(monkeypatch, BatchSizes(2, 2))
     # Of 174 traces: three pages, each of which the service draws as a whole.
-    monkeypatch.setattr(trace_list, "SEARCHED_TRACES", BatchSizes(70, 70))
-    monkeypatch.setattr(keyset, "SEARCHED_ROWS", BatchSizes(1, 1))
+    monkeypatch.setattr(trace_list, "SEARCHED_TRACES", 70)
+    monkeypatch.setattr(keyset, "BATCH_ROWS", 1)
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     monkeypatch.setattr(run_list, "COUNT_TIME_S", -1.0)
     for first_path in (
@@ -167,6 +164,7 @@ def test_pages__of_a_search_without_a_match_so_far_link_to_the_next_one(
             pages += 1
             if "Nothing found yet" not in page.text:
                 break
+            assert re.search(r"This page searched \d+ rows", page.text)
             [link] = re.findall(r'href="([^"]+)" rel="next"', page.text)
             path = html.unescape(link)
         assert "matches</h2>" in page.text

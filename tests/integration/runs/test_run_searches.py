@@ -13,14 +13,13 @@ from sqlalchemy.orm import Session
 from mosaico.agents.models import Agent
 from mosaico.benchmarks.config_types import WriteBackConfig
 from mosaico.benchmarks.models import Benchmark
-from mosaico.core import keyset, list_filters
+from mosaico.core import keyset
 from mosaico.core.db import Database
-from mosaico.core.keyset import BadCursor, BatchSizes, PageQuery, encode_cursor
+from mosaico.core.keyset import BadCursor, PageQuery, encode_cursor
 from mosaico.core.resources import Resources
-from mosaico.run_store import run_list, run_names
+from mosaico.run_store import run_list
 from mosaico.run_store.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from mosaico.run_store.run_list import RunListFilter, count_runs, search_runs
-from tests.support.batch_sizes import set_batch_sizes
 from tests.support.replays import write_or_replay
 
 NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)
@@ -160,17 +159,9 @@ def test_search_runs__pages_are_those_of_a_plain_query(
 ) -> None:
     numbers = random.Random(seed)
     for _ in range(24):
-        smallest = numbers.randint(1, 9)
-        sizes = BatchSizes(smallest, numbers.randint(smallest, 60))
-        set_batch_sizes(monkeypatch, sizes)
-        monkeypatch.setattr(run_names, "_OWNERS_PER_BATCH", numbers.randint(1, 6))
-        monkeypatch.setattr(run_names, "_OWNERS_PER_STATEMENT", numbers.randint(1, 6))
-        # No more than one: every search looks up the owner of each run.
-        monkeypatch.setattr(run_list, "MAX_OWNERS", numbers.choice([1, 1_000]))
+        monkeypatch.setattr(keyset, "BATCH_ROWS", numbers.randint(1, 60))
         # Negative: each page has one batch.
         monkeypatch.setattr(keyset, "SEARCH_TIME_S", numbers.choice([-1.0, 60.0]))
-        # With 0 no filter has few runs.
-        monkeypatch.setattr(list_filters, "FEW_ROWS", numbers.choice([0, 8, 1_000]))
         run_filter = random_filter(numbers)
         sort = numbers.choice(["", "-"]) + numbers.choice(list(run_list.SORT_KEYS))
         limit = numbers.randint(1, 45)
@@ -183,14 +174,13 @@ def test_search_runs__pages_are_those_of_a_plain_query(
         assert all(len(page) <= limit for page in pages)
 
 
-@pytest.mark.parametrize("few_rows", [0, 8, 1_000])
+@pytest.mark.parametrize("batch_rows", [3, 8, 1_000])
 def test_count_runs__is_that_of_a_plain_query(
-    runs: Database, monkeypatch: pytest.MonkeyPatch, few_rows: int
+    runs: Database, monkeypatch: pytest.MonkeyPatch, batch_rows: int
 ) -> None:
-    monkeypatch.setattr(list_filters, "FEW_ROWS", few_rows)
-    set_batch_sizes(monkeypatch, BatchSizes(3, 7))
+    monkeypatch.setattr(keyset, "BATCH_ROWS", batch_rows)
     monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
-    numbers = random.Random(few_rows)
+    numbers = random.Random(batch_rows)
     for _ in range(20):
         run_filter = random_filter(numbers)
         with runs.read() as session:
@@ -199,7 +189,7 @@ def test_count_runs__is_that_of_a_plain_query(
 
 
 def test_count_runs__stops_at_its_limit(runs: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_batch_sizes(monkeypatch, BatchSizes(3, 3))
+    monkeypatch.setattr(keyset, "BATCH_ROWS", 3)
     monkeypatch.setattr(run_list, "COUNT_TIME_S", 60.0)
     monkeypatch.setattr(run_list, "MAX_COUNTED", RUNS - 1)
     with runs.read() as session:
@@ -215,7 +205,7 @@ def test_count_runs__stops_at_its_limit(runs: Database, monkeypatch: pytest.Monk
 def test_count_runs__without_time_counts_one_batch(
     runs: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_batch_sizes(monkeypatch, BatchSizes(3, 3))
+    monkeypatch.setattr(keyset, "BATCH_ROWS", 3)
     monkeypatch.setattr(run_list, "COUNT_TIME_S", -1.0)
     with runs.read() as session:
         assert count_runs(session, RunListFilter(text="run")) == (3, False)
@@ -242,12 +232,11 @@ def test_search_runs__an_owner_renamed_between_pages_is_listed_at_its_new_place(
 def test_search_runs__an_owner_renamed_after_all_its_runs_hides_no_other(
     runs: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A page ends after the runs of one owner.
-    monkeypatch.setattr(run_names, "_OWNERS_PER_BATCH", 1)
-    monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     run_filter = RunListFilter(text="run")
+    # A page ends after the runs of one owner.
     with runs.read() as session:
-        page = search_runs(session, run_filter, "agent", PageQuery(limit=200))
+        run_count = len(list_plainly(session, RunListFilter(agent_ids=["a-5"]), "agent"))
+        page = search_runs(session, run_filter, "agent", PageQuery(limit=run_count))
         expected = list_plainly(session, run_filter, "agent")[len(page.rows) :]
     assert {run["agent_id"] for run in page.rows} == {"a-5"}
     # The new name comes before that in the cursor.
@@ -289,14 +278,3 @@ def test_search_runs__numbers_at_the_limits_are_cursors(
         rows = search_runs(session, RunListFilter(text="run"), sort, query).rows
 
     assert len(rows) <= RUNS
-
-
-def test_batch_sizes__follow_the_time_of_a_batch() -> None:
-    sizes = BatchSizes(1_000, 20_000)
-
-    # A batch should take 10 to 25 ms: shorter ones double, longer ones halve, within the limits.
-    assert sizes.following(1_000, 0.001) == 2_000
-    assert sizes.following(16_000, 0.001) == 20_000
-    assert sizes.following(4_000, 0.015) == 4_000
-    assert sizes.following(4_000, 0.030) == 2_000
-    assert sizes.following(1_000, 10.0) == 1_000

@@ -81,6 +81,7 @@ def show_alerts(
         rows=rows,
         sort=sort,
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )
 
 

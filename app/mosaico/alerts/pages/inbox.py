@@ -123,6 +123,7 @@ def show_inbox(
         if newest.next_cursor and not newest.rows
         else build_url("/api/v1/inbox", selection),
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )  # fmt: skip
 
 
@@ -162,6 +163,7 @@ def _show_silences(
         names={},
         newest_url="",
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )  # fmt: skip
 
 

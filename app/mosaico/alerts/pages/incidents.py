@@ -66,6 +66,7 @@ def show_incidents(
         rows=rows,
         sort=sort,
         next_cursor=page.next_cursor,
+        searched_rows=page.searched_rows,
     )
 
 

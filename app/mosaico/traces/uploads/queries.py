@@ -13,7 +13,7 @@ from mosaico.core.keyset import (
     encode_cursor,
     select_page,
 )
-from mosaico.core.list_filters import filter_value
+from mosaico.core.list_filters import one_value
 from mosaico.core.schemas import ListFilter
 from mosaico.traces.models import (
     LocalDataset,
@@ -109,12 +109,16 @@ def list_local_datasets(
     session: Session, query: PageQuery, upload_filter: UploadFilter
 ) -> PageRows[LocalDataset]:
     """The uploads, newest first."""
-    newest = [LocalDataset.created_at, LocalDataset.id]
-    filters = [
-        *filter_value(LocalDataset.name, upload_filter.name, newest),
-        *filter_value(LocalDataset.agent_id, upload_filter.agent_id, newest),
-    ]
-    return select_page(session, select(LocalDataset), keys=newest, query=query, filters=filters)
+    return select_page(
+        session,
+        select(LocalDataset),
+        keys=[LocalDataset.created_at, LocalDataset.id],
+        query=query,
+        filters=[
+            (LocalDataset.name, one_value(upload_filter.name)),
+            (LocalDataset.agent_id, one_value(upload_filter.agent_id)),
+        ],
+    )
 
 
 def read_uploaded_traces(session: Session, dataset_id: str, start: int, limit: int) -> StoredTraces:

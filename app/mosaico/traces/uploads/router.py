@@ -163,13 +163,13 @@ def get_local_dataset(dataset_id: DatasetId, res: Res) -> LocalDatasetView:
 def list_dataset_items(dataset_id: DatasetId, res: Res, page: PageParams) -> Page[DatasetItemView]:
     """List the items of an upload, in its order; traces without an input are left out."""
     with res.db.read() as session:
-        traces, next_cursor = queries.list_uploaded_traces(session, dataset_id, page)
+        traces = queries.list_uploaded_traces(session, dataset_id, page)
     items = [
         view_of_row(DatasetItemView, item, output=trace.output)
-        for trace in traces
+        for trace in traces.rows
         if (item := item_of(trace))
     ]
-    return Page(items=items, next_cursor=next_cursor)
+    return Page(items=items, next_cursor=traces.next_cursor)
 
 
 @router.delete("/{datasetId}", status_code=204, dependencies=RUN)
