@@ -143,9 +143,13 @@ def count_runs(session: Session, run_filter: RunListFilter) -> RunCount:
 
 def _sort_runs(columns: Select[Any], run_filter: RunListFilter, sort: str) -> ListRows:
     name = sort.removeprefix("-")
-    if name == "agent":
+    owner_ids = {"agent": run_filter.agent_ids, "benchmark": run_filter.benchmark_ids}
+    if len(owner_ids.get(name, ())) == 1:
+        # All runs have the same owner: its index has their order.
+        sort = sort.replace(name, "created")
+    elif name == "agent":
         columns = columns.join(Agent, _RUNS.agent_id == _AGENTS.id)
-    if name == "benchmark":
+    elif name == "benchmark":
         columns = columns.join(Benchmark, _RUNS.benchmark_id == _BENCHMARKS.id)
     period = Period(run_filter.since, run_filter.until)
     has_period = period != NO_PERIOD

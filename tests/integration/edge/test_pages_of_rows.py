@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from mosaico.core.compiled_lists import build_page_sql, query_page
 from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -12,7 +11,6 @@ from mosaico.core import keyset
 from mosaico.core.db import Database
 from mosaico.core.keyset import (
     BadCursor,
-    BatchSizes,
     PageQuery,
     encode_cursor,
     select_page,
@@ -86,28 +84,6 @@ def test_select_page__supports_ascending_order(db: Database) -> None:
     assert walk(db, 7, descending=False) == [f"row-{n:02}" for n in range(ROWS)]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 25])
-def test_query_page__gives_the_same_pages_as_select_page(db: Database, limit: int) -> None:
-    columns = PageRow.__table__.c
-    keys = [columns.created_at, columns.id]
-    pages = {
-        beyond: build_page_sql(
-            select(columns.id, columns.created_at), keys=keys, after_cursor=beyond
-        )
-        for beyond in (False, True)
-    }
-    row_ids: list[str] = []
-    query = PageQuery(limit=limit)
-    while True:
-        page = query_page(db, pages[query.cursor is not None], {}, keys=keys, query=query)
-        assert len(page.rows) <= limit
-        row_ids += [row["id"] for row in page.rows]
-        if page.next_cursor is None:
-            break
-        query = PageQuery(limit=limit, cursor=page.next_cursor)
-    assert row_ids == walk(db, limit)
-
-
 def test_select_page__inserted_and_deleted_rows_shift_nothing(db: Database) -> None:
     with db.begin() as session:
         first = select_page(session, select(PageRow), keys=KEYS, query=PageQuery(limit=10))
@@ -132,6 +108,11 @@ def test_select_page__hostile_text_in_a_cursor_stays_a_text(db: Database) -> Non
         assert select_page(session, select(PageRow), keys=KEYS, query=query).rows == []
 
 
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyset, "BATCH_ROWS", 4)
+
+
 def search(db: Database, limit: int, ranks: set[int], *, descending: bool) -> list[list[str]]:
     """The pages of a search for the rows of some ranks."""
     pages: list[list[str]] = []
@@ -144,8 +125,7 @@ def search(db: Database, limit: int, ranks: set[int], *, descending: bool) -> li
                 keys=KEYS,
                 query=query,
                 descending=descending,
-                searched=[PageRow.rank.in_(ranks)],
-                batch_sizes=BatchSizes(4, 4),
+                conditions=[PageRow.rank.in_(ranks)],
             )
         pages.append([row.id for row in page.rows])
         if page.next_cursor is None:
@@ -153,6 +133,7 @@ def search(db: Database, limit: int, ranks: set[int], *, descending: bool) -> li
         query = PageQuery(limit=limit, cursor=page.next_cursor)
 
 
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("ranks", [set[int](), {0}, {24}, {3, 4, 5, 11, 12, 23}, set(range(ROWS))])
 @pytest.mark.parametrize("limit", [1, 2, 5, 30])
@@ -167,6 +148,7 @@ def test_select_page__search_finds_each_match_once_and_fills_its_pages(
     assert all(len(page) == limit for page in pages[:-1])
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_select_page__search_without_time_continues_at_its_cursor(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,8 +160,27 @@ def test_select_page__search_without_time_continues_at_its_cursor(
     assert pages == [["row-24"], [], [], [], [], ["row-01"], []]
 
 
-def test_select_page__search_reads_a_window_per_statement(db: Database) -> None:
-    """However many rows do not match: those before the window are read through the index only."""
+@pytest.mark.usefixtures("small_batches")
+def test_select_page__search_counts_the_rows_of_the_batches_that_did_not_fill_the_page(
+    db: Database,
+) -> None:
+    with db.read() as session:
+        page = select_page(
+            session,
+            select(PageRow),
+            keys=KEYS,
+            query=PageQuery(limit=1),
+            conditions=[PageRow.rank == 10],
+        )
+        whole_list = select_page(session, select(PageRow), keys=KEYS, query=PageQuery(limit=1))
+
+    # Row 10 is the third one of the fourth batch.
+    assert ([row.id for row in page.rows], page.searched_rows) == (["row-10"], 16)
+    assert whole_list.searched_rows == 0
+
+
+def test_select_page__search_limits_its_batch_before_it_tests_the_conditions(db: Database) -> None:
+    """Whatever the planner expects of the conditions, a statement reads no more than a batch."""
     statements: list[str] = []
 
     def note(*arguments: object) -> None:
@@ -191,7 +192,7 @@ def test_select_page__search_reads_a_window_per_statement(db: Database) -> None:
     finally:
         event.remove(db.engine, "before_cursor_execute", note)
 
-    searches = [statement for statement in statements if "rank IN" in statement]
-    assert len(searches) == 7
-    # All but the last one end with their window.
-    assert sum(">=" in statement for statement in searches) == 6
+    [matches] = [statement for statement in statements if "rank IN" in statement]
+    batch, _, outer = matches.partition("AS batch")
+    assert "LIMIT" in batch
+    assert "is_match" in outer
