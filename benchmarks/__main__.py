@@ -1,8 +1,7 @@
 """`make bench`: measures every performance goal of the project on this machine.
 
 `python -m benchmarks storage formula` measures only these groups. `collection`, `takeover-busy` and
-`large` take long and run only if they are named; `python -m benchmarks large start` measures one part of `large`,
-and `python -m benchmarks bulk reads` one of `bulk`.
+`large` take long and run only if they are named; `python -m benchmarks large start` measures one part of `large`.
 """
 
 import sys
@@ -11,7 +10,6 @@ from collections.abc import Callable, Iterator
 from benchmarks import (
     api,
     bash_eval,
-    bulk,
     cli,
     collection,
     formula,
@@ -48,7 +46,6 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "mcp": mcp.measure,
     "api": api.measure,
     "lists": lists.measure,
-    "bulk": bulk.measure,
     "pages": pages.measure,
     "load": load.measure,
 }
@@ -56,20 +53,14 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "collection": collection.measure,
     "takeover-busy": takeover.measure_busy,
 }
-PARTS_OF_GROUPS: dict[str, dict[str, Callable[[], Iterator[BenchRow]]]] = {
-    "bulk": bulk.PARTS,
-    "large": large.PARTS,
-}
 
 
 def main(names: list[str]) -> None:
     match names:
         case ["large"]:
             print_rows(large.PARTS, list(large.PARTS))
-        case [group, *parts] if group in PARTS_OF_GROUPS and PARTS_OF_GROUPS[group].keys() & {
-            *parts
-        }:
-            print_rows(PARTS_OF_GROUPS[group], parts)
+        case ["large", *parts]:
+            print_rows(large.PARTS, parts)
         case _:
             print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
 

@@ -1,4 +1,4 @@
-"""A1 and A2: requests per second of the whole service, compared with an asynchronous ORM route.
+"""A1: requests per second of the whole service, compared with an asynchronous ORM route.
 
 All contenders are real servers in processes of their own, with the same tables and an API key in
 each request. The peer follows the documentation of the framework: `async def`, an `AsyncSession`
@@ -38,25 +38,23 @@ from starlette.types import ASGIApp
 from benchmarks.api_floor import floor_app
 from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, orm_app
 from benchmarks.peer_app import PAGE
-from benchmarks.result_rows import BenchRow, interleave
+from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import insert_rows
 from mosaico.access.service import create_key
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
 from mosaico.core.garbage_collection import exclude_living_objects
-from mosaico.core.keyset import encode_cursor
 from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.core.web.http_protocol import HttpProtocol
 from tests.support.postgres import cluster, drop_database, make_database
 
-A1_GOAL, A1_POST_GOAL, A2_GOAL = 2.0, 1.6, 1.5
+A1_GOAL, A1_POST_GOAL = 2.0, 1.6
 ROWS = int(os.environ.get("MOSAICO_BENCH_ROWS", "100000"))
 CLIENTS = 8
 # Short rounds: the speed of a processor drifts within seconds, but hardly within one round of all servers.
 REQUESTS = 80
-PAGES = 40
 ROUNDS = 21
 MASTER_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 STARTS_WITHIN_S = 60.0
@@ -109,7 +107,6 @@ def measure() -> Iterator[BenchRow]:
         ):
             for load in _loads():
                 yield from _compared(load, (ours, peer, fastest, floor), token)
-            yield _last_page(url, ours.port, token)
 
 
 def _loads() -> list[Load]:
@@ -173,32 +170,6 @@ def _cost(load: Load, server: Server, token: str) -> Cost:
 
 def _median_cost(costs: list[Cost]) -> Cost:
     return Cost(*(statistics.median(column) for column in zip(*costs, strict=True)))
-
-
-def _last_page(url: str, port: int, token: str) -> BenchRow:
-    """Compare page 10 000 of the list, or the last full page of fewer rows, with page 1."""
-    page = min(10_000, ROWS // PAGE - 1)
-    db = Database(url, pool_size=1)
-    with db.read() as session:
-        newest = session.scalar(text("SELECT max(seq) FROM benchmark_runs"))
-    db.dispose()
-    cursor = encode_cursor([int(newest or 0) - (page - 1) * PAGE])
-    first = Load("A2", "GET", f"/api/v1/benchmark-runs?limit={PAGE}")
-    last = Load("A2", "GET", f"/api/v1/benchmark-runs?limit={PAGE}&cursor={cursor}")
-    seconds = interleave(
-        lambda: _send_all(port, last, token, PAGES),
-        lambda: _send_all(port, first, token, PAGES),
-        repeat=ROUNDS,
-    )
-    ratio = seconds.ours_seconds / seconds.peer_seconds
-    return BenchRow(
-        "A2",
-        f"page {page:,} of a list ≤ {A2_GOAL:g}× page 1",
-        ratio,
-        ratio <= A2_GOAL,
-        f"{_each_ms(seconds.ours_seconds, PAGES):.2f} ms compared with"
-        f" {_each_ms(seconds.peer_seconds, PAGES):.2f} ms per page of {PAGE} runs; {ROWS:,} runs",
-    )
 
 
 def _each_ms(seconds: float, requests: int = REQUESTS) -> float:

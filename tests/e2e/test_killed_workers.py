@@ -14,7 +14,6 @@ from tests.support.deployment import TRACES, Deployment
 from tests.support.kills import (
     STEPS,
     STEPS_WITHOUT_TRANSACTION,
-    TAKEOVER_S,
     freeze_worker_in,
     kill_worker_in,
     run_undisturbed,
@@ -30,9 +29,7 @@ def test_killed_worker__its_run_completes(
 ) -> None:
     # Those of `test_pooled_connections.py` are the other ones.
     steps = ("collecting", "writing")
-    takeovers = kill_worker_in(deployment, steps, run_undisturbed(deployment))
-
-    assert max(takeover.shared_s for takeover in takeovers.values()) < TAKEOVER_S, takeovers
+    kill_worker_in(deployment, steps, run_undisturbed(deployment))
 
 
 @pytest.mark.prove
@@ -52,20 +49,17 @@ def test_killed_worker__no_step_loses_or_duplicates_a_row(
     """
     expected = run_undisturbed(deployment)
     chance = random.Random(20_261_121)
-    slowest_s = 0.0
     for number in range(ROUNDS):
         linger_s = chance.uniform(0, 1.5)
         takeovers = kill_worker_in(
             deployment, tuple(STEPS), expected, f"{number}-", linger_s=linger_s
         )
-        slowest_s = max(slowest_s, *(takeover.shared_s for takeover in takeovers.values()))
         with capsys.disabled():
             step_times = ", ".join(
                 f"{step} {takeover.continued_s:.1f}/{takeover.completed_s:.1f} s"
                 for step, takeover in takeovers.items()
             )
             print(f"  kill {number + 1} of {ROUNDS}: 0 lost, 0 duplicated; {step_times}")  # noqa: T201
-    assert slowest_s < TAKEOVER_S
 
 
 @pytest.mark.prove

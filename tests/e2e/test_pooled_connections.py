@@ -13,7 +13,7 @@ from mosaico.core.db import Database
 from mosaico.core.resources import Resources
 from mosaico.jobs.process_pool import ProcessPool
 from tests.support.deployment import TRACES, Deployment, deployed_service
-from tests.support.kills import STEPS, TAKEOVER_S, kill_worker_in, run_undisturbed
+from tests.support.kills import STEPS, kill_worker_in, run_undisturbed
 from tests.support.network import network_to
 from tests.support.pgbouncer import pooled_url
 from tests.support.processes import until
@@ -56,9 +56,8 @@ def pooled(
 def test_pooled_connections__killed_worker_loses_and_duplicates_no_row(
     pooled: Deployment, steps: tuple[str, ...]
 ) -> None:
-    takeovers = kill_worker_in(pooled, steps, run_undisturbed(pooled))
+    kill_worker_in(pooled, steps, run_undisturbed(pooled))
 
-    assert max(takeover.shared_s for takeover in takeovers.values()) < TAKEOVER_S, takeovers
     assert pooled.database.value(POOLED_SESSIONS) <= POOL_SIZE
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from tests.support.busy_loops import shared_clock
 from tests.support.deployment import TRACES, Deployment
 from tests.support.gated_source import written_scores
 from tests.support.gates import Gate
@@ -50,10 +49,6 @@ STEPS: dict[str, WatchedWrite | None] = {
     ),
 }
 STEPS_WITHOUT_TRANSACTION = ("collecting", "scoring")
-# The promise, by `shared_clock`: on a quiet machine that is the wall clock, which `python -m benchmarks
-# takeover` measures step by step. On a busy one the new worker gets as little processor time as the clock,
-# while the waits of `tests/unit/jobs/test_takeover.py` pass as fast as ever.
-TAKEOVER_S = 10.0
 
 WAIT_AT_GATE = """
     CREATE OR REPLACE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -178,14 +173,10 @@ def complete_undisturbed_run(deployment: Deployment) -> UndisturbedRun:
 
 
 class Takeover(NamedTuple):
-    """Seconds from the death of a worker until its run went on, and until the run was complete.
-
-    `shared_s`: until all runs of the worker went on, by a clock that is fair to a busy machine.
-    """
+    """Seconds from the death of a worker until its run went on, and until the run was complete."""
 
     continued_s: float
     completed_s: float
-    shared_s: float
 
 
 def kill_worker_in(
@@ -202,23 +193,16 @@ def kill_worker_in(
         victim = start_stopped_worker(deployment, runs, stopped, label)
         time.sleep(linger_s)  # only moves the kill to another moment
         children = children_of(victim.pid)
-        # The clock keeps a core busy: it runs for the takeover only.
-        with shared_clock() as clock:
-            killed_at, killed_s = deployment.database.now(), clock()
-            victim.kill()
-            assert children
-            until(
-                lambda: not any(map(lives, children)), what="the children of a killed worker exit"
-            )
-            for stop in stopped.values():
-                stop.open()
-            rescuer = start_rescuer(deployment, runs)
-            until(lambda: have_continued(deployment.database, runs, killed_at), what=rescuer.log)
-            shared_s = clock() - killed_s
+        killed_at = deployment.database.now()
+        victim.kill()
+        assert children
+        until(lambda: not any(map(lives, children)), what="the children of a killed worker exit")
+        for stop in stopped.values():
+            stop.open()
+        rescuer = start_rescuer(deployment, runs)
+        until(lambda: have_continued(deployment.database, runs, killed_at), what=rescuer.log)
         complete_with(rescuer, deployment, runs)
-    takeovers = {
-        step: takeover_of(deployment.database, runs[step], killed_at, shared_s) for step in steps
-    }
+    takeovers = {step: takeover_of(deployment.database, runs[step], killed_at) for step in steps}
     assert_equal_to(expected, deployment, runs, label)
     return takeovers
 
@@ -236,14 +220,11 @@ def have_continued(database: DatabaseReader, runs: dict[str, str], killed_at: ob
     return len(database.all(CONTINUED, killed_at, [*runs.values()], killed_at)) == len(runs)
 
 
-def takeover_of(
-    database: DatabaseReader, run_id: str, killed_at: object, shared_s: float
-) -> Takeover:
+def takeover_of(database: DatabaseReader, run_id: str, killed_at: object) -> Takeover:
     [(_, continued_s)] = database.all(CONTINUED, killed_at, [run_id], killed_at)
     return Takeover(
         continued_s=continued_s,
         completed_s=database.seconds_to_end(run_id, killed_at),
-        shared_s=shared_s,
     )
 
 

@@ -71,11 +71,14 @@ def test_trend__false_alarm_is_no_incident(month: Service) -> None:
 
 
 def test_trend__of_many_runs_marks_an_incident(service: Service) -> None:
+    """Criterion 15: at most 180 points."""
     with service.resources.db.begin() as session:
         write_many_runs(session, months=8)
         session.execute(text("UPDATE incidents SET started_at = now() - interval '20 d'"))
     page = read_page(service, f"{TREND}?agent=billing&days=3660")
     assert '<a href="/incidents/alert-0" tabindex="-1">' in page
+    assert "consecutive runs" in page
+    assert 0 < page.count("data-point") <= 180
 
 
 def test_trend__without_values_links_to_json_that_can_be_read(service: Service) -> None:

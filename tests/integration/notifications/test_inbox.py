@@ -1,7 +1,6 @@
 """The inbox: read and unread, the event stream, the command line."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -104,14 +103,10 @@ def expire_key(service: Service, key_id: str) -> None:
 
 
 @pytest.mark.parametrize("end_key", [revoke_key, expire_key])
-def test_inbox__event_stream_of_an_ended_key_is_closed_within_two_seconds(
+def test_inbox__event_stream_of_an_ended_key_is_closed(
     scenario: NotificationScenario, end_key: Callable[[Service, str], None]
 ) -> None:
-    # A busy machine delays one attempt or another, but not every one.
-    assert any(seconds_until_stream_ends(scenario.service, end_key) < 2 for _ in range(5))
-
-
-def seconds_until_stream_ends(service: Service, end_key: Callable[[Service, str], None]) -> float:
+    service = scenario.service
     key = service.post("/keys", {"name": "watcher", "role": "read"})
     headers = {"Authorization": f"Bearer {key['token']}"}
     address = "/api/v1/notifications/events"
@@ -119,9 +114,7 @@ def seconds_until_stream_ends(service: Service, end_key: Callable[[Service, str]
         received_events = events(answer.iter_lines())
         assert next(received_events)["unread"] == 0
         end_key(service, key["id"])
-        ended_at = time.monotonic()
         assert list(received_events) == []
-        return time.monotonic() - ended_at
 
 
 def test_inbox__event_stream_of_an_ended_key_is_closed_while_requests_have_every_connection(

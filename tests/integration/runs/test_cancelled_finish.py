@@ -1,7 +1,5 @@
 """A run that is cancelled in its finishing step ends soon, and without a result."""
 
-import time
-
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -9,14 +7,12 @@ from sqlalchemy.orm import Session
 from mosaico.comparison import baseline_comparison
 from mosaico.run_store import queries
 from mosaico.run_store.queries import ScoredTrace
-from mosaico.runs import aggregation
-from mosaico.runs.leases import LEASE_CHECK_INTERVAL_S
+from mosaico.runs import aggregation, leases
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
 RUN = "/benchmark-runs"
 TRACES = 60
-READ_S = 0.05
 LONG_READ_S = 60
 STORED = """
     SELECT (SELECT count(*) FROM run_metrics), (SELECT count(*) FROM kpi_history),
@@ -27,24 +23,24 @@ STORED = """
 def test_finish__a_cancelled_run_ends_between_two_reads(
     service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All its reads would take three seconds, those of a large run take more."""
     service.create_agent()
     service.create_benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload(map(pair, range(TRACES)))
     run_id = service.start_run()["id"]
     read_scored_traces, positions = queries.read_scored_traces, list[int]()
 
-    def cancel_and_read_slowly(*arguments: int, with_items: bool) -> list[ScoredTrace]:
+    def cancel_and_read(*arguments: int, with_items: bool) -> list[ScoredTrace]:
         if not positions:
             service.post(f"{RUN}/{run_id}/cancel")
         positions.append(arguments[3])
-        time.sleep(READ_S)
         return read_scored_traces(*arguments, with_items=with_items)  # type: ignore[arg-type]
 
     monkeypatch.setattr(aggregation, "TRACES_PER_READ", 1)
-    monkeypatch.setattr(queries, "read_scored_traces", cancel_and_read_slowly)
+    # Before each read, and not only where half a second has passed.
+    monkeypatch.setattr(leases, "LEASE_CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(queries, "read_scored_traces", cancel_and_read)
     service.work()
-    assert 1 <= len(positions) <= LEASE_CHECK_INTERVAL_S / READ_S + 1 < TRACES / 2
+    assert len(positions) == 1
     assert service.get(f"{RUN}/{run_id}")["status"] == "CANCELLED"
     assert rows.all(STORED) == [(0, 0, 0)]
 
@@ -57,18 +53,18 @@ def test_finish__a_cancelled_run_does_not_wait_for_a_long_read(
     service.create_benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
     service.upload([pair(1)])
     run_id = service.start_run()["id"]
-    reads = list[float]()
+    reads, ended_reads = list[str](), list[str]()
 
     def cancel_and_read_for_long(session: Session, *_: object, **__: object) -> None:
         service.post(f"{RUN}/{run_id}/cancel")
-        reads.append(time.monotonic())
+        reads.append(run_id)
         session.execute(text("SET LOCAL statement_timeout = 0"))
         session.execute(text(f"SELECT pg_sleep({LONG_READ_S})"))
+        ended_reads.append(run_id)
 
     monkeypatch.setattr(baseline_comparison, "read_items", cancel_and_read_for_long)
     service.work()
     # Once, and not to its end: a job that failed would have read again.
-    [began] = reads
-    assert time.monotonic() - began < LONG_READ_S / 2
+    assert (reads, ended_reads) == ([run_id], [])
     assert service.get(f"{RUN}/{run_id}")["status"] == "CANCELLED"
     assert rows.all(STORED) == [(0, 0, 0)]

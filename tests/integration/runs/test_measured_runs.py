@@ -1,7 +1,5 @@
 """Results of runs: values, missing values, aggregates, KPIs and validity."""
 
-import json
-
 import psycopg
 import pytest
 
@@ -310,29 +308,3 @@ def test_run__wakes_its_event_streams_with_each_step(service: Service) -> None:
             woken.append(notification.payload)
     # PENDING, RUNNING, one page of traces, one shard, COMPLETED.
     assert woken == [run["id"]] * 5
-
-
-def test_read_scored_traces__of_a_table_without_statistics_looks_up_each_trace(
-    service: Service,
-) -> None:
-    """With a join, each of 2,000 results would be compared with each trace: 140 ms a batch."""
-    service.create_agent()
-    service.create_benchmark(metrics=["ACCURACY"])
-    service.upload([pair(number) for number in range(300)])
-    service.complete_run()
-    url = libpq_url(service.resources.db.url)
-    with psycopg.connect(url) as connection:
-        row = connection.execute("SELECT seq, collection_id FROM benchmark_runs").fetchone()
-        assert row is not None
-        statement = f"EXPLAIN (ANALYZE, FORMAT JSON) {queries.SCORED_TRACES}"
-        parameters = {
-            "run": row[0],
-            "collection": row[1],
-            "first": 0,
-            "last": 299,
-            "with_items": True,
-            "lost": [],
-        }
-        plan = connection.execute(statement, parameters).fetchone()
-    assert plan is not None
-    assert "Rows Removed by Join Filter" not in json.dumps(plan[0])

@@ -112,7 +112,7 @@ def test_sort_rows__filters_and_period_are_tested_in_another_order() -> None:
 
 
 def where_and_order(rows: ListRows, after: Any) -> tuple[str, str]:
-    statement = rows._select_after(select(AlertRule.id), after)  # noqa: SLF001 - the limits are all that it adds
+    statement = rows._select_after(select(AlertRule.id), after)
     where, _, order = str(statement).partition(" \nWHERE ")[2].partition(" ORDER BY ")
     return where.replace("alert_rules.", ""), order.replace("alert_rules.", "")
 

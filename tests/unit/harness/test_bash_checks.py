@@ -1,7 +1,5 @@
 """Each check of the bash harness: the files and output that it reads, and its result text."""
 
-import time
-
 import pytest
 
 from mosaico.harness.bash.check_registry import CHECKS, load_checks, run_check, score_task
@@ -106,10 +104,10 @@ def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> No
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
-def test_stdout_regex__catastrophic_pattern_is_fast(pattern: str) -> None:
-    started = time.monotonic()
-    check_outcome(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
-    assert time.monotonic() - started < 60  # with backtracking: practically endless
+def test_stdout_regex__catastrophic_pattern_is_decided(pattern: str) -> None:
+    """With backtracking this test would practically not end."""
+    _, detail = check_outcome(f"stdout_regex:{pattern}", call("a" * 200_000 + "!"))
+    assert "invalid regex" not in detail
 
 
 def test_stderr_empty__fails_when_a_call_wrote_to_it() -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -63,27 +62,6 @@ def test_parquet__equals_the_same_table_as_csv(tmp_path: Path) -> None:
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
     assert import_path(tmp_path / "a.parquet").traces == import_path(tmp_path / "a.csv").traces
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_tables__memory_does_not_grow_with_the_texts(tmp_path: Path, suffix: str) -> None:
-    row = {"id": "1", "question": "q", "output": "long text " * 2_000}
-    path = tmp_path / f"large{suffix}"
-    with path.open("w") as file:
-        if suffix == ".csv":
-            file.write("id,question,output\n")
-        for number in range(1_500):
-            row["id"] = str(number)
-            line = ",".join(row.values()) if suffix == ".csv" else json.dumps(row)
-            file.write(f"{line}\n")
-    reader = TraceReader(lambda _: None, refuse_plugin, mapping={})
-    tracemalloc.start()
-    with reader.open(path) as traces:
-        assert sum(1 for _ in traces) == 1_500
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # 30 MB of text; the first 100 rows are kept to choose the columns.
-    assert peak < 8e6
 
 
 def test_upload_lines__are_the_traces_of_a_table_or_a_trace_file_as_it_is(tmp_path: Path) -> None:

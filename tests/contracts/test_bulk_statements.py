@@ -1,4 +1,4 @@
-"""Every statement that may change many rows is measured at a million rows, or has a bound."""
+"""Every statement that may change many rows has a bound."""
 
 import ast
 import re
@@ -10,11 +10,8 @@ from typing import Final, NamedTuple
 import pytest
 from sqlalchemy import Table, UniqueConstraint
 
-from benchmarks.bulk import batches, stores, trials
-from benchmarks.bulk.inputs import INPUTS
-from benchmarks.bulk.requests import REQUESTS
-from benchmarks.bulk.statements import BATCHED, LIMITED, MEASURED, ONE_ROW, PURGE
 from mosaico.table_list import METADATA
+from tests.support.bulk_statements import BATCHED, LIMITED, ONE_ROW, UNLIMITED
 from tests.support.processes import ROOT
 from tests.support.syntax import iter_nodes, names_of
 
@@ -35,17 +32,6 @@ BULK_METHODS: Final = {
 TOOLS: Final = {
     "mosaico.core.batch_delete.delete_all", "mosaico.core.batch_delete.delete_batch",
     "mosaico.core.bulk_copy._open_copy", "mosaico.core.db._build_insert",
-}  # fmt: skip
-TIMINGS: Final = {
-    *(PURGE.format(name) for name in batches.ALL_PURGES),
-    *(f"{method} {path}" for method, path in REQUESTS),
-    *INPUTS,
-    batches.DROP_DELIVERIES, batches.HOLD_OR_RESTART, batches.END_LINKS, batches.RESTORE_PURGED,
-    batches.RESCUE, batches.MISSED_SCHEDULES, batches.ROTATION, batches.DROP_LOST,
-    batches.DUE_DELIVERIES, trials.WRITE_TRIALS, trials.ADD_COUNTS, trials.NUMBER_COUNTED,
-    stores.COPY_UPLOAD, stores.COUNT_TRACES, stores.STORE_ITEMS,
-    # Rows of `benchmarks lists` and `benchmarks schedules`.
-    "L2 read-all", "S1",
 }  # fmt: skip
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 32 * 1024**2
@@ -215,16 +201,12 @@ class Store:
 
 
 def test_bulk_statements__each_is_in_one_table() -> None:
-    tables = [*MEASURED, *ONE_ROW, *LIMITED, *BATCHED]
+    tables = [*ONE_ROW, *LIMITED, *BATCHED, *UNLIMITED]
 
-    # Name a new one in `benchmarks/bulk/statements.py`.
+    # Name a new one in `tests/support/bulk_statements.py`.
     assert sorted(list_statements().keys() - {*tables}) == []
     assert sorted({*tables} - list_statements().keys()) == []
     assert len(tables) == len({*tables})
-
-
-def test_bulk_statements__each_timing_is_printed() -> None:
-    assert sorted({*MEASURED.values(), *BATCHED.values()} - TIMINGS) == []
 
 
 @pytest.mark.parametrize(
