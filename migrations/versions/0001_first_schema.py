@@ -94,10 +94,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_agents"),
     )
     op.create_index("ix_agents_archived_created_at_id", "agents", ["archived", "created_at", "id"])
-    op.create_index(
-        "ix_agents_name_id", "agents", [sa.text("lower(name)"), "id"], postgresql_where=sa.text("NOT archived")
-    )
-    op.create_index("ix_agents_every_name_id", "agents", [sa.text("lower(name)"), "id"])
+    op.create_index("ix_agents_name_id", "agents", [sa.text("lower(name)"), "id"])
     op.create_table(
         "alert_silences",
         sa.Column("id", sa.Text(), nullable=False),
@@ -225,13 +222,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_benchmarks"),
     )
     op.create_index("ix_benchmarks_archived_created_at_id", "benchmarks", ["archived", "created_at", "id"])
-    op.create_index(
-        "ix_benchmarks_name_id",
-        "benchmarks",
-        [sa.text(BENCHMARK_NAME_KEY), "id"],
-        postgresql_where=sa.text("NOT archived"),
-    )
-    op.create_index("ix_benchmarks_every_name_id", "benchmarks", [sa.text(BENCHMARK_NAME_KEY), "id"])
+    op.create_index("ix_benchmarks_name_id", "benchmarks", [sa.text(BENCHMARK_NAME_KEY), "id"])
     op.create_index(
         "ix_benchmarks_langfuse_rules",
         "benchmarks",

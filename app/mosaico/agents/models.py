@@ -20,11 +20,8 @@ class Agent(Base):
     __tablename__ = "agents"
     __table_args__ = (
         Index("ix_agents_archived_created_at_id", "archived", "created_at", "id"),
-        Index(
-            "ix_agents_name_id", text("lower(name)"), "id", postgresql_where=text("NOT archived")
-        ),
-        # The order of runs by the names of their agents, archived ones too.
-        Index("ix_agents_every_name_id", text("lower(name)"), "id"),
+        # The search by name, and the order of runs by the names of their agents.
+        Index("ix_agents_name_id", text("lower(name)"), "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -38,11 +38,8 @@ class Benchmark(Base):
     __tablename__ = "benchmarks"
     __table_args__ = (
         Index("ix_benchmarks_archived_created_at_id", "archived", "created_at", "id"),
-        Index(
-            "ix_benchmarks_name_id", text(_NAME_KEY), "id", postgresql_where=text("NOT archived")
-        ),
-        # The order of runs by the names of their benchmarks, archived ones too.
-        Index("ix_benchmarks_every_name_id", text(_NAME_KEY), "id"),
+        # The search by name, and the order of runs by the names of their benchmarks.
+        Index("ix_benchmarks_name_id", text(_NAME_KEY), "id"),
         # Asked for each event of Langfuse, and for each upload.
         Index("ix_benchmarks_langfuse_rules", "id", postgresql_where=text(HAS_LANGFUSE_RULES)),
         Index("ix_benchmarks_dataset_ref", "dataset_ref"),

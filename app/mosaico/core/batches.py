@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 Key = TypeVar("Key", str, int)
 
-# A statement of so many rows takes less than 50 ms, also where each row has ten indexes; and even rows of many
-# columns have far fewer than the 65,535 parameters of a statement.
+# A statement of so many rows holds its locks for a short time, also where each row has ten indexes; and even rows of
+# many columns have far fewer than the 65,535 parameters of a statement.
 STATEMENT_ROWS: Final = 200
 
 

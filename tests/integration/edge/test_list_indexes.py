@@ -34,6 +34,8 @@ from mosaico.notifications.queries import (
     list_notifications,
 )
 from mosaico.notifications.rules import DeliveryStatus
+from mosaico.overview.schemas import SearchKind
+from mosaico.overview.search import search_names
 from mosaico.run_store import run_list
 from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.run_list import RunListFilter, search_runs
@@ -158,6 +160,7 @@ LISTS: Final[Mapping[str, Read]] = {
     "disabled schedules": partial(
         list_schedules, query=PAGE, schedule_filter=ScheduleFilter(enabled=False)
     ),
+    **{f"names of {kind}": partial(search_names, text="x", kind=kind) for kind in SearchKind},
     "fires": partial(list_fires, schedule_id="s", query=PAGE),
     "uploads": partial(list_local_datasets, query=PAGE, upload_filter=UploadFilter()),
     "uploads of a dataset": partial(
