@@ -21,6 +21,8 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.jobs.job_manager._HEARTBEAT": "procrastinate_workers",
     "mosaico.jobs.outcomes._BECOME": "procrastinate_jobs",
     "mosaico.jobs.outcomes._RELEASE_JOB": "procrastinate_jobs",
+    "mosaico.jobs.job_manager._SIGN_OFF": "worker_processes",
+    "mosaico.jobs.outcomes._FORGET_DEATHS": "procrastinate_jobs",
     "mosaico.jobs.rescue._SET_COUNTS": "procrastinate_jobs",
     "mosaico.notifications.service._insert_notification": "notifications",
     # The points of a run one after the other.
@@ -106,9 +108,7 @@ BATCHED: Final = frozenset(
 
 # Statements whose rows nothing limits, and the reason why they hold up nobody.
 UNLIMITED: Final[Mapping[str, str]] = {
-    "mosaico.jobs.deaths.PLACE_SUSPECTS": "the jobs of workers that died",
     "mosaico.jobs.job_manager._REGISTER_PROCESS": "its own row, and those of processes that have ended",
-    "mosaico.jobs.rescue._END_LONG_WAITS": "the jobs of workers that died",
     "mosaico.traces.sources.langfuse.source.TraceCounter.add": "a file of SQLite on the disk of the worker",
     "mosaico.traces.sources.langfuse.v3_runs.ItemStore.add": "a file of SQLite on the disk of the worker",
     "mosaico.traces.trial_numbers.TrialCounts.add": "a file of SQLite on the disk of the worker",
