@@ -1,6 +1,6 @@
 """Deleting a million traces: batches of DELETE in one table against dropped partitions by collection.
 
-The tables have the columns and indexes of `collected_traces`. See docs/decisions/0069.
+The tables have the columns and indexes of `collected_traces`. docs/research/partitions.md has the figures.
 """
 
 import tempfile

@@ -1,7 +1,6 @@
 """Deletes many rows in short transactions, and what has expired a day after it was marked.
 
-A clock that is wrong for some minutes must not delete what is still needed: see
-docs/decisions/0028-purges-mark-first.md.
+A clock that is wrong must not delete what is still needed: it has to be wrong for a day before anything is lost.
 """
 
 from collections.abc import Callable

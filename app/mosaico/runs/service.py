@@ -95,7 +95,7 @@ def create_run(
         "source_warning": rescore_of.source_warning if rescore_of else None,
     }
     try:
-        # Past the ORM: creating a run is one of the most frequent writes (decision 0011).
+        # Past the ORM: creating a run is one of the most frequent writes.
         # The open lists offer it at once, also while no worker is free.
         row = insert_row(session, BenchmarkRun, new, WAKING_STREAMS_OF_ROW)
     except ForeignKeyViolation:
