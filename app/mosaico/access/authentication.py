@@ -1,12 +1,12 @@
 """Authentication: who sends a request, decided before anything else of the request is read."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import Request
 from fastapi.security.utils import get_authorization_scheme_param
 from starlette.background import BackgroundTasks
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mosaico.access import sessions
@@ -130,7 +130,7 @@ async def identify_token(request: Request, token: str) -> KeyIdentity:
     cached = access.key_cache.get_cached(token)
     if cached is not None:
         return cached
-    return await asyncio.to_thread(_find_key, access, request, token)
+    return await run_in_threadpool(_find_key, access, request, token)
 
 
 async def _find_session_key(request: Request) -> KeyIdentity | None:
@@ -147,7 +147,7 @@ async def _find_session_key(request: Request) -> KeyIdentity | None:
         with resources.db.read_statement() as session:
             return sessions.find_session_key(session, token, resources.clock())
 
-    return await asyncio.to_thread(find)
+    return await run_in_threadpool(find)
 
 
 def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentity:

@@ -1,10 +1,9 @@
 """Authorization: one dependency per route declares the required role."""
 
-import asyncio
-
 from fastapi import Depends, Request
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
+from starlette.concurrency import run_in_threadpool
 
 from mosaico.access.audit_middleware import audit_request
 from mosaico.access.authentication import CHALLENGE, Caller
@@ -38,7 +37,7 @@ class RoleRequirement(SecurityBase):
         if not role_allows(caller.role, self.role):
             # An attempt to change something without the right to is worth an entry; reads are not
             # recorded at all.
-            await asyncio.to_thread(_record_refusal, request)
+            await run_in_threadpool(_record_refusal, request)
             raise Forbidden(
                 f"this operation requires an API key with the role {self.role}, but your key has "
                 f"the role {caller.role}; use another key, or ask an administrator for one"

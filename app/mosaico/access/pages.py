@@ -1,12 +1,12 @@
 """Pages for logging in and out, the time zone of the reader, and pages of errors."""
 
-import asyncio
 import re
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 
 from mosaico.access import error_pages, sessions
 from mosaico.access.audit import AuditActor, AuditResource, record_action
@@ -92,7 +92,7 @@ async def log_in(request: Request, form: SentForm, res: Res) -> Response:
             _record_login(session, new_session, "log_in")
             return new_session
 
-    new_session = await asyncio.to_thread(start)
+    new_session = await run_in_threadpool(start)
     draft = Draft.decrypt(encrypted, key.id, res.secrets) if encrypted else None
     if draft is None:
         return _logged_in(request, new_session, target)
@@ -143,7 +143,7 @@ async def render_error(request: Request, error: AppError) -> Response:
     """Render the page of an error, or the login page for a browser without a session."""
     is_login = isinstance(error, Unauthorized) and request.scope["path"] != "/login"
     if not is_login:
-        return await asyncio.to_thread(error_pages.render_error, request, error)
+        return await run_in_threadpool(error_pages.render_error, request, error)
     if request.method in SAFE_METHODS:
         query = f"?{request.url.query}" if request.url.query else ""
         return see_other(build_url("/login", next=request.url.path + query))
@@ -151,7 +151,7 @@ async def render_error(request: Request, error: AppError) -> Response:
     if _is_small_form(request):
         # What the user typed survives: it is sent after the login.
         body = (await request.body()).decode("utf-8", "replace")
-        draft = await asyncio.to_thread(_keep_draft, request, _without_secrets(body))
+        draft = await run_in_threadpool(_keep_draft, request, _without_secrets(body))
     message = SESSION_ENDED if draft else INPUT_LOST
     return _login_page(
         request, page_before(request), message=message, status=error.status, draft=draft

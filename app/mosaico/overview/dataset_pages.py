@@ -1,6 +1,5 @@
 """Pages of uploaded datasets: the list, the form that uploads a file, and one upload with its traces."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import IO, Annotated, Final
 
 from fastapi import Depends, Request, Response
 from fastapi import Path as PathParameter
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, QueryParams, UploadFile
 
 from mosaico.access.deps import READ, RUN
@@ -61,7 +61,7 @@ async def upload_traces(request: Request, res: Res) -> Response:
             "with `mosaico datasets upload`"
         )
     async with request.form(max_files=1, max_fields=10) as form:
-        return await asyncio.to_thread(_upload, request, res, form)
+        return await run_in_threadpool(_upload, request, res, form)
 
 
 @router.get("/datasets/{datasetId}", dependencies=READ)

@@ -17,7 +17,6 @@ from mosaico.core.text import join_words
 from mosaico.core.web.deps import Res
 from mosaico.core.web.overlay_chart import MAX_SERIES
 from mosaico.core.web.page_text import find_zone
-from mosaico.core.web.response_headers import iterate_in_threads
 from mosaico.core.web.routes import Router
 from mosaico.kpis.queries import DEFAULT_SORT as KPI_SORT
 from mosaico.kpis.router import KpiHistoryFilter, KpiSort
@@ -168,4 +167,4 @@ def get_kpi_trend(
 
 def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(iterate_in_threads(lines), media_type=CSV, headers=headers)
+    return StreamingResponse(lines, media_type=CSV, headers=headers)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import any_, bindparam, func, literal, select, text
+from sqlalchemy import func, literal, select, text
 from sqlalchemy.orm import Session
 
-from mosaico.core.db import Database, compile_sql, fetch_tuples
+from mosaico.core.db import fetch_tuples
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import waking_streams
@@ -35,8 +35,6 @@ _HIDDEN_COLUMNS = (
     "shards_done",
 )
 RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _HIDDEN_COLUMNS))
-RUN_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == bindparam("run_id")))
-RUNS_BY_ID = compile_sql(RUN_COLUMNS.where(_RUNS.c.id == any_(bindparam("run_ids"))))
 
 # Answers yes or no in one round trip; `require_runnable` finds the reason of a no.
 RUNNABLE = text(
@@ -149,17 +147,18 @@ def get_run_with_traces(session: Session, run_id: str) -> BenchmarkRun:
     return run
 
 
-def get_run_columns(db: Database, run_id: str) -> Mapping[str, Any]:
+def get_run_columns(session: Session, run_id: str) -> Mapping[str, Any]:
     """The visible columns of a run, without its plan, which is long. Clients poll this most often."""
-    run = db.fetch_row(RUN_BY_ID, {"run_id": run_id})
+    run = session.execute(RUN_COLUMNS.where(_RUNS.c.id == run_id)).mappings().one_or_none()
     if run is None:
         raise run_not_found(run_id)
-    return run
+    return dict(run)
 
 
-def find_runs_columns(db: Database, run_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+def find_runs_columns(session: Session, run_ids: Sequence[str]) -> list[Mapping[str, Any]]:
     """The visible columns of runs, in no order; a run that does not exist is left out."""
-    return db.fetch_rows(RUNS_BY_ID, {"run_ids": list(run_ids)})
+    runs = session.execute(RUN_COLUMNS.where(_RUNS.c.id.in_(run_ids))).mappings()
+    return [dict(run) for run in runs]
 
 
 def lock_shards(session: Session, run_seq: int) -> None:

@@ -149,7 +149,8 @@ def list_compared_items(
 
 @router.get("/{runId}", dependencies=READ)
 def get_run(run_id: RunId, res: Res) -> RunView:
-    return run_columns_view(queries.get_run_columns(res.db, run_id))
+    with res.db.read_statement() as session:
+        return run_columns_view(queries.get_run_columns(session, run_id))
 
 
 @router.get("/{runId}/categories", dependencies=READ, responses=CONFLICT)
@@ -265,7 +266,8 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> EventStre
     """Stream the run as server-sent events: one for each change, until it has ended."""
 
     def read_runs(run_ids: Sequence[str]) -> dict[str, EventSnapshot]:
-        runs = map(run_columns_view, queries.find_runs_columns(res.db, run_ids))
+        with res.db.read_statement() as session:
+            runs = list(map(run_columns_view, queries.find_runs_columns(session, run_ids)))
         return {
             run.id: EventSnapshot(event="run", data=run, final=RunStatus(run.status).is_final)
             for run in runs

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mosaico.core.schemas import view_of_row, view_of_values
+from mosaico.core.schemas import view_of_row
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.queries import TraceDetail, TraceWithResult
-from mosaico.run_store.write_back_state import WriteBackState
 from mosaico.runs.schemas import (
     MissingValueView,
     RunView,
@@ -25,11 +24,7 @@ def run_view(run: BenchmarkRun) -> RunView:
 
 def run_columns_view(row: Mapping[str, Any]) -> RunView:
     values = {name: row[name] for name in COLUMNS}
-    if values["write_back"] is not None:
-        values["write_back"] = WriteBackState.model_validate(values["write_back"])
-    # The last field.
-    values["results"] = f"/api/v1/benchmark-runs/{values['id']}/results"
-    return view_of_values(RunView, values)
+    return RunView(**values, results=f"/api/v1/benchmark-runs/{row['id']}/results")
 
 
 def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:

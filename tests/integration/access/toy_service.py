@@ -1,9 +1,7 @@
 """A toy service behind the real access checks, and a client that calls it in the process."""
 
-import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
@@ -143,7 +141,6 @@ class ToyClient:
     async def _send(self, calls: Sequence[ApiCall]) -> list[httpx.Response]:
         # As in the real service as many threads as connections: others would only wait for one.
         anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL_SIZE))
         answers: dict[int, httpx.Response] = {}
         headers = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         transport = httpx.ASGITransport(self.app)

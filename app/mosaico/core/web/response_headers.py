@@ -1,13 +1,5 @@
-"""Headers that every kind of response gets (view, file, problem), those of security included, and JSON rendering in threads."""
+"""Headers that every kind of response gets (view, file, problem), those of security included."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import wraps
-from inspect import iscoroutinefunction
-from typing import Any
-
-from fastapi import Response
-from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -76,32 +68,3 @@ class ResponseHeadersMiddleware:
             await send(message)
 
         return await self.app(scope, receive, send_with_headers)
-
-
-def serialize_in_thread(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
-    """Run an endpoint in a thread, which also renders its view as JSON.
-
-    FastAPI itself would take a second thread to validate the view against the declared type, which
-    the type checker has already done, and render it on the event loop.
-    """
-    if iscoroutinefunction(endpoint):
-        return endpoint
-
-    def serialize(*args: Any, **kwargs: Any) -> Any:
-        view = endpoint(*args, **kwargs)
-        if not isinstance(view, BaseModel):
-            return view
-        body = view.model_dump_json(by_alias=True)
-        return Response(body, status_code=status, media_type="application/json")
-
-    @wraps(endpoint)
-    async def run(*args: Any, **kwargs: Any) -> Any:
-        return await asyncio.to_thread(serialize, *args, **kwargs)
-
-    return run
-
-
-async def iterate_in_threads(parts: Iterator[str]) -> AsyncIterator[str]:
-    """The parts of a streamed response; each is made in one of the threads that run the endpoints."""
-    while (part := await asyncio.to_thread(next, parts, None)) is not None:
-        yield part

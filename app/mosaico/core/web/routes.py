@@ -1,13 +1,10 @@
 """Routers of the domains: declared at import, built once by the application that serves them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter
 from fastapi.params import Depends
-
-from mosaico.core.web.response_headers import serialize_in_thread
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -76,7 +73,6 @@ class Router:
         With `has_head`, what answers GET answers HEAD, too; the server leaves out the body.
         """
         for method, path, endpoint, options in self.routes:
-            status = options.get("status_code", HTTPStatus.OK)
             own = {
                 **options,
                 "tags": [*self.tags, *options.get("tags", ())],
@@ -95,7 +91,7 @@ class Router:
             }
             routes.add_api_route(
                 f"{prefix}{self.prefix}{path}",
-                serialize_in_thread(endpoint, status),
+                endpoint,
                 methods=[method, "HEAD"] if has_head and method == "GET" else [method],
                 **own,
             )
