@@ -1,13 +1,11 @@
 """API process: the FastAPI application, its middleware and the server."""
 
-import asyncio
 import signal
 import socket
 import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
@@ -36,6 +34,7 @@ from mosaico.core import problem_documents
 from mosaico.core.encryption import Secret
 from mosaico.core.garbage_collection import exclude_living_objects
 from mosaico.core.malloc import free_large_blocks, limit_arenas, return_free_memory
+from mosaico.core.network_policy import parse_networks
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
 from mosaico.core.web import (
@@ -47,12 +46,9 @@ from mosaico.core.web import (
     request_body,
     static_files,
 )
-from mosaico.core.web.http_protocol import (
-    ACCEPT_BACKLOG,
-    HttpProtocol,
-    collapse_accept_errors,
-    raise_descriptor_limit,
-)
+from mosaico.core.web.client_network import NO_PROXIES, TrustedProxies
+from mosaico.core.web.forwarded_headers import ForwardedHeadersMiddleware
+from mosaico.core.web.http_protocol import HttpProtocol
 from mosaico.core.web.listener import inherited_listener
 from mosaico.core.web.pages import compile_templates
 from mosaico.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
@@ -95,12 +91,16 @@ class Application(FastAPI):
 
 
 def create_app(
-    resources: Resources, *, show_docs: bool = True, hosts: HostPolicy | None = None
+    resources: Resources,
+    *,
+    show_docs: bool = True,
+    hosts: HostPolicy | None = None,
+    proxies: TrustedProxies = NO_PROXIES,
 ) -> FastAPI:
     """The HTTP application; the caller closes the resources.
 
     `show_docs` makes Swagger UI and the OpenAPI description public. `hosts` are the names of the
-    service; default: those of this machine only.
+    service; default: those of this machine only. `proxies` are those that name the clients of requests.
     """
     app = Application(
         title="MOSAICO",
@@ -130,7 +130,7 @@ def create_app(
     app.mount(static_files.URL, static_files.HashedStaticFiles(directory=static_files.FOLDER))
     if show_docs:
         openapi.install(app)
-    _add_middleware(app, hosts or HostPolicy())
+    _add_middleware(app, hosts or HostPolicy(), proxies)
     return app
 
 
@@ -157,7 +157,14 @@ def _compile_templates() -> None:
     return_free_memory()
 
 
-def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None = None) -> None:
+def serve(
+    app: FastAPI,
+    *,
+    host: str,
+    port: int,
+    listener: socket.socket | None = None,
+    proxies: TrustedProxies = NO_PROXIES,
+) -> None:
     """Serve requests until SIGTERM or SIGINT, then finish running requests within two seconds.
 
     `listener` is a socket that is bound to the address already; without one it is opened.
@@ -169,25 +176,31 @@ def serve(app: FastAPI, *, host: str, port: int, listener: socket.socket | None 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: sys.exit(0))
     exclude_living_objects()
-    raise_descriptor_limit()
-    config = server_config(app, host=host, port=port)
+    config = server_config(app, host=host, port=port, proxies=proxies)
     Server(config).run(sockets=[listener] if listener else None)
 
 
-def server_config(app: ASGIApp, *, host: str, port: int) -> uvicorn.Config:
+def server_config(
+    app: ASGIApp, *, host: str, port: int, proxies: TrustedProxies = NO_PROXIES
+) -> uvicorn.Config:
     """The server of an application."""
+
+    class Protocol(HttpProtocol):
+        """The protocol with the proxies of the settings."""
+
+        trusted_proxies = proxies
+
     return uvicorn.Config(
         app,
         host=host,
         port=port,
-        backlog=ACCEPT_BACKLOG,
-        http=HttpProtocol,
+        http=Protocol,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        # Any program on this machine could send the headers of a proxy, and guess keys from a new address
-        # each time.
+        # `ForwardedHeadersMiddleware` reads them. That of uvicorn takes any text for an address, and reads neither
+        # `Forwarded` nor `X-Forwarded-Host`.
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
@@ -211,8 +224,10 @@ def serve_api(settings: Settings) -> None:
             bind_host=settings.host,
             public_host=urlsplit(settings.public_url or "").hostname,
         )
-        app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts)
-        serve(app, host=settings.host, port=settings.port, listener=inherited_listener())
+        proxies = TrustedProxies(parse_networks(settings.trusted_proxies or ""))
+        app = create_app(resources, show_docs=settings.shows_docs, hosts=hosts, proxies=proxies)
+        listener = inherited_listener()
+        serve(app, host=settings.host, port=settings.port, listener=listener, proxies=proxies)
 
 
 def operation_id(route: APIRoute) -> str:
@@ -237,8 +252,8 @@ def _routes() -> list[BaseRoute]:
     return routes.routes
 
 
-def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
-    """Add the middleware from the inside to the outside: the request id is outermost."""
+def _add_middleware(app: FastAPI, hosts: HostPolicy, proxies: TrustedProxies) -> None:
+    """Add the middleware from the inside to the outside: everything sees the client that a proxy names."""
     problem_documents.install(app)
     etag.install(app)
     app.add_middleware(
@@ -253,17 +268,14 @@ def _add_middleware(app: FastAPI, hosts: HostPolicy) -> None:
     app.add_middleware(SecurityHeadersMiddleware)
     app.add_middleware(ResponseHeadersMiddleware)
     app.add_middleware(problem_documents.RequestIdMiddleware)
+    app.add_middleware(ForwardedHeadersMiddleware, proxies=proxies)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    collapse_accept_errors(asyncio.get_running_loop())
-    # As many threads as connections: a thread without one would wait for it and fail after two
-    # seconds. Routes and exports run in the threads of the loop; those of anyio do a bookkeeping now and then.
+    # As many threads as connections: a thread without one would wait for it and fail after two seconds.
     pool = app.state.resources.db.engine.pool
     if isinstance(pool, QueuePool):
-        threads = ThreadPoolExecutor(pool.size(), thread_name_prefix="request")
-        asyncio.get_running_loop().set_default_executor(threads)
         anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()
     async with app.state.hub.running():
         yield

@@ -101,7 +101,7 @@ def test_every_route__documents_the_problems_that_can_come(document: dict[str, A
         for operation in operations(document, route):
             possible = {*PROBLEMS, *({409, 412, 428} & raised)}
             if "requestBody" in operation:
-                possible |= {408, 413} if is_signed(route.dependant) else {408, 413, 415}
+                possible |= {413} if is_signed(route.dependant) else {413, 415}
             documented = {
                 int(status): response
                 for status, response in operation["responses"].items()

@@ -1,6 +1,5 @@
-"""A flood of requests that are never completed, against `mosaico api` with few file descriptors."""
+"""A flood of requests that are never completed, against `mosaico api`."""
 
-import resource
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -10,13 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mosaico.core.web.http_protocol import connection_limits
 from tests.support.processes import LIVENESS_S, MASTER_KEY, Program, programs, until
 from tests.support.serve import free_port
 
 HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b"
-OTHER_ADDRESS = "127.0.0.2"
-DESCRIPTORS = 400
 # Of one request while the API starts: a lost one must not take the time of the whole start.
 STARTUP_REQUEST_S = 10.0
 
@@ -80,33 +76,3 @@ def test_half_sent_requests__end_at_the_deadline_and_delay_nobody(
 
         assert answers_of(connections) == {"408": 300}
     assert len(program.log.splitlines()) - lines_before <= 3
-
-
-def test_half_sent_requests__more_than_the_file_descriptors_are_refused_with_few_log_records(
-    api: tuple[Program, int],
-) -> None:
-    program, port = api
-    lines_before = len(program.log.splitlines())
-    resource.prlimit(program.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-    with half_sent_requests(port, 2 * DESCRIPTORS) as connections:
-        assert answer_of(port, OTHER_ADDRESS) == 200
-
-        statuses = answers_of(connections)
-
-    assert statuses["408"] >= 50
-    assert statuses["408"] + statuses[""] == 2 * DESCRIPTORS
-    assert answer_of(port) == 200
-    assert len(program.log.splitlines()) - lines_before <= 10, program.log
-
-
-def test_connection_limits__leave_descriptors_for_the_database_and_other_addresses() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
-        # 256 descriptors are reserved; of the others, one address
-        # gets three quarters, but at most 1,200.
-        assert connection_limits() == (108, 144)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
-        assert connection_limits() == (1200, 3840)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -76,6 +76,7 @@ def serving(
             http=HttpProtocol,
             log_config=None,
             ws="none",
+            proxy_headers=False,
             lifespan="on" if lifespan else "off",
             timeout_graceful_shutdown=2,
             timeout_keep_alive=IDLE_S,

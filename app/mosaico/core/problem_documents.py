@@ -59,7 +59,7 @@ class TooManyRequests(AppError):
 
 
 class SlowRequest(AppError):
-    """The body did not arrive in time; send it again over a faster connection."""
+    """The headers did not arrive in time; send them at once."""
 
     status = 408
     exit_code = 75
@@ -146,7 +146,6 @@ PROBLEMS = _document_problems(
 # A route that reads JSON has all of them; a route that reads its body itself declares its own.
 BODY_PROBLEMS = _document_problems(
     {
-        408: "the body did not arrive in time",
         413: "the body is too large",
         415: "the body is not of the documented type",
     }

@@ -166,6 +166,16 @@ class Settings(BaseSettings):
             ),
         ),
     ] = None
+    trusted_proxies: Annotated[
+        str | None,
+        Field(
+            description=(
+                "Networks of the proxies in front of the API, comma-separated: 10.0.0.0/8,192.168.1.5."
+                " Only these may name the client of a request, in X-Forwarded-For or Forwarded."
+                " Empty: none."
+            ),
+        ),
+    ] = None
     rate_limit: Annotated[
         int,
         Field(
@@ -296,7 +306,7 @@ class Settings(BaseSettings):
             raise ValueError("needs DATABASE_URL, the address of the pooler")
         return value
 
-    @field_validator("outbound_allow")
+    @field_validator("outbound_allow", "trusted_proxies")
     @classmethod
     def _check_networks(cls, value: str | None) -> str | None:
         parse_networks(value or "")

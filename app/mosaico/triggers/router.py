@@ -57,7 +57,7 @@ events = Router(
 
 
 # The signature decides, not the type of the body.
-CALL_PROBLEMS = {**CONFLICT, 408: BODY_PROBLEMS[408], 413: BODY_PROBLEMS[413]}
+CALL_PROBLEMS = {**CONFLICT, 413: BODY_PROBLEMS[413]}
 
 
 def _json_body(schema: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from fastapi import FastAPI
+from structlog.testing import capture_logs
 
 from mosaico.access.models import RateWindow
 from mosaico.access.rate_limits import (
@@ -19,7 +20,11 @@ from mosaico.access.rules import generate_token
 from mosaico.access.service import ensure_first_admin_key
 from mosaico.core.db import Database
 from mosaico.core.encryption import Secret
+from mosaico.core.network_policy import parse_networks
 from mosaico.core.resources import Resources
+from mosaico.core.web.client_network import TrustedProxies
+from mosaico.core.web.forwarded_headers import ForwardedHeadersMiddleware
+from mosaico.core.web.refusal_log import RefusalLog
 from mosaico.core.web.response_headers import ResponseHeadersMiddleware
 from mosaico.main import server_config
 from tests.integration.access.toy_service import ApiCall, ToyClient, Workshop, toy_app
@@ -184,6 +189,49 @@ def test_guesses__forged_addresses_of_a_proxy_share_one_limit(limited: FastAPI) 
         answer = guesses.get("/toys", **headers)
 
     assert answer.status_code == 429
+
+
+def test_failure_limiter__clients_of_a_trusted_proxy_have_limits_of_their_own(
+    app: FastAPI, db: Database, resources: Resources
+) -> None:
+    """A job with a wrong key locks out nobody else behind the same proxy."""
+    proxies = TrustedProxies(parse_networks("127.0.0.0/8"))
+    behind_proxy = ForwardedHeadersMiddleware(app, proxies=proxies)
+    key = Secret("the key that the operator chose")
+    ensure_first_admin_key(db, resources.data_dir, key)
+    wrong, right = ToyClient(behind_proxy, "a wrong key, again and again"), key.reveal()
+    job, reader = ({"X-Forwarded-For": address} for address in ("192.0.2.1", "192.0.2.2"))
+
+    wrong.all_at_once([ApiCall("GET", "/toys", {"headers": job})] * FAILURE_BURST)
+
+    assert wrong.get("/toys", headers=job).status_code == 429
+    assert ToyClient(behind_proxy, right).get("/toys", headers=job).status_code == 429
+    assert ToyClient(behind_proxy, right).get("/toys", headers=reader).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "nobody"},
+        {"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.1"},
+    ],
+    ids=["malformed", "both kinds"],
+)
+def test_failure_limiter__malformed_headers_of_a_trusted_proxy_count_for_the_proxy(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr(ForwardedHeadersMiddleware, "refusals", RefusalLog("headers ignored"))
+    proxies = TrustedProxies(parse_networks("127.0.0.1"))
+    guesses = ToyClient(
+        ForwardedHeadersMiddleware(app, proxies=proxies), "a guess of the admin key, one of many"
+    )
+    calls = [ApiCall("GET", "/toys", {"headers": headers})] * FAILURE_BURST
+    with capture_logs() as records:
+        guesses.all_at_once(calls)
+    assert guesses.get("/toys").status_code == 429
+    assert [record["last"] for record in records if record["event"] == "headers ignored"] == [
+        "127.0.0.1"
+    ]
 
 
 def test_failure_limiter__allows_one_more_failure_after_two_seconds() -> None:

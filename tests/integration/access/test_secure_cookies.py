@@ -6,8 +6,13 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from mosaico.access.sessions import create_login_link
+from mosaico.core.network_policy import parse_networks
 from mosaico.core.resources import Resources
+from mosaico.core.web.client_network import TrustedProxies
 from mosaico.jobs.process_pool import ProcessPool
+from mosaico.main import create_app
+from tests.support.http import serving
 from tests.support.service import Service, running_service
 
 PUBLIC = "https://mosaico.example"
@@ -54,3 +59,22 @@ def test_login__cookie_is_secure_at_https_without_a_configured_address(service: 
     key = str(service.post("/keys", {"name": "reader", "role": "read"})["token"])
     assert "; Secure" in log_in(service, key, PUBLIC).headers["set-cookie"]
     assert "; Secure" not in log_in(service, key, "http://10.0.0.7:8080").headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "networks", "is_secure"),
+    [("https", "127.0.0.1", True), ("http", "127.0.0.1", False), ("https", "", False)],
+    ids=["https", "http", "no trusted proxy"],
+)
+def test_login_link__cookie_is_secure_where_a_trusted_proxy_says_https(
+    service: Service, scheme: str, networks: str, is_secure: bool
+) -> None:
+    """A link has no origin: only the proxy knows that the browser uses https."""
+    app = create_app(service.resources, proxies=TrustedProxies(parse_networks(networks)))
+    with service.resources.db.begin() as session:
+        token = create_login_link(session, service.resources.clock())
+    headers = {"Accept": "text/html", "X-Forwarded-Proto": scheme}
+    with serving(app, lifespan=True) as browser:
+        response = browser.get("/login", params={"once": token}, headers=headers)
+    assert response.status_code == 303
+    assert ("; Secure" in response.headers["set-cookie"]) is is_secure

@@ -2,19 +2,18 @@
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
 import httpx
 import pytest
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
-from structlog.testing import capture_logs
 
+from mosaico.core.network_policy import parse_networks
 from mosaico.core.web import http_protocol, request_body
-from mosaico.core.web.http_protocol import HttpProtocol, RefusalLog
+from mosaico.core.web.client_network import TrustedProxies
+from mosaico.core.web.http_protocol import HttpProtocol
+from mosaico.core.web.refusal_log import RefusalLog
 from mosaico.main import create_app
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, toy_app
 from tests.support.http import serving
@@ -24,7 +23,7 @@ from tests.support.service import Service
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     monkeypatch.setattr(http_protocol, "HEADER_DEADLINE_S", 0.3)
-    monkeypatch.setattr(HttpProtocol, "refusals", RefusalLog())
+    monkeypatch.setattr(HttpProtocol, "refusals", RefusalLog("connection refused"))
     app = toy_app(NOWHERE, ThingStore())
     with serving(app) as client:
         yield client
@@ -118,123 +117,6 @@ def test_slow_headers__second_request_of_a_connection_has_the_deadline_too(
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-UNREAD_BODY = b"POST /unread HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
-
-
-async def answer_without_reading(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse("no", status_code=401)(scope, receive, send)
-
-
-@pytest.fixture
-def unread(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A connection whose request is answered, but whose body has not arrived."""
-    monkeypatch.setattr(http_protocol, "UNREAD_BODY_DEADLINE_S", 1.0)
-    with serving(answer_without_reading) as server, closing(connect(server)) as connection:
-        connection.sendall(UNREAD_BODY)
-        read_answer(connection)
-        yield connection
-
-
-def read_answer(connection: socket.socket) -> None:
-    answer = b""
-    while not answer.endswith(b"\r\n\r\nno"):
-        part = connection.recv(65536)
-        assert part, answer
-        answer += part
-
-
-def is_closed(connection: socket.socket) -> bool:
-    """Return whether the server closes the connection before the timeout of the socket."""
-    try:
-        return connection.recv(1) == b""
-    except ConnectionError:  # a reset, because bytes of the body were not read
-        return True
-    except TimeoutError:
-        return False
-
-
-def test_unread_body__one_byte_does_not_keep_the_connection(unread: socket.socket) -> None:
-    unread.sendall(b"a")
-    assert is_closed(unread)
-
-
-def test_unread_body__trickled_bytes_do_not_prolong_the_deadline(unread: socket.socket) -> None:
-    unread.settimeout(0.1)
-    deadline = time.monotonic() + 60
-    with suppress(ConnectionError):
-        while not is_closed(unread):
-            assert time.monotonic() < deadline
-            unread.sendall(b"a")
-
-
-def test_unread_body__its_end_allows_the_next_request(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_protocol, "UNREAD_BODY_DEADLINE_S", 60.0)
-    with serving(answer_without_reading) as server, closing(connect(server)) as connection:
-        for _ in range(2):
-            connection.sendall(UNREAD_BODY)
-            read_answer(connection)
-            connection.sendall(b"a" * 1000)
-
-
-def test_unread_body__its_end_restarts_the_timeout_of_idle_connections(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_protocol, "UNREAD_BODY_DEADLINE_S", 60.0)
-    monkeypatch.setattr("tests.support.http.IDLE_S", 1)
-    with serving(answer_without_reading) as server, closing(connect(server)) as connection:
-        connection.sendall(UNREAD_BODY)
-        read_answer(connection)
-        connection.sendall(b"a" * 1000)
-        assert is_closed(connection)
-
-
-LARGE_ANSWER = b"a" * (16 * 1024 * 1024)  # more than the kernel keeps for both ends of a connection
-
-
-async def answer_at_length(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse(LARGE_ANSWER)(scope, receive, send)
-
-
-def test_unread_answer__ends_the_connection(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rest is lost: an orderly end would wait until the client has read it."""
-    monkeypatch.setattr(http_protocol, "UNREAD_ANSWER_DEADLINE_S", 0.3)
-    ended = threading.Event()
-
-    def record(reason: str, _address: str) -> None:
-        if reason == "the answer was not read in time":
-            ended.set()
-
-    monkeypatch.setattr(HttpProtocol.refusals, "record", record)
-    with serving(answer_at_length) as server, closing(connect(server)) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert ended.wait(60)
-        received = 0
-        with suppress(ConnectionResetError):
-            while part := connection.recv(65536):
-                received += len(part)
-    assert received < len(LARGE_ANSWER)
-
-
-def test_unread_answer__slow_client_gets_all_of_it(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_protocol, "UNREAD_ANSWER_DEADLINE_S", 0.2)
-    with serving(answer_at_length) as server, closing(connect(server)) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        received, began = 0, time.monotonic()
-        while received < len(LARGE_ANSWER):
-            # Slower than the deadline in total, but never without reading for as long.
-            time.sleep(0.01)
-            part = connection.recv(256 * 1024)
-            assert part, received
-            received += len(part)
-    assert time.monotonic() - began > 0.2
-
-
 HELD_BODY = b"POST /things HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" + b" " * 999
 
 
@@ -279,16 +161,17 @@ def test_connections__one_address_has_a_limit(
         assert client.get(f"{THINGS}/any/json").status_code == 200
 
 
-def test_refusal_log__one_record_per_reason_and_interval() -> None:
-    refusals = RefusalLog()
-    with capture_logs() as records:
-        for _ in range(1000):
-            refusals.record("malformed request", "127.0.0.1")
-        refusals.record("too many connections", "127.0.0.1")
-    assert [(record["reason"], record["count"]) for record in records] == [
-        ("malformed request", 1),
-        ("too many connections", 1),
-    ]
+def test_connections__a_trusted_proxy_has_no_limit(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections are those of many clients."""
+    proxies = TrustedProxies(parse_networks("127.0.0.0/8"))
+    monkeypatch.setattr(HttpProtocol, "trusted_proxies", proxies)
+    monkeypatch.setattr(http_protocol, "CONNECTIONS_PER_ADDRESS", 1)
+    with ExitStack() as connections:
+        for _ in range(3):
+            connections.enter_context(closing(connect(client)))
+        assert client.get(f"{THINGS}/any/json").status_code == 200
 
 
 def test_held_bodies__requests_with_a_key_have_memory_of_their_own(

@@ -2,7 +2,12 @@
 
 import pytest
 
+from mosaico.core.network_policy import parse_networks
+from mosaico.core.resources import Resources
+from mosaico.core.web.client_network import TrustedProxies
 from mosaico.core.web.request_origin import HostPolicy, host_policy
+from mosaico.main import create_app
+from tests.support.http import serving
 from tests.support.service import Service
 
 PROBLEM = "application/problem+json"
@@ -23,6 +28,19 @@ def test_host__foreign_name_is_refused(host: str, module_service: Service) -> No
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:80"])
 def test_host__loopback_is_accepted(host: str, module_service: Service) -> None:
     assert module_service.client.get("/api/v1/agents", headers={"Host": host}).status_code == 200
+
+
+def test_host__the_name_that_a_trusted_proxy_forwards_is_checked(
+    service_resources: Resources,
+) -> None:
+    proxies = TrustedProxies(parse_networks("127.0.0.1"))
+    app = create_app(service_resources, proxies=proxies)
+    with serving(app) as client:
+        # A proxy may send the name that the client used beside that of its own upstream.
+        inner, outer = {"Host": "api.internal"}, {"X-Forwarded-Host": "localhost"}
+        assert client.get("/problems/not-found", headers=inner).status_code == 421
+        assert client.get("/problems/not-found", headers={**inner, **outer}).status_code == 200
+        assert client.get("/", headers={"X-Forwarded-Host": "evil.example"}).status_code == 421
 
 
 ANYWHERE = host_policy(None, bind_host="0.0.0.0", public_host="mosaico.example.org")

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mosaico.core.errors import AppError, Invalid, TooLarge, Unavailable
 from mosaico.core.problem_documents import (
     BODY_PROBLEMS,
-    SlowRequest,
     UnsupportedMediaType,
     error_response,
 )
@@ -63,8 +63,6 @@ MAX_SIGNED_BYTES = 64 * 1024
 # memory: many of them do not keep out requests with a key.
 HELD_BYTES = 64 * 1024 * 1024
 HELD_BYTES_WITHOUT_KEY = 16 * 1024 * 1024
-# A client that sends byte by byte would otherwise hold a connection for hours.
-READ_TIMEOUT_S = 30.0
 MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
 DISCARD_TIMEOUT_S = 5.0
 
@@ -104,13 +102,11 @@ class RequestBodyMiddleware:
         is_streamed: Callable[[Scope], bool] = never,
         is_signed: Callable[[Scope], bool] = never,
         max_bytes: int = MAX_BODY_BYTES,
-        read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         self.app = app
         self.is_streamed = is_streamed
         self.is_signed = is_signed
         self.max_bytes = max_bytes
-        self.read_timeout_s = read_timeout_s
         self._memory = BodyMemory(HELD_BYTES)
         self._memory_without_key = BodyMemory(HELD_BYTES_WITHOUT_KEY)
 
@@ -140,15 +136,9 @@ class RequestBodyMiddleware:
         declared = headers.get("content-length", "0")
         # Cut to 20 digits: Python refuses to convert very long digit strings.
         too_large = declared.isdecimal() and int(declared[:20]) > max_bytes
-        try:
-            async with asyncio.timeout(self.read_timeout_s):
-                body = None if too_large else await _read_body(receive, max_bytes, take)
-                if body is None:
-                    await _discard(receive)
-        except TimeoutError:
-            # The rest of the body must not be read as the next request of the connection.
-            raise SlowRequest(headers={"Connection": "close"}) from None
+        body = None if too_large else await _read_body(receive, max_bytes, take)
         if body is None:
+            await _discard(receive)
             raise _too_large(max_bytes)
         if body and not signed and scope["path"].startswith("/api/"):
             scope.setdefault("state", {})[BODY_FIELDS] = await _read_field_names(
@@ -256,7 +246,7 @@ async def _read_field_names(content_type: str, body: bytes) -> list[str]:
     ):
         raise UnsupportedMediaType
     if len(body) > THREAD_PARSE_BYTES:
-        document = await asyncio.to_thread(parse_json, body)
+        document = await run_in_threadpool(parse_json, body)
     else:
         document = parse_json(body)
     return sorted(document) if isinstance(document, dict) else []

@@ -1,6 +1,5 @@
 """Large uploads: received to disk first, so that no transaction waits for a slow client."""
 
-import asyncio
 import hashlib
 import re
 import tempfile
@@ -10,9 +9,10 @@ from typing import IO, Annotated
 
 import anyio
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
 from mosaico.core.errors import TooLarge
-from mosaico.core.problem_documents import SlowRequest, UnsupportedMediaType
+from mosaico.core.problem_documents import UnsupportedMediaType
 from mosaico.core.web.request_body import read_content_type
 
 MAX_BYTES = 4 * 1024**3
@@ -21,7 +21,6 @@ MEMORY_BYTES = 1024**2
 LINE_BYTES = 16 * 1024**2
 BLOCK_BYTES = 256 * 1024
 DOCUMENT_BYTES = 64 * 1024**2
-IDLE_TIMEOUT_S = 60.0
 DISCARD_TIMEOUT_S = 5.0
 _VISIBLE = re.compile(rb"\S")
 
@@ -45,8 +44,8 @@ class UploadedBody:
 async def receive_ndjson(request: Request) -> AsyncIterator[UploadedBody]:
     """Receive a body of JSON lines.
 
-    Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB, `SlowRequest` after a
-            minute without data. A client that disconnects never reaches the route.
+    Raises: `UnsupportedMediaType` for another type, `TooLarge` above 4 GiB. A client that disconnects never
+            reaches the route.
     """
     if read_content_type(request) not in NDJSON_TYPES:
         raise UnsupportedMediaType("send one JSON object per line as application/x-ndjson")
@@ -101,7 +100,7 @@ def _require_short(line: bytes, number: int) -> bytes:
 
 
 async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> UploadedBody:
-    """Receive a body into a file; raises `TooLarge` and `SlowRequest`."""
+    """Receive a body into a file; raises `TooLarge`."""
     digest, size, block = hashlib.sha256(), 0, bytearray()
 
     def store_block() -> None:
@@ -109,7 +108,7 @@ async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> Upl
         file.write(block)
         block.clear()
 
-    parts = _iter_parts(request)
+    parts = request.stream()
     async for part in parts:
         size += len(part)
         if size > max_bytes:
@@ -123,22 +122,7 @@ async def receive_body(request: Request, file: IO[bytes], max_bytes: int) -> Upl
         block += part
         if len(block) >= BLOCK_BYTES:
             # In a thread: other requests would wait for a slow disk, too.
-            await asyncio.to_thread(store_block)
-    await asyncio.to_thread(store_block)
+            await run_in_threadpool(store_block)
+    await run_in_threadpool(store_block)
     file.seek(0)
     return UploadedBody(file=file, size_bytes=size, sha256=digest.hexdigest())
-
-
-async def _iter_parts(request: Request) -> AsyncIterator[bytes]:
-    """The parts of a body as they arrive; raises `SlowRequest`."""
-    parts = request.stream().__aiter__()
-    while True:
-        try:
-            # Per part, not in total: an upload of gigabytes may take hours.
-            with anyio.fail_after(IDLE_TIMEOUT_S):
-                part = await anext(parts, None)
-        except TimeoutError:
-            raise SlowRequest(headers={"Connection": "close"}) from None
-        if part is None:
-            return
-        yield part

@@ -1,17 +1,17 @@
 """The OTLP/HTTP receiver: `POST /v1/traces`."""
 
-import asyncio
 import tempfile
 import threading
 from typing import Any, Final
 
 import structlog
 from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from mosaico.access.deps import RUN
 from mosaico.core.errors import AppError, NotFound, TooLarge, Unavailable
-from mosaico.core.problem_documents import PROBLEMS, SlowRequest, TooManyRequests
+from mosaico.core.problem_documents import PROBLEMS, TooManyRequests
 from mosaico.core.resources import Resources
 from mosaico.core.web.request_body import read_content_type
 from mosaico.core.web.routes import Router
@@ -78,9 +78,6 @@ async def export_spans(request: Request) -> Response:
     content_type = read_content_type(request)
     try:
         return await _receive_export(request, content_type)
-    except SlowRequest as error:
-        # A client drops its spans after 408; the next attempt may be faster.
-        return error_response(Unavailable(error.detail), content_type)
     except AppError as error:
         return error_response(error, content_type)
     except ClientDisconnect:
@@ -117,7 +114,7 @@ async def _receive_export(request: Request, content_type: str) -> Response:
             finally:
                 _large_exports.release()
 
-        return await asyncio.to_thread(store)
+        return await run_in_threadpool(store)
 
 
 def _store_export(resources: Resources, body: bytes, content_type: str) -> Response:
