@@ -7,12 +7,15 @@ from typing import Any
 import typer
 import yaml
 
+from mosaico.api import PAGES, PREFIX, ROUTERS, STREAMED_ROUTES
 from mosaico.cli import cli
 from mosaico.core.settings import Settings, variable_name
 from mosaico.postgres.programs import packaged_binaries
+from mosaico.traces.otel.router import TRACES_PATH
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "deployment.md").read_text()
+PROXY = (ROOT / "nginx.conf").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "mosaico"}
@@ -23,6 +26,16 @@ def commands() -> set[str]:
     root = typer.main.get_command(cli)
     assert isinstance(root, typer.core.TyperGroup)
     return set(root.commands)
+
+
+def api_paths() -> set[str]:
+    routers = [(PREFIX, router) for router in ROUTERS] + [("", router) for router in PAGES]
+    declared = {
+        f"{prefix}{router.prefix}{route.path}"
+        for prefix, router in routers
+        for route in router.routes
+    }
+    return declared | {TRACES_PATH}
 
 
 def test_compose__every_service_runs_an_existing_command() -> None:
@@ -69,6 +82,30 @@ def test_compose__services_wait_for_the_schema_with_minimal_rights() -> None:
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_compose__the_api_trusts_its_proxy_and_is_reached_through_it() -> None:
+    proxy, api = COMPOSE["services"]["proxy"], OURS["api"]
+    address = proxy["networks"]["proxy"]["ipv4_address"]
+    trusted = f"${{MOSAICO_TRUSTED_PROXIES:-{address}}}"
+    assert api["environment"]["MOSAICO_TRUSTED_PROXIES"] == trusted
+    assert [name for name, of in COMPOSE["services"].items() if "ports" in of] == ["proxy"]
+    assert proxy["user"] != "0"
+    assert (proxy["read_only"], proxy["cap_drop"]) == (True, ["ALL"])
+
+
+def test_proxy__passes_large_bodies_to_the_routes_that_receive_them_in_parts() -> None:
+    [paths] = re.findall(r"location ~ (\S+) {[^}]*proxy_request_buffering off;", PROXY)
+    streamed = {path for _, path in STREAMED_ROUTES}
+    posted = {path for path in api_paths() if re.search(paths, path)}
+    assert streamed == posted
+
+
+def test_proxy__names_the_client_and_drops_what_the_client_says_of_itself() -> None:
+    headers = dict(re.findall(r'proxy_set_header (\S+) "?(.*?)"?;', PROXY))
+    assert headers["X-Forwarded-For"] == "$remote_addr"
+    assert headers["X-Forwarded-Proto"] == "$scheme"
+    assert (headers["Forwarded"], headers["X-Forwarded-Host"]) == ("", "")
 
 
 def test_compose__stop_grace_period_covers_the_shutdown() -> None:
