@@ -41,6 +41,7 @@ MAY_BE_ASYNC = {
     "app/mosaico/core/periodic_functions.py",
     "app/mosaico/core/problem_documents.py",
     "app/mosaico/core/web/event_feeds.py",
+    "app/mosaico/core/web/forwarded_headers.py",
     "app/mosaico/core/web/sse.py",
     "app/mosaico/core/web/uploads.py",
     "app/mosaico/jobs/job_manager.py",
@@ -71,6 +72,7 @@ MAY_CATCH_EVERYTHING = {
     "app/mosaico/core/registry.py",
     # Streams of revoked keys must end after any error of a check.
     "app/mosaico/core/web/event_feeds.py",
+    "app/mosaico/core/web/forwarded_headers.py",
     "app/mosaico/core/web/sse.py",
     "app/mosaico/harness/bash/check_registry.py",
     "app/mosaico/llm/completion_pool.py",

@@ -35,11 +35,11 @@ def is_ready(api: Program, port: int) -> bool:
     return answer_of(port, timeout_s=STARTUP_REQUEST_S) == 200
 
 
-def answer_of(port: int, address: str = "127.0.0.1", timeout_s: float = LIVENESS_S) -> int:
-    """The status of a request that comes from an address; 0 without an answer."""
-    transport = httpx.HTTPTransport(local_address=address, trust_env=False, verify=False)
-    with suppress(httpx.HTTPError), httpx.Client(transport=transport, timeout=timeout_s) as client:
-        return client.get(f"http://127.0.0.1:{port}/healthz").status_code
+def answer_of(port: int, timeout_s: float = LIVENESS_S) -> int:
+    """The status of a request; 0 without an answer."""
+    with suppress(httpx.HTTPError):
+        url = f"http://127.0.0.1:{port}/healthz"
+        return httpx.get(url, timeout=timeout_s, trust_env=False).status_code
     return 0
 
 
@@ -50,8 +50,7 @@ def half_sent_requests(port: int, count: int) -> Iterator[list[socket.socket]]:
         for _ in range(count):
             connection = socket.create_connection(("127.0.0.1", port), timeout=LIVENESS_S)
             connections.append(stack.enter_context(closing(connection)))
-            with suppress(OSError):  # refused already
-                connection.sendall(HALF_A_REQUEST)
+            connection.sendall(HALF_A_REQUEST)
         yield connections
 
 

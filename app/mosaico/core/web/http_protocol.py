@@ -1,4 +1,4 @@
-"""The HTTP/1.1 protocol of the server: what uvicorn does not have and a proxy cannot do in its place.
+"""The HTTP/1.1 protocol of the server: what uvicorn lacks and a service needs with and without a proxy.
 
 A deadline for headers, a limit of connections per address, the end of a connection whose request has two lengths, and
 problem documents for malformed requests. Deadlines of bodies and responses, and compression, are the task of the proxy
