@@ -97,7 +97,9 @@ def test_databases__database_with_ended_sessions_is_replaced(recycled_databases:
 
 def session_of(client: Database) -> int:
     """The process ID of a session of the client, after a use of the client."""
-    return int(client.fetch_rows("SELECT pg_backend_pid() AS pid", {})[0]["pid"])
+    row = client.fetch_row("SELECT pg_backend_pid() AS pid", {})
+    assert row is not None
+    return int(row["pid"])
 
 
 def test_client__its_sessions_serve_the_next_test(recycled_databases: Databases) -> None:
@@ -117,7 +119,7 @@ def end_session(client: Database) -> None:
 
 
 def take_lock(client: Database) -> None:
-    client.fetch_rows("SELECT pg_advisory_lock(1)", {})
+    client.fetch_row("SELECT pg_advisory_lock(1)", {})
 
 
 def leave_a_session_in_use(client: Database) -> None:

@@ -197,11 +197,6 @@ class Database:
         with self._autocommit_connection() as driver:
             return _execute(driver, sql, parameters).fetchone()
 
-    def fetch_rows(self, sql: str, parameters: Mapping[str, object]) -> list[Row]:
-        """All rows of a `compile_sql` statement; see `fetch_row`."""
-        with self._autocommit_connection() as driver:
-            return _execute(driver, sql, parameters).fetchall()
-
     @contextmanager
     def _autocommit_connection(self) -> Iterator[Driver]:
         """A driver connection without SQLAlchemy, for one statement outside of a transaction."""
