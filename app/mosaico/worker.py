@@ -16,7 +16,7 @@ from mosaico.access.audit import delete_old_entries
 from mosaico.access.rate_limits import delete_old_windows
 from mosaico.access.service import delete_expired_responses
 from mosaico.access.sessions import delete_expired_sessions
-from mosaico.alerts import confirmations, missing_runs, publishing
+from mosaico.alerts import missing_runs, publishing
 from mosaico.core.batch_delete import delete_in_batches, purge_in_batches
 from mosaico.core.clock import utc_now
 from mosaico.core.errors import Misconfigured
@@ -123,10 +123,6 @@ async def _work(
                 notification_tasks.TICK_S,
                 lambda: notification_tasks.tick(resources),
             ),
-            "confirmations": (
-                confirmations.TICK_S,
-                lambda: _settle_overdue_confirmations(resources),
-            ),
             "gathered": (publishing.TICK_S, lambda: _publish_gathered(resources)),
             "missing": (missing_runs.TICK_S, lambda: _report_missing_runs(resources)),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
@@ -158,11 +154,6 @@ def _end_anyhow() -> None:
     timer = threading.Timer(STOP_S, end)
     timer.daemon = True
     timer.start()
-
-
-def _settle_overdue_confirmations(resources: Resources) -> None:
-    with resources.db.begin() as session:
-        confirmations.settle_overdue(session, resources.clock())
 
 
 def _publish_gathered(resources: Resources) -> None:

@@ -480,7 +480,6 @@ def upgrade() -> None:
         sa.Column("baseline_runs", sa.Integer(), nullable=False),
         sa.Column("minimum_effect", sa.Double(), nullable=True),
         sa.Column("false_pages_per_month", sa.Double(), nullable=True),
-        sa.Column("confirm_runs", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("max_hours_without_run", sa.Integer(), nullable=True),
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("created_at", TIMESTAMP, server_default=sa.text("now()"), nullable=False),
@@ -557,7 +556,6 @@ def upgrade() -> None:
         sa.Column("retry_count", sa.Integer(), nullable=False),
         sa.Column("retry_of", sa.Text(), nullable=True),
         sa.Column("rescore_of", sa.Text(), nullable=True),
-        sa.Column("confirms", sa.Text(), nullable=True),
         sa.Column("collection_id", sa.BigInteger(), nullable=True),
         sa.Column("source_key", sa.Text(), nullable=True),
         sa.Column("source_seq", sa.BigInteger(), nullable=True),
@@ -566,7 +564,6 @@ def upgrade() -> None:
         sa.Column("source_warning", sa.Text(), nullable=True),
         sa.Column("same_source_as", sa.Text(), nullable=True),
         sa.Column("plan", JSON, nullable=True),
-        sa.Column("repeated_by", sa.Text(), nullable=True),
         sa.Column("metric_keys", postgresql.ARRAY(sa.Text()), nullable=True),
         sa.Column("fencing_token", sa.BigInteger(), nullable=False),
         sa.Column("shards_total", sa.Integer(), nullable=True),
@@ -601,9 +598,6 @@ def upgrade() -> None:
             ["collection_id"], ["collections.id"], name="fk_benchmark_runs_collection_id", ondelete="RESTRICT"
         ),
         sa.ForeignKeyConstraint(
-            ["confirms"], ["benchmark_runs.id"], name="fk_benchmark_runs_confirms", ondelete="SET NULL"
-        ),
-        sa.ForeignKeyConstraint(
             ["rescore_of"], ["benchmark_runs.id"], name="fk_benchmark_runs_rescore_of", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
@@ -620,7 +614,7 @@ def upgrade() -> None:
         "ix_benchmark_runs_completed_news",
         "benchmark_runs",
         ["benchmark_id", "agent_id", "completed_at"],
-        postgresql_where=sa.text("status = 'COMPLETED' AND confirms IS NULL AND rescore_of IS NULL"),
+        postgresql_where=sa.text("status = 'COMPLETED' AND rescore_of IS NULL"),
     )
     op.create_index(
         "ix_benchmark_runs_schedule_id_seq",
@@ -646,9 +640,6 @@ def upgrade() -> None:
     )
     op.create_index(
         "ix_benchmark_runs_rescore_of", "benchmark_runs", ["rescore_of"], postgresql_where=sa.text("rescore_of IS NOT NULL")
-    )
-    op.create_index(
-        "ix_benchmark_runs_confirms", "benchmark_runs", ["confirms"], postgresql_where=sa.text("confirms IS NOT NULL")
     )
     op.create_index(
         "ix_benchmark_runs_unpurged",
@@ -1047,8 +1038,6 @@ def upgrade() -> None:
         sa.Column("fired_at", TIMESTAMP, nullable=True),
         sa.Column("incident_id", sa.Text(), nullable=True),
         sa.Column("series", JSON, nullable=True),
-        sa.Column("confirmation", JSON, nullable=True),
-        sa.Column("confirm_until", TIMESTAMP, nullable=True),
         sa.Column("breach_seq", sa.BigInteger(), nullable=True),
         sa.Column("clear_seq", sa.BigInteger(), nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
@@ -1062,18 +1051,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("rule_id", "agent_id", name="pk_alert_states"),
     )
     op.create_index("ix_alert_states_agent_id", "alert_states", ["agent_id"])
-    op.create_index(
-        "ix_alert_states_confirmation",
-        "alert_states",
-        [sa.text("(confirmation ->> 'runId'::text)")],
-        postgresql_where=sa.text("confirmation IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_alert_states_confirm_until",
-        "alert_states",
-        ["confirm_until"],
-        postgresql_where=sa.text("confirm_until IS NOT NULL"),
-    )
     op.create_table(
         "benchmark_baselines",
         sa.Column("benchmark_id", sa.Text(), nullable=False),

@@ -25,7 +25,6 @@ BOUNDED = {
     "benchmark_baselines.agent_id": "a row per benchmark",
     "benchmark_baselines.benchmark_id": SETTINGS,
     "benchmark_revisions.benchmark_id": PEOPLE,
-    "benchmark_runs.confirms": "a suspicious run is repeated at most once",
     "benchmark_runs.rescore_of": PEOPLE,
     "benchmark_runs.retry_of": PEOPLE,
     "browser_sessions.api_key_id": "people log in; expired sessions are purged",

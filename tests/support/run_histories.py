@@ -1,21 +1,16 @@
 """Histories of runs with given values, completed as the last step of a run does."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from mosaico.alerts.confirmations import record_joint_decisions
 from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService
 from mosaico.alerts.service import record_decisions
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi
 from mosaico.kpis.models import KpiHistory
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.plan import Repeater
-from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import SeriesPoint, SeriesResult, kpi_series
-from mosaico.runs.service import end_run, start_confirmation
 from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side
 from tests.support.results import PLAN, run_result
@@ -37,13 +32,10 @@ KPI = PlannedKpi(
 class RunHistoryMaker:
     """Completes runs with given values of the KPI (None: without one), one a day, as the last step of a run does."""
 
-    def __init__(
-        self, service: Service, source: str = "local", *, false_pages_budget: float | None = None
-    ) -> None:
+    def __init__(self, service: Service, *, false_pages_budget: float | None = None) -> None:
         self.service = service
         self.evaluation = AlertEvaluationService(service.resources.db, false_pages_budget)
-        repeated_by = Repeater.SERVICE if source == "harness" else None
-        self.plan = PLAN.model_copy(update={"source": source, "repeated_by": repeated_by})
+        self.plan = PLAN.model_copy(update={"source": "local"})
         self.days = 0
         self.levels: dict[str, dict[int, RunLevel]] = {}
 
@@ -64,8 +56,7 @@ class RunHistoryMaker:
             run.status, run.completed_at = "COMPLETED", now
             session.add(_history_row(result, value, now))
             session.flush()
-            if record_decisions(session, result, decisions, now).is_awaited:
-                start_confirmation(session, run, now)
+            record_decisions(session, result, decisions, now)
 
     def insert_run(self, session: Session, fingerprint: str, now: datetime) -> int:
         run = BenchmarkRun(
@@ -92,23 +83,6 @@ class RunHistoryMaker:
             validity=base.validity, verdicts=base.verdicts,
             series=series,
         )  # fmt: skip
-
-    def confirm(self, value: float) -> None:
-        """Complete the repetition of the last run, so that both together have this value."""
-        db = self.service.resources.db
-        now = START + timedelta(days=self.days)
-        with db.begin() as session:
-            run = session.query(BenchmarkRun).where(BenchmarkRun.confirms.is_not(None)).one()
-            run.plan, run.fingerprint = self.plan, "f"
-            repetition_seq, run_id, confirms = run.seq, run.id, run.confirms
-        result = self.result(max(self.levels["f"]), value, "f")
-        result = replace(result, run_seq=repetition_seq, run_id=run_id, confirms=confirms)
-        decisions = self.evaluation.evaluate_alerts_for_run(result)
-        with db.begin() as session:
-            run = session.get_one(BenchmarkRun, run_id)
-            assert run.confirms is not None
-            record_joint_decisions(session, run.confirms, decisions, now)
-            end_run(session, run, RunStatus.COMPLETED, now)
 
 
 def _history_row(result: RunResult, value: float | None, now: datetime) -> KpiHistory:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mosaico.alerts.evaluation.incident_rules import advance_series
 from mosaico.alerts.evaluation.series_evidence import PagePolicy
-from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
+from mosaico.kpis.series_types import SeriesEvent, SeriesState
 from mosaico.statistics.run_levels import RunItemValues, fit_levels
 from mosaico.statistics.sequential import RunLevel
 
@@ -203,86 +203,3 @@ def detection(pages: Sequence[Sequence[int]], start: int) -> Detection:
 def mean_of(detections: Sequence[Detection]) -> Detection:
     columns = zip(*detections, strict=True)
     return Detection._make(float(np.mean(column)) for column in columns)
-
-
-class Repeated(NamedTuple):
-    """A history whose runs can be repeated: levels of the first trials, and of all trials."""
-
-    first: dict[int, RunLevel]
-    joint: dict[int, RunLevel]
-
-
-class RepeatedPlay(NamedTuple):
-    """The events of a history, and the trials per item and run that it took."""
-
-    events: Events
-    trials: float
-
-
-def simulate_repeated(
-    cell: Cell, extra: int, runs: int, histories: int, seed: int, shift: Shift = no_change,
-    *, has_own_effect: bool = False,
-) -> list[Repeated]:  # fmt: skip
-    """Histories whose runs can get `extra` trials. Both parts of a run share its effect, unless the
-    repetition `has_own_effect`: it is made hours later.
-    """
-    rng = np.random.default_rng(seed)
-    pairs = []
-    for _ in range(histories):
-        rates = np.clip(rng.beta(1.6, 0.4, size=cell.items), 0.01, 0.99)
-        shifted = shifted_rates(rates, shift(runs) + run_effects(rng, cell, runs))
-        first = rng.binomial(cell.trials, shifted) / cell.trials
-        if has_own_effect:
-            shifted = shifted_rates(rates, shift(runs) + run_effects(rng, cell, runs))
-        more = rng.binomial(extra, shifted)
-        joint = (first * cell.trials + more) / (cell.trials + extra)
-        levels = levels_of_values(first, cell.trials)
-        share = cell.trials / (cell.trials + extra)
-        pairs.append(Repeated(levels, _with_more_trials(levels, joint.mean(axis=1), share)))
-    return pairs
-
-
-def _with_more_trials(
-    levels: dict[int, RunLevel], means: Floats, share: float
-) -> dict[int, RunLevel]:
-    return {
-        run: RunLevel(
-            run,
-            float(means[run]),
-            None if level.noise is None else level.noise * share,
-            level.traces / share,
-        )
-        for run, level in levels.items()
-    }
-
-
-def play_repeated(
-    histories: Sequence[Repeated], is_repeated: Callable[[RunsEvidence], bool], extra_share: float
-) -> list[RepeatedPlay]:
-    """Each run is judged by its first trials, and by all of them when `is_repeated`; `extra_share`
-    is the number of extra trials for each first one.
-    """
-    policy = PagePolicy(false_pages_per_month=0.25, prior_sd=PRIOR_SD)
-    return [_play_repeated(history, policy, is_repeated, extra_share) for history in histories]
-
-
-def _play_repeated(
-    history: Repeated,
-    policy: PagePolicy,
-    is_repeated: Callable[[RunsEvidence], bool],
-    extra_share: float,
-) -> RepeatedPlay:
-    state, events, repeated = SeriesState(), Events(), 0
-    levels = dict[int, RunLevel]()
-    for run in history.first:
-        levels[run] = history.first[run]
-        step = advance_series(state, levels, run, policy)
-        if is_repeated(step.evidence):
-            # Judged again from the state before the run: a suspicion that is not confirmed leaves no trace.
-            repeated += 1
-            levels[run] = history.joint[run]
-            step = advance_series(state, levels, run, policy)
-        state = step.state
-        if step.evidence.event is not None:
-            events.append((run, step.evidence.event))
-    return RepeatedPlay(events, 1 + extra_share * repeated / len(history.first))

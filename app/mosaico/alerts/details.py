@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
-from mosaico.kpis.series_types import RunsEvidence, SeriesState
+from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.anomaly import AnomalyMethod, AnomalyScore
 
@@ -80,22 +80,3 @@ class AlertDetails(WireModel):
         tuple[ContributingTrace, ...],
         Field(description="The traces that changed most for the worse."),
     ] = ()
-
-
-class Confirmation(WireModel):
-    """A suspicious run of a REGRESSED rule that is repeated before a notification is sent.
-
-    It holds what follows from the run alone: that applies when the repetition fails or is late.
-    `leads`: the verdict of the rule is that which is stored with the run.
-    """
-
-    version: Literal[1] = 1
-    leads: bool
-    run_id: str
-    run_seq: int
-    fingerprint: str | None
-    state: SeriesState
-    value: float | None
-    baseline: float | None
-    explanation: StoredText
-    details: AlertDetails

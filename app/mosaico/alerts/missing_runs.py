@@ -106,8 +106,8 @@ def report_missing_runs(session: Session, now: datetime) -> int:
 
 
 def iter_expected(session: Session) -> Iterator[ExpectedAgent]:
-    """The agents of which rules expect runs: that of the rule, or each that has completed one. Repetitions and
-    rescored runs are not news about an agent.
+    """The agents of which rules expect runs: that of the rule, or each that has completed one. Rescored runs
+    are not news about an agent.
     """
     for rule in _iter_rows(session, SELECT_RULES, {}):
         if rule.agent_id is not None:

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, Text, UniqueConst
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from mosaico.alerts.details import AlertDetails, Confirmation
+from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.rules import Condition
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.core.db import Base, ModelJson
@@ -17,7 +17,6 @@ from mosaico.kpis.series_types import SeriesState
 EXPECTS_RUNS = "enabled AND max_hours_without_run IS NOT NULL"
 OPEN = "state = 'FIRING' AND verdict IS NULL"
 FIRED = "state = 'FIRING'"
-CONFIRMED_RUN = "(confirmation ->> 'runId'::text)"
 _HISTORY_CONDITIONS = ", ".join(f"'{name}'" for name in Condition if name.excludes_incidents)
 # Of incidents whose runs are not part of a history.
 EXCLUDES_RUNS = f"condition IN ({_HISTORY_CONDITIONS}) AND verdict IS DISTINCT FROM 'noise'"
@@ -76,7 +75,6 @@ class AlertRule(Base):
     baseline_runs: Mapped[int] = mapped_column(Integer)
     minimum_effect: Mapped[float | None]
     false_pages_per_month: Mapped[float | None]
-    confirm_runs: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     max_hours_without_run: Mapped[int | None] = mapped_column(Integer)
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -88,24 +86,10 @@ class AlertState(Base):
 
     `incident_id` is the current incident, NULL without one. `series` is what a REGRESSED rule keeps
     of the runs. `breach_seq` is the first run of the present chain of breaches, `clear_seq` that of
-    the present chain of healthy runs inside an incident. `confirmation` is the suspicious run that is
-    being repeated, until `confirm_until` at the latest.
+    the present chain of healthy runs inside an incident.
     """
 
     __tablename__ = "alert_states"
-    __table_args__ = (
-        # Of the few states that wait for a repetition: found by its run, and when it is late.
-        Index(
-            "ix_alert_states_confirmation",
-            text(CONFIRMED_RUN),
-            postgresql_where=text("confirmation IS NOT NULL"),
-        ),
-        Index(
-            "ix_alert_states_confirm_until",
-            "confirm_until",
-            postgresql_where=text("confirm_until IS NOT NULL"),
-        ),
-    )
 
     rule_id: Mapped[str] = mapped_column(
         ForeignKey("alert_rules.id", ondelete="CASCADE"), primary_key=True
@@ -121,8 +105,6 @@ class AlertState(Base):
     fired_at: Mapped[datetime | None]
     incident_id: Mapped[str | None]
     series: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
-    confirmation: Mapped[Confirmation | None] = mapped_column(ModelJson(Confirmation))
-    confirm_until: Mapped[datetime | None]
     breach_seq: Mapped[int | None]
     clear_seq: Mapped[int | None]
     value: Mapped[float | None]

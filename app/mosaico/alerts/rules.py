@@ -265,7 +265,6 @@ def advance_by_evidence(
 _QUIET_STATUSES = {
     SeriesStatus.WARMUP: AlertStatus.WARMUP,
     SeriesStatus.OK: AlertStatus.OK,
-    SeriesStatus.PENDING: AlertStatus.PENDING,
 }
 _INCIDENT_CHANGES = {
     SeriesEvent.WORSE: AlertEventState.WORSE,

@@ -145,13 +145,6 @@ class AlertConfigBody(WireModel):
     baseline_runs: BaselineRuns = 5
     minimum_effect: Effect = None
     false_pages_per_month: FalsePages = None
-    confirm_runs: Annotated[
-        bool,
-        Field(
-            description="Whether a suspicious run is repeated with more trials before a REGRESSED rule"
-            " pages, if the service or the agent can repeat it."
-        ),
-    ] = True
     max_hours_without_run: HoursWithoutRun = None
 
 
@@ -231,7 +224,6 @@ class AlertConfigView(WireModel):
             " default. Null for conditions other than REGRESSED, which have no such limit."
         ),
     ]
-    confirm_runs: bool
     max_hours_without_run: int | None
     states: list[AlertStateView]
     record: AlertRecordView

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from mosaico.alerts import confirmations, event_queries, incident_queries, incidents, queries
+from mosaico.alerts import event_queries, incident_queries, incidents, queries
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
@@ -50,20 +49,12 @@ class StaleDecision(Unavailable):
     """Another run of the agent ended after the run was evaluated; the step is repeated."""
 
 
-class RecordedDecisions(NamedTuple):
-    """What followed from the decisions about a run: whether it is repeated before a rule pages, and by
-    series the step of the rule whose verdict is stored with the run.
-    """
-
-    is_awaited: bool = False
-    steps: Mapping[str, SeriesStep] = MappingProxyType({})
-
-
 def record_decisions(
     session: Session, result: RunResult, decisions: Sequence[AlertDecision], now: datetime
-) -> RecordedDecisions:
+) -> Mapping[str, SeriesStep]:
     """Advance the state of each rule by one run and publish what changed, as one message for each
-    group of recipients with the same alerts.
+    group of recipients with the same alerts. Returns, by series, the step of the rule whose verdict is
+    stored with the run.
 
     A decision is dropped when its rule was edited or disabled after it was evaluated, or when the
     rule has already seen a later run.
@@ -72,16 +63,14 @@ def record_decisions(
     """
     if not result.is_valid:
         publish_notice(session, _invalid_run_notice(result), now)
-        return RecordedDecisions()
+        return {}
     rule_ids = [decision.rule_id for decision in decisions]
     if not rule_ids:
-        return RecordedDecisions()
+        return {}
     # Rules before states, both in the order of their IDs: every writer takes the locks in this order.
     rules = queries.lock_enabled_rules(session, rule_ids)
     states = _lock_states(session, sorted(rules), result.agent_id, now)
-    leading = leading_decisions(rules, decisions)
-    leading_ids = {decision.rule_id for decision in leading.values()}
-    events, firing_incidents, applied = [], [], list[AlertDecision]()
+    events, firing_incidents, applied_ids = [], [], set[str]()
     for decision in decisions:
         rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
         # Deleted, disabled or edited since it was judged: the decision is about another rule.
@@ -95,33 +84,16 @@ def record_decisions(
             raise StaleDecision("another run ended in the meantime; evaluate the run again")
         if state.incident_id and decision.assessment.outcome is AlertOutcome.BREACH:
             firing_incidents.append(state.incident_id)
-        if state.confirmation is not None:
-            # The next run came before the repetition: the run counts as it was.
-            events += confirmations.settle(session, rule, state, now)
-        applied.append(decision)
-        if decision.wants_confirmation:
-            leads = decision.rule_id in leading_ids
-            confirmations.await_confirmation(state, result, decision, now, leads=leads)
-            continue
+        applied_ids.add(decision.rule_id)
         events += advance_state(session, rule, state, result, decision, now)
     # Before the new events: a recipient learns of an incident before it learns that it has ended.
     publish_after_silence(session, firing_incidents, rules, now, after_run=result.run_id)
     store_and_publish(session, events, rules, now, after_run=result.run_id)
-    is_awaited = any(decision.wants_confirmation for decision in applied)
-    return RecordedDecisions(is_awaited, _steps(leading, applied))
-
-
-def _steps(
-    leading: Mapping[str, AlertDecision], applied: Sequence[AlertDecision]
-) -> dict[str, SeriesStep]:
-    """By series, the step of the leading decision, where it was applied."""
-    applied_ids = {decision.rule_id for decision in applied}
-    steps = {
-        series: decision.present_step()
-        for series, decision in leading.items()
-        if decision.rule_id in applied_ids
+    return {
+        series: decision.step
+        for series, decision in leading_decisions(rules, decisions).items()
+        if decision.rule_id in applied_ids and decision.step is not None
     }
-    return {series: step for series, step in steps.items() if step is not None}
 
 
 def acknowledge(
@@ -152,7 +124,6 @@ def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) 
     states = select(AlertState).where(AlertState.rule_id == rule.id)
     # Locked in one order, like everywhere: a run that ends now waits and then finds no state.
     for state in session.scalars(states.order_by(AlertState.agent_id).with_for_update()):
-        confirmations.store_evidence_alone(session, rule, state)
         if state.incident_id is not None:
             incident = incident_queries.get_incident(session, state.incident_id, for_update=True)
             closing = incidents.Closing(IncidentResolution.RULE_CHANGED, reason)

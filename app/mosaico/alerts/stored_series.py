@@ -6,26 +6,13 @@ limit of false alarms. What people say about incidents applies to both.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from mosaico.alerts.evaluation.incident_rules import (
-    SeriesStep,
-    accept_level,
-    return_runs,
-    without_noise,
-)
+from mosaico.alerts.evaluation.incident_rules import accept_level, return_runs, without_noise
 from mosaico.alerts.evaluation.rule_evidence import series_name
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.models import AlertRule
-from mosaico.kpis.models import KpiHistory
-from mosaico.run_store.models import RunMetricAggregate, RunSeries
-from mosaico.run_store.run_series import (
-    SeriesKind,
-    list_newest_series,
-    list_open_series,
-    parse_series,
-)
+from mosaico.run_store.run_series import list_newest_series, list_open_series
 
 
 def leading_decisions(
@@ -39,24 +26,6 @@ def leading_decisions(
         if decision.step is not None and decision.rule_id in rules:
             leading.setdefault(series_name(rules[decision.rule_id]), decision)
     return leading
-
-
-def store_step(session: Session, rule: AlertRule, run_seq: int, step: SeriesStep) -> None:
-    """Replace what is stored with an earlier run."""
-    series = series_name(rule)
-    session.execute(
-        update(RunSeries)
-        .where(RunSeries.run_seq == run_seq, RunSeries.series == series)
-        .values(state=step.state)
-    )
-    kind, key = parse_series(series)
-    if kind is SeriesKind.KPI:
-        row = update(KpiHistory).where(KpiHistory.run_seq == run_seq, KpiHistory.kpi_id == key)
-    else:
-        row = update(RunMetricAggregate).where(
-            RunMetricAggregate.run_seq == run_seq, RunMetricAggregate.metric == key
-        )
-    session.execute(row.values(over_runs=step.evidence))
 
 
 def accept_series(session: Session, run_seq: int) -> None:

@@ -16,7 +16,6 @@ from mosaico.benchmarks.config_types import (
     WriteBackConfig,
 )
 from mosaico.core.db import Base, ModelJson
-from mosaico.core.encryption import ENCRYPTED
 from mosaico.harness.harness_config import HarnessConfig
 from mosaico.traces.production import ProductionTraces
 
@@ -153,35 +152,6 @@ class KpiDefinition(Base):
     min_effect: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]
-
-
-class WebhookSecret(Base):
-    """A secret that callers sign with: of one benchmark, or of Langfuse when there is no benchmark.
-
-    `secret` is encrypted; see `mosaico.core.encryption`.
-    """
-
-    __tablename__ = "webhook_secrets"
-    __table_args__ = (
-        Index("ix_webhook_secrets_benchmark_id_created_at_id", "benchmark_id", "created_at", "id"),
-        # The valid ones, read for each call: expired ones stay in the list.
-        Index("ix_webhook_secrets_benchmark_id_expires_at", "benchmark_id", "expires_at"),
-        Index(
-            "ix_webhook_secrets_langfuse",
-            "created_at",
-            "id",
-            postgresql_where=text("benchmark_id IS NULL"),
-        ),
-    )
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    benchmark_id: Mapped[str | None] = mapped_column(
-        ForeignKey("benchmarks.id", ondelete="CASCADE")
-    )
-    name: Mapped[str | None]
-    secret: Mapped[str] = mapped_column(info=ENCRYPTED)
-    created_at: Mapped[datetime]
-    expires_at: Mapped[datetime | None]
 
 
 # Without parameters: an index serves the same expression only.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import Field
-from sqlalchemy import Select, exists, func, or_, select
+from sqlalchemy import Select, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from mosaico.agents.models import Agent
@@ -14,7 +14,6 @@ from mosaico.benchmarks.models import (
     BenchmarkAgent,
     BenchmarkRevision,
     KpiDefinition,
-    WebhookSecret,
     name_of_benchmark,
 )
 from mosaico.core.errors import NotFound
@@ -182,13 +181,6 @@ def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
         KpiDefinition.benchmark_id == benchmark_id, KpiDefinition.id == kpi_id
     )
     return session.scalar(statement) or 0
-
-
-def has_webhook_secret(session: Session, benchmark_id: str) -> bool:
-    """Return whether a request about a benchmark can be signed."""
-    is_valid = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
-    secrets = select(WebhookSecret.id).where(WebhookSecret.benchmark_id == benchmark_id, is_valid)
-    return session.scalar(secrets.limit(1)) is not None
 
 
 def find_kpi_formula(session: Session, kpi_id: str) -> str | None:

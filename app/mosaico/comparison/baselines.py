@@ -175,7 +175,6 @@ def _valid_runs_before(run: BenchmarkRun) -> Select[BenchmarkRun]:
         BenchmarkRun.status == RunStatus.COMPLETED,
         BenchmarkRun.validity == Validity.VALID,
         BenchmarkRun.purged_at.is_(None),
-        BenchmarkRun.confirms.is_(None),
         # By position: runs after the first one over these traces are not earlier runs.
         _position(run) > POSITION,
     )

@@ -21,7 +21,6 @@ from mosaico.run_store.run_series import (
     ItemIndex,
     RunPoints,
     SeriesPoint,
-    SeriesValues,
     StoredPoint,
     kpi_series,
     metric_series,
@@ -106,86 +105,6 @@ def _trace_count(point: StoredPoint) -> float:
         return 1.0
     run = _run_item_values(point)
     return float(run.traces[np.isfinite(run.values)].sum())
-
-
-def merge_points(points: Sequence[StoredPoint]) -> StoredPoint:
-    """One point of a run that was repeated: each item has the mean of all its traces. At least one
-    point; those without values by item are averaged.
-    """
-    points = _without_zeros(points)
-    last = points[-1]
-    if any(point.item_values is None for point in points):
-        level = math.fsum(point.level for point in points) / len(points)
-        return last._replace(level=level, item_values=None)
-    runs = [_run_item_values(point) for point in points]
-    keys, index = np.unique(np.concatenate([run.keys for run in runs]), return_inverse=True)
-    values = np.concatenate([run.values for run in runs])
-    traces = np.where(np.isfinite(values), np.concatenate([run.traces for run in runs]), 0.0)
-    weights = np.bincount(index, weights=traces)
-    sums = np.bincount(index, weights=np.where(traces > 0, values, 0.0) * traces)
-    means = np.divide(sums, weights, out=np.full(keys.size, np.nan), where=weights > 0)
-    clusters = None
-    if all(run.clusters is not None for run in runs):
-        clusters = np.empty(keys.size, dtype=np.int64)
-        clusters[index] = np.concatenate([run.clusters for run in runs if run.clusters is not None])
-    return last._replace(
-        level=last.level if last.level == ZERO else float(np.nanmean(means)),
-        item_values=means.astype("<f4").tobytes(),
-        items=ItemIndex(
-            keys=keys.astype("<i8").tobytes(),
-            traces=weights.astype("<i4").tobytes(),
-            clusters=None if clusters is None else clusters.astype("<i8").tobytes(),
-        ),
-    )
-
-
-def _without_zeros(points: Sequence[StoredPoint]) -> Sequence[StoredPoint]:
-    """The points with a level for the value 0, where another one has a logarithm."""
-    levels = [point.level for point in points if point.level != ZERO]
-    if not levels or len(levels) == len(points):
-        return points
-    zero_level = min(levels) - ZERO_DISTANCE
-    return [point if point.level != ZERO else _at_level(point, zero_level) for point in points]
-
-
-def _at_level(point: StoredPoint, level: float) -> StoredPoint:
-    if point.item_values is None:
-        return point._replace(level=level)
-    values = np.frombuffer(point.item_values, dtype="<f4") + np.float32(level)
-    return point._replace(level=level, item_values=values.astype("<f4").tobytes())
-
-
-def merge_runs(
-    items: ItemIndex, values: Sequence[SeriesValues], repetition: RunPoints
-) -> tuple[ItemIndex, list[SeriesValues]]:
-    """A run and its repetition as one run: the items of both, and each series of the run on them."""
-    nothing = np.full(len(repetition.items.keys) // KEY_BYTES, np.nan, "<f4").tobytes()
-    zeros = [_zeros(items), _zeros(repetition.items)]
-    joint_items = merge_points(zeros).items
-    return joint_items, [
-        _merge_series(value.with_items(items), value.series, repetition, nothing)
-        for value in values
-    ]
-
-
-def _zeros(items: ItemIndex) -> StoredPoint:
-    values = np.zeros(len(items.keys) // KEY_BYTES, "<f4").tobytes()
-    return StoredPoint(0, Scale.NUMBER, 0.0, values, items)
-
-
-def _merge_series(
-    point: StoredPoint, series: str, repetition: RunPoints, nothing: bytes
-) -> SeriesValues:
-    repeated = repetition.series.get(series)
-    level, values = (
-        (repeated.level, repeated.item_values) if repeated is not None else (point.level, nothing)
-    )
-    if point.item_values is None and repeated is None:
-        values = None
-    merged = merge_points(
-        [point, StoredPoint(point.run_seq, point.scale, level, values, repetition.items)]
-    )
-    return SeriesValues(series, point.run_seq, point.scale, merged.level, merged.item_values)
 
 
 def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:

@@ -308,7 +308,6 @@ def _load_peers(session: Session, run: BenchmarkRun, column: str) -> _Peers:
             BenchmarkRun.validity == Validity.VALID,
             BenchmarkRun.purged_at.is_(None),
             BenchmarkRun.rescore_of.is_(None),
-            BenchmarkRun.confirms.is_(None),
             BenchmarkRun.created_at.between(
                 run.created_at - PEER_WINDOW, run.created_at + PEER_WINDOW
             ),

@@ -25,7 +25,6 @@ _BY_PRIORITY = (
 _OVER_RUNS = {
     SeriesStatus.WARMUP: "too few to compare",
     SeriesStatus.OK: "no incident",
-    SeriesStatus.PENDING: "the run is repeated before it pages",
     SeriesStatus.FIRING: "incident open",
 }
 _CHANGED_OVER_RUNS = {
@@ -54,7 +53,7 @@ def not_compared(
 
 def describe_runs_evidence(evidence: RunsEvidence) -> str:
     """The verdict of the last runs together, in a few words, beside that of the run alone."""
-    if evidence.event is not None and evidence.status is not SeriesStatus.PENDING:
+    if evidence.event is not None:
         return f"over runs: {_CHANGED_OVER_RUNS[evidence.event]}"
     return f"over runs: {_OVER_RUNS[evidence.status]}"
 

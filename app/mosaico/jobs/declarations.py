@@ -200,20 +200,6 @@ class FailAwaitedRun(FailureReport):
     agent_id: str
 
 
-class AskAgent(JobRequest):
-    """Ask the agent to repeat a suspicious run."""
-
-    NAME = "triggers.ask_agent"
-    run_id: str
-
-
-class LookForRun(JobRequest):
-    """Begin the repetition of a run when the agent has made it."""
-
-    NAME = "triggers.look_for_run"
-    run_id: str
-
-
 class PollSource(JobRequest):
     """Poll a source for new runs of an agent."""
 

@@ -17,13 +17,11 @@ from mosaico.core.schemas import WireModel
 class SeriesStatus(StrEnum):
     """The state of a series after a valid run.
 
-    WARMUP: too few runs to compare with. OK: no incident. PENDING: the run is repeated before a
-    page. FIRING: an incident is open.
+    WARMUP: too few runs to compare with. OK: no incident. FIRING: an incident is open.
     """
 
     WARMUP = "WARMUP"
     OK = "OK"
-    PENDING = "PENDING"
     FIRING = "FIRING"
 
 

@@ -1,7 +1,7 @@
 """Values of notifications: messages, targets and delivery outcomes; pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -102,10 +102,9 @@ class PublishedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySucceeded:
-    """The recipient accepted the message; `detail` is its answer, such as `HTTP 200`, with these headers."""
+    """The recipient accepted the message; `detail` is its answer, such as `HTTP 200`."""
 
     detail: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

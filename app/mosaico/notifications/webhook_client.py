@@ -84,7 +84,7 @@ def parse_recipient_url(recipient: str) -> httpx.URL:
 
 def _outcome(response: httpx.Response, url: str, now: datetime) -> DeliveryOutcome:
     if response.is_success:
-        return DeliverySucceeded(detail=f"HTTP {response.status_code}", headers=response.headers)
+        return DeliverySucceeded(detail=f"HTTP {response.status_code}")
     # A redirect could lead to an address that was never checked, and would take the message along.
     if response.is_redirect:
         detail = f"HTTP {response.status_code}: redirects are not followed"

@@ -35,10 +35,10 @@ class NewsCard(NamedTuple):
     subject: str
     values: str
     change: str
-    repeated_by: "RepeatForm | None" = None
+    run_again: "RunAgainForm | None" = None
 
 
-class RepeatForm(NamedTuple):
+class RunAgainForm(NamedTuple):
     """The form that runs a benchmark again: its address and fields."""
 
     address: str
@@ -148,18 +148,18 @@ def _card(cell: OverviewCell) -> NewsCard:
     if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:
         words = {rules.FAILED: "the run failed", Verdict.INVALID: "not comparable"}
         subject = words.get(outcome, cell.benchmark_name)
-        repeated_by = _repeat_form(cell) if outcome in words else None
-        return NewsCard(cell, outcome, subject, "", "", repeated_by)
+        run_again = _run_again_form(cell) if outcome in words else None
+        return NewsCard(cell, outcome, subject, "", "", run_again)
     # The page of the run has the adjusted interval and p.
     interval = f", 95 % CI {text.bounds}" if text.bounds else ""
     return NewsCard(cell, outcome, cell.kpi.name, text.values, f"{text.delta}{interval}")
 
 
-def _repeat_form(cell: OverviewCell) -> RepeatForm:
+def _run_again_form(cell: OverviewCell) -> RunAgainForm:
     """A failed run gets a new attempt; a run that may not be retried, or is invalid, a new run."""
     if cell.can_retry:
-        return RepeatForm(f"{path_of('runs', cell.run_id)}/retry", {})
-    return RepeatForm("/runs", {"benchmark": cell.benchmark_id, "agent": cell.agent_id})
+        return RunAgainForm(f"{path_of('runs', cell.run_id)}/retry", {})
+    return RunAgainForm("/runs", {"benchmark": cell.benchmark_id, "agent": cell.agent_id})
 
 
 def _benchmarks(overview: Overview) -> list[tuple[str, str, str]]:

@@ -48,7 +48,7 @@ _CELLS_PER_STATEMENT = 50
 
 _IS_IN_PROGRESS = BenchmarkRun.status.in_(IN_PROGRESS)
 
-# The last ended run of each agent on each benchmark; repetitions and rescored runs repeat another one.
+# The last ended run of each agent on each benchmark; a rescored run is not news.
 # From pair to pair of the index (benchmark_id, agent_id, seq): a GROUP BY reads every run of the history.
 LAST_RUNS = text(
     """
@@ -67,7 +67,7 @@ LAST_RUNS = text(
     LEFT JOIN LATERAL (
         SELECT run.seq FROM benchmark_runs AS run
         WHERE run.benchmark_id = pair.benchmark_id AND run.agent_id = pair.agent_id
-          AND run.status IN ('COMPLETED', 'FAILED') AND run.confirms IS NULL AND run.rescore_of IS NULL
+          AND run.status IN ('COMPLETED', 'FAILED') AND run.rescore_of IS NULL
         ORDER BY run.seq DESC LIMIT 1
     ) AS last ON benchmark.id IS NOT NULL AND agent.id IS NOT NULL
     WHERE number > 0 ORDER BY number

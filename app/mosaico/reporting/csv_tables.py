@@ -25,11 +25,11 @@ RUN_COLUMNS: Final = (
     "verdict", "triggeredBy", "tracesProcessed", "tracesTotal", "createdAt", "startedAt",
     "completedAt", "errorCode",
 )  # fmt: skip
-# `confirms` and `rescoreOf` identify repeated and rescored runs, which no trend shows.
+# `rescoreOf` identifies rescored runs, which no trend shows.
 KPI_COLUMNS: Final = (
     "runId", "benchmarkId", "benchmark", "agentId", "agent", "kpiId", "kpi", "kpiRevision", "formula",
     "value", "unit", "undefinedReason", "intervalLow", "intervalHigh", "withinThresholds", "coverage",
-    "validity", "verdict", "confirms", "rescoreOf", "recordedAt",
+    "validity", "verdict", "rescoreOf", "recordedAt",
 )  # fmt: skip
 
 Line = Sequence[object]
@@ -100,13 +100,11 @@ def _iter_csv(
     yield from map(csv_lines, iter_pages(read, MAX_ROWS, PAGE_ROWS))
 
 
-def _read_origins(
-    session: Session, seqs: Iterable[int]
-) -> dict[int, tuple[str | None, str | None]]:
-    """The run that a run repeats and the run whose traces it scores again, by sequence number."""
-    statement = select(BenchmarkRun.seq, BenchmarkRun.confirms, BenchmarkRun.rescore_of)
+def _read_origins(session: Session, seqs: Iterable[int]) -> dict[int, str | None]:
+    """The run whose traces a run scores again, by sequence number."""
+    statement = select(BenchmarkRun.seq, BenchmarkRun.rescore_of)
     rows = session.execute(statement.where(BenchmarkRun.seq.in_(seqs)))
-    return {seq: (confirms, rescore_of) for seq, confirms, rescore_of in rows}
+    return {row.seq: row.rescore_of for row in rows}
 
 
 def _run_line(run: Mapping[str, Any], names: OwnerNames) -> Line:
@@ -128,7 +126,7 @@ def _run_line(run: Mapping[str, Any], names: OwnerNames) -> Line:
     )
 
 
-def _kpi_line(row: KpiHistory, names: OwnerNames, origin: tuple[str | None, str | None]) -> Line:
+def _kpi_line(row: KpiHistory, names: OwnerNames, rescore_of: str | None) -> Line:
     return (
         row.run_id,
         row.benchmark_id,
@@ -148,7 +146,7 @@ def _kpi_line(row: KpiHistory, names: OwnerNames, origin: tuple[str | None, str 
         row.coverage,
         row.validity,
         row.verdict_word,
-        *origin,
+        rescore_of,
         _instant(row.recorded_at),
     )
 

@@ -105,7 +105,7 @@ def export_kpi_history(
     res: Res, history_filter: KpiHistoryFilter, sort: KpiSort = KPI_SORT
 ) -> StreamingResponse:
     """KPI values as CSV, with the filters and orders of the list: a row for each KPI of a run, at most
-    10,000. `confirms` and `rescoreOf` name the run that a run repeats; charts leave such runs out.
+    10,000. `rescoreOf` names the run whose traces a run scores again; charts leave such runs out.
     """
     rows = csv_tables.iter_kpi_values(res.db, history_filter, sort)
     return _csv_file(rows, "kpi-history.csv")

@@ -37,7 +37,7 @@ _BUCKETS_TEXT: Final = """
         WHERE history.benchmark_id = :benchmark_id AND history.agent_id = :agent_id
           AND history.kpi_id = :kpi_id AND history.recorded_at >= :since
           AND history.recorded_at < coalesce(CAST(:until AS timestamptz), 'infinity')
-          AND run.confirms IS NULL AND run.rescore_of IS NULL
+          AND run.rescore_of IS NULL
     ), ranked AS (
         SELECT *, position / ceil(total / CAST(:points AS float))::bigint AS bucket,
                coalesce(array_position(ARRAY['REGRESSED', 'IMPROVED', 'INCONCLUSIVE', 'NO_EVIDENCE'],
@@ -135,7 +135,6 @@ def list_kpi_points(
             KpiHistory.benchmark_id == benchmark_id,
             KpiHistory.agent_id == agent_id,
             KpiHistory.kpi_id == kpi_id,
-            BenchmarkRun.confirms.is_(None),
             BenchmarkRun.rescore_of.is_(None),
         )
     )

@@ -29,8 +29,8 @@ from mosaico.run_store.write_back_state import WriteBackState
 from mosaico.traces.production import TraceWindow
 
 _SERIES = ("benchmark_id", "agent_id")
-# Repetitions and rescored runs are not news about an agent. Without parameters, so that the planner finds the index.
-COMPLETED_NEWS = "status = 'COMPLETED' AND confirms IS NULL AND rescore_of IS NULL"
+# Rescored runs are not news about an agent. Without parameters, so that the planner finds the index.
+COMPLETED_NEWS = "status = 'COMPLETED' AND rescore_of IS NULL"
 _POSITION = text("COALESCE(source_seq, seq)")
 # Orders of the list of runs, each with an index. As SQL text in the spelling of PostgreSQL: an index serves
 # the same expression only, without parameters in it.
@@ -51,12 +51,10 @@ class BenchmarkRun(Base):
 
     `schedule_id` is the schedule that started it; it stays when the schedule is deleted.
     `seq` orders runs and is their short key in large tables. `trace_window` is the range of production
-    traces that it reads, if it reads any. `plan` is frozen when the run starts, and
-    with it `repeated_by`, who can make its traces again;
+    traces that it reads, if it reads any. `plan` is frozen when the run starts;
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
     acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
-    run whose traces are scored again, `confirms` the suspicious run that is repeated with more
-    trials. `source_key` identifies the source run that was read, and
+    run whose traces are scored again. `source_key` identifies the source run that was read, and
     `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
     are collected. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
     its own, and `source_warning` what is uncertain about it; `same_source_as` is that first run, unless it is
@@ -127,7 +125,7 @@ class BenchmarkRun(Base):
         # selective for IS NULL, and the planner reads a million rows through it.
         *(
             Index(f"ix_benchmark_runs_{name}", name, postgresql_where=text(f"{name} IS NOT NULL"))
-            for name in ("retry_of", "rescore_of", "confirms", "same_source_as")
+            for name in ("retry_of", "rescore_of", "same_source_as")
         ),
     )
 
@@ -148,9 +146,6 @@ class BenchmarkRun(Base):
     rescore_of: Mapped[str | None] = mapped_column(
         ForeignKey("benchmark_runs.id", ondelete="SET NULL")
     )
-    confirms: Mapped[str | None] = mapped_column(
-        ForeignKey("benchmark_runs.id", ondelete="SET NULL")
-    )
     collection_id: Mapped[int | None] = mapped_column(
         ForeignKey("collections.id", ondelete="RESTRICT"), index=True
     )
@@ -163,7 +158,6 @@ class BenchmarkRun(Base):
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
     same_source_as: Mapped[str | None]
     plan: Mapped[RunPlan | None] = mapped_column(ModelJson(RunPlan, complete=True))
-    repeated_by: Mapped[str | None]
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
     shards_total: Mapped[int | None] = mapped_column(Integer)

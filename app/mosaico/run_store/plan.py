@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -58,13 +57,6 @@ class SourceSelection(NamedTuple):
     field_paths: tuple[str | None, ...]
 
 
-class Repeater(StrEnum):
-    """The party that can repeat a run: the service, or the agent on request."""
-
-    SERVICE = "SERVICE"
-    AGENT = "AGENT"
-
-
 class PlannedJudgeCalibration(_Frozen):
     """The judge to calibrate, and the answers with gold scores that it is given."""
 
@@ -112,7 +104,6 @@ class RunPlan(_Frozen):
     cluster_field: str | None = None
     baseline: BaselineConfig = BaselineConfig()
     judge_calibration: PlannedJudgeCalibration | None = None
-    repeated_by: Repeater | None = None
 
     @property
     def columns(self) -> list[str]:

@@ -18,7 +18,7 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import ValueVerdict
@@ -33,9 +33,6 @@ from mosaico.traces.models import CollectedTrace
 SelectT = TypeVar("SelectT", bound=Select[*tuple[Any, ...]])
 
 MAX_AGENTS = 50
-
-# Built once: SQLAlchemy builds each column of an alias anew.
-_REPEATED = aliased(BenchmarkRun)
 
 # An aggregate has its number of traces under another name.
 _SHARED_FIELDS: Final = [field.name for field in fields(Aggregate) if field.name != "count"]
@@ -148,29 +145,14 @@ def find_runs(session: Session, seqs: Iterable[int]) -> dict[int, PastRun]:
 
 
 def has_unfinished_runs(session: Session, agent_id: str, *, besides: str | None = None) -> bool:
-    """Return whether runs of an agent wait or run; `besides` is a run that does not count, and neither
-    does its repetition.
-    """
+    """Return whether runs of an agent wait or run; `besides` is a run that does not count."""
     unfinished = exists().where(
         BenchmarkRun.agent_id == agent_id,
         BenchmarkRun.status.in_((RunStatus.PENDING, RunStatus.RUNNING)),
     )
     if besides is not None:
-        unfinished = unfinished.where(
-            BenchmarkRun.id != besides, BenchmarkRun.confirms.is_distinct_from(besides)
-        )
+        unfinished = unfinished.where(BenchmarkRun.id != besides)
     return bool(session.scalar(select(unfinished)))
-
-
-def find_repeated_run(session: Session, run_seq: int) -> PastRun | None:
-    """The run that a run repeats with more trials; None for any other run."""
-    statement = (
-        select(_REPEATED.seq)
-        .join(BenchmarkRun, BenchmarkRun.confirms == _REPEATED.id)
-        .where(BenchmarkRun.seq == run_seq)
-    )
-    seq = session.scalar(statement)
-    return None if seq is None else find_runs(session, [seq]).get(seq)
 
 
 def read_plan(session: Session, run_seq: int) -> RunPlan | None:
@@ -189,7 +171,6 @@ def list_valid_seqs(
         BenchmarkRun.seq < before,
         BenchmarkRun.status == RunStatus.COMPLETED,
         BenchmarkRun.validity == Validity.VALID,
-        BenchmarkRun.confirms.is_(None),
     )
     newest = session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(limit))
     return list(newest)[::-1]
@@ -355,7 +336,6 @@ def _select_ended(benchmark_id: str, agent_id: str) -> Select[*tuple[Any, ...]]:
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.agent_id == agent_id,
         BenchmarkRun.status.in_((RunStatus.COMPLETED, RunStatus.FAILED)),
-        BenchmarkRun.confirms.is_(None),
     )
 
 

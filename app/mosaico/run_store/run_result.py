@@ -19,11 +19,9 @@ class RunResult:
     """All results of a run. The alert rules evaluate it, and `finish_run` stores it.
 
     `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
-    the source has, including those it did not deliver. `confirms` is the ID of the suspicious run that
-    this one repeats. `series` holds the KPIs and metrics over the
+    the source has, including those it did not deliver. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
-    invalid run and for one that scores old traces again. Of a repetition, `series` and `items` have the
-    traces of both runs.
+    invalid run and for one that scores old traces again.
     """
 
     run_id: str
@@ -35,7 +33,6 @@ class RunResult:
     kpis: Sequence[KpiValue]
     validity: ValidityVerdict
     verdicts: RunVerdicts
-    confirms: str | None = None
     items: ItemIndex | None = None
     series: Mapping[str, SeriesResult] = field(default_factory=dict)
 

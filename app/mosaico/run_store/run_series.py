@@ -6,10 +6,9 @@ writes and reads in a child process.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, NamedTuple, cast
 
-from sqlalchemy import ScalarSelect, Table, and_, func, insert, select, update
+from sqlalchemy import ScalarSelect, Table, and_, func, insert, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -92,27 +91,14 @@ class SeriesResult:
     state: SeriesState | None = None
 
 
-class SeriesKind(StrEnum):
-    """What a series is about; the first part of its name."""
-
-    METRIC = "metric"
-    KPI = "kpi"
-
-
 def metric_series(column: str) -> str:
     """The series of the mean of a metric."""
-    return f"{SeriesKind.METRIC}/{column}"
+    return f"metric/{column}"
 
 
 def kpi_series(kpi_id: str) -> str:
     """The series of a KPI."""
-    return f"{SeriesKind.KPI}/{kpi_id}"
-
-
-def parse_series(series: str) -> tuple[SeriesKind, str]:
-    """The kind of a series, and the column of its metric or the ID of its KPI."""
-    kind, _, key = series.partition("/")
-    return SeriesKind(kind), key
+    return f"kpi/{kpi_id}"
 
 
 def list_series_runs(session: Session, run_seq: int) -> list[int]:
@@ -180,9 +166,9 @@ def list_item_indexes(session: Session, runs: Collection[int]) -> dict[int, Item
 
 
 def list_series_values(
-    session: Session, series: Collection[str] | None, runs: Collection[int]
+    session: Session, series: Collection[str], runs: Collection[int]
 ) -> list[SeriesValues]:
-    """The points of some series (None: of all) in some runs, oldest first."""
+    """The points of some series in some runs, oldest first."""
     statement = (
         select(
             RunSeries.series,
@@ -191,11 +177,9 @@ def list_series_values(
             RunSeries.level,
             RunSeries.item_values,
         )
-        .where(RunSeries.run_seq.in_(runs))
+        .where(RunSeries.run_seq.in_(runs), RunSeries.series.in_(series))
         .order_by(RunSeries.run_seq)
     )
-    if series is not None:
-        statement = statement.where(RunSeries.series.in_(series))
     return [SeriesValues(*row) for row in session.execute(statement)]
 
 
@@ -268,20 +252,3 @@ def _insert_series(session: Session, rows: Sequence[Mapping[str, object]], max_r
     for batch in batched(rows, max(1, min(max_rows, STATEMENT_ROWS))):
         # The table and not the class: the ORM would send rows with and without values apart.
         session.execute(insert(cast("Table", RunSeries.__table__)), batch)
-
-
-def replace_points(
-    session: Session,
-    run_seq: int,
-    items: ItemIndex,
-    series_results: Mapping[str, SeriesResult],
-) -> None:
-    """Replace the items and points of a run by those with the traces of its repetition; the states stay."""
-    session.execute(update(RunItems).where(RunItems.run_seq == run_seq).values(**items._asdict()))
-    for series, series_result in series_results.items():
-        point = series_result.point
-        session.execute(
-            update(RunSeries)
-            .where(RunSeries.run_seq == run_seq, RunSeries.series == series)
-            .values(level=point.level, item_values=point.item_values)
-        )

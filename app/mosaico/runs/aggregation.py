@@ -70,7 +70,6 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         kpis=kpis,
         validity=validity,
         verdicts=verdicts,
-        confirms=lease.confirms,
         items=judged.items,
         series=judged.series,
     )

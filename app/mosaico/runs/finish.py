@@ -7,12 +7,11 @@ from datetime import datetime
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from mosaico.alerts.confirmations import record_joint_decisions
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
-from mosaico.alerts.service import RecordedDecisions, record_decisions
+from mosaico.alerts.service import record_decisions
 from mosaico.comparison.acceptance import hold_regressed
 from mosaico.comparison.verdict_text import NOT_COMPARABLE
 from mosaico.jobs.handlers import StartNext
@@ -22,11 +21,10 @@ from mosaico.kpis.verdict_types import BaselineSelection
 from mosaico.run_store import rules
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
 from mosaico.run_store.rules import RunStatus
-from mosaico.run_store.run_history import find_repeated_run
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import kpi_series, metric_series, replace_points, store_points
+from mosaico.run_store.run_series import kpi_series, metric_series, store_points
 from mosaico.runs.leases import RunLease, lock_leased_run
-from mosaico.runs.service import end_run, start_confirmation
+from mosaico.runs.service import end_run
 from mosaico.statistics.verdict_rules import Verdict
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
@@ -51,28 +49,18 @@ def finish_run(
     validity = result.validity
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.coverage, run.error_share = validity.coverage, validity.error_share
-    if run.confirms is not None:
-        # The repetition of a suspicious run is not in the KPI history: it only adds evidence about that run.
-        _store_metrics(session, result)
-        _store_joint_points(session, result)
-        record_joint_decisions(session, run.confirms, decisions, now)
-        end_run(session, run, RunStatus.COMPLETED, now)
-        return
     run.verdict = result.verdicts.run
     hold_regressed(session, run, result.verdicts.run)
     # Judging old traces again is not news about the agent: it alerts nobody.
     is_news = run.rescore_of is None and run.source_seq in (None, run.seq)
-    recorded = record_decisions(session, result, decisions, now) if is_news else RecordedDecisions()
-    result = _with_steps(result, recorded.steps)
+    if is_news:
+        result = _with_steps(result, record_decisions(session, result, decisions, now))
     _store_metrics(session, result)
     session.add_all(_kpi_rows(result, now))
     if result.items is not None:
         store_points(session, result.run_seq, result.items, result.series)
-    if is_news:
-        if recorded.is_awaited:
-            start_confirmation(session, run, now)
-        if result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
-            publish_notice(session, _not_comparable(run, result), now)
+    if is_news and result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
+        publish_notice(session, _not_comparable(run, result), now)
     end_run(session, run, RunStatus.COMPLETED, now, start_next=start_next)
 
 
@@ -98,20 +86,6 @@ def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:
         run_seq=run.seq,
         explanation=f"This run has no verdict: {verdict.reason}. Its values are correct. {remedy}",
     )
-
-
-def _store_joint_points(session: Session, result: RunResult) -> None:
-    """Later runs are compared with all traces of a repeated run: its first ones alone are bad luck by
-    selection.
-    """
-    repeated = find_repeated_run(session, result.run_seq)
-    # Another fingerprint: the benchmark was edited in the meantime, and the traces are of other items.
-    if (
-        result.items is not None
-        and repeated is not None
-        and repeated.fingerprint == result.fingerprint
-    ):
-        replace_points(session, repeated.seq, result.items, result.series)
 
 
 def _with_steps(result: RunResult, steps: Mapping[str, SeriesStep]) -> RunResult:

@@ -36,8 +36,7 @@ class RunEnded(Conflict):
 class RunLease:
     """The right to do the current step of a run; not valid after the fencing token has increased.
 
-    `confirms` is the ID of the suspicious run that this one repeats. With `is_news` no earlier run has
-    scored its traces, which is certain when they are collected.
+    With `is_news` no earlier run has scored its traces, which is certain when they are collected.
     """
 
     run_id: str
@@ -46,7 +45,6 @@ class RunLease:
     fencing_token: int
     plan: RunPlan
     fingerprint: str | None
-    confirms: str | None
     is_news: bool
 
 
@@ -70,7 +68,7 @@ class ShardLease:
 _ACQUIRE_RUN = f"""
     UPDATE benchmark_runs SET fencing_token = fencing_token + 1
     WHERE id = %(run_id)s AND status = 'RUNNING' AND {HOLDS_JOB}
-    RETURNING id AS run_id, seq AS run_seq, collection_id, fencing_token, plan, fingerprint, confirms,
+    RETURNING id AS run_id, seq AS run_seq, collection_id, fencing_token, plan, fingerprint,
               rescore_of IS NULL AND coalesce(source_seq, seq) = seq AS is_news
 """  # noqa: S608 - a constant
 _ACQUIRE_SHARD = f"""

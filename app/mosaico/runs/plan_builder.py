@@ -5,13 +5,8 @@ from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.agents.service import agent_query, record_credentials_check
-from mosaico.benchmarks.config_types import WriteBackConfig
 from mosaico.benchmarks.models import Benchmark, KpiDefinition
-from mosaico.benchmarks.queries import (
-    get_agent_of_benchmark,
-    get_kpis,
-    has_webhook_secret,
-)
+from mosaico.benchmarks.queries import get_agent_of_benchmark, get_kpis
 from mosaico.benchmarks.service import source_of
 from mosaico.core.llm_server import LlmServer
 from mosaico.core.resources import Resources
@@ -23,18 +18,9 @@ from mosaico.metrics.registry import column_of, provider_for, ref_of_column
 from mosaico.metrics.remote_measurement import with_model
 from mosaico.metrics.types import MetricRef
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.plan import (
-    PlannedJudgeCalibration,
-    PlannedMetric,
-    Repeater,
-    RunPlan,
-)
+from mosaico.run_store.plan import PlannedJudgeCalibration, PlannedMetric, RunPlan
 from mosaico.run_store.queries import get_run
 from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
-
-# A suspicious run is repeated with so many times its trials.
-CONFIRM_FACTOR = 2
-MAX_TRIALS = 100
 
 
 def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> RunPlan:
@@ -77,45 +63,9 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         baseline=benchmark.baseline,
         judge_calibration=_judge_calibration(benchmark, llm),
     )
-    if run.confirms is not None:
-        repetition = _with_origin_selection(session, plan, run.confirms)
-        # The agent was given the name of the new run; the other sources make one without a name.
-        return _with_more_trials(repetition.model_copy(update={"run_name": plan.run_name}))
     if run.rescore_of is not None:
         return _with_origin_selection(session, plan, run.rescore_of)
-    repeated_by = _find_repeater(session, benchmark, agent)
-    return plan.model_copy(update={"repeated_by": repeated_by})
-
-
-def _find_repeater(session: Session, benchmark: Benchmark, agent: Agent) -> Repeater | None:
-    """Return the party that can repeat a run. The request to an agent must be signed, and the
-    source must report when the run of that name is complete.
-    """
-    spec = TRACE_SOURCES.get(source_of(benchmark, agent))
-    if spec.runs_models:
-        return Repeater.SERVICE
-    is_nameable = spec.has_run is not None and benchmark.dataset_ref is not None
-    if agent.run_address is None or not is_nameable:
-        return None
-    return Repeater.AGENT if has_webhook_secret(session, benchmark.id) else None
-
-
-def _with_more_trials(plan: RunPlan) -> RunPlan:
-    """The plan of the repetition of a suspicious run; the budget of the run applies to it as well."""
-    if plan.harness is None:
-        return plan
-    trials = more_trials(plan.harness.trials)
-    return plan.model_copy(
-        update={
-            "harness": plan.harness.model_copy(update={"trials": trials}),
-            "write_back": WriteBackConfig(),
-        }
-    )
-
-
-def more_trials(trials: int) -> int:
-    """The trials of the repetition of a run with so many."""
-    return min(CONFIRM_FACTOR * max(trials, 1), MAX_TRIALS)
+    return plan
 
 
 def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> RunPlan:

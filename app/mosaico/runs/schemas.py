@@ -10,7 +10,6 @@ from mosaico.harness.transcript import Transcript
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
-from mosaico.run_store.plan import Repeater
 from mosaico.run_store.rules import BaselineHold, RunStatus, TriggerType, Validity
 from mosaico.run_store.write_back_state import WriteBackStatus
 from mosaico.traces.production import TraceWindow
@@ -83,9 +82,8 @@ class WriteBackView(WireModel):
 class RunView(WireModel):
     """A run. `tracesCollected` counts the traces read or made so far, `tracesProcessed` the measured
     ones. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
-    earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again,
-    `confirms` the suspicious run that it repeats with more trials. `repeatedBy` is who can make its traces
-    again before a page: SERVICE, or AGENT when it is asked. `sourceRunId` and `sourceRunAt` are the
+    earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again.
+    `sourceRunId` and `sourceRunAt` are the
     ID and start of the run of the source that was read; `same_source_as` is the first run of the agent over the
     same run of the source, which is neither compared with it nor counted again. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
@@ -118,8 +116,6 @@ class RunView(WireModel):
     retry_count: int
     retry_of: str | None
     rescore_of: str | None
-    confirms: str | None
-    repeated_by: Repeater | None
     source_run_id: str | None
     source_run_at: datetime | None
     source_warning: str | None

@@ -15,7 +15,6 @@ from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.process_pool import CallLost
 from mosaico.kpis.series_types import SeriesState
-from mosaico.run_store.run_history import find_repeated_run
 from mosaico.run_store.run_series import (
     ItemIndex,
     RunPoints,
@@ -30,7 +29,7 @@ from mosaico.run_store.run_series import (
 )
 from mosaico.runs.leases import RunLease
 from mosaico.statistics.sequential import RunLevel
-from mosaico.statistics.verdict_rules import Scale, Side
+from mosaico.statistics.verdict_rules import Side
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +40,7 @@ ITEM_BYTES = 4
 
 
 class SeriesResults(NamedTuple):
-    """The series of a run, with its items. Of a repetition they are those of the run that it repeats, with
-    the traces of both.
-    """
+    """The series of a run, with its items."""
 
     items: ItemIndex | None = None
     series: Mapping[str, SeriesResult] = MappingProxyType({})
@@ -54,11 +51,6 @@ def evaluate_series(job: JobContext, lease: RunLease, points: RunPoints) -> Seri
 
     No series for a run that scores old traces again: it contains no new measurement of the agent.
     """
-    if lease.confirms is not None:
-        with job.resources.db.read() as session:
-            repeated = find_repeated_run(session, lease.run_seq)
-        if repeated is not None:
-            return _evaluate_jointly(job, repeated.seq, points)
     if not lease.is_news:
         return SeriesResults(points.items)
     history = _read_history(job, lease.run_seq)
@@ -161,50 +153,6 @@ def _result_of(
         return SeriesResult(point=point, levels=levels)
     step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
     return SeriesResult(point=point, levels=levels, evidence=step.evidence, state=step.state)
-
-
-def _evaluate_jointly(job: JobContext, repeated_seq: int, repetition: RunPoints) -> SeriesResults:
-    """The series of a suspicious run with its repetition."""
-    job.checkpoint()
-    with job.resources.db.read() as session:
-        runs = {*list_series_runs(session, repeated_seq), *list_watched_runs(session, repeated_seq)}
-        items = list_item_indexes(session, {*runs, repeated_seq})
-        values = list_series_values(session, None, [repeated_seq])
-        earlier = list_series_values(session, list(repetition.series), runs - {repeated_seq})
-    try:
-        items[repeated_seq], joint = job.pool.run(
-            merge_runs_in_child, items[repeated_seq], values, repetition, timeout_s=TIMEOUT_S
-        )
-        repeated = [value for value in joint if value.series in repetition.series]
-        levels = job.pool.run(levels_in_child, items, [*earlier, *repeated], timeout_s=TIMEOUT_S)
-    except (CallLost, KeyError, ArithmeticError, ValueError):
-        job.checkpoint()
-        # The run alone decides.
-        log.warning("the repetition of run %s was not evaluated", repeated_seq, exc_info=True)
-        return SeriesResults()
-    return SeriesResults(
-        items[repeated_seq],
-        {value.series: _joint_result(value, repetition, levels) for value in joint},
-    )
-
-
-def _joint_result(
-    value: SeriesValues, repetition: RunPoints, levels: Mapping[str, Mapping[int, RunLevel]]
-) -> SeriesResult:
-    repeated = repetition.series.get(value.series)
-    # A series that the repetition lacks is stored, and decides nothing.
-    side = repeated.side if repeated is not None else Side.BOTH
-    point = SeriesPoint(Scale(value.scale), side, value.level, value.item_values)
-    return SeriesResult(point=point, levels=levels.get(value.series, {}))
-
-
-def merge_runs_in_child(
-    items: ItemIndex, values: Sequence[SeriesValues], repetition: RunPoints
-) -> tuple[ItemIndex, list[SeriesValues]]:
-    """A run with its repetition, for a child process: only there numpy is imported."""
-    from mosaico.comparison.series_levels import merge_runs
-
-    return merge_runs(items, values, repetition)
 
 
 def levels_in_child(

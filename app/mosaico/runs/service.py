@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import get_agent
-from mosaico.alerts import confirmations, incidents
+from mosaico.alerts import incidents
 from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.stored_series import accept_series
@@ -18,21 +18,20 @@ from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from mosaico.comparison.acceptance import accept_level
 from mosaico.core.db import insert_row
-from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound, Unavailable
+from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.postgres_notify import WAKING_STREAMS_OF_ROW
-from mosaico.jobs.declarations import AskAgent, BeginRun, CollectTraces, RecordRunEnd
+from mosaico.jobs.declarations import BeginRun, CollectTraces, RecordRunEnd
 from mosaico.jobs.handlers import StartNext
 from mosaico.jobs.queue import enqueue
 from mosaico.run_store import queries, rules
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.plan import Repeater, RunPlan
+from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.runs.collection import choose_collection
 from mosaico.runs.schemas import RunView
 from mosaico.runs.views import run_columns_view
 from mosaico.traces.production import TraceWindow
-from mosaico.traces.repetition_names import is_repetition, name_of_repetition
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -49,17 +48,13 @@ def create_run(
     window: TraceWindow | None = None,
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
-    confirms: BenchmarkRun | None = None,
 ) -> RunView:
     """Insert a PENDING run and its first job. `trigger_event_id` or `schedule_id` is the ID of the trigger event
     or the schedule that started it; `window` is the range of production traces to read instead of the benchmark's;
-    `rescore_of` is a run whose collection it scores instead of reading one, `confirms`
-    a suspicious run that it repeats with more trials. An agent that makes the traces of that run is asked
-    first, for a run with the name of this one.
+    `rescore_of` is a run whose collection it scores instead of reading one.
 
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
-            evaluate the agent or the run is the repetition of another one, `Conflict` when one of
-            them is archived.
+            evaluate the agent, `Conflict` when one of them is archived.
     """
     # One small query in the usual case; benchmark and agent are read only to say why not.
     if not queries.is_runnable(session, benchmark_id, agent_id):
@@ -67,11 +62,7 @@ def create_run(
         require_runnable(session, benchmark, agent)
     if window is not None and get_benchmark(session, benchmark_id).production is None:
         raise reads_no_production(benchmark_id)
-    run_id, is_asked_for = new_id(), confirms is not None and confirms.repeated_by == Repeater.AGENT
-    if is_asked_for:
-        run_name = name_of_repetition(run_id)
-    elif is_repetition(run_name) and rescore_of is None:
-        raise _is_no_ordinary_run(run_name)
+    run_id = new_id()
     new = {
         "id": run_id,
         "benchmark_id": benchmark_id,
@@ -86,10 +77,8 @@ def create_run(
         "retry_count": retry_of.retry_count + 1 if retry_of else 0,
         "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
         "collection_id": rescore_of.collection_id if rescore_of else None,
-        "confirms": confirms.id if confirms else None,
-        # A confirmation is not news of its own: it belongs to the run that it repeats.
         "source_key": rescore_of.source_key if rescore_of else None,
-        "source_seq": origin.source_seq if (origin := rescore_of or confirms) else None,
+        "source_seq": rescore_of.source_seq if rescore_of else None,
         "source_run_id": rescore_of.source_run_id if rescore_of else None,
         "source_run_at": rescore_of.source_run_at if rescore_of else None,
         "source_warning": rescore_of.source_warning if rescore_of else None,
@@ -102,16 +91,8 @@ def create_run(
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
-    enqueue(session, AskAgent(run_id=run_id) if is_asked_for else BeginRun(run_id=run_id))
+    enqueue(session, BeginRun(run_id=run_id))
     return run_columns_view(row)
-
-
-def _is_no_ordinary_run(run_name: str | None) -> Invalid:
-    return Invalid(
-        f"the agent created {run_name!r} as the repetition of a suspicious run, which the "
-        "service evaluates itself; name another run",
-        errors=[ErrorItem(pointer="/runName", detail="is the repetition of another run")],
-    )
 
 
 def reads_no_production(benchmark_id: str) -> Invalid:
@@ -138,9 +119,7 @@ def retry_run(session: Session, run_id: str) -> RunView:
         raise rules.IllegalTransition(
             f"the run {run.id} was already retried as {retried}; retry that one"
         )
-    # Without it, the retry of a repetition would be a run of its own in the KPI history.
-    confirms = queries.get_run(session, run.confirms) if run.confirms else None
-    return _create_again(session, run, TriggerType.MANUAL, retry_of=run, confirms=confirms)
+    return _create_again(session, run, retry_of=run)
 
 
 def rescore_run(session: Session, run_id: str) -> RunView:
@@ -156,29 +135,26 @@ def rescore_run(session: Session, run_id: str) -> RunView:
             f"the run {run.id} is {run.status}; only COMPLETED runs can be rescored."
             " Retry it, or start a new run."
         )
-    return _create_again(session, run, TriggerType.MANUAL, rescore_of=run)
+    return _create_again(session, run, rescore_of=run)
 
 
 def _create_again(
     session: Session,
     run: BenchmarkRun,
-    trigger: TriggerType,
     *,
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
-    confirms: BenchmarkRun | None = None,
 ) -> RunView:
     """A run about the same traces as an earlier one."""
     return create_run(
         session,
         run.benchmark_id,
         run.agent_id,
-        trigger=trigger,
+        trigger=TriggerType.MANUAL,
         run_name=run.run_name,
         window=run.trace_window,
         retry_of=retry_of,
         rescore_of=rescore_of,
-        confirms=confirms,
     )
 
 
@@ -193,17 +169,6 @@ def accept_run(
     accept_series(session, run.source_seq or run.seq)
     incidents.accept_of_run(session, run, by, note, now)
     return run
-
-
-def start_confirmation(session: Session, run: BenchmarkRun, now: datetime) -> None:
-    """Repeat a suspicious run with more trials; when that is not possible, it counts as it is."""
-    try:
-        with session.begin_nested():
-            _create_again(session, run, TriggerType.EVENT, confirms=run)
-    except Unavailable:
-        raise
-    except AppError:
-        confirmations.settle_run(session, run.id, now)
 
 
 def cancel_run(session: Session, run_id: str, now: datetime) -> BenchmarkRun:
@@ -268,7 +233,6 @@ def begin_run(
     # A retry reads the same window.
     run.trace_window = plan.production.window if plan.production else None
     run.plan, run.metric_keys = plan, plan.columns
-    run.repeated_by = plan.repeated_by
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.
@@ -290,9 +254,6 @@ def end_run(
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
         start_next(session, RecordRunEnd(run_id=run.id))
-    if run.confirms is not None:
-        # A repetition that failed, or that said nothing, leaves the evidence of the run alone.
-        confirmations.settle_run(session, run.confirms, now)
 
 
 def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:

@@ -17,7 +17,6 @@ from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RETRYABLE
 from mosaico.traces.models import Collection
 from mosaico.traces.registry import SourceRun, TraceQuery
-from mosaico.traces.repetition_names import is_repetition
 
 # Second argument of the hash: keeps these advisory locks apart from others of the service.
 LOCK_SPACE = 2
@@ -54,12 +53,12 @@ def read_dataset_source(
 
 
 def select_complete_runs(listed: Sequence[SourceRun]) -> list[ListedRun]:
-    """The complete runs of a source, in the given order, without repetitions of earlier runs."""
+    """The complete runs of a source, in the given order."""
     names = Counter(run.name for run in listed)
     return [
         ListedRun(run, run.name if names[run.name] == 1 else run.id)
         for run in listed
-        if run.complete and not is_repetition(run.name)
+        if run.complete
     ]
 
 

@@ -92,7 +92,7 @@ def request_write_back(session: Session, run_id: str, res: Resources) -> None:
     run = queries.get_run(session, run_id)
     plan = run.begun_plan
     # Its scores would have the ids of the original run's and replace them.
-    if run.rescore_of or run.confirms or not plan.write_back.is_requested:
+    if run.rescore_of or not plan.write_back.is_requested:
         return
     state = WriteBackState(status=WriteBackStatus.PENDING, cursor=KPI_CURSOR)
     try:

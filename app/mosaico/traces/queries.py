@@ -68,12 +68,6 @@ def count_items(session: Session, collection_id: int) -> int:
     return count_selected(session, items.distinct())
 
 
-def count_trials(session: Session, collection_id: int) -> int:
-    """Return how often each item of a collection was asked, on average; 0 if it is empty."""
-    items = count_items(session, collection_id)
-    return round(session.get_one(Collection, collection_id).trace_count / items) if items else 0
-
-
 def find_stored_trace_ids(
     session: Session, collection_id: int, trace_ids: Sequence[str]
 ) -> set[str]:

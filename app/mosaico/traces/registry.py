@@ -170,9 +170,7 @@ class SourceSpec:
     `lock` names a lock for a query: collections with the same name are sequential across all
     workers; a lock of None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
-    and ignores its `run_name`; None when a source has no runs. `has_run` says whether the run that the
-    query names is there and complete; None when a source has no named runs. Where several runs can share an ID,
-    `narrow_run` returns the newest of them, with an ID of its own. `write_scores` writes all scores and
+    and ignores its `run_name`; None when a source has no runs. Where several runs can share an ID, `narrow_run` returns the newest of them, with an ID of its own. `write_scores` writes all scores and
     yields heartbeats. `estimate` counts the requests that `pages` will send, for the kind of query that the source can count.
     These raise the errors of `pages`. All of them do network I/O: never call them in a transaction.
     `runs_models`: the source produces its traces
@@ -185,7 +183,6 @@ class SourceSpec:
     lock: Callable[[TraceQuery], str | None] | None = None
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
-    has_run: Callable[[Resources, TraceQuery], bool] | None = None
     narrow_run: RunNarrower | None = None
     write_scores: ScoreWriter | None = None
     estimate: Callable[[Resources, TraceQuery], RequestEstimate] | None = None
@@ -193,11 +190,6 @@ class SourceSpec:
     reads_production: bool = False
     maps_fields: bool = False
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
-
-
-def has_complete_run(runs: Sequence[SourceRun], query: TraceQuery) -> bool:
-    """`SourceSpec.has_run` of a source that lists its runs."""
-    return any(run.name == query.run_name and run.complete for run in runs)
 
 
 class UnknownTraceSource(NotFound):

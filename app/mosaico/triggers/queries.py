@@ -11,12 +11,17 @@ from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.agents.service import LOCAL
-from mosaico.benchmarks.models import HAS_LANGFUSE_RULES, Benchmark, BenchmarkAgent, WebhookSecret
+from mosaico.benchmarks.models import HAS_LANGFUSE_RULES, Benchmark, BenchmarkAgent
 from mosaico.core.batches import batched, keyset_batches
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
 from mosaico.core.schemas import ListFilter
-from mosaico.triggers.models import ProcessedSourceRun, SourceSubscription, TriggerEvent
+from mosaico.triggers.models import (
+    ProcessedSourceRun,
+    SourceSubscription,
+    TriggerEvent,
+    WebhookSecret,
+)
 from mosaico.triggers.rules import LangfuseEvent, TriggerEventStatus, TriggerEventType, rule_matches
 
 MAX_DUE_EVENTS = 100

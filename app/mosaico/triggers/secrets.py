@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from mosaico.benchmarks.models import WebhookSecret
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
 from mosaico.triggers import queries
+from mosaico.triggers.models import WebhookSecret
 from mosaico.triggers.rules import MAX_SECRETS, decode_key, generate_secret
 from mosaico.triggers.schemas import LangfuseSecretCreate
 

@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from mosaico.access import audit
 from mosaico.agents.queries import get_agent
 from mosaico.agents.service import LOCAL
-from mosaico.benchmarks.models import WebhookSecret
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.benchmarks.service import source_of
 from mosaico.core.batch_delete import delete_batch
@@ -22,9 +21,8 @@ from mosaico.jobs.declarations import StartEventRuns
 from mosaico.jobs.queue import enqueue, enqueue_many
 from mosaico.run_store.rules import TriggerType
 from mosaico.runs.service import create_run
-from mosaico.traces.repetition_names import is_repetition
 from mosaico.triggers import queries
-from mosaico.triggers.models import TriggerEvent
+from mosaico.triggers.models import TriggerEvent, WebhookSecret
 from mosaico.triggers.remote_experiments import (
     asks_for_a_run,
     await_runs,
@@ -253,8 +251,6 @@ def _resolve_requests(
         return [RunRequest(benchmark_id, subject, None) for benchmark_id in benchmark_ids]
     if event_type is TriggerEventType.DATASET_UPDATED:
         run_name, uploader = details.get("runName"), details.get("agentId")
-        if is_repetition(run_name):
-            return []
         benchmark_ids = queries.find_benchmarks_for_upload(session, subject, run_name)
         requests = _requests_for_all_agents(session, benchmark_ids, run_name)
         return [

@@ -5,18 +5,15 @@ import logging
 from mosaico.core.errors import NotFound, Unavailable
 from mosaico.core.resources import Resources
 from mosaico.jobs.declarations import (
-    AskAgent,
     AwaitRun,
     FailAwaitedRun,
-    FailRun,
-    LookForRun,
     PollSource,
     RecordChange,
     StartEventRuns,
 )
 from mosaico.jobs.handlers import HANDLERS, JobContext
 from mosaico.traces.registry import CollectionFailed
-from mosaico.triggers import awaited_runs, polling, remote_experiments, repetitions, service
+from mosaico.triggers import awaited_runs, polling, remote_experiments, service
 from mosaico.triggers.queries import SubscriptionKey
 from mosaico.triggers.rules import RunRequest, TriggerEventType
 
@@ -66,18 +63,6 @@ def await_failed(job: JobContext, failure: FailAwaitedRun) -> None:
 def await_run(job: JobContext, step: AwaitRun) -> None:
     """Forward a remote experiment to the agent, or look whether its run is complete."""
     awaited_runs.take_step(job.resources, (step.event_id, step.benchmark_id, step.agent_id))
-
-
-@HANDLERS.register(AskAgent, on_failure=FailRun)
-def ask_agent(job: JobContext, repetition: AskAgent) -> None:
-    """Ask the agent to make a suspicious run again."""
-    repetitions.ask_agent(job.resources, repetition.run_id)
-
-
-@HANDLERS.register(LookForRun, on_failure=FailRun)
-def look_for_run(job: JobContext, repetition: LookForRun) -> None:
-    """Begin the repetition of a run when the agent has made it."""
-    repetitions.look_for_run(job.resources, repetition.run_id)
 
 
 @HANDLERS.register(PollSource)

@@ -129,7 +129,7 @@ def test_login__draft_of_a_rule_keeps_its_recipients(
         "form": "1", "revision": "1", "name": "falls a lot", "benchmarkId": "bench-001", "metric": "EXACT_MATCH",
         "condition": "LESS_THAN", "threshold": "0.5", "channels": "WEBHOOK", "severity": "WARNING",
         "forRuns": "1", "keepFiringForRuns": "1", "cooldownMinutes": "0", "noData": "NO_DATA",
-        "baselineRuns": "5", "enabled": "on", "confirmRuns": "on", "recipients": "\n".join(shown),
+        "baselineRuns": "5", "enabled": "on", "recipients": "\n".join(shown),
     }  # fmt: skip
     draft = draft_of(service, browser, "/alerts/rule-1", body)
     sent = browser.post("/alerts/rule-1", data=hidden_fields(draft.text))

@@ -307,7 +307,7 @@ def test_regressed__a_cost_of_zero_is_stored_and_ends_the_incident(service: Serv
         "/alert-configs",
         {
             "id": "cost", "name": "cost rises", "benchmarkId": "bench-001", "metric": "COST_USD",
-            "condition": "REGRESSED", "confirmRuns": False,
+            "condition": "REGRESSED",
         },
     )  # fmt: skip
     for run, cost in enumerate((0.0, 0.0, 0.0, 0.0, 0.02, 0.0, 0.0)):

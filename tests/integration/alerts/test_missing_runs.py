@@ -65,7 +65,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
         "UPDATE alert_rules SET enabled = false",
         "UPDATE benchmarks SET archived = true",
         "UPDATE agents SET archived = true",
-        "UPDATE benchmark_runs SET confirms = id",
+        "UPDATE benchmark_runs SET rescore_of = id",
         "UPDATE benchmark_runs SET status = 'FAILED'",
     ],
 )

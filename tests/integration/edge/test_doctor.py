@@ -235,7 +235,7 @@ def test_start__refuses_a_schema_of_an_earlier_version_in_development(
     upgrade(environment["DATABASE_URL"])
     rows = DatabaseReader(environment["DATABASE_URL"])
     # As a database of a development version before this column was.
-    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
+    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN rescore_of CASCADE")
     for words in (["serve"], ["worker"]):
         # In processes of their own: they handle signals until they end.
         command = start_command(words, tmp_path, MOSAICO_PORT=str(free_port()))
@@ -251,8 +251,8 @@ def test_doctor__names_a_column_that_a_schema_in_development_lacks(
 ) -> None:
     upgrade(environment["DATABASE_URL"])
     rows = DatabaseReader(environment["DATABASE_URL"])
-    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN repeated_by CASCADE")
+    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN rescore_of CASCADE")
     result = CliRunner().invoke(cli, ["doctor"])
     assert "FAILED\tmigrations\tan earlier development version created the tables" in result.stdout
-    assert "the column benchmark_runs.repeated_by is missing" in result.stdout
+    assert "the column benchmark_runs.rescore_of is missing" in result.stdout
     assert "not checked\tkeys\tfix the check migrations first" in result.stdout

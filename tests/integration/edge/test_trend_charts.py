@@ -50,7 +50,7 @@ def test_trend__files_have_the_runs_of_the_page(read_month: Service) -> None:
     assert [row["runId"] for row in rows] == list(
         dict.fromkeys(re.findall(r'"/runs/(run-[^"]+)"', page))
     )[::-1]
-    assert (rows[0]["runId"], rows[0]["verdict"], rows[0]["confirms"]) == (RUN, "REGRESSED", "")
+    assert (rows[0]["runId"], rows[0]["verdict"], rows[0]["rescoreOf"]) == (RUN, "REGRESSED", "")
     assert {row["kpi"] for row in rows} == {"pass rate"}
     chart = read_month.client.get(picture)
     assert chart.headers["content-type"] == "image/svg+xml"

@@ -8,7 +8,6 @@ import pytest
 
 from mosaico.core.encryption import Secret
 from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, SourceRun
-from mosaico.traces.repetition_names import name_of_repetition
 from mosaico.traces.sources.langfuse.catalog import list_runs
 from tests.integration.langfuse.collection import NOW, collect_all, make_query, make_resources
 from tests.support.langfuse import FakeLangfuse
@@ -50,24 +49,6 @@ def test_list_runs__v3_server_describes_the_same_run(langfuse_v3: FakeLangfuse) 
         DEFAULT_TIME,
         DEFAULT_TIME + timedelta(seconds=29 * 5),
     )
-
-
-@BOTH
-def test_source__repetition_is_read_by_its_name_only(some_server: FakeLangfuse) -> None:
-    name = name_of_repetition("r-1")
-    some_server.experiment(run="night", items=2)
-    some_server.experiment(run=name, items=3)
-    assert len(collect_all(some_server).traces) == 2
-    assert len(collect_all(some_server, run_name=name).traces) == 3
-    has_run = TRACE_SOURCES.get("langfuse").has_run
-    assert has_run is not None
-    # The second experiment begins an hour after the first; it may still grow two minutes later.
-    soon = DEFAULT_TIME + timedelta(hours=1, minutes=2)
-    answers = [
-        has_run(make_resources(now), make_query(some_server, run_name=run_name))
-        for now, run_name in ((NOW, name), (NOW, name_of_repetition("r-2")), (soon, name))
-    ]
-    assert answers == [True, False, False]
 
 
 @BOTH

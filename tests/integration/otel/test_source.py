@@ -12,8 +12,7 @@ from mosaico.core.resources import Resources
 from mosaico.traces.otel.export_body import decode_body
 from mosaico.traces.otel.service import delete_expired_traces, encode_spans, store_spans
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow
-from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, TraceQuery
-from mosaico.traces.repetition_names import name_of_repetition
+from mosaico.traces.registry import CollectionFailed, TraceQuery
 from mosaico.traces.sources.otel import OtelSource, list_runs
 from mosaico.traces.types import Trace
 from tests.support.otlp import export, span
@@ -116,23 +115,6 @@ def test_otel_run__newest_run_is_read_after_it_has_ended(service_resources: Reso
     # Five heartbeats until half a minute has passed without a span.
     assert [len(page) for page in read_pages] == [0, 0, 0, 0, 0, 1]
     assert read_pages[-1][0].trace_id.endswith("b")
-
-
-def test_otel_run__repetition_is_read_by_its_name_only(service_resources: Resources) -> None:
-    name = name_of_repetition("r-1")
-    receive(service_resources, [item("a", "it", "night")])
-    receive(service_resources, [item("b", "it", name, start_ns=NOON_NS + MINUTE_NS)])
-    later = Clock(NOON + timedelta(hours=1))
-    read_traces = [
-        pages(service_resources, query, later)[-1][0].trace_id[-1]
-        for query in (RUN, replace(RUN, run_name=name))
-    ]
-    assert read_traces == ["a", "b"]
-    has_run = TRACE_SOURCES.get("otel").has_run
-    assert has_run is not None
-    named = replace(RUN, run_name=name)
-    assert not has_run(replace(service_resources, clock=lambda: NOON), named)
-    assert has_run(replace(service_resources, clock=lambda: NOON + timedelta(hours=1)), named)
 
 
 # From 25 s on a heartbeat each 5 s, until 30 s, 60 s or `settle_for` without a span have passed.

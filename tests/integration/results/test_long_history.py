@@ -75,9 +75,11 @@ def test_overview__has_the_last_run_of_each_agent(long_history: Database) -> Non
 
 def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) -> None:
     with Session(long_history.engine) as session:  # nothing is committed
-        # One in progress, a repetition, and one of an archived benchmark.
+        # One in progress, a rescored one, and one of an archived benchmark.
         session.execute(text("UPDATE benchmark_runs SET status = 'RUNNING' WHERE id = 'run-3000'"))
-        session.execute(text("UPDATE benchmark_runs SET confirms = 'run-1' WHERE id = 'run-2999'"))
+        session.execute(
+            text("UPDATE benchmark_runs SET rescore_of = 'run-1' WHERE id = 'run-2999'")
+        )
         session.execute(text("UPDATE benchmarks SET archived = true WHERE id = 'b-2'"))
         overview = read_overview(session, NOW, NOW)
 

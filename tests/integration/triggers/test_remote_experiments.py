@@ -35,9 +35,8 @@ def service_resources(service_resources: Resources, tmp_path: Path) -> Resources
 
 @pytest.fixture
 def run_url() -> Iterator[HttpAgent]:
-    """The `runUrl` of an agent that knows nothing of repetitions."""
+    """The `runUrl` of an agent."""
     with running_http_agent() as agent:
-        agent.promises = False
         yield agent
 
 
@@ -253,7 +252,7 @@ def test_experiment__request_is_repeated_until_the_agent_accepts_it(
     monkeypatch.setattr(outcomes, "FIRST_RETRY_DELAY_S", 0.001)
     run_url.statuses = [status, status]
     forward_experiment(setup, sender, run_url)
-    # The agent tells a repetition from a new request by its ID.
+    # The agent tells a repeated request from a new one by its ID.
     ids = {headers["webhook-id"] for headers, _ in run_url.requests}
     assert (len(run_url.requests), len(ids)) == (3, 1)
     assert only_event(setup)["status"] == "WAITING"

@@ -11,7 +11,7 @@ from mosaico.alerts.evaluation.conditions import assess_evidence
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
 from mosaico.alerts.evaluation.series_decision import decide_step
 from mosaico.alerts.rules import AlertOutcome, Assessment, Condition, RuleSpec, ValueSpec
-from mosaico.comparison.series_levels import ZERO, levels_of_points, merge_points
+from mosaico.comparison.series_levels import ZERO, levels_of_points
 from mosaico.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
 from mosaico.run_store.run_series import ItemIndex, StoredPoint
 from mosaico.statistics.verdict_rules import Scale, Side
@@ -88,13 +88,6 @@ def test_zero__a_fall_to_zero_is_no_harm() -> None:
     series = CostSeries()
     series.add(1.0, 1.02, 0.99, 1.01, 1.0, 1.01, 0.0, 0.0, 0.0)
     assert SeriesStatus.FIRING not in {step.evidence.status for step in series.steps}
-
-
-def test_merge_points__a_zero_and_another_value_have_a_finite_level() -> None:
-    merged = merge_points([point_of(1, 0.0, with_items=True), point_of(1, 4.0, with_items=True)])
-    assert merged.level == pytest.approx((math.log(2) + math.log(4)) / 2)
-    zeros = merge_points([point_of(1, 0.0, with_items=True)] * 2)
-    assert zeros.level == ZERO
 
 
 COSTS = st.lists(st.sampled_from((1.0, 1.02, 0.98, 3.0, 0.0, None)), max_size=30)

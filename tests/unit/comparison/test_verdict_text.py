@@ -77,8 +77,6 @@ def test_describe_runs_evidence__each_state_has_words(
     assert text.startswith("over runs: ")
 
 
-def test_describe_runs_evidence__a_repeated_run_pages_nobody_yet() -> None:
-    pending = RunsEvidence(status=SeriesStatus.PENDING, event=SeriesEvent.OPENED, limit=2.8)
-    assert describe_runs_evidence(pending) == "over runs: the run is repeated before it pages"
+def test_describe_runs_evidence__an_event_says_more_than_the_status() -> None:
     opened = RunsEvidence(status=SeriesStatus.FIRING, event=SeriesEvent.OPENED, limit=2.8)
     assert describe_runs_evidence(opened) == "over runs: incident opened"

@@ -109,7 +109,6 @@ _NORMAL = NormalDist()
 _EVIDENCE_OUTCOMES = {
     SeriesStatus.WARMUP: AlertOutcome.WARMUP,
     SeriesStatus.OK: AlertOutcome.HEALTHY,
-    SeriesStatus.PENDING: AlertOutcome.WARMUP,
     SeriesStatus.FIRING: AlertOutcome.BREACH,
 }
 

@@ -57,8 +57,6 @@ MIN_INCIDENT_REFERENCE = 2
 # for the next page. One that would have opened at the stricter limit was no chance.
 RECOVERY_PARTS = 6
 STRICT_FALSE_PAGES = 1 / 600
-# A run is suspicious beyond this fraction of the limit, which is a z of 2.4 at the default limit of false alarms.
-SUSPICIOUS = 0.77
 
 
 class SeriesStep(NamedTuple):
@@ -87,18 +85,6 @@ def advance_series(
             return _advance_incident(state, state.incident, view, run)
         return _lose_reference(state.incident, view, run)
     return _advance_reference(state, view, run)
-
-
-def needs_confirmation(evidence: RunsEvidence) -> bool:
-    """Return whether a run is repeated before it pages, where its source can: its evidence is close
-    to the limit or above it, and no incident was open before it.
-
-    All items are repeated: a repetition of the failed items alone would select bad luck. A problem
-    of the provider that lasts for hours affects the repetition, too.
-    """
-    if evidence.z is None or evidence.z <= SUSPICIOUS * evidence.limit:
-        return False
-    return evidence.status is SeriesStatus.OK or evidence.event is SeriesEvent.OPENED
 
 
 def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState:

@@ -124,9 +124,6 @@ class HistoryReader:
         """The series of a rule; a new rule starts with the runs that exist already."""
         if rule.condition != Condition.REGRESSED:
             return SeriesState()
-        # The repetition of the run before is late: that run counts as it was alone.
-        if state is not None and state.confirmation is not None:
-            return state.confirmation.state
         if state is not None and state.series is not None:
             return state.series
         runs = [run.seq for run in past]

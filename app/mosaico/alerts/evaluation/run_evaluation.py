@@ -7,19 +7,17 @@ from typing import Protocol
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import queries
-from mosaico.alerts.details import Confirmation
 from mosaico.alerts.evaluation.conditions import (
     REFERENCE_LOST,
     assess_evidence,
     evaluate_condition,
 )
 from mosaico.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
-from mosaico.alerts.evaluation.incident_rules import SeriesStep, needs_confirmation
+from mosaico.alerts.evaluation.incident_rules import SeriesStep
 from mosaico.alerts.evaluation.rule_evidence import (
     HistoryReader,
     RuleEvidence,
     read_changes,
-    series_name,
 )
 from mosaico.alerts.evaluation.series_decision import decide_step
 from mosaico.alerts.rules import (
@@ -32,15 +30,9 @@ from mosaico.alerts.rules import (
 )
 from mosaico.alerts.schemas import rule_spec
 from mosaico.core.db import Database
-from mosaico.kpis.series_types import SeriesState, SeriesStatus
-from mosaico.run_store.run_history import (
-    PastRun,
-    find_repeated_run,
-)
+from mosaico.run_store.run_history import PastRun
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import (
-    SeriesResult,
-)
+from mosaico.run_store.run_series import SeriesResult
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES
 from mosaico.statistics.verdict_rules import Scale, Side
 
@@ -69,8 +61,7 @@ class AlertDecision:
     `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
     `step` is the next state of the series of a REGRESSED rule; `false_pages` is the number of false alarms
     in 30 runs that holds for the rule. With `is_reference_lost` the run can no longer be compared with
-    those before the open incident. With `wants_confirmation` the run is repeated first; `series_before`
-    is the state of the series without it.
+    those before the open incident.
     """
 
     rule_id: str
@@ -79,17 +70,7 @@ class AlertDecision:
     seen_seq: int | None = None
     step: SeriesStep | None = None
     false_pages: float = DEFAULT_FALSE_PAGES
-    series_before: SeriesState | None = None
-    wants_confirmation: bool = False
     is_reference_lost: bool = False
-
-    def present_step(self) -> SeriesStep | None:
-        """The step that holds at present: while the run is repeated, it is PENDING and changes nothing."""
-        if self.step is None or not self.wants_confirmation:
-            return self.step
-        update = {"status": SeriesStatus.PENDING, "event": None}
-        evidence = self.step.evidence.model_copy(update=update)
-        return SeriesStep(self.series_before or SeriesState(), evidence)
 
 
 class AlertEvaluationService:
@@ -111,9 +92,6 @@ class AlertEvaluationService:
         if not result.is_valid:
             return []
         with self._db.read() as session:
-            repeated = find_repeated_run(session, result.run_seq) if result.confirms else None
-            if repeated is not None:
-                return self._evaluate_confirmation(session, result, repeated)
             rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
             # Most runs have no rules: their history is not read.
             if not rules:
@@ -124,47 +102,6 @@ class AlertEvaluationService:
         # From here on no transaction is open: anomaly statistics over the history take a while.
         traces = TraceFinder(self._db, result)
         return [self._decide(history, result, false_pages, traces) for history in histories]
-
-    def _evaluate_confirmation(
-        self, session: Session, result: RunResult, repeated: PastRun
-    ) -> list[AlertDecision]:
-        """The decisions from a suspicious run and its repetition together; `result` is the repetition."""
-        false_pages = default_false_pages(session, self._budget)
-        rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
-        decisions = []
-        for rule in rules:
-            state = queries.get_state(session, rule.id, result.agent_id)
-            series_result = result.series.get(series_name(rule))
-            confirmation = state.confirmation if state is not None else None
-            # The rule does not wait for a repetition, or the repetition has no level of this
-            # series.
-            if state is None or confirmation is None or series_result is None:
-                continue
-            # A rule waits for the repetition of one run only; a repetition of any other run decides
-            # nothing.
-            if confirmation.run_id != repeated.id or repeated.seq not in series_result.levels:
-                continue
-            spec = rule_spec(rule)
-            series = state.series or SeriesState()
-            step = decide_step(
-                series,
-                series_result.levels,
-                repeated.seq,
-                series_result.point.scale,
-                series_result.point.side,
-                None,
-                spec,
-                false_pages,
-            )
-            decisions.append(
-                AlertDecision(
-                    rule_id=rule.id,
-                    revision=rule.revision,
-                    assessment=_assess_joint(confirmation, step, series_result),
-                    step=step,
-                )
-            )
-        return decisions
 
     def _decide(
         self, history: RuleEvidence, result: RunResult, false_pages: float, traces: TraceFinder
@@ -204,11 +141,6 @@ class AlertEvaluationService:
             seen_seq=history.seen_seq if spec.condition.excludes_incidents else None,
             step=step,
             false_pages=spec.false_pages_per_month or false_pages,
-            series_before=history.series,
-            wants_confirmation=step is not None
-            and rule.confirm_runs
-            and needs_confirmation(step.evidence)
-            and result.plan.repeated_by is not None,
             is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
         )
 
@@ -260,26 +192,6 @@ def _next_step(
         spec,
         false_pages,
     )
-
-
-def _assess_joint(
-    confirmation: Confirmation, step: SeriesStep, series_result: SeriesResult
-) -> Assessment:
-    details = confirmation.details
-    alone = Assessment(
-        outcome=AlertOutcome.WARMUP,
-        value=confirmation.value,
-        baseline=confirmation.baseline,
-        explanation=confirmation.explanation,
-        details=details,
-    )
-    value_spec = ValueSpec(
-        name=details.value_name or "the value",
-        is_share=details.is_share,
-        logarithmic=_is_relative(series_result),
-        unit=details.unit,
-    )
-    return assess_evidence(value_spec, alone, step.evidence)
 
 
 def _is_relative(series_result: SeriesResult | None) -> bool:

@@ -92,5 +92,5 @@ def _replay(
 
 def _spec(rule: AlertConfigBody) -> Sequence[Any]:
     """Return the fields of a rule that decide when it fires."""
-    left_out = {"name", "severity", "enabled", "max_hours_without_run", "confirm_runs"}
+    left_out = {"name", "severity", "enabled", "max_hours_without_run"}
     return list(rule.model_dump(exclude=left_out).items())

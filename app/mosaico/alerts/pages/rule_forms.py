@@ -60,7 +60,6 @@ FORM = SchemaForm(
         "baselineRuns": FieldInput("Runs to compare with"),
         "minimumEffect": FieldInput("Smallest change that fires"),
         "falsePagesPerMonth": FieldInput("Maximum false alarms in 30 runs"),
-        "confirmRuns": FieldInput("Repeat a suspicious run first"),
         "maxHoursWithoutRun": FieldInput("Hours without a run"),
         "enabled": FieldInput(help="A disabled rule does not evaluate runs."),
         "recipients": FieldInput(help="One address per line. Each channel notifies the addresses that it accepts."),

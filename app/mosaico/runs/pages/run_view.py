@@ -310,7 +310,7 @@ def _trend(
             "agentId": run.agent_id,
             "kpi": kpi.kpi_id,
             "to": (kpi.recorded_at + timedelta(seconds=1)).isoformat(),
-            # More than the points: runs that repeat another one are none.
+            # More than the points: rescored runs are none.
             "limit": 2 * TREND_RUNS,
         },
     }

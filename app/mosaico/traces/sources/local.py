@@ -115,15 +115,6 @@ def _describe(upload: LocalDataset) -> str:
     return f"{upload.run_name} (agent {upload.agent_id})" if upload.agent_id else upload.run_name
 
 
-def _has_run(resources: Resources, query: TraceQuery) -> bool:
-    """Return whether the named run was uploaded: an upload is there as a whole, or not at all."""
-    with resources.db.read_statement() as session:
-        uploads = queries.list_uploads_for_agent(
-            session, query.dataset_ref or "", query.run_name, query.agent_id
-        )
-    return bool(uploads)
-
-
 def _estimate(resources: Resources, query: TraceQuery) -> RequestEstimate:
     """An upload is read from the database of the service: without requests."""
     total = find_upload(resources, query).trace_count
@@ -139,7 +130,6 @@ TRACE_SOURCES.register(
     SOURCE,
     SourceSpec(
         open=lambda resources: LocalSource(resources=resources),
-        has_run=_has_run,
         estimate=_estimate,
         list_items=_list_items,
     ),

@@ -21,9 +21,7 @@ from mosaico.traces.registry import (
     TracePage,
     TraceQuery,
     UnsupportedFilter,
-    has_complete_run,
 )
-from mosaico.traces.repetition_names import is_repetition
 from mosaico.traces.types import Trace
 
 TRACES_PER_PAGE: Final = 100
@@ -194,8 +192,6 @@ class OtelSource:
         dataset = _require_dataset(query)
         with self.resources.db.read() as session:
             runs = queries.list_received_runs(session, dataset, query.run_name, query.service_name)
-            if query.run_name is None:
-                runs = [run for run in runs if not is_repetition(run.name)]
             all_runs = runs or queries.list_received_runs(
                 session, dataset, service_name=query.service_name
             )
@@ -282,7 +278,6 @@ TRACE_SOURCES.register(
     SourceSpec(
         open=lambda resources: OtelSource(resources=resources),
         list_runs=list_runs,
-        has_run=lambda resources, query: has_complete_run(list_runs(resources, query), query),
         reads_production=True,
     ),
 )

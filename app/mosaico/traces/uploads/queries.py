@@ -18,7 +18,6 @@ from mosaico.core.schemas import ListFilter
 from mosaico.traces.models import (
     LocalDataset,
 )
-from mosaico.traces.repetition_names import PREFIX
 from mosaico.traces.stored_traces import COLUMNS, StoredTraces
 from mosaico.traces.types import Trace
 from mosaico.traces.upload_errors import UploadNotFound
@@ -60,17 +59,14 @@ def list_uploads_for_agent(
     session: Session, name: str, run_name: str | None, agent_id: str | None
 ) -> list[LocalDataset]:
     """At most two uploads that a run of an agent may read: those of the agent before those that name
-    no agent, then newest first. Without a name, repetitions of runs are left out.
+    no agent, then newest first.
     """
     statement = select(LocalDataset).where(
         LocalDataset.name == name,
         LocalDataset.agent_id.is_(None) | (LocalDataset.agent_id == agent_id),
     )
-    statement = statement.where(
-        ~LocalDataset.run_name.startswith(PREFIX, autoescape=True)
-        if run_name is None
-        else LocalDataset.run_name == run_name
-    )
+    if run_name is not None:
+        statement = statement.where(LocalDataset.run_name == run_name)
     order = (
         LocalDataset.agent_id.is_(None),
         LocalDataset.created_at.desc(),

@@ -1,7 +1,7 @@
 """The common interface of the two API versions: a run, batches of its traces, and the cursor."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, Protocol, TypeVar
@@ -129,11 +129,6 @@ class RunReader(Protocol):
     def list_run_names(self, dataset: LangfuseDataset | None) -> list[str]: ...
 
     def read_batches(self, run: ExperimentRun, remaining: JSON | None) -> Iterator[TraceBatch]: ...
-
-
-def newest_of(runs: Iterable[ExperimentRun]) -> ExperimentRun | None:
-    """The run with the latest activity."""
-    return max(runs, key=lambda run: run.end, default=None)
 
 
 class WindowCount(NamedTuple):

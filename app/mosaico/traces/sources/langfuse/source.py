@@ -17,7 +17,6 @@ from mosaico.traces.registry import (
     SourceSpec,
     TracePage,
     TraceQuery,
-    has_complete_run,
 )
 from mosaico.traces.sources.langfuse.catalog import (
     API_VERSIONS,
@@ -365,7 +364,6 @@ TRACE_SOURCES.register(
         lock=collection_lock,
         check=check_server,
         list_runs=list_runs,
-        has_run=lambda resources, query: has_complete_run(list_runs(resources, query), query),
         narrow_run=narrow_run,
         list_items=list_items,
         write_scores=write_scores,

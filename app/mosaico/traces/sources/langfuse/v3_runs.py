@@ -11,7 +11,6 @@ from typing import Any, Final
 from mosaico.core.http.threads import run_in_order
 from mosaico.core.http.throttle import MAX_IN_FLIGHT
 from mosaico.core.url_syntax import is_path_segment
-from mosaico.traces.repetition_names import is_repetition
 from mosaico.traces.sources.langfuse.client import (
     LangfuseClient,
     NumberedPage,
@@ -169,11 +168,7 @@ class V3Reader:
     def _find_run_name(self, dataset: LangfuseDataset, *, run_id: str | None) -> str | None:
         """The name of the run with this ID, or of the newest run."""
         if run_id is None:
-            runs = [
-                run
-                for run in self._fetch_runs(dataset.name, 1)
-                if not is_repetition(get_text(run, "name"))
-            ]
+            runs = self._fetch_runs(dataset.name, 1)
             newest = max(runs, key=lambda run: get_time_ms(run, "createdAt") or 0, default={})
             return get_text(newest, "name")
         run = self._find_listed_run(dataset.name, "id", run_id)

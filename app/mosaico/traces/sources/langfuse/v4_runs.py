@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from mosaico.core.http.throttle import MAX_IN_FLIGHT
-from mosaico.traces.repetition_names import is_repetition
 from mosaico.traces.sources.langfuse.client import LangfuseClient, Parameters, get_rows
 from mosaico.traces.sources.langfuse.failures import NotFoundError, PageTooLarge
 from mosaico.traces.sources.langfuse.json_fields import (
@@ -33,7 +32,6 @@ from mosaico.traces.sources.langfuse.reader import (
     LangfuseDataset,
     TraceBatch,
     TraceLink,
-    newest_of,
     split_source_id,
 )
 from mosaico.traces.sources.langfuse.scores import group_by_trace
@@ -107,8 +105,7 @@ class V4Reader:
     def find_run(self, dataset: LangfuseDataset | None, name: str | None) -> ExperimentRun | None:
         in_dataset = _dataset_filter(dataset)
         if name is None:
-            runs = self._find_runs(in_dataset, dataset)
-            return newest_of(run for run in runs if not is_repetition(run.name))
+            return self._find_newest(in_dataset, dataset)
         by_name = self._find_newest([*in_dataset, equals("name", name)], dataset)
         # An experiment may be named like the ID of another one: the name counts first.
         run = by_name or self._find_newest([*in_dataset, equals("id", name)], dataset)
@@ -205,16 +202,9 @@ class V4Reader:
         dataset: LangfuseDataset | None,
         since: int | None = None,
     ) -> ExperimentRun | None:
-        return newest_of(self._find_runs(conditions, dataset, since))
-
-    def _find_runs(
-        self,
-        conditions: Sequence[JSON],
-        dataset: LangfuseDataset | None,
-        since: int | None = None,
-    ) -> list[ExperimentRun]:
         rows = self._list_experiments(conditions, MAX_NAMES_SHOWN, since)
-        return [replace(parse_experiment(row, dataset), since=since) for row in rows]
+        runs = [replace(parse_experiment(row, dataset), since=since) for row in rows]
+        return max(runs, key=lambda run: run.end, default=None)
 
     def _list_experiments(
         self, conditions: Sequence[JSON], limit: int, since: int | None = None
