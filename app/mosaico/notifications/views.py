@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from mosaico.core.keyset import MAX_LIMIT, PageQuery
 from mosaico.core.schemas import view_of_row
+from mosaico.core.symbols import symbol_of
 from mosaico.notifications import queries
 from mosaico.notifications.models import Delivery, Endpoint, Notification
 from mosaico.notifications.queries import (
@@ -55,9 +56,6 @@ def delivery_views(session: Session, rows: list[Delivery]) -> list[DeliveryView]
     ]
 
 
-_SYMBOLS: Final = {"DELIVERED": "✓", "PENDING": "…"}
-
-
 class DeliveryRow(NamedTuple):
     """The recipient and the state of a delivery; `text` contains an error."""
 
@@ -91,7 +89,7 @@ def delivery_rows(
             id=delivery.id,
             channel=endpoints[delivery.endpoint_id].channel.lower(),
             recipient=endpoints[delivery.endpoint_id].recipient,
-            symbol=_SYMBOLS.get(delivery.status, "✗"),
+            symbol=symbol_of(delivery.status),
             status=delivery.status.lower(),
             text=delivery.detail or delivery.status.lower(),
             attempts=delivery.attempts,

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.core.errors import Invalid, without_request
+from mosaico.core.symbols import symbol_of
 from mosaico.core.text import format_duration
 from mosaico.core.web.form_words import translate_phrases, with_label
 from mosaico.core.web.forms.sent_fields import check_form
@@ -163,25 +164,25 @@ def _mistaken(mistakes: Sequence[str], parts: Sequence[TextPart] = ()) -> Schedu
 
 
 def _show_fire(fire: ScheduleFire) -> ShownFire:
-    symbol, kind, text = _describe_fire(fire)
+    state, kind, text = _describe_fire(fire)
     run_url = path_of("runs", fire.run_id) if fire.run_id else None
-    return ShownFire(fire.due_at, symbol, kind, text, run_url)
+    return ShownFire(fire.due_at, symbol_of(state), kind, text, run_url)
 
 
 def _describe_fire(fire: ScheduleFire) -> tuple[str, str, str]:
-    """Symbol, class and words of a fire."""
+    """State, class and words of a fire."""
     late = fire.fired_at - fire.due_at
     detail = without_request(fire.detail or SKIP_DETAILS.get(fire.reason or "", ""))
     match FireStatus(fire.status):
         case FireStatus.FAILED:
-            return "✗", "failed", f"failed: {detail}"
+            return "FAILED", "failed", f"failed: {detail}"
         case FireStatus.PENDING:
-            return "◷", "running", "a worker is about to start the run"
+            return "PENDING", "running", "a worker is about to start the run"
         case FireStatus.SKIPPED if fire.reason in MISSED_REASONS:
-            return "×", "regressed", f"missed: {detail}"
+            return "MISSED", "regressed", f"missed: {detail}"
         case FireStatus.SKIPPED:
-            return "○", "no-evidence", f"skipped: {detail}"
+            return "SKIPPED", "no-evidence", f"skipped: {detail}"
         case FireStatus.STARTED:
             if late > ON_TIME:
-                return "▲", "inconclusive", f"started {format_duration(late)} late"
-            return "■", "improved", "started on time"
+                return "LATE", "inconclusive", f"started {format_duration(late)} late"
+            return "STARTED", "improved", "started on time"

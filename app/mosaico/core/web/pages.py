@@ -28,6 +28,7 @@ from markupsafe import Markup
 
 from mosaico.core.keyset import DEFAULT_LIMIT
 from mosaico.core.resources import Resources
+from mosaico.core.symbols import VERDICTS, symbol_of
 from mosaico.core.text import format_duration, format_number, replace_unstorable, shorten
 from mosaico.core.web.compression import ENCODED, accepts_gzip, compress_page
 from mosaico.core.web.form_words import FormWords, with_label, words_of
@@ -95,6 +96,7 @@ def environment() -> Environment:
         "asset": asset_url,
         "url": build_url,
         "verdict_words": VERDICT_WORDS,
+        "verdict_symbols": VERDICTS,
     }
     env.filters |= {
         "time": _time_filter,
@@ -109,6 +111,7 @@ def environment() -> Environment:
         "heading": shrink_long_title,
         "brief": lambda name: shorten(name, MAX_LISTED_CHARS),
         "plain": WORDS.translate,
+        "symbol": symbol_of,
         "with_label": with_label,
         "words": lambda name: words_of(re.sub(r"[._:/]", " ", name).strip()),
     }

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from mosaico.core.symbols import VERDICTS
 from mosaico.core.text import format_decimal, html_text, xml_text
 
 WIDTH, HEIGHT = 640, 280
@@ -34,13 +35,6 @@ COLORS: Final = {
     "NO_EVIDENCE": "#57606a",
     "INCONCLUSIVE": "#9a6700",
     "INVALID": "#8250df",
-}
-MARKS: Final = {
-    "REGRESSED": "▼",
-    "IMPROVED": "▲",
-    "NO_EVIDENCE": "○",
-    "INCONCLUSIVE": "■",
-    "INVALID": "×",
 }
 
 
@@ -100,7 +94,7 @@ def draw_grid(y: Axis) -> Iterator[str]:
 
 def draw_mark(x: float, y: float, verdict: str | None, label: str = "") -> str:
     """The mark of a verdict, a small dot without one; the label is its tooltip, if it has one."""
-    mark = MARKS.get(verdict or "", "·")
+    mark = VERDICTS.get(verdict or "", "·")
     color = COLORS.get(verdict or "", INK)
     title = f"{label}, {verdict}" if verdict and verdict not in label else label
     return (
@@ -140,7 +134,7 @@ def draw_chart(
     ]
     if legend:
         entries = "   ".join(
-            f"{mark} {verdict.replace('_', ' ').lower()}" for verdict, mark in MARKS.items()
+            f"{mark} {verdict.replace('_', ' ').lower()}" for verdict, mark in VERDICTS.items()
         )
         elements.append(draw_text(LEFT, height - 6, entries, fill=FAINT, size=11))
     return draw_frame(title, description, elements, height=height)
