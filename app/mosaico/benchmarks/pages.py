@@ -114,7 +114,7 @@ KPI_FORM = SchemaForm(
         "unit": FieldInput(help="Unit, such as USD or ms. Leave empty for a share or a score."),
         "thresholdMin": FieldInput("Lower threshold", "A value below this threshold is outside the thresholds."),
         "thresholdMax": FieldInput("Upper threshold", "A value above this threshold is outside the thresholds."),
-        "gate": FieldInput("Gate: decides whether a run regressed"),
+        "gate": FieldInput("Gate: judged together with the other KPIs of the gate"),
     },
 )  # fmt: skip
 
