@@ -21,9 +21,9 @@ from mosaico.agents.models import Agent
 from mosaico.agents.service import agent_query, check_langfuse
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
+from mosaico.core.defaults import MIN_FREE_BYTES, REPORTED_CLOCK_DIFFERENCE
 from mosaico.core.errors import AppError
 from mosaico.core.http.client import own_service_client
-from mosaico.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
 from mosaico.core.migrations import SchemaMismatch, require_columns, require_current_schema
 from mosaico.core.resources import Resources
 from mosaico.core.row_windows import RowWindow, iter_windows
@@ -212,7 +212,7 @@ def check_keys(res: Resources) -> str:
     )
 
 
-def check_clock(res: Resources, max_difference: timedelta = MAX_CLOCK_DIFFERENCE) -> str:
+def check_clock(res: Resources, max_difference: timedelta = REPORTED_CLOCK_DIFFERENCE) -> str:
     """Check that the clocks of this machine and of the database agree."""
     before = datetime.now(UTC)
     with res.db.read() as session:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from sqlalchemy import func, select
@@ -12,8 +12,7 @@ from mosaico.access.models import AuditEntry
 from mosaico.core import correlation
 from mosaico.core.batch_delete import BATCH_ROWS
 from mosaico.core.db import append_row
-
-RETENTION = timedelta(days=400)
+from mosaico.core.defaults import KEEP_AUDIT_ENTRIES
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
 AuditOutcome = Literal["done", "refused"]
@@ -69,7 +68,7 @@ def record_action(
 
 
 def delete_old_entries(session: Session, now: datetime) -> int:
-    """Delete a batch of the entries older than 400 days; returns the number deleted."""
+    """Delete a batch of the entries that are older than `KEEP_AUDIT_ENTRIES`; returns the number deleted."""
     # A function of the database: the log refuses every other deletion.
-    deleted = func.delete_old_audit_entries(now - RETENTION, BATCH_ROWS)
+    deleted = func.delete_old_audit_entries(now - KEEP_AUDIT_ENTRIES, BATCH_ROWS)
     return int(session.scalars(select(deleted)).one())

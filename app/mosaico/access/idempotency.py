@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
@@ -19,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import get_caller
 from mosaico.access.models import IdempotencyKey
+from mosaico.core.defaults import KEEP_IDEMPOTENCY_KEYS
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import Conflict, Invalid
 from mosaico.core.problem_documents import CONFLICT
@@ -27,7 +27,6 @@ from mosaico.core.web.deps import get_resources
 from mosaico.core.web.etag import find_etag
 from mosaico.core.web.response_headers import add_header
 
-RETENTION = timedelta(hours=24)
 # Creating a resource takes milliseconds: after a second the first request has almost always ended.
 RETRY_AFTER_S = 1
 
@@ -186,7 +185,7 @@ class IdempotentCreate:
                     response.body, table=table, row=claim.id, column="response"
                 ),
                 created_at=now,
-                expires_at=now + RETENTION,
+                expires_at=now + KEEP_IDEMPOTENCY_KEYS,
             )
         )
         session.flush()

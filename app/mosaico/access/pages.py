@@ -11,8 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from mosaico.access import error_pages, sessions
 from mosaico.access.audit import AuditActor, AuditResource, record_action
 from mosaico.access.authentication import identify_token
-from mosaico.access.sessions import COOKIE, ENDED_SESSION_KEPT, SESSION_LIFETIME, Draft, NewSession
+from mosaico.access.sessions import COOKIE, SESSION_LIFETIME, Draft, NewSession
 from mosaico.core.clock import zone_names
+from mosaico.core.defaults import KEEP_ENDED_SESSIONS
 from mosaico.core.errors import AppError, Unauthorized
 from mosaico.core.resources import Resources
 from mosaico.core.url_syntax import is_redacted
@@ -189,7 +190,7 @@ def _with_cookie(request: Request, response: Response, new_session: NewSession) 
     response.set_cookie(
         COOKIE,
         new_session.token,
-        max_age=int((SESSION_LIFETIME + ENDED_SESSION_KEPT).total_seconds()),
+        max_age=int((SESSION_LIFETIME + KEEP_ENDED_SESSIONS).total_seconds()),
         httponly=True,
         samesite="lax",
         secure=needs_secure_cookie(request),

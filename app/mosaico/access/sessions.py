@@ -20,14 +20,13 @@ from mosaico.access.queries import CONFIGURED_KEY_ID, KeyIdentity, find_usable_a
 from mosaico.access.rules import hash_token, is_usable
 from mosaico.access.service import FIRST_KEY_NAME
 from mosaico.core.batch_delete import delete_batch
+from mosaico.core.defaults import KEEP_ENDED_SESSIONS
 from mosaico.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey
 from mosaico.core.errors import Unauthorized
 
 COOKIE = "mosaico_session"
 TOKEN_BYTES = 32
 SESSION_LIFETIME = timedelta(days=7)
-# An ended session tells whose input a draft is.
-ENDED_SESSION_KEPT = timedelta(days=7)
 LINK_LIFETIME = timedelta(minutes=10)
 _DRAFT_CELL: Final = {"table": "browser_sessions", "column": "draft"}
 
@@ -143,5 +142,5 @@ def list_open_sessions(
 def delete_expired_sessions(session: Session, now: datetime) -> int:
     """Delete one batch of expired links, and of sessions some days later; see `delete_batch`."""
     links = delete_batch(session, LoginLink, LoginLink.expires_at <= now)
-    ended = BrowserSession.expires_at <= now - ENDED_SESSION_KEPT
+    ended = BrowserSession.expires_at <= now - KEEP_ENDED_SESSIONS
     return max(links, delete_batch(session, BrowserSession, ended))

@@ -11,6 +11,7 @@ from mosaico.alerts.rules import (
     AlertStatus,
 )
 from mosaico.alerts.schemas import AlertConfigBody
+from mosaico.core.defaults import BACKTEST_DAYS
 from mosaico.core.schemas import (
     Identifier,
     StoredText,
@@ -44,7 +45,9 @@ class BacktestRequest(WireModel):
     agent_id: Identifier | None = Field(
         default=None, description="Required when the rule applies to every agent."
     )
-    days: Annotated[int, Field(ge=1, le=3660, description="Days of history to replay.")] = 90
+    days: Annotated[int, Field(ge=1, le=3660, description="Days of history to replay.")] = (
+        BACKTEST_DAYS
+    )
 
 
 class BacktestCoverageView(WireModel):

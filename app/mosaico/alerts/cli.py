@@ -32,6 +32,7 @@ from mosaico.core.console.terminal import (
     print_result,
     print_status,
 )
+from mosaico.core.defaults import BACKTEST_DAYS
 from mosaico.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from mosaico.notifications.types import MessageSeverity
 
@@ -246,7 +247,9 @@ def backtest_rule(
             "--agent", help="ID of the agent to replay.", autocompletion=complete_ids("/agents")
         ),
     ] = None,
-    days: Annotated[int, typer.Option("--days", min=1, help="Days of history to replay.")] = 90,
+    days: Annotated[
+        int, typer.Option("--days", min=1, help="Days of history to replay.")
+    ] = BACKTEST_DAYS,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Replay an alert rule over stored runs and estimate its false alarm rate.

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from mosaico.alerts.details import AlertDetails
+from mosaico.core.defaults import BASELINE_RUNS
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.anomaly import RunPoint
@@ -129,7 +130,7 @@ class RuleSpec:
     keep_firing_for_runs: int = 1
     cooldown: timedelta = timedelta()
     no_data: NoDataPolicy = NoDataPolicy.NO_DATA
-    baseline_runs: int = 5
+    baseline_runs: int = BASELINE_RUNS
     minimum_effect: float | None = None
     false_pages_per_month: float | None = None
 

@@ -16,6 +16,7 @@ from mosaico.alerts.rules import (
     RuleSpec,
 )
 from mosaico.alerts.silence_matchers import SilenceMatchers
+from mosaico.core.defaults import BASELINE_RUNS
 from mosaico.core.schemas import (
     UNSET,
     Identifier,
@@ -142,7 +143,7 @@ class AlertConfigBody(WireModel):
     for_runs: ForRuns = 1
     keep_firing_for_runs: KeepFiring = None
     no_data: NoDataPolicy = NoDataPolicy.NO_DATA
-    baseline_runs: BaselineRuns = 5
+    baseline_runs: BaselineRuns = BASELINE_RUNS
     minimum_effect: Effect = None
     false_pages_per_month: FalsePages = None
     max_hours_without_run: HoursWithoutRun = None

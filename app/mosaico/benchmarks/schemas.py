@@ -18,6 +18,7 @@ from mosaico.benchmarks.config_types import (
     expand_metric_name,
     unacceptable,
 )
+from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.core.errors import Invalid
 from mosaico.core.schemas import (
     Identifier,
@@ -69,7 +70,11 @@ MetricInput = Annotated[
 ]
 IsGate = Annotated[
     bool,
-    Field(description="A gate KPI is tested alone, without correction for the number of KPIs."),
+    Field(
+        description="Whether the KPI is one of the gate. The KPIs of the gate (all, if none is marked)"
+        " are judged together: their intervals and p-values are adjusted, so that any false change"
+        " among them has a probability of 5 %."
+    ),
 ]
 MinEffect = Annotated[
     float | None,
@@ -202,9 +207,11 @@ class BenchmarkBody(WireModel):
     )
     metrics: MetricList = Field(default_factory=_default_metrics)
     measures: Measures = Field(default_factory=list)
-    min_coverage: Share = Field(default=0.9, description="A run with lower coverage is INVALID.")
+    min_coverage: Share = Field(
+        default=MIN_COVERAGE, description="A run with lower coverage is INVALID."
+    )
     max_error_share: Share = Field(
-        default=0.05, description="A run with a higher share of errors is INVALID."
+        default=MAX_ERROR_SHARE, description="A run with a higher share of errors is INVALID."
     )
     keep_days: KeepDays | None = Field(
         default=None, description="Age in days at which the traces of runs are deleted."

@@ -45,7 +45,7 @@ from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import is_counted, is_run_metric
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec
 from mosaico.run_store.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
-from mosaico.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.verdict_rules import MARGIN, MIN_EFFECT, Scale, Side, Verdict, VerdictRule
 
 HARM_SIDES = {
     Direction.HIGHER_IS_BETTER: Side.LOW,
@@ -54,8 +54,8 @@ HARM_SIDES = {
 }
 # Units that are compared as ratios: one more second matters after 1 s, but not after 100 s.
 RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
-# The margin of a KPI as a multiple of its minimum effect: the same ratio as the defaults 0.05 : 0.02.
-MARGIN_FACTOR = 2.5
+# The margin of a KPI as a multiple of its minimum effect: the same ratio as that of the defaults.
+MARGIN_FACTOR = MARGIN / MIN_EFFECT
 CHANGED_METRIC = f"{NOT_COMPARABLE}, which has another version of the metric; rescore the baseline"
 CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline"
 NOT_PER_ITEM = "its value of the whole run is neither a mean over items nor computed from counts"
@@ -321,7 +321,7 @@ def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
 
 
 def metric_rule(spec: MetricSpec) -> VerdictRule:
-    """The changes of a metric that count: 0.02 of a rate, 2 % of any other metric."""
+    """The changes of a metric that count."""
     other = Scale.RATIO if spec.unit in RATIO_UNITS else Scale.NUMBER
     return VerdictRule(
         side=HARM_SIDES[spec.direction], scale=Scale.RATE if _is_rate(spec) else other

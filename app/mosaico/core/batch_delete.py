@@ -12,11 +12,11 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from mosaico.core.clock import Clock
 from mosaico.core.db import Base, Database
+from mosaico.core.defaults import MAX_CLOCK_DIFFERENCE
 from mosaico.core.errors import Unavailable
 from mosaico.core.text import format_utc
 
 BATCH_ROWS = 1_000
-MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 PURGE_DELAY = timedelta(days=1)
 
 

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mosaico.core.clock import zone_names
+from mosaico.core.defaults import KEEP_RECEIVED_SPANS
 from mosaico.core.errors import Misconfigured
 from mosaico.core.network_policy import parse_networks
 from mosaico.core.smtp import parse_smtp_url
@@ -294,7 +295,7 @@ class Settings(BaseSettings):
             description="Days after which received OpenTelemetry spans are deleted. Runs keep their"
             " copies of the traces.",
         ),
-    ] = 30
+    ] = KEEP_RECEIVED_SPANS.days
     log_format: Annotated[
         str, Field(pattern="^(console|json)$", description="`console` or `json`.")
     ] = "console"

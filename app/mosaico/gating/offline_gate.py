@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
+from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.gating.offline_metrics import OfflineMetrics, kpi_columns, select_metrics
 from mosaico.gating.rules import GateResult, GateTerms, decide
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
@@ -32,9 +33,6 @@ from mosaico.runs.metric_columns import MetricColumns
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
-
-# The defaults of a benchmark.
-MIN_COVERAGE, MAX_ERROR_SHARE = 0.9, 0.05
 
 
 class _MeasuredFile(NamedTuple):

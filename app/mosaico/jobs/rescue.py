@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.core.batch_delete import BATCH_ROWS
 from mosaico.core.db import Database
+from mosaico.core.defaults import KEEP_FINISHED_JOBS
 from mosaico.jobs.deaths import JobDeaths, Poison, count_death, is_poison, runs_alone
 from mosaico.jobs.handlers import JobHandlers
 from mosaico.jobs.outcomes import JobClaim, JobFailed, fail_job, finish_twin
@@ -75,7 +76,7 @@ _DELETE_FINISHED = text(
             ORDER BY id LIMIT :batch_rows
         ) AS job
         WHERE NOT EXISTS (SELECT FROM procrastinate_events AS event
-                          WHERE event.job_id = job.id AND event.at > :now ::timestamptz - interval '7 days')
+                          WHERE event.job_id = job.id AND event.at > :kept_since)
     ) RETURNING id
     """
 )
@@ -155,8 +156,9 @@ def _fail_as_poison(claim: JobClaim, deaths: JobDeaths) -> JobFailed:
 
 
 def delete_finished_jobs(session: Session, now: datetime) -> int:
-    """Delete one batch of jobs that ended more than a week ago.
+    """Delete one batch of the jobs that ended longer than `KEEP_FINISHED_JOBS` ago.
 
     Returns the number of deleted jobs; see `delete_batch`.
     """
-    return len(session.execute(_DELETE_FINISHED, {"now": now, "batch_rows": BATCH_ROWS}).all())
+    parameters = {"kept_since": now - KEEP_FINISHED_JOBS, "batch_rows": BATCH_ROWS}
+    return len(session.execute(_DELETE_FINISHED, parameters).all())

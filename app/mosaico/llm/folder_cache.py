@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from mosaico.core.defaults import KEEP_LLM_ANSWERS
 from mosaico.llm.conversation import ChatMessage, Llm, Tool, Turn, TurnSettings
 from mosaico.llm.errors import LlmError
-from mosaico.llm.types import MAX_ANSWER_AGE, ChatAnswer, EmbeddingAnswer, ModelAnswer
+from mosaico.llm.types import ChatAnswer, EmbeddingAnswer, ModelAnswer
 
 FOLDER_MODE: Final = 0o700
 _TURN: Final = TypeAdapter(Turn)
@@ -28,7 +29,7 @@ class AnswerCache:
 
     def __init__(self, folder: Path, now: float) -> None:
         self._folder = folder
-        self._oldest = now - MAX_ANSWER_AGE.total_seconds()
+        self._oldest = now - KEEP_LLM_ANSWERS.total_seconds()
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, ModelAnswer]:
         """The stored answers by request key."""

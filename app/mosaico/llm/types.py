@@ -5,14 +5,10 @@ import json
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mosaico.llm.conversation import Usage
-
-# A stored answer that is older is requested again.
-MAX_ANSWER_AGE: Final = timedelta(days=30)
 
 
 class ModelKind(StrEnum):

@@ -1,19 +1,19 @@
-"""Writes of the inbox: messages are read, and are deleted after 90 days."""
+"""Writes of the inbox: messages are read, and are deleted when they are old."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import exists, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from mosaico.core.batch_delete import BATCH_ROWS, delete_batch
 from mosaico.core.db import Database
+from mosaico.core.defaults import KEEP_NOTIFICATIONS
 from mosaico.core.postgres_notify import notify_streams
 from mosaico.notifications import queries
 from mosaico.notifications.models import Delivery, Notification
 from mosaico.notifications.rules import DeliveryStatus
 
 INBOX = "notifications"
-RETENTION = timedelta(days=90)
 READ_BATCH = 500
 PURGE_BATCH = 250
 
@@ -62,7 +62,7 @@ def announce_inbox(session: Session) -> None:
 
 
 def delete_old_notifications(session: Session, now: datetime) -> int:
-    """Delete a batch of the notifications older than 90 days that have no pending delivery, or of their
+    """Delete a batch of the notifications older than `KEEP_NOTIFICATIONS` that have no pending delivery, or of their
     deliveries.
 
     Returns: the number deleted; 0 if nothing is left.
@@ -74,7 +74,7 @@ def delete_old_notifications(session: Session, now: datetime) -> int:
     columns = (Notification.created_at, Notification.id)
     oldest_first = (
         select(*columns, is_pending.label("is_pending"))
-        .where(Notification.created_at < now - RETENTION)
+        .where(Notification.created_at < now - KEEP_NOTIFICATIONS)
         # By columns: PostgreSQL finds no index for the order of a row value, and sorts the table.
         .order_by(*columns)
         .limit(PURGE_BATCH)

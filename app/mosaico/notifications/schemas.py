@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic import StringConstraints as Text
 
+from mosaico.core.defaults import MAX_SECRET_OVERLAP_S
 from mosaico.core.schemas import UNSET, WireModel
 from mosaico.notifications.rules import DeliveryStatus
 from mosaico.notifications.types import MessageSeverity
 
 DAY_S = 24 * 3600
-MAX_OVERLAP_S = 30 * DAY_S
 
 
 class MessageFactView(WireModel):
@@ -107,7 +107,7 @@ class EndpointView(WireModel):
 class EndpointSecretRotation(WireModel):
     """The time for which the previous secret also signs."""
 
-    overlap_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] = DAY_S
+    overlap_seconds: Annotated[int, Field(ge=0, le=MAX_SECRET_OVERLAP_S)] = DAY_S
 
 
 class DeliveryRequestView(WireModel):

@@ -8,7 +8,7 @@ from pydantic import Field
 from sqlalchemy import Select, select, text
 from sqlalchemy.orm import Session
 
-from mosaico.core.machine_limits import MAX_CLOCK_DIFFERENCE, MIN_FREE_BYTES
+from mosaico.core.defaults import MIN_FREE_BYTES, REPORTED_CLOCK_DIFFERENCE
 from mosaico.core.migrations import HEAD_REVISION
 from mosaico.core.schemas import WireModel
 from mosaico.core.text import count_noun, format_duration
@@ -267,7 +267,7 @@ def _check_disk(free_bytes: int) -> SystemCheck:
 
 def _check_clock(difference: timedelta) -> SystemCheck:
     finding = f"this machine and the database differ by {abs(difference.total_seconds()):.1f} s"
-    if abs(difference) <= MAX_CLOCK_DIFFERENCE:
+    if abs(difference) <= REPORTED_CLOCK_DIFFERENCE:
         return SystemCheck(name="clock", ok=True, finding=finding)
     return SystemCheck(
         name="clock",

@@ -15,9 +15,9 @@ from mosaico.core.batch_delete import delete_batch
 from mosaico.core.batches import batched
 from mosaico.core.clock import Clock
 from mosaico.core.db import Database
+from mosaico.core.defaults import KEEP_LLM_ANSWERS
 from mosaico.jobs.handlers import RecordProgress, ignore_progress
 from mosaico.llm.types import (
-    MAX_ANSWER_AGE,
     ChatAnswer,
     EmbeddingAnswer,
     ModelAnswer,
@@ -141,8 +141,8 @@ def evict_answers(session: Session, keys: Sequence[bytes]) -> None:
 
 
 def evict_expired_answers(session: Session, now: datetime) -> int:
-    """Delete one batch of the answers that are older than `MAX_ANSWER_AGE`; see `delete_batch`."""
-    expired = LlmCacheEntry.created_at < now - MAX_ANSWER_AGE
+    """Delete one batch of the answers that are older than `KEEP_LLM_ANSWERS`; see `delete_batch`."""
+    expired = LlmCacheEntry.created_at < now - KEEP_LLM_ANSWERS
     return delete_batch(session, LlmCacheEntry, expired)
 
 

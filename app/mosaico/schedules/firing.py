@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.audit import AuditActor, AuditResource, record_action
 from mosaico.benchmarks.queries import find_production
 from mosaico.core.batch_delete import delete_batch
+from mosaico.core.defaults import KEEP_SCHEDULE_FIRES
 from mosaico.core.errors import AppError, Conflict, Invalid, Unavailable
 from mosaico.jobs.declarations import StartScheduledRuns
 from mosaico.jobs.handlers import describe_error
@@ -36,7 +37,6 @@ from mosaico.schedules.service import disable, timing_error_message, timing_of
 from mosaico.traces.production import TraceWindow
 
 # More than a year: a yearly schedule still shows its previous instant.
-FIRES_RETENTION = timedelta(days=400)
 DELETE_BATCH = 1_000
 # Enqueuing is the slowest part of a tick, so fires share jobs. A fire with a pattern waits for the
 # network and gets a job of its own.
@@ -326,9 +326,9 @@ def _record_start_failure(
 
 
 def delete_old_fires(session: Session, now: datetime) -> int:
-    """Delete a batch of fires older than `FIRES_RETENTION`; returns the number deleted."""
+    """Delete a batch of fires older than `KEEP_SCHEDULE_FIRES`; returns the number deleted."""
     # Each status, because the index of the times begins with it.
-    is_old = ScheduleFire.status.in_(FireStatus) & (ScheduleFire.due_at < now - FIRES_RETENTION)
+    is_old = ScheduleFire.status.in_(FireStatus) & (ScheduleFire.due_at < now - KEEP_SCHEDULE_FIRES)
     return delete_batch(session, ScheduleFire, is_old, DELETE_BATCH)
 
 

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 ALPHA = 0.05
 CONFIDENCE = 0.95
+# The smallest change that counts, and the largest that does not: of a rate, or as a fraction of any other value.
+MIN_EFFECT = 0.02
+MARGIN = 0.05
 # The power of a stated minimum detectable effect.
 POWER = 0.8
 # With fewer items, or clusters of equal size, even a change of all of them can be chance.
@@ -109,8 +112,8 @@ class VerdictRule:
     side: Side
     scale: Scale = Scale.RATE
     alpha: float = ALPHA
-    min_effect: float = 0.02
-    margin: float = 0.05
+    min_effect: float = MIN_EFFECT
+    margin: float = MARGIN
 
 
 class Harm(NamedTuple):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
+from mosaico.core.defaults import MIN_COVERAGE
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import AppError, NotFound
 from mosaico.core.registry import LoadedPlugin, Registry
@@ -53,7 +54,7 @@ class TraceQuery:
     input_path: str | None = None
     output_path: str | None = None
     expected_path: str | None = None
-    min_coverage: float = 0.9
+    min_coverage: float = MIN_COVERAGE
     agent_id: str | None = None
     is_shared: bool = False
     service_name: str | None = None

@@ -23,8 +23,6 @@ from mosaico.benchmarks.config_types import (
 )
 from mosaico.core.text import unstorable_reason
 
-# The tolerance of Standard Webhooks; it limits how long a recorded call can be replayed.
-CLOCK_TOLERANCE_S = 300
 MAX_SECRETS = 20
 SECRET_BYTES = 32
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the public prefix of secrets
@@ -35,7 +33,6 @@ MAX_SIGNATURES = 10
 MAX_TEXT_CHARS = 200
 
 DEBOUNCE = timedelta(seconds=30)
-EVENT_RETENTION = timedelta(days=7)
 POLL_INTERVAL = timedelta(minutes=5)
 
 _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
@@ -146,7 +143,7 @@ def find_signing_key(call: SignedMessage, keys: Sequence[bytes]) -> int | None:
 
 
 def clock_skew_s(call: SignedMessage, now: datetime) -> int:
-    """Seconds between the signature and now; at most `CLOCK_TOLERANCE_S` is accepted."""
+    """Seconds between the signature and now; at most `MAX_CLOCK_DIFFERENCE` is accepted."""
     return abs(int(now.timestamp()) - call.signed_at)
 
 

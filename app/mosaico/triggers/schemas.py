@@ -5,10 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, Secret
 
+from mosaico.core.defaults import MAX_SECRET_OVERLAP_S
 from mosaico.core.schemas import Identifier, ShortText, WireModel
 from mosaico.triggers.rules import TriggerEventStatus, TriggerEventType
-
-MAX_OVERLAP_S = 30 * 24 * 3600
 
 
 class WebhookRunRequest(WireModel):
@@ -26,9 +25,11 @@ class WebhookRunRequest(WireModel):
 class WebhookSecretCreate(WireModel):
     """Options for a new secret of a benchmark."""
 
-    previous_expires_after_seconds: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] | None = Field(
-        default=None,
-        description="Validity of the previous secrets; null keeps them valid until deleted.",
+    previous_expires_after_seconds: Annotated[int, Field(ge=0, le=MAX_SECRET_OVERLAP_S)] | None = (
+        Field(
+            default=None,
+            description="Validity of the previous secrets; null keeps them valid until deleted.",
+        )
     )
 
 

@@ -15,6 +15,7 @@ from mosaico.agents.service import LOCAL
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.benchmarks.service import source_of
 from mosaico.core.batch_delete import delete_batch
+from mosaico.core.defaults import KEEP_TRIGGER_EVENTS
 from mosaico.core.errors import AppError, Conflict, Invalid
 from mosaico.core.ids import new_id
 from mosaico.jobs.declarations import StartEventRuns
@@ -32,7 +33,6 @@ from mosaico.triggers.remote_experiments import (
 )
 from mosaico.triggers.rules import (
     DEBOUNCE,
-    EVENT_RETENTION,
     LangfuseEvent,
     RunRequest,
     TriggerEventStatus,
@@ -237,7 +237,7 @@ def record_new_run(session: Session, request: RunRequest, now: datetime) -> Trig
 
 def delete_expired_events(session: Session, now: datetime) -> int:
     """Delete expired secrets, and a batch of events after their retention; see `delete_batch`."""
-    expired_before = now - EVENT_RETENTION
+    expired_before = now - KEEP_TRIGGER_EVENTS
     session.execute(delete(WebhookSecret).where(WebhookSecret.expires_at < expired_before))
     return delete_batch(session, TriggerEvent, TriggerEvent.received_at < expired_before)
 

@@ -7,13 +7,13 @@ from fastapi import Path, Request, Security
 from fastapi.security import APIKeyHeader
 
 from mosaico.access.rate_limits import FailureLimiter
+from mosaico.core.defaults import MAX_CLOCK_DIFFERENCE
 from mosaico.core.errors import Unauthorized
 from mosaico.core.problem_documents import TooManyRequests
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
 from mosaico.core.web.request_body import RawBody
 from mosaico.triggers.rules import (
-    CLOCK_TOLERANCE_S,
     SignedMessage,
     clock_skew_s,
     digest,
@@ -102,10 +102,10 @@ def _verify(
     if signer is None:
         raise _refusal(request)
     # After the signature check: only the holder of a secret learns about the clock.
-    if (skew_s := clock_skew_s(call, now)) > CLOCK_TOLERANCE_S:
+    if (skew_s := clock_skew_s(call, now)) > MAX_CLOCK_DIFFERENCE.total_seconds():
         raise StaleSignature(
             f"the signature time differs from the server clock by {skew_s} s (at most"
-            f" {CLOCK_TOLERANCE_S} s); correct the clock, sign again and resend",
+            f" {MAX_CLOCK_DIFFERENCE.total_seconds():g} s); correct the clock, sign again and resend",
             headers=CHALLENGE,
         )
     return VerifiedCall(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mosaico.core.clock import utc_now
+from mosaico.core.defaults import KEEP_LLM_ANSWERS
 from mosaico.llm.conversation import Usage
 from mosaico.llm.types import (
-    MAX_ANSWER_AGE,
     RequestUsage,
 )
 from mosaico.runs.llm_cache import evict_expired_answers, put_answers
@@ -250,6 +250,6 @@ def test_llm_cache__expired_answers_are_evicted(service: Service, models: ModelS
     service.complete_run()
     now = utc_now()
     with service.resources.db.begin() as session:
-        assert evict_expired_answers(session, now + MAX_ANSWER_AGE - timedelta(minutes=1)) == 0
+        assert evict_expired_answers(session, now + KEEP_LLM_ANSWERS - timedelta(minutes=1)) == 0
     with service.resources.db.begin() as session:
-        assert evict_expired_answers(session, now + MAX_ANSWER_AGE + timedelta(minutes=1)) == 2
+        assert evict_expired_answers(session, now + KEEP_LLM_ANSWERS + timedelta(minutes=1)) == 2

@@ -67,7 +67,7 @@ def test_delete_old_fires__old_fires_are_deleted_in_batches(
     rows.execute(
         "INSERT INTO schedule_fires (schedule_id, due_at, fired_at, triggered_by, status)"
         " SELECT 's-1', now() - n * interval '1 day', now(), 'SCHEDULED', 'STARTED'"
-        # Six of them are older than FIRES_RETENTION (400 days): three batches.
+        # Six of them are older than `KEEP_SCHEDULE_FIRES` (400 days): three batches.
         " FROM generate_series(398, 405) AS n"
     )
     resources = prepared_service.resources

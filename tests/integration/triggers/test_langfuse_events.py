@@ -159,7 +159,7 @@ def test_langfuse_event__replayed_experiment_starts_no_run(
     first, again = (as_json(langfuse.deliver(body, header), 202) for _ in range(2))
     assert first["id"] == again["id"]
     setup.service.work()
-    # Just after CLOCK_TOLERANCE_S (5 minutes): a recorded call is of no use any more.
+    # Just after MAX_CLOCK_DIFFERENCE (5 minutes): a recorded call is of no use any more.
     setup.clock.advance(minutes=6)
     assert langfuse.deliver(body, header).status_code == 401
     setup.service.work()
@@ -174,7 +174,7 @@ def test_langfuse_event__invalid_signatures_start_no_run(
     assert langfuse.deliver(body, None).status_code == 401
     assert langfuse.deliver(body + b" ", langfuse.header(body)).status_code == 401
     assert langfuse.deliver(b"no JSON", langfuse.header(body)).status_code == 401
-    # Ten seconds more than CLOCK_TOLERANCE_S, before and after.
+    # Ten seconds more than MAX_CLOCK_DIFFERENCE, before and after.
     assert langfuse.send(REMOTE, ago_s=310).status_code == 401
     assert langfuse.send(REMOTE, ago_s=-310).status_code == 401
     assert LangfuseSender(setup, "lf-whsec_another").send(REMOTE).status_code == 401

@@ -111,7 +111,7 @@ def test_delete_expired_events__keeps_ids_for_a_week(setup: TriggerSetup) -> Non
 
 def test_webhook__signature_time_may_differ_by_five_minutes(setup: TriggerSetup) -> None:
     sender = setup.create_sender()
-    # Ten seconds less than CLOCK_TOLERANCE_S, and then ten more.
+    # Ten seconds less than MAX_CLOCK_DIFFERENCE, and then ten more.
     for number, seconds in enumerate((-290, 290)):
         at = setup.clock() + timedelta(seconds=seconds)
         assert sender.call(f"msg_{number}", at=at).status_code == 202

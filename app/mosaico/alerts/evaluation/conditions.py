@@ -20,15 +20,10 @@ from mosaico.kpis.number_text import format_amount, format_value
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.anomaly import RunPoint, Warmup, detect_anomaly
-from mosaico.statistics.verdict_rules import Side, Verdict
+from mosaico.statistics.verdict_rules import MIN_EFFECT, Side, Verdict
 
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
 TOLERANCE = 1e-9
-# Default minimum effects of anomalies: for shares in absolute terms, for the rest relative.
-# The same limits as for verdicts, see `comparison`.
-MIN_SHARE_CHANGE = 0.02
-MIN_RELATIVE_CHANGE = 0.02
-
 
 # INCONCLUSIVE and INVALID are absent on purpose: they decide nothing, see `_assess_verdict`.
 VERDICT_OUTCOMES: Mapping[Verdict | None, AlertOutcome] = {
@@ -306,7 +301,8 @@ def _assess_verdict(
 def _anomaly_minimum_effect(spec: RuleSpec, value_spec: ValueSpec, expected: float) -> float:
     if spec.minimum_effect is not None:
         return spec.minimum_effect
-    return MIN_SHARE_CHANGE if value_spec.is_share else MIN_RELATIVE_CHANGE * abs(expected)
+    # As for verdicts.
+    return MIN_EFFECT if value_spec.is_share else MIN_EFFECT * abs(expected)
 
 
 def _too_large(value_spec: ValueSpec, value: float) -> Assessment:

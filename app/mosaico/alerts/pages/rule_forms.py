@@ -19,12 +19,13 @@ from mosaico.alerts.pages.backtest import (
     try_backtest,
 )
 from mosaico.alerts.pages.rule_text import watched_name
-from mosaico.alerts.pages.rules import BACKTEST_DAYS, RuleId
+from mosaico.alerts.pages.rules import RuleId
 from mosaico.alerts.pages.value_chart import draw_backtest
 from mosaico.alerts.rule_service import create_rule, update_rule
 from mosaico.alerts.schemas import AlertConfigCreate, AlertConfigPatch, AlertConfigView
 from mosaico.alerts.views import rule_view
 from mosaico.benchmarks.queries import get_kpis, list_benchmark_names
+from mosaico.core.defaults import BACKTEST_DAYS
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.fields import Choices

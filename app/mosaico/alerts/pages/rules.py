@@ -35,6 +35,7 @@ from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.alerts.silences import start_silence
 from mosaico.alerts.views import rule_view, rule_views
 from mosaico.benchmarks.queries import list_owner_names
+from mosaico.core.defaults import BACKTEST_DAYS
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.page_filters import PageFilters, SentFilters
@@ -55,7 +56,6 @@ from mosaico.core.web.routes import Router
 router = Router()
 
 SHOWN_EVENTS = 10
-BACKTEST_DAYS = 90
 
 RuleFilters = Annotated[
     SentFilters[RuleFilter], Depends(PageFilters(RuleFilter, "agent benchmark enabled"))
