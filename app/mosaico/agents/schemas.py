@@ -62,8 +62,8 @@ RunUrl = Annotated[
         max_length=2048,
         description=(
             "URL that runs the agent over a dataset. It receives a signed request for each "
-            "remote experiment of Langfuse. Stored encrypted. Responses show the server and the last four characters; that form may be "
-            "sent back and changes nothing."
+            "remote experiment of Langfuse. Stored encrypted. Responses show the server and the "
+            "last four characters; that form may be sent back and changes nothing."
         ),
         examples=["https://agent.example/run"],
     ),

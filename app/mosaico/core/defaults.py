@@ -21,9 +21,9 @@ KEEP_NOTIFICATIONS: Final = timedelta(days=90)
 KEEP_SCHEDULE_FIRES: Final = timedelta(days=400)
 KEEP_AUDIT_ENTRIES: Final = timedelta(days=400)
 
-# `mosaico doctor` and the page of the system report less free space on the disk,
+# `mosaico doctor` and the page of the system report less free space on the disk of the data.
 MIN_FREE_BYTES: Final = 1024**3
-# and a larger difference between the clocks of the machine and of the database.
+# They also report a larger difference between the clocks of the machine and of the database.
 REPORTED_CLOCK_DIFFERENCE: Final = timedelta(seconds=2)
 # With a larger difference of two clocks nothing is purged, and no signed call is accepted. It is the tolerance of
 # Standard Webhooks, which limits how long a recorded call can be replayed.

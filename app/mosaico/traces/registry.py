@@ -171,7 +171,8 @@ class SourceSpec:
     `lock` names a lock for a query: collections with the same name are sequential across all
     workers; a lock of None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
-    and ignores its `run_name`; None when a source has no runs. Where several runs can share an ID, `narrow_run` returns the newest of them, with an ID of its own. `write_scores` writes all scores and
+    and ignores its `run_name`; None when a source has no runs. Where several runs can share an ID,
+    `narrow_run` returns the newest of them, with an ID of its own. `write_scores` writes all scores and
     yields heartbeats. `estimate` counts the requests that `pages` will send, for the kind of query that the source can count.
     These raise the errors of `pages`. All of them do network I/O: never call them in a transaction.
     `runs_models`: the source produces its traces
