@@ -113,7 +113,7 @@ def opened_resources(
 ) -> Iterator[Resources]:
     """The resources of a process, opened from its settings and closed when the block ends.
 
-    Raises: as `opened_database`; `BadMasterKey`, `MissingMasterKey`, in production `PrivilegedDatabaseRole`.
+    Raises: as `opened_database`; `BadMasterKey`, `UnknownMasterKey`, in production `PrivilegedDatabaseRole`.
     """
     master_key(settings)
     allow_chat_hosts(settings.chat_hosts or "")
@@ -183,7 +183,7 @@ def secret_box(settings: Settings) -> SecretBox:
 
 
 def require_fit(settings: Settings, resources: Resources) -> None:
-    """Raises: `MissingMasterKey`, in production `PrivilegedDatabaseRole`."""
+    """Raises: `UnknownMasterKey`, in production `PrivilegedDatabaseRole`."""
     with resources.db.read() as session:
         if settings.in_production:
             require_restricted_role(session)

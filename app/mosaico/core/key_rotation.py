@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from mosaico.core.db import Database
 from mosaico.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey, ciphertext_prefix
-from mosaico.core.errors import Misconfigured
 from mosaico.core.row_windows import RowWindow, iter_windows
 
 BATCH_ROWS: Final = 200
@@ -23,10 +22,6 @@ MAX_PASSES: Final = 50
 PASS_PAUSE_S: Final = 0.1
 STARTUP_SAMPLE: Final = 10_000
 _PREFIX_CHARS: Final = 40  # covers `v1.<key id>.`
-
-
-class MissingMasterKey(Misconfigured):
-    """Stored secrets are encrypted with a master key that is not configured; restore that key."""
 
 
 class EncryptedColumn(NamedTuple):
@@ -111,7 +106,7 @@ def _key_usage(column: EncryptedColumn, text_counts: Mapping[str, int]) -> list[
 def require_known_keys(
     session: Session, columns: Iterable[EncryptedColumn], box: SecretBox
 ) -> None:
-    """Raise `MissingMasterKey` when a stored text needs a key that the box does not have.
+    """Raise `UnknownMasterKey` when a stored text needs a key that the box does not have.
 
     Reads:   at most `STARTUP_SAMPLE` texts per column. Stored idempotent responses may be many,
              and a response whose key is missing raises its own error when it is repeated.
@@ -125,7 +120,7 @@ def require_known_keys(
     if missing:
         counts = ", ".join(f"{use.text_count} in {use.column}" for use in missing)
         ids = sorted({use.key_id for use in missing})
-        raise MissingMasterKey(
+        raise UnknownMasterKey(
             f"stored secrets are encrypted with master key {', '.join(ids)} ({counts}), which is"
             f" not configured (configured: {', '.join(box.key_ids)}); add that key to"
             " MOSAICO_MASTER_KEYS_OLD (or restore master.key), or delete those secrets with"

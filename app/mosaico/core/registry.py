@@ -33,6 +33,10 @@ class InvalidName(Exception):
     """The name of a plugin does not have the required form; rename it."""
 
 
+class UnknownPlugin(NotFound):
+    """No plugin of this kind has this name; `mosaico plugins` lists all plugins."""
+
+
 class AddPlugin(Protocol[P_contra]):
     """The argument of an entry point function: adds one plugin under its name.
 
@@ -67,7 +71,7 @@ class Registry(Generic[T]):
         names: str = r"[a-z][a-z0-9_-]*",
         item_type: type[T] | None = None,
         check: Callable[[str, T], None] | None = None,
-        unknown: type[NotFound] = NotFound,
+        unknown: type[NotFound] = UnknownPlugin,
     ) -> None:
         self.kind = kind
         self.group = group

@@ -24,10 +24,6 @@ class MissingKey(BadUsage):
     """A provider requires an API key; set the environment variable in the message."""
 
 
-class BadBaseUrl(BadUsage):
-    """The address of a model server is not a valid URL; write it as http://host:port/path."""
-
-
 class UnsupportedSetting(BadUsage):
     """The API of the provider does not support this setting; omit it, or use another provider."""
 
@@ -41,7 +37,7 @@ def open_llm(
     environment: Mapping[str, str],
     http: "httpx2.AsyncClient | None" = None,
 ) -> Llm:
-    """Open a model of a provider. Raises: MissingKey, BadBaseUrl, UnsupportedSetting.
+    """Open a model of a provider. Raises: MissingKey, BadUsage, UnsupportedSetting.
 
     No key is required for a server with a `base_url`. A service passes `http`, the HTTP client
     with its network policy; without it every address is allowed, as on the command line.
@@ -91,6 +87,6 @@ def _require_address(url: str) -> None:
     except ValueError:
         is_http_url = False
     if not is_http_url:
-        raise BadBaseUrl(
+        raise BadUsage(
             f"{url!r} is not the address of a server", hint="write it as http://localhost:8000/v1"
         )

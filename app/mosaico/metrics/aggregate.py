@@ -8,11 +8,11 @@ from typing import Final
 
 from mosaico.core.registry import suggest_names
 from mosaico.metrics.types import (
+    InvalidMetricReference,
     MetricFailed,
     MetricSkipReason,
     Missing,
     TraceMeasurements,
-    UnknownStatistic,
 )
 
 STATISTICS: Final = (
@@ -52,7 +52,7 @@ class Aggregate:
     def statistic(self, name: str) -> float | None:
         """One statistic by its name in formulas. Raises Invalid for an unknown name."""
         if name not in STATISTICS:
-            raise UnknownStatistic(
+            raise InvalidMetricReference(
                 f"no statistic is named {name!r}.{suggest_names(name, list(STATISTICS))}"
                 f" Known: {', '.join(STATISTICS)}."
             )

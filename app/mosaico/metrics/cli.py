@@ -36,12 +36,6 @@ STATISTICS = ("mean", "n", "std", "min", "max", "p50", "p95", "p99", "coverage")
 cli = CommandGroup("score", help="Compute metrics of a file of results. No server is needed.")
 
 
-class EmptyTraceFile(UnusableInput):
-    """A trace file is empty; write one trace per line into it."""
-
-    code = "no-traces"
-
-
 @cli.command("score")
 def score(
     *,
@@ -86,7 +80,7 @@ def score(
     with open_models(limits) as models:
         scores = score_file(file, metrics, formula, reader, models)
     if not scores.rows:
-        raise EmptyTraceFile(
+        raise UnusableInput(
             f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
         )
     _print_missing(scores)

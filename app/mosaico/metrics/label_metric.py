@@ -15,7 +15,7 @@ from mosaico.metrics.confusion import Confusion, LabelAverage, LabelStatistic, t
 from mosaico.metrics.registry import version_with
 from mosaico.metrics.text_metric import BOTH_TEXTS
 from mosaico.metrics.text_overlap import fold_case
-from mosaico.metrics.types import InvalidMetricOption, MetricSpec, Summary
+from mosaico.metrics.types import InvalidMetricReference, MetricSpec, Summary
 from mosaico.traces.types import Trace
 
 if TYPE_CHECKING:
@@ -154,11 +154,11 @@ def label_metric(
 
 def _check_positive(key: str, average: LabelAverage, positive: str) -> None:
     if average == "binary" and not _label(positive):
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f'{key} with labels "binary" needs the option positive, such as {{"positive": "yes"}}.'
         )
     if average != "binary" and positive:
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f'{key} takes the option positive only with {{"labels": "binary"}}; remove it.'
         )
 

@@ -13,7 +13,6 @@ from mosaico.core.registry import LoadedPlugin, Registry, suggest_names
 from mosaico.formula.ast import filtered_key, split_filter
 from mosaico.metrics.filtered_metric import filter_metric
 from mosaico.metrics.types import (
-    InvalidMetricOption,
     InvalidMetricReference,
     MetricFactory,
     MetricProvider,
@@ -21,7 +20,6 @@ from mosaico.metrics.types import (
     MetricSpec,
     OptionValue,
     UnknownMetric,
-    UnknownMetricOption,
 )
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
@@ -194,7 +192,7 @@ def _scalars(key: str, options: Any) -> Mapping[str, OptionValue]:
     if not isinstance(options, dict) or not all(
         isinstance(value, bool | int | float | str) for value in options.values()
     ):
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f"the options of {key} are an object of booleans, numbers and texts,"
             f" not {options!r:.80}."
         )
@@ -206,21 +204,21 @@ def _check_option(
 ) -> None:
     if name not in options:
         listing = f"Known: {', '.join(options)}." if options else "It has no options."
-        raise UnknownMetricOption(
+        raise InvalidMetricReference(
             f"{key} has no option {name!r}.{suggest_names(name, list(options))} {listing}"
         )
     option_type = type(options[name].default)
     # Exact types, because True would pass as a number. A whole number may be written without a
     # point.
     if type(value) is not option_type and not (option_type is float and type(value) is int):
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f"option {name} of {key} takes a {option_type.__name__} such as {options[name].default!r},"
             f" not {value!r:.80}."
         )
     choices = options[name].choices
     if choices and value not in choices:
         listing = ", ".join(repr(choice) for choice in choices)
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f"option {name} of {key} is one of {listing},"
             f" not {value!r:.80}.{suggest_names(str(value), list(filter(None, choices)))}"
         )

@@ -59,16 +59,11 @@ class ChannelSpec:
     signed: bool = False
 
 
-class UnknownChannel(NotFound):
-    """No channel has this name; `mosaico plugins` lists all channels."""
-
-
 CHANNELS: Final[Registry[ChannelSpec]] = Registry(
     "channel",
     group="mosaico.channels",
     names=r"[A-Z][A-Z0-9_]*",
     item_type=ChannelSpec,
-    unknown=UnknownChannel,
 )
 
 IN_APP: Final = "IN_APP"

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 
 from mosaico.core.defaults import MIN_COVERAGE
 from mosaico.core.encryption import Secret
-from mosaico.core.errors import AppError, NotFound
+from mosaico.core.errors import AppError
 from mosaico.core.registry import LoadedPlugin, Registry
 from mosaico.core.resources import Resources
 from mosaico.harness.harness_config import HarnessConfig
@@ -194,12 +194,8 @@ class SourceSpec:
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
 
 
-class UnknownTraceSource(NotFound):
-    """No trace source has this name; `mosaico plugins` lists all sources."""
-
-
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
-    "trace source", group="mosaico.trace_sources", item_type=SourceSpec, unknown=UnknownTraceSource
+    "trace source", group="mosaico.trace_sources", item_type=SourceSpec
 )
 
 

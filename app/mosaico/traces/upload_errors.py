@@ -15,6 +15,10 @@ class InvalidTrace(Invalid):
     """A line is not a valid trace; correct it as described in the message."""
 
 
+class NoTraces(Invalid):
+    """The upload has no traces; send one JSON object per line."""
+
+
 class UploadInFlight(Conflict):
     """Another upload of the same dataset and run is in progress; try again after it."""
 

@@ -12,11 +12,10 @@ from mosaico.agents.models import Agent
 from mosaico.agents.service import reveal_secret
 from mosaico.core import key_rotation, row_windows
 from mosaico.core.db import Database
-from mosaico.core.encryption import SecretBox
+from mosaico.core.encryption import SecretBox, UnknownMasterKey
 from mosaico.core.errors import Unavailable
 from mosaico.core.key_rotation import (
     EncryptedColumn,
-    MissingMasterKey,
     RotationResult,
     count_key_usage,
     drop_lost_secrets,
@@ -162,7 +161,7 @@ def test_rotate_keys__counts_texts_that_cannot_be_decrypted(db: Database) -> Non
 
 def test_require_known_keys__missing_key_is_refused_with_a_remedy(db: Database) -> None:
     add_agents(db, BEFORE, 2)
-    with db.read() as session, pytest.raises(MissingMasterKey) as refused:
+    with db.read() as session, pytest.raises(UnknownMasterKey) as refused:
         require_known_keys(session, COLUMNS, AFTER)
     message = str(refused.value)
     assert f"master key {BEFORE.encryption_key_id} (2 in {SECRETS})" in message

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.harness.bash.compare import NoCommonTask, TaskDiagnosis, compare
+from mosaico.core.errors import UnusableInput
+from mosaico.harness.bash.compare import TaskDiagnosis, compare
 from mosaico.harness.bash.comparison_report import (
     comparison_markdown,
     comparison_report,
@@ -264,7 +265,7 @@ def test_compare__task_without_score_is_excluded_from_all_runs() -> None:
 
 
 def test_compare__no_common_task_is_refused() -> None:
-    with pytest.raises(NoCommonTask):
+    with pytest.raises(UnusableInput):
         compare([report(result(task(), True)), report(result(task(prompt="Else."), True))])
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from mosaico.core.console.files import UnreadableInput
+from mosaico.core.errors import UnusableInput
 from mosaico.harness.mcp.cli.file_picker import (
     Favorite,
-    InvalidFavorites,
-    NoFavorites,
     PickerChoice,
     ShowPicker,
     iter_benchmark_files,
@@ -103,7 +102,9 @@ def test_read_favorites__environment_variable_overrides_project_file() -> None:
 def test_read_favorites__missing_or_empty_file_is_an_error(text: str | None) -> None:
     if text is not None:
         favourites(text)
-    with pytest.raises(NoFavorites, match=r"no favorites are configured in config/ot-bench\.yaml"):
+    with pytest.raises(
+        UnusableInput, match=r"no favorites are configured in config/ot-bench\.yaml"
+    ):
         read_favorites({})
 
 
@@ -112,5 +113,5 @@ def test_read_favorites__missing_or_empty_file_is_an_error(text: str | None) -> 
 )
 def test_read_favorites__invalid_file_is_named(text: str) -> None:
     favourites(text)
-    with pytest.raises(InvalidFavorites, match=r"config/ot-bench\.yaml"):
+    with pytest.raises(UnusableInput, match=r"config/ot-bench\.yaml"):
         read_favorites({})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mosaico.core.errors import BadUsage
 from mosaico.harness.budget import BudgetLimits
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.evaluator_registry import load_evaluators
@@ -15,7 +16,6 @@ from mosaico.harness.mcp.plan import McpRunPlan, PlannedTask
 from mosaico.harness.mcp.plan_builder import (
     OPENROUTER_URL,
     ModelKeys,
-    NoTaskSelected,
     PlanOverrides,
     TaskSelection,
     plan_tasks,
@@ -129,7 +129,7 @@ def test_plan_tasks__selects_by_patterns(selection: TaskSelection, names: list[s
 
 
 def test_plan_tasks__empty_selection_is_an_error() -> None:
-    with pytest.raises(NoTaskSelected):
+    with pytest.raises(BadUsage):
         planned(selection=TaskSelection(tags=["nobody"]))
 
 

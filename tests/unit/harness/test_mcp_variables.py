@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mosaico.core.errors import UnusableInput
 from mosaico.harness.lint import LintSeverity
 from mosaico.harness.mcp.config import (
     DirectTask,
@@ -20,7 +21,6 @@ from mosaico.harness.mcp.loader import (
     secret_values,
 )
 from mosaico.harness.mcp.secrets import (
-    InvalidSecretsFile,
     MalformedVariable,
     Secrets,
     UndefinedVariable,
@@ -194,7 +194,7 @@ def test_secrets__values_are_text_as_written(tmp_path: Path) -> None:
 def test_secrets__invalid_file_is_reported_without_its_content(tmp_path: Path, text: str) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    with pytest.raises(InvalidSecretsFile) as raised:
+    with pytest.raises(UnusableInput) as raised:
         read_secrets(path)
     assert str(path) in str(raised.value)
     assert "hidden" not in f"{raised.value}{raised.value.extra}"
@@ -214,5 +214,5 @@ def test_secrets__project_file_comes_before_user_file(
     of_project.parent.mkdir()
     of_project.write_text("A: project")
     assert find_secrets(None).values == {"A": "project"}
-    with pytest.raises(InvalidSecretsFile):
+    with pytest.raises(UnusableInput):
         find_secrets(tmp_path / "nowhere.yaml")

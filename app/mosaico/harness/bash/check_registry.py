@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from mosaico.core.errors import NotFound
 from mosaico.core.registry import LoadedPlugin, Registry
 from mosaico.harness.bash.types import EvalResult, EvalTask, ScoreResult, TaskScore, ToolCallResult
 from mosaico.harness.judge import JudgeScore
@@ -91,16 +90,11 @@ class Check:
     warnings: Callable[[str], Iterable[CheckWarning]] = _no_warnings
 
 
-class UnknownCheck(NotFound):
-    """No check has this name; `mosaico plugins` lists all checks."""
-
-
 CHECKS: Final[Registry[Check]] = Registry(
     "check",
     group="mosaico.evaluators",
     names=r"[a-z][a-z0-9_]*",
     item_type=Check,
-    unknown=UnknownCheck,
 )
 
 

@@ -20,10 +20,6 @@ LONGEST_ERROR = 200  # characters
 AttemptsByTask = Mapping[str, list[EvalResult]]
 
 
-class NoCommonTask(UnusableInput):
-    """The runs have no task with the same content in common; compare runs of one dataset."""
-
-
 class TaskDiagnosis(StrEnum):
     """The diagnosis of one task from the results of all runs."""
 
@@ -99,12 +95,12 @@ def compare(reports: Sequence[EvalReport]) -> EvalComparison:
 
     Tasks are common when their content is equal, not only their name. With several trials a task
     is passed when every trial passed. A task that one run did not score is excluded from all.
-    Raises: NoCommonTask.
+    Raises: UnusableInput.
     """
     scored = [_scored_by_task(report) for report in reports]
     common = [key for key in scored[0] if all(key in attempts for attempts in scored)]
     if not common:
-        raise NoCommonTask(
+        raise UnusableInput(
             "the runs have no task with the same content in common",
             hint="compare runs of one dataset; an edited prompt or check makes another task",
         )

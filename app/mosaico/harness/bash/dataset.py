@@ -37,10 +37,6 @@ class InvalidDataset(UnusableInput):
     """The dataset has errors; correct the listed lines."""
 
 
-class UnknownTask(BadUsage):
-    """The dataset has no such task or category; use a name from the message."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFinding:
     """A flaw of a dataset; `line` counts from 1, 0 means the whole file."""
@@ -155,7 +151,7 @@ def parse_dataset(lines: Iterable[bytes]) -> Dataset:
 def select_tasks(
     dataset: Dataset, categories: Sequence[str], task_ids: Sequence[str]
 ) -> list[EvalTask]:
-    """The tasks of these categories and ids; no category or no id selects all. Raises: UnknownTask."""
+    """The tasks of these categories and ids; no category or no id selects all. Raises: BadUsage."""
     _require_known("category", categories, {task.category for task in dataset.tasks})
     _require_known("task", task_ids, {task.id for task in dataset.tasks})
     tasks = [
@@ -164,7 +160,7 @@ def select_tasks(
         if (not categories or task.category in categories) and (not task_ids or task.id in task_ids)
     ]
     if not tasks:
-        raise UnknownTask(
+        raise BadUsage(
             "none of the named tasks is in the named categories",
             hint="remove --category or --task",
         )
@@ -205,7 +201,7 @@ def _require_known(what: str, names: Iterable[str], available: Collection[str]) 
         if name not in available:
             suggestion = suggest_names(name, sorted(available))
             listed = ", ".join(sorted(available)[:SHOWN])
-            raise UnknownTask(
+            raise BadUsage(
                 f"the dataset has no {what} {name!r}.{suggestion}",
                 hint=f"known names, at most {SHOWN}: {listed}",
             )

@@ -61,8 +61,8 @@ def run_dataset(
 ) -> EvalReport:
     """Run the tasks of a dataset and return the report; it is written where the options say.
 
-    Raises: before the first request UnreadableInput, InvalidDataset, UnknownTask, NoPrice, UnwritableOutput,
-    MissingKey, BadBaseUrl, IncompatibleRun; RunInterrupted on Ctrl-C.
+    Raises: before the first request UnreadableInput, InvalidDataset, BadUsage, NoPrice, UnwritableOutput,
+    MissingKey, IncompatibleRun; RunInterrupted on Ctrl-C.
     """
     tasks = select_tasks(load_dataset(options.dataset), options.categories, options.task_ids)
     trials = plan_trials(tasks, options.trials)

@@ -12,7 +12,6 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from pydantic import JsonValue
 
-from mosaico.core.errors import NotFound
 from mosaico.core.registry import LoadedPlugin, Registry, suggest_names
 from mosaico.core.text import cut_middle
 from mosaico.harness.judge import JudgeError, judge_system_prompt
@@ -67,16 +66,11 @@ class Evaluator:
     validate: Callable[[JsonValue], Iterable[str]] = field(default=_no_problems)
 
 
-class UnknownEvaluator(NotFound):
-    """No evaluator has this name; `mosaico plugins` lists all evaluators."""
-
-
 EVALUATORS: Final[Registry[Evaluator]] = Registry(
     "evaluator",
     group="mosaico.evaluators",
     names=r"[a-z][a-z0-9_]*",
     item_type=Evaluator,
-    unknown=UnknownEvaluator,
 )
 
 AskModel: TypeAlias = Callable[[str, str, str], Awaitable[str]]

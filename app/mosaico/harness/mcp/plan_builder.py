@@ -33,12 +33,6 @@ OPENROUTER_URL: Final = "https://openrouter.ai/api/v1"
 _OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
 
 
-class NoTaskSelected(BadUsage):
-    """No task matches the selection; widen --scenario, --task or --tags."""
-
-    code = "nothing-selected"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSelection:
     """Shell patterns that select tasks; one matching tag is enough. An empty list selects all."""
@@ -83,7 +77,7 @@ def plan_tasks(
 ) -> tuple[PlannedTask, ...]:
     """The selected tasks of valid files, in the order of the files.
 
-    A task that cannot run is planned with its refusal. Raises: NoTaskSelected, and
+    A task that cannot run is planned with its refusal. Raises: BadUsage, and
     InvalidBenchmarkFile when none of the selected tasks can run.
     """
     planned = [
@@ -94,7 +88,7 @@ def plan_tasks(
         if selection.includes(task.scenario, task.name, task.tags)
     ]
     if not planned:
-        raise NoTaskSelected(
+        raise BadUsage(
             "no task matches the given names and tags", hint="`ot-bench list FILE…` lists all tasks"
         )
     if all(task.refusal is not None for task in planned):

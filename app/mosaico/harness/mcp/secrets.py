@@ -26,12 +26,6 @@ SECRETS_FILE: Final = "bench-secrets.yaml"
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{[^}]*\}?")
 
 
-class InvalidSecretsFile(UnusableInput):
-    """The secrets file is invalid; write one `NAME: value` per line."""
-
-    code = "bad-secrets-file"
-
-
 class UndefinedVariable(Exception):
     """A variable has no value and no default."""
 
@@ -54,11 +48,11 @@ class Secrets:
 def find_secrets(path: Path | None) -> Secrets:
     """The values of the file at `path`, of the project's file, or of the file in the user's config folder.
 
-    The default files may be missing. Raises: InvalidSecretsFile, also when `path` does not exist.
+    The default files may be missing. Raises: UnusableInput, also when `path` does not exist.
     """
     if path is not None:
         if not path.exists():
-            raise InvalidSecretsFile(
+            raise UnusableInput(
                 f"{path} does not exist", hint="name an existing file with --secrets"
             )
         return read_secrets(path)
@@ -83,22 +77,22 @@ def default_secrets_paths() -> tuple[Path, ...]:
 
 
 def read_secrets(path: Path) -> Secrets:
-    """The values of a file. Errors never quote its content. Raises InvalidSecretsFile."""
+    """The values of a file. Errors never quote its content. Raises UnusableInput."""
     try:
         with path.open("rb") as file:
             document = parse_yaml(file.read(MAX_BYTES + 1), texts_only=True)
     except OSError as error:
-        raise InvalidSecretsFile(
+        raise UnusableInput(
             f"{path} cannot be read: {error.strerror}", hint="give this user read permission"
         ) from None
     except InvalidYaml as bad:
-        raise InvalidSecretsFile(
+        raise UnusableInput(
             f"{path}:{bad.position.line}:{bad.position.column}: not a `NAME: value` pair",
             hint="write one `NAME: value` per line, and quote values with special characters",
         ) from None
     values = {} if document.value in (None, "") else document.value
     if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
-        raise InvalidSecretsFile(f"{path} must contain only `NAME: value` pairs")
+        raise UnusableInput(f"{path} must contain only `NAME: value` pairs")
     return Secrets(values=values, searched_paths=(path,))
 
 

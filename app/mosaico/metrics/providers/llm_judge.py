@@ -17,7 +17,7 @@ from mosaico.llm.types import ChatAnswer, ChatRequest, ModelAnswer, ModelKind, P
 from mosaico.metrics.registry import METRICS, version_with
 from mosaico.metrics.types import (
     InvalidJudgment,
-    InvalidMetricOption,
+    InvalidMetricReference,
     MetricJudgeScore,
     MetricProvider,
     MetricSpec,
@@ -164,21 +164,21 @@ def _check_options(
     name: str, prompt: str, minimum: float, maximum: float, temperature: float
 ) -> None:
     if name and not prompt:
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f"LLM_JUDGE[{json.dumps(name, ensure_ascii=False)}] needs the option prompt; list it"
             " among the metrics of the benchmark with its name and its prompt."
         )
     if prompt and "{output}" not in prompt:
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             "the prompt of LLM_JUDGE needs the placeholder {output} for the text to judge; {input}"
             " and {expected} are optional."
         )
     if minimum >= maximum:
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f"minimum {minimum:g} of LLM_JUDGE is not below maximum {maximum:g}."
         )
     if not 0 <= temperature <= _HOTTEST:
-        raise InvalidMetricOption(
+        raise InvalidMetricReference(
             f"temperature {temperature:g} of LLM_JUDGE is not in [0, {_HOTTEST:g}]."
         )
 

@@ -29,10 +29,6 @@ FIRST_POLL_S: Final = 0.002
 SLOWEST_POLL_S: Final = 0.05
 
 
-class InvalidAgentCommand(UnusableInput):
-    """The command cannot be run; name a program that exists, with its arguments."""
-
-
 class _ProgramOutput(NamedTuple):
     """The end of a process; `exit_code` is negative for a signal."""
 
@@ -88,19 +84,19 @@ def parse_command(
 ) -> AgentCommand:
     """The command of a text, split as a POSIX shell splits words, without any other meaning.
 
-    Raises: `InvalidAgentCommand` for an unclosed quote, an operator of a shell, and a program that does
+    Raises: `UnusableInput` for an unclosed quote, an operator of a shell, and a program that does
             not exist.
     """
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise InvalidAgentCommand(f"{text!r}: {error}", hint="close the quote") from None
+        raise UnusableInput(f"{text!r}: {error}", hint="close the quote") from None
     if not words:
-        raise InvalidAgentCommand("the command is empty", hint="write --command './agent {input}'")
+        raise UnusableInput("the command is empty", hint="write --command './agent {input}'")
     operator = next((word for word in words if word in SHELL_OPERATORS), None)
     if operator is not None:
         # The program would get it as an argument, and its answer would be wrong without an error.
-        raise InvalidAgentCommand(
+        raise UnusableInput(
             f"{operator!r} is an operator of a shell, and no shell runs the command",
             hint="put the line into a script that is executable, and name the script",
         )
@@ -108,7 +104,7 @@ def parse_command(
     is_path = os.sep in program
     path = str((folder or Path()) / program) if is_path else program
     if INPUT in program or shutil.which(path, path=environment.get("PATH")) is None:
-        raise InvalidAgentCommand(
+        raise UnusableInput(
             f"{program!r} is not a program that can be run",
             hint="name an executable file by its path, such as ./my-agent, or a program of PATH",
         )

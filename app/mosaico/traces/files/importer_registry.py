@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mosaico.core.errors import NotFound
 from mosaico.core.registry import LoadedPlugin, Registry
 from mosaico.traces.files.import_file import ImportFile
 from mosaico.traces.types import Trace
@@ -39,12 +38,8 @@ class Importer:
     is_table: bool = False
 
 
-class UnknownImporter(NotFound):
-    """No importer has this name; `mosaico plugins` lists all importers."""
-
-
 IMPORTERS: Final[Registry[Importer]] = Registry(
-    "importer", group="mosaico.importers", item_type=Importer, unknown=UnknownImporter
+    "importer", group="mosaico.importers", item_type=Importer
 )
 
 

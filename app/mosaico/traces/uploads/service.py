@@ -37,6 +37,7 @@ from mosaico.traces.upload_errors import (
     DatasetExists,
     DuplicateTrace,
     InvalidTrace,
+    NoTraces,
     UploadInFlight,
 )
 from mosaico.traces.uploads import queries
@@ -90,9 +91,7 @@ def encode_traces(
             has_items = has_items or trace.item_id != trace.trace_id
             count += 1
         if count == 0:
-            raise Invalid(
-                "the upload has no traces; send one JSON object per line", code="no-traces"
-            )
+            raise NoTraces
         rows.seek(0)
         transcripts.seek(0)
         yield EncodedTraces(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mosaico.core.errors import UnusableInput
 from mosaico.traces.execution import command as command_module
 from mosaico.traces.execution.answers import AgentAnswer, AnswerFormat
-from mosaico.traces.execution.command import InvalidAgentCommand, parse_command
+from mosaico.traces.execution.command import parse_command
 from mosaico.traces.execution.items import ItemAttempt
 from mosaico.traces.execution.runner import _make_attempt
 from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
@@ -167,7 +168,7 @@ def test_command__input_too_long_for_argument_names_stdin(tmp_path: Path) -> Non
     ["", "  ", "no-such-program {input}", "./missing", "'x", "{input}", "cat | sort", "cat > f"],
 )
 def test_command__that_cannot_run_is_refused(text: str) -> None:
-    with pytest.raises(InvalidAgentCommand):
+    with pytest.raises(UnusableInput):
         parse_command(text, ENVIRONMENT)
 
 

@@ -13,25 +13,12 @@ from pydantic import Field, ValidationError
 
 from mosaico.core.console.files import UnreadableInput, open_input
 from mosaico.core.console.terminal import WrongUsage, escape_line, is_interactive, print_status
-from mosaico.core.errors import AppError, UnusableInput
+from mosaico.core.errors import UnusableInput
 from mosaico.harness.mcp.config import BenchmarkSection
 from mosaico.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, parse_yaml
 
 DEFAULT_CONFIG: Final = Path("config/ot-bench.yaml")
 SUFFIXES: Final = (".yaml", ".yml")
-
-
-class InvalidFavorites(UnusableInput):
-    """The favorites file is invalid; write `favorites:` as a list of `name` and `path`."""
-
-    code = "bad-favorites"
-
-
-class NoFavorites(AppError):
-    """No favorites are configured; name benchmark files, or add favorites to the configuration."""
-
-    status = 404
-    exit_code = 2
 
 
 class Favorite(BenchmarkSection):
@@ -84,7 +71,7 @@ def resolve_files(names: Sequence[str]) -> list[Path]:
 def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
     """The favorites of the file in `OT_BENCH_CONFIG`, else of `config/ot-bench.yaml`.
 
-    Raises: NoFavorites, InvalidFavorites, UnreadableInput when the configured file is missing.
+    Raises: UnusableInput without favorites, UnreadableInput when the configured file is missing.
     """
     configured_path = environment.get("OT_BENCH_CONFIG")
     path = Path(configured_path) if configured_path else DEFAULT_CONFIG
@@ -96,10 +83,10 @@ def read_favorites(environment: Mapping[str, str]) -> list[Favorite]:
         favorites = FavoritesFile.model_validate(parse_yaml(raw).value or {}).favorites
     except InvalidYaml as bad:
         position = f"{path}:{bad.position.line}:{bad.position.column}"
-        raise InvalidFavorites(f"{position}: {bad.text}", hint=_FORMAT_HINT) from None
+        raise UnusableInput(f"{position}: {bad.text}", hint=_FORMAT_HINT) from None
     except ValidationError as error:
         location = "/".join(map(str, error.errors()[0]["loc"]))
-        raise InvalidFavorites(
+        raise UnusableInput(
             f"{path}: {location or 'the file'} is invalid", hint=_FORMAT_HINT
         ) from None
     if not favorites:
@@ -186,5 +173,5 @@ def read_description(path: Path) -> str | None:
 _FORMAT_HINT: Final = "write `favorites:` and below it entries with `name:` and `path:`"
 
 
-def _no_favorites(path: Path) -> NoFavorites:
-    return NoFavorites(f"no favorites are configured in {path}", hint=_FORMAT_HINT)
+def _no_favorites(path: Path) -> UnusableInput:
+    return UnusableInput(f"no favorites are configured in {path}", hint=_FORMAT_HINT)

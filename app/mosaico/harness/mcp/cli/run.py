@@ -95,7 +95,7 @@ def inspect_files(
 def usable_files(options: McpRunOptions, environment: Mapping[str, str]) -> list[LoadedFile]:
     """The benchmark files with their variables expanded.
 
-    Raises: UnreadableInput, InvalidBenchmarkFile when a file has errors, InvalidSecretsFile.
+    Raises: UnreadableInput, InvalidBenchmarkFile when a file has errors, UnusableInput.
     """
     secrets = find_secrets(options.secrets)
     files = [lint(load_file(path, secrets, environment)) for path in options.files]
@@ -108,7 +108,7 @@ def make_plan(
 ) -> McpRunPlan:
     """The attempts that the options ask for. Starts no server and sends no request.
 
-    Raises: UnreadableInput, InvalidBenchmarkFile, InvalidSecretsFile, NoTaskSelected, NoPrice, InvalidResultFile,
+    Raises: UnreadableInput, InvalidBenchmarkFile, UnusableInput, BadUsage, NoPrice, InvalidResultFile,
     WrongUsage.
     """
     files = usable_files(options, environment)
