@@ -64,6 +64,8 @@ MAY_BE_ASYNC = {
 
 # The places where a stranger's failure is survived on purpose.
 MAY_CATCH_EVERYTHING = {
+    # A metric or KPI that fails touches no other.
+    "app/mosaico/comparison/value_failures.py",
     "app/mosaico/core/network_policy.py",
     # Raises in one thread what a check raised in another.
     "app/mosaico/core/interruption.py",

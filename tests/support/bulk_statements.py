@@ -14,7 +14,6 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.access.service.record_use": "api_keys",
     "mosaico.access.sessions.log_in_with_link": "login_links",
     "mosaico.access.sessions.log_out": "browser_sessions",
-    "mosaico.alerts.stored_series.store_step": "run_series",
     "mosaico.comparison.baselines.pin_baseline": "benchmark_baselines",
     "mosaico.core.batch_delete._valid_mark": "purge_marks",
     "mosaico.core.batch_delete.purge_in_batches": "purge_marks",
