@@ -179,7 +179,7 @@ def gate(
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
         with open_api(COMPARISON_TIMEOUT_S) as api:
-            result = gate_run(api, run, baseline, terms)
+            result = api.perform(gate_run(run, baseline, terms))
             page = f"{api.pages_url}{run_page_path(result.candidate)}"
             result = replace(result, page=page)
             print_status(f"page: {page}")

@@ -3,7 +3,7 @@
 import contextlib
 
 from mosaico.comparison.schemas import BaselineView, Comparison
-from mosaico.core.console.api_client import ApiClient
+from mosaico.core.console.api_calls import ApiCall, ApiRequest, fetch_items, fetch_model, full_id
 from mosaico.core.console.terminal import WrongUsage
 from mosaico.core.errors import Invalid, NotFound
 from mosaico.core.web.page_paths import path_of
@@ -23,15 +23,16 @@ from mosaico.runs.schemas import RunView
 PATH = "/benchmark-runs"
 
 
-def gate_run(api: ApiClient, run_id: str, baseline: str | None, terms: GateTerms) -> GateResult:
+def gate_run(run_id: str, baseline: str | None, terms: GateTerms) -> ApiCall[GateResult]:
     """The gate result of a run of the service against another run, by default its own baseline.
 
     The registry of metrics must be loaded: the names of `terms` may be aliases.
-    Raises: `WrongUsage` for a run that has not ended, `NothingToGate`, and the errors of `api`.
+    Raises: `WrongUsage` for a run that has not ended, `NothingToGate`, and the errors of the client.
     """
-    run_id = api.full_id(PATH, run_id)
-    baseline = None if baseline is None else api.full_id(PATH, baseline)
-    run = _get_ended_run(api, run_id)
+    run_id = yield from full_id(PATH, run_id)
+    if baseline is not None:
+        baseline = yield from full_id(PATH, baseline)
+    run = yield from _get_ended_run(run_id)
     if run.status is not RunStatus.COMPLETED:
         return GateResult(
             outcome=GateOutcome.INVALID,
@@ -39,7 +40,7 @@ def gate_run(api: ApiClient, run_id: str, baseline: str | None, terms: GateTerms
             baselines=[baseline] if baseline else [],
             reason=f"run {run_id} is {run.status}: {run.error_message or 'no details'}",
         )
-    baselines = [baseline] if baseline else _find_baselines(api, run)
+    baselines = [baseline] if baseline else (yield from _find_baselines(run))
     if not baselines:
         return GateResult(
             outcome=GateOutcome.INCONCLUSIVE
@@ -49,19 +50,19 @@ def gate_run(api: ApiClient, run_id: str, baseline: str | None, terms: GateTerms
             inconclusive_passes=passes_by_default(terms),
             reason=(run.verdict and run.verdict.reason) or "the run has no baseline",
         )
-    terms = _with_columns(api, run_id, terms)
-    names = {"judge": terms.names} if terms.names else {}
-    comparison = api.read(
-        Comparison, f"{PATH}/compare", baseline=baselines, candidate=run_id, **names
-    )
+    terms = yield from _with_columns(run_id, terms)
+    parameters = {"baseline": baselines, "candidate": run_id, "judge": terms.names or None}
+    request = ApiRequest("GET", f"{PATH}/compare", parameters)
+    comparison = yield from fetch_model(Comparison, request)
     return decide(comparison, terms)
 
 
-def _with_columns(api: ApiClient, run_id: str, terms: GateTerms) -> GateTerms:
+def _with_columns(run_id: str, terms: GateTerms) -> ApiCall[GateTerms]:
     """The terms with the columns of metrics in place of aliases; names of KPIs stay."""
     if not terms.names:
         return terms
-    views = api.read_items(KpiValueView, f"{PATH}{path_of(run_id)}/kpis")
+    request = ApiRequest("GET", f"{PATH}{path_of(run_id)}/kpis")
+    views = yield from fetch_items(KpiValueView, request)
     kpis = {kpi.name for kpi in views}
     columns = {}
     for name in terms.names:
@@ -71,9 +72,9 @@ def _with_columns(api: ApiClient, run_id: str, terms: GateTerms) -> GateTerms:
     return terms.with_columns(columns, terms.requested)
 
 
-def _get_ended_run(api: ApiClient, run_id: str) -> RunView:
+def _get_ended_run(run_id: str) -> ApiCall[RunView]:
     """A run that has ended and has traces. Raises: `WrongUsage`, `NothingToGate`."""
-    run = api.read(RunView, f"{PATH}{path_of(run_id)}")
+    run = yield from fetch_model(RunView, ApiRequest("GET", f"{PATH}{path_of(run_id)}"))
     if not run.status.is_final:
         raise WrongUsage(
             f"run {run_id} has not ended: it is {run.status}",
@@ -84,11 +85,11 @@ def _get_ended_run(api: ApiClient, run_id: str) -> RunView:
     return run
 
 
-def _find_baselines(api: ApiClient, run: RunView) -> list[str]:
+def _find_baselines(run: RunView) -> ApiCall[list[str]]:
     """The runs that a run was compared with when it ended; without any, the pinned one."""
     if run.verdict and run.verdict.baseline and run.verdict.baseline.run_ids:
         return list(run.verdict.baseline.run_ids)
-    path = f"/benchmarks{path_of(run.benchmark_id)}/baseline"
-    pinned = api.read(BaselineView, path).pinned
-    pinned_ids = [pin.run_id for pin in pinned if pin.agent_id == run.agent_id]
+    request = ApiRequest("GET", f"/benchmarks{path_of(run.benchmark_id)}/baseline")
+    baseline = yield from fetch_model(BaselineView, request)
+    pinned_ids = [pin.run_id for pin in baseline.pinned if pin.agent_id == run.agent_id]
     return [run_id for run_id in pinned_ids if run_id != run.id]

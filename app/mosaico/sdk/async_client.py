@@ -10,10 +10,12 @@ from anyio import to_thread
 
 from mosaico.agents.schemas import AgentView
 from mosaico.benchmarks.schemas import BenchmarkView
-from mosaico.core.console.api_client import MAX_PAGE_SIZE, QueryValue
+from mosaico.core.console.api_calls import MAX_PAGE_SIZE, QueryValue
+from mosaico.core.console.api_responses import JSON
 from mosaico.kpis.schemas import KpiValueView
 from mosaico.runs.schemas import MetricAggregateView, RunView, TraceResultView
-from mosaico.sdk.client import JSON, TIMEOUT_S, Client, FilterValue
+from mosaico.sdk.calls import TIMEOUT_S, FilterValue
+from mosaico.sdk.client import Client
 from mosaico.sdk.inputs import Results
 from mosaico.sdk.results import GateReport, ResultComparison
 from mosaico.traces.uploads.schemas import LocalDatasetView

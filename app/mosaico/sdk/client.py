@@ -1,44 +1,26 @@
 """A client of the service's REST API with typed answers."""
 
-import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Self, TypeAlias, TypeVar
-
-from pydantic import BaseModel
+from typing import Any, Self
 
 from mosaico.agents.schemas import AgentView
 from mosaico.benchmarks.schemas import BenchmarkView
-from mosaico.comparison.schemas import Comparison
-from mosaico.core.console.api_client import MAX_PAGE_SIZE, ApiClient, QueryValue, parse_response
-from mosaico.core.console.service_address import find_service
+from mosaico.core.console.api_calls import QueryValue
+from mosaico.core.console.api_client import ApiClient
+from mosaico.core.console.api_responses import JSON
+from mosaico.core.console.service_address import ServiceAddress, find_service
 from mosaico.core.http.client import own_service_client
 from mosaico.core.parameter_names import UserInterface, messages_for
-from mosaico.core.web.page_paths import path_of
-from mosaico.gating.rules import GateTerms
-from mosaico.gating.stored_gate import gate_run
 from mosaico.kpis.schemas import KpiValueView
-from mosaico.reporting.comparison_page import ComparedFiles
 from mosaico.runs.cli.progress import follow_run
 from mosaico.runs.schemas import MetricAggregateView, RunView, TraceResultView
-from mosaico.sdk.inputs import (
-    Results,
-    load_metric_plugins,
-    open_reader,
-    require_positive,
-    source_of,
-    warn_ignored,
-)
+from mosaico.sdk import calls
+from mosaico.sdk.calls import TIMEOUT_S, FilterValue, WaitDeadline
+from mosaico.sdk.inputs import Results, load_metric_plugins, warn_ignored
 from mosaico.sdk.results import GateReport, ResultComparison
-from mosaico.traces.files.ignored_fields import NOT_USED
+from mosaico.sdk.uploads import open_upload
 from mosaico.traces.uploads.schemas import LocalDatasetView
-
-JSON = dict[str, Any]
-FilterValue: TypeAlias = str | list[str] | None
-M = TypeVar("M", bound=BaseModel)
-
-# The comparison of two large runs takes minutes.
-TIMEOUT_S = 200.0
 
 
 class Client:
@@ -54,12 +36,9 @@ class Client:
     def __init__(
         self, url: str | None = None, key: str | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        key_source = "the argument `key`"
-        if url is None:
-            url, found_key, key_source = find_service()
-            key = key or found_key
-        self._client = own_service_client(url, key=key, timeout_s=timeout_s)
-        self._api = ApiClient(self._client, key_source)
+        service = service_at(url, key)
+        self._client = own_service_client(service.url, key=service.key, timeout_s=timeout_s)
+        self._api = ApiClient(self._client, service.key_source)
 
     def __enter__(self) -> Self:
         return self
@@ -89,19 +68,19 @@ class Client:
 
     def agents(self) -> Iterator[AgentView]:
         """All agents."""
-        return _flatten(self._pages(AgentView, "/agents"))
+        return self._api.iterate(calls.agents())
 
     def create_agent(self, body: Mapping[str, Any]) -> AgentView:
         """Create an agent: `{"id": "bot", "name": "Support bot"}`."""
-        return parse_response(AgentView, self.post("/agents", dict(body)))
+        return self._api.perform(calls.create_agent(body))
 
     def benchmarks(self) -> Iterator[BenchmarkView]:
         """All benchmarks."""
-        return _flatten(self._pages(BenchmarkView, "/benchmarks"))
+        return self._api.iterate(calls.benchmarks())
 
     def create_benchmark(self, body: Mapping[str, Any]) -> BenchmarkView:
         """Create a benchmark, with the body of `POST /benchmarks`."""
-        return parse_response(BenchmarkView, self.post("/benchmarks", dict(body)))
+        return self._api.perform(calls.create_benchmark(body))
 
     @messages_for(UserInterface.PYTHON)
     def upload(
@@ -121,33 +100,21 @@ class Client:
         are. `replace` replaces an earlier upload of the run. Columns and keys that are not used are
         warnings.
         """
-        remarks: list[str] = []
-        reader = open_reader(remarks, columns, input_format)
-        parameters = {
-            "name": name,
-            "runName": run_name,
-            "agentId": agent,
-            "replace": "true" if replace else None,
-        }
-        with reader.upload_lines(source_of(results, "results")) as lines:
-            document = self._api.upload("/local-datasets", lines, parameters)
-        dataset = parse_response(LocalDatasetView, document)
-        if dataset.ignored_keys:
-            remarks.append(f"keys {NOT_USED}: {', '.join(dataset.ignored_keys)}")
-        warn_ignored(remarks)
+        with open_upload(results, columns, input_format) as upload:
+            call = calls.upload(
+                upload.chunks, name=name, run_name=run_name, agent=agent, replace=replace
+            )
+            dataset = self._api.perform(call)
+        warn_ignored(upload.remarks_on(dataset))
         return dataset
 
     def start_run(self, benchmark: str, agent: str, *, run_name: str | None = None) -> RunView:
         """Start a run; it proceeds in the background. `run_name` selects a run of the dataset."""
-        body = {"benchmarkId": benchmark, "agentId": agent}
-        return parse_response(
-            RunView,
-            self.post("/benchmark-runs", body | ({"runName": run_name} if run_name else {})),
-        )
+        return self._api.perform(calls.start_run(benchmark, agent, run_name))
 
     def run(self, run_id: str) -> RunView:
         """A run by its ID."""
-        return self._api.read(RunView, _run_path(run_id))
+        return self._api.perform(calls.run(run_id))
 
     def runs(
         self,
@@ -157,12 +124,7 @@ class Client:
         status: FilterValue = None,
     ) -> Iterator[RunView]:
         """The runs, newest first. A filter is a value or a list of values."""
-        filters: dict[str, QueryValue] = {
-            "benchmarkId": benchmark,
-            "agentId": agent,
-            "status": status,
-        }
-        return _flatten(self._pages(RunView, "/benchmark-runs", **filters))
+        return self._api.iterate(calls.runs(benchmark=benchmark, agent=agent, status=status))
 
     def wait(self, run_id: str, *, timeout_s: float | None = None) -> RunView:
         """The run once it has ended, whatever its status is.
@@ -170,29 +132,30 @@ class Client:
         The service reports at least every 15 s, and the time is checked then.
         Raises: `TimeoutError` when the run has not ended after `timeout_s`.
         """
-        started_at = time.monotonic()
-        for run in follow_run(self._api, _run_path(run_id)):
+        # Once: `latest` may be another run a moment later.
+        run_id = self._api.full_id(calls.RUNS, run_id)
+        deadline = WaitDeadline(timeout_s)
+        for run in follow_run(self._api, calls.run_path(run_id)):
             if run.status.is_final:
                 return run
-            if timeout_s is not None and time.monotonic() - started_at > timeout_s:
-                raise TimeoutError(f"run {run_id} is {run.status} after {timeout_s:g} s")
+            deadline.check(run)
         raise AssertionError("the last run of follow_run has ended")
 
     def cancel(self, run_id: str) -> RunView:
         """Cancel a pending or running run."""
-        return parse_response(RunView, self.post(f"{_run_path(run_id)}/cancel"))
+        return self._api.perform(calls.cancel(run_id))
 
     def results(self, run_id: str) -> Iterator[TraceResultView]:
         """The measured traces of a run, in the order of the source."""
-        return _flatten(self._pages(TraceResultView, f"{_run_path(run_id)}/results"))
+        return self._api.iterate(calls.results(run_id))
 
     def metrics(self, run_id: str) -> list[MetricAggregateView]:
         """The metrics of a completed run."""
-        return self._api.read_items(MetricAggregateView, f"{_run_path(run_id)}/metrics")
+        return self._api.perform(calls.metrics(run_id))
 
     def kpis(self, run_id: str) -> list[KpiValueView]:
         """The KPIs of a completed run."""
-        return self._api.read_items(KpiValueView, f"{_run_path(run_id)}/kpis")
+        return self._api.perform(calls.kpis(run_id))
 
     def kpi_history(
         self,
@@ -208,21 +171,14 @@ class Client:
         A filter is a value or a list of values; `since` and `until` limit the time at which the
         run ended.
         """
-        filters: dict[str, QueryValue] = {
-            "benchmarkId": benchmark,
-            "agentId": agent,
-            "kpi": kpi,
-            "from": since.isoformat() if since else None,
-            "to": until.isoformat() if until else None,
-        }
-        return _flatten(self._pages(KpiValueView, "/kpi-history", **filters))
+        history = calls.kpi_history(
+            benchmark=benchmark, agent=agent, kpi=kpi, since=since, until=until
+        )
+        return self._api.iterate(history)
 
     def compare(self, base: str, candidate: str, *, metric: str | None = None) -> ResultComparison:
         """The comparison of two runs; `metric` is the one whose flipped items are listed."""
-        comparison = self._api.read(
-            Comparison, "/benchmark-runs/compare", baseline=base, candidate=candidate, metric=metric
-        )
-        return ResultComparison(files=ComparedFiles(comparison=comparison, texts={}))
+        return self._api.perform(calls.compare(base, candidate, metric))
 
     def gate(
         self,
@@ -237,28 +193,20 @@ class Client:
 
         The options are those of `mosaico.gate`.
         """
-        terms = GateTerms(
-            max_drop=require_positive(max_drop or {}),
-            non_inferiority_margins=require_positive(non_inferiority_margins or {}),
-            inconclusive_passes=inconclusive_passes,
-            is_chosen_baseline=baseline is not None,
-        )
         load_metric_plugins()
-        return GateReport(result=gate_run(self._api, run_id, baseline, terms))
-
-    def _pages(self, model: type[M], path: str, **filters: QueryValue) -> Iterator[list[M]]:
-        cursor = None
-        while True:
-            page = self.get(path, limit=MAX_PAGE_SIZE, cursor=cursor, **filters)
-            yield [parse_response(model, item) for item in page["items"]]
-            cursor = page["nextCursor"]
-            if cursor is None:
-                return
+        call = calls.gate(
+            run_id,
+            baseline=baseline,
+            max_drop=max_drop,
+            non_inferiority_margins=non_inferiority_margins,
+            inconclusive_passes=inconclusive_passes,
+        )
+        return self._api.perform(call)
 
 
-def _run_path(run_id: str) -> str:
-    return f"/benchmark-runs{path_of(run_id)}"
-
-
-def _flatten(pages: Iterator[list[M]]) -> Iterator[M]:
-    return (item for page in pages for item in page)
+def service_at(url: str | None, key: str | None) -> ServiceAddress:
+    """The service at a URL; without one, the service that the command line finds."""
+    if url is not None:
+        return ServiceAddress(url.rstrip("/"), key, "the argument `key`")
+    service = find_service()
+    return service._replace(key=key or service.key)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mosaico.core.console import api_client
+from mosaico.core.console import api_calls
 from tests.integration.cli.conftest import Shell
 from tests.support.every_page import write_every_page
 from tests.support.service import Service, ndjson, pair
@@ -244,7 +244,7 @@ def test_list__reads_as_many_pages_as_the_limit_requires(
     mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The command runs in this process.
-    monkeypatch.setattr(api_client, "MAX_PAGE_SIZE", 2)
+    monkeypatch.setattr(api_calls, "MAX_PAGE_SIZE", 2)
     for number in range(3):
         service.create_agent(f"agent-{number}")
     newest_two = mosaico.ok("agents", "list", "--limit", "2")

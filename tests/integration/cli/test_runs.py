@@ -9,9 +9,9 @@ import threading
 from itertools import pairwise
 from typing import IO, Any
 
+import httpx
 import pytest
 
-from mosaico.core.console.api_client import ApiClient
 from tests.integration.cli.conftest import Shell
 from tests.support.processes import LIVENESS_S
 from tests.support.service import Service, pair
@@ -306,14 +306,14 @@ def test_latest__is_looked_up_once_per_command(
     mosaico: Shell, service: Service, two_traces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
-    lookups: list[str] = []
-    page = ApiClient.page
+    paths: list[str] = []
+    request = httpx.Client.request
 
-    def record(client: ApiClient, path: str, **parameters: Any) -> Any:
-        lookups.append(path)
-        return page(client, path, **parameters)
+    def record(client: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
+        paths.append(url)
+        return request(client, method, url, **options)
 
-    monkeypatch.setattr(ApiClient, "page", record)
+    monkeypatch.setattr(httpx.Client, "request", record)
     assert f"id\t{run}\n" in mosaico.ok("runs", "show", "latest").stdout
     # Another run may begin between the requests for a run, its metrics and its KPIs.
-    assert lookups == ["/benchmark-runs"]
+    assert paths.count("/api/v1/benchmark-runs") == 1

@@ -1,54 +1,12 @@
-"""`mosaico.Client` and `AsyncClient` against a real service: typed answers, waiting, verdicts."""
-
-import asyncio
-import inspect
-from collections.abc import Iterator
+"""`mosaico.Client` against a real service: typed answers, waiting, verdicts."""
 
 import pytest
 
 import mosaico
-from mosaico import AsyncClient, Client, GateOutcome, Invalid, NotFound, Unauthorized, Verdict
+from mosaico import Client, GateOutcome, Invalid, NotFound, Unauthorized, Verdict
 from mosaico.core.errors import AppError
+from tests.integration.python.conftest import NIGHTLY, answers
 from tests.support.service import Service, working
-
-NIGHTLY = {
-    "id": "nightly",
-    "evaluates": ["bot"],
-    "source": "local",
-    "datasetRef": "support",
-    "metrics": ["ACCURACY"],
-    "measures": [{"name": "quality", "formula": "ACCURACY"}],
-}
-
-
-def answers(wrong: int) -> list[dict[str, object]]:
-    return [
-        {"item": f"q{n}", "expected": "yes", "output": "no" if n < wrong else "yes"}
-        for n in range(40)
-    ]
-
-
-def key_of(service: Service) -> str:
-    return service.client.headers["Authorization"].removeprefix("Bearer ")
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[Client]:
-    with Client(str(service.client.base_url), key_of(service)) as connected:
-        yield connected
-
-
-@pytest.fixture
-def two_runs(service: Service, client: Client) -> tuple[str, str]:
-    """The IDs of a good run and of a worse one."""
-    client.create_agent({"id": "bot", "name": "Support bot"})
-    client.create_benchmark(NIGHTLY)
-    run_ids = []
-    for run_name, wrong in (("monday", 2), ("tuesday", 14)):
-        client.upload(answers(wrong), name="support", run_name=run_name)
-        run_ids.append(client.start_run("nightly", "bot", run_name=run_name).id)
-        service.work()
-    return run_ids[0], run_ids[1]
 
 
 def test_client__answers_are_typed_and_iterated(two_runs: tuple[str, str], client: Client) -> None:
@@ -89,26 +47,6 @@ def test_client__waits_until_a_run_has_ended(service: Service, client: Client) -
         assert client.wait(run.id).status == "COMPLETED"
 
 
-def test_async_client__does_the_same(two_runs: tuple[str, str], service: Service) -> None:
-    async def use() -> list[object]:
-        async with AsyncClient(str(service.client.base_url), key_of(service)) as client:
-            runs = [run.id async for run in client.runs()]
-            run = await client.wait(two_runs[0])
-            gated = await client.gate(two_runs[1], baseline=two_runs[0])
-            return [runs, run.status, gated.outcome]
-
-    assert asyncio.run(use()) == [[two_runs[1], two_runs[0]], "COMPLETED", GateOutcome.REGRESSION]
-
-
-def test_async_client__has_the_methods_and_parameters_of_the_client() -> None:
-    renamed = {"close": "aclose"}
-    for name, method in inspect.getmembers(Client, inspect.isfunction):
-        if not name.startswith("_"):
-            twin = getattr(AsyncClient, renamed.get(name, name))
-            parameters = inspect.signature(method).parameters
-            assert inspect.signature(twin).parameters == parameters, name
-
-
 def test_client__reports_the_errors_of_the_service(service: Service, client: Client) -> None:
     with pytest.raises(NotFound, match="no-such-run"):
         client.run("no-such-run")
@@ -129,9 +67,9 @@ def test_client__without_a_service_says_how_to_start_it() -> None:
 def test_client__answer_of_another_version_is_explained(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mosaico.core.console.api_client.ApiClient.get", lambda *_, **__: {"id": 1})
-    with pytest.raises(mosaico.MosaicoError, match="not a RunView: "):
-        client.run("x")
+    monkeypatch.setattr("mosaico.core.console.api_calls.parse_json", lambda _: {"id": 1})
+    with pytest.raises(mosaico.MosaicoError, match="not a AgentView: "):
+        client.create_agent({"id": "bot", "name": "Support bot"})
 
 
 def test_client__upload_of_traces_keeps_their_fields(client: Client) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.core.console.api_client import ApiClient, ServiceUnreachable
+from mosaico.core.console.api_client import ApiClient
+from mosaico.core.console.api_responses import ServiceUnreachable
 from mosaico.core.console.event_stream import ServerSentEvent, read_events
 from mosaico.run_store.rules import RunStatus, TriggerType, Validity
 from mosaico.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code

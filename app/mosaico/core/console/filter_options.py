@@ -14,7 +14,8 @@ from mosaico.core.errors import NotFound, without_request
 from mosaico.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
-    from mosaico.core.console.api_client import ApiClient, QueryValue
+    from mosaico.core.console.api_calls import QueryValue
+    from mosaico.core.console.api_client import ApiClient
 
 # The lists of the resources whose IDs are values of query parameters.
 RESOURCE_LISTS: Mapping[str, str] = {

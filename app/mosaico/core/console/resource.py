@@ -53,7 +53,7 @@ from mosaico.core.console.terminal import (
 from mosaico.core.web.page_paths import page_parameter, path_of
 
 if TYPE_CHECKING:
-    from mosaico.core.console.api_client import QueryValue
+    from mosaico.core.console.api_calls import QueryValue
 
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})

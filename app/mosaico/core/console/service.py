@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 def open_api(timeout_s: float | None = None) -> "AbstractContextManager[ApiClient]":
     """A client of the service at `MOSAICO_URL`, by default on this machine and with its usual timeout."""
     # The HTTP client takes long to import, and `--help` needs none.
-    from mosaico.core.console import api_client
+    from mosaico.core.console import api_calls, api_client
 
-    return api_client.open_client(timeout_s or api_client.RESPONSE_TIMEOUT_S)
+    return api_client.open_client(timeout_s or api_calls.RESPONSE_TIMEOUT_S)
 
 
 def complete_ids(path: str) -> Callable[[str], list[str]]:

@@ -79,18 +79,27 @@ def own_service_client(url: str, *, key: str | None, timeout_s: float) -> httpx.
     It has no network policy: the user chose the address, and the service often runs on the same
     machine.
     """
-    return httpx.Client(
-        base_url=url,
-        timeout=timeout_s,
+    return httpx.Client(**_own_service_options(url, key, timeout_s))
+
+
+def own_service_async_client(url: str, *, key: str | None, timeout_s: float) -> httpx.AsyncClient:
+    """The client of `own_service_client` for async code."""
+    return httpx.AsyncClient(**_own_service_options(url, key, timeout_s))
+
+
+def _own_service_options(url: str, key: str | None, timeout_s: float) -> dict[str, Any]:
+    return {
+        "base_url": url,
+        "timeout": timeout_s,
         # Loading the certificate authorities takes longer than a request; plain HTTP needs none.
-        verify=tls_context() if url.lower().startswith("https:") else False,
-        follow_redirects=False,
-        trust_env=False,
-        headers={
+        "verify": tls_context() if url.lower().startswith("https:") else False,
+        "follow_redirects": False,
+        "trust_env": False,
+        "headers": {
             "User-Agent": USER_AGENT,
             **({"Authorization": f"Bearer {key}"} if key is not None else {}),
         },
-    )
+    }
 
 
 class SentRequest(Protocol):

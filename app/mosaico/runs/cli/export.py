@@ -22,7 +22,8 @@ from mosaico.core.console.terminal import CommandGroup, Format, OutputFormat, pr
 from mosaico.core.web.page_paths import path_of, run_page_path
 
 if TYPE_CHECKING:
-    from mosaico.core.console.api_client import ApiClient, QueryValue
+    from mosaico.core.console.api_calls import QueryValue
+    from mosaico.core.console.api_client import ApiClient
 
 PATH = "/benchmark-runs"
 HISTORY = "/kpi-history"

@@ -5,11 +5,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
 
-from mosaico.core.console.api_client import ApiClient, ServiceUnreachable, parse_response
+from mosaico.core.console.api_client import ApiClient
+from mosaico.core.console.api_responses import ServiceUnreachable, parse_response
+from mosaico.core.console.event_stream import ServerSentEvent
 from mosaico.core.console.table import format_cell
 from mosaico.core.console.terminal import (
     EXIT_INTERRUPTED,
@@ -103,6 +106,37 @@ def run_exit_code(run: RunView) -> int:
     return 0 if is_valid else EXIT_UNSUCCESSFUL
 
 
+class RunFollower:
+    """The state of a run that is followed until it has ended, over one connection after the other."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.last_id: str | None = None
+        self._run: RunView | None = None
+        self._clock = clock
+        self._last_event_at = clock()
+
+    @property
+    def ended_run(self) -> RunView | None:
+        """The run if it has ended."""
+        return self._run if self._run is not None and self._run.status.is_final else None
+
+    @contextmanager
+    def tolerate_outage(self) -> Iterator[None]:
+        """Ignore that a connection fails, for a minute; the first connection must not fail."""
+        try:
+            yield
+        except (ServiceUnreachable, Unavailable):
+            if self._run is None or self._clock() - self._last_event_at > MAX_OUTAGE_S:
+                raise
+
+    def read(self, event: ServerSentEvent) -> RunView | None:
+        """The run after an event; None if no event had it yet."""
+        self._last_event_at, self.last_id = self._clock(), event.id or self.last_id
+        if event.data:
+            self._run = parse_response(RunView, event.data)
+        return self._run
+
+
 def follow_run(
     api: ApiClient,
     path: str,
@@ -115,20 +149,14 @@ def follow_run(
     When the service becomes unreachable, it is tried again for up to a minute.
     Raises: `ServiceUnreachable` or `Unavailable` after that, or immediately at the first request.
     """
-    run: RunView | None = None
-    last_id: str | None = None
-    last_event_at = clock()
-    while run is None or not run.status.is_final:
-        try:
-            for event in api.events(f"{path}/events", last_id):
-                last_event_at, last_id = clock(), event.id or last_id
-                run = parse_response(RunView, event.data) if event.data else run
+    follower = RunFollower(clock)
+    while follower.ended_run is None:
+        with follower.tolerate_outage():
+            for event in api.events(f"{path}/events", follower.last_id):
+                run = follower.read(event)
                 if run is not None:
                     yield run
-        except (ServiceUnreachable, Unavailable):
-            if run is None or clock() - last_event_at > MAX_OUTAGE_S:
-                raise
-        if run is None or not run.status.is_final:
+        if follower.ended_run is None:
             sleep(RECONNECT_S)
 
 

@@ -172,7 +172,7 @@ def start_run(
 
     Exit codes: 0 accepted; with --wait, 0 completed and valid, 3 failed, cancelled or invalid.
     """
-    from mosaico.core.console.api_client import parse_response
+    from mosaico.core.console.api_responses import parse_response
     from mosaico.runs.cli.progress import finish_watching, watch_run_until_end
     from mosaico.runs.schemas import RunView
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mosaico.core.console.api_client import JSON, ApiClient
+from mosaico.core.console.api_client import ApiClient
+from mosaico.core.console.api_responses import JSON
 from mosaico.core.console.service import open_api
 from mosaico.traces.execution.items import LANGFUSE_PREFIX, item_of_document, items_of, unique_items
 from mosaico.traces.files.trace_file import TraceReader, is_file_name
