@@ -25,7 +25,6 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.jobs.rescue._SET_COUNTS": "procrastinate_jobs",
     "mosaico.notifications.service._insert_notification": "notifications",
     # The points of a run one after the other.
-    "mosaico.run_store.run_series.replace_points": "run_series",
     "mosaico.run_store.run_series.store_points": "run_items",
     "mosaico.runs.leases._ACQUIRE_RUN": "benchmark_runs",
     "mosaico.runs.leases._ACQUIRE_SHARD": "run_shards",
