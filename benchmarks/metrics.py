@@ -16,6 +16,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 import mosaico.metrics.pair_counts  # noqa: F401 - imports are not timed, on both sides
+
 from benchmarks.result_rows import BenchRow, interleave
 from mosaico.metrics.engine import measure_chunk
 from mosaico.metrics.registry import default_refs, load_metrics, providers_for

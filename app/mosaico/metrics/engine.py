@@ -1,17 +1,13 @@
 """Computes metrics of traces, and contains every failure of a provider."""
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from mosaico.core.text import shorten
 from mosaico.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
-from mosaico.metrics.measured_chunk import MeasuredChunk
-from mosaico.metrics.pair_overlap import forget_overlap
 from mosaico.metrics.registry import load_metrics, providers_for
 from mosaico.metrics.types import (
     BatchMetric,
@@ -58,27 +54,26 @@ def measure(trace: Trace, providers: Sequence[MetricProvider]) -> TraceMeasureme
 def measure_chunk(
     traces: Sequence[Trace], providers: Sequence[MetricProvider]
 ) -> list[TraceMeasurements]:
-    """`measure` for several traces; uses the batch form of providers that have one.
-
-    Raises: MemoryError when the batch form of a provider raises it.
-    """
-    # Row by row is faster when no provider gains from columns.
-    if not any(isinstance(provider, BatchMetric) for provider in providers):
+    """`measure` for several traces; uses the batch form of providers that have one."""
+    columns = {
+        index: _batch_column(traces, provider, provider.compute_batch)
+        for index, provider in enumerate(providers)
+        if isinstance(provider, BatchMetric)
+    }
+    if not columns:
         return [measure(trace, providers) for trace in traces]
-    batches = [[trace for trace in traces if _is_complete(trace)]]
-    try:
-        columns = [_column(traces, batches, provider) for provider in providers]
-    finally:
-        # The texts of a chunk are not kept until the next one.
-        forget_overlap()
-    rows = zip(*columns, strict=True)
-    if all(isinstance(measurement, float) for column in columns for measurement in column):
-        values = cast("Iterable[tuple[float, ...]]", rows)
-        return [
-            TraceMeasurements(trace.trace_id, row, {})
-            for trace, row in zip(traces, values, strict=True)
-        ]
-    return [_row(trace, providers, row) for trace, row in zip(traces, rows, strict=True)]
+    # Row by row for the other providers: the metrics of a trace share the counts of its texts.
+    return [
+        _row(
+            trace,
+            providers,
+            [
+                columns[index][position] if index in columns else _measure_one(trace, provider)
+                for index, provider in enumerate(providers)
+            ],
+        )
+        for position, trace in enumerate(traces)
+    ]
 
 
 def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list[TraceMeasurements]:
@@ -88,23 +83,19 @@ def score_chunk(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> list
     """
     # The pool's child process starts without any registered metric.
     load_metrics()
-    providers = providers_for(metrics)
     # As a list: a lazy sequence would decode each trace again for each metric of the batch form.
-    chunk = list(traces)
-    with suppress(MemoryError):
-        return measure_chunk(chunk, providers)
-    # One by one needs less memory, and without a limit no other process would repeat the chunk.
-    return [measure(trace, providers) for trace in chunk]
+    return measure_chunk(list(traces), providers_for(metrics))
 
 
-def score_within_limits(traces: Sequence[Trace], metrics: tuple[MetricRef, ...]) -> MeasuredChunk:
+def score_within_limits(
+    traces: Sequence[Trace], metrics: tuple[MetricRef, ...]
+) -> list[TraceMeasurements]:
     """`score_chunk` in a process with a memory limit.
 
-    Raises: MemoryError when a provider, or its batch form, reached the limit. An earlier trace may have
-    filled the memory, so the caller should repeat the chunk in a new process.
+    Raises: MemoryError when a provider reached the limit. An earlier trace may have filled the
+    memory, so the caller should repeat the chunk in a new process.
     """
-    load_metrics()
-    rows = measure_chunk(list(traces), providers_for(metrics))
+    rows = score_chunk(traces, metrics)
     for row in rows:
         for missing in row.missing.values():
             if (
@@ -113,7 +104,7 @@ def score_within_limits(traces: Sequence[Trace], metrics: tuple[MetricRef, ...])
             ):
                 # As an exception, so that the caller sees the whole chunk as lost and repeats it.
                 raise MemoryError(missing.detail)
-    return MeasuredChunk(rows)
+    return rows
 
 
 def measure_all(
@@ -158,47 +149,25 @@ def _row(
     return TraceMeasurements(trace.trace_id, tuple(values), missing)
 
 
-def _column(
-    traces: Sequence[Trace], batches: list[list[Trace]], provider: MetricProvider
+def _batch_column(
+    traces: Sequence[Trace],
+    provider: MetricProvider,
+    compute: Callable[[Sequence[Trace]], Sequence[float]],
 ) -> Sequence[Measurement]:
-    """The measurements of a metric. `batches` are the lists of traces that metrics were computed from, the
-    first one those that are complete; the same list for several metrics, which then share their counts.
-    """
-    if not isinstance(provider, BatchMetric):
-        return [_measure_one(trace, provider) for trace in traces]
-    complete = batches[0]
-    if len(complete) == len(traces) and not provider.spec.tags and _supports_all(traces, provider):
-        values = _batch(complete, provider.spec, provider.compute_batch)
-        return values or [_measure_one(trace, provider) for trace in traces]
     column = [measure_without_computing(trace, provider) for trace in traces]
     remaining = [
         trace for trace, measurement in zip(traces, column, strict=True) if measurement is None
     ]
-    same = (batch for batch in batches if _are_same(batch, remaining))
-    if (shared := next(same, None)) is None:
-        batches.append(remaining)
-    else:
-        remaining = shared
     # The batch gets only the traces that need computing; its values are put back at their
     # positions.
-    computed = iter(_batch(remaining, provider.spec, provider.compute_batch))
+    computed = iter(_batch(remaining, provider.spec, compute))
     # An iterator that is exhausted (the batch failed) leaves None, which is then computed one by
     # one.
-    batch_column = [
-        next(computed, None) if measurement is None else measurement for measurement in column
-    ]
+    batch = [next(computed, None) if measurement is None else measurement for measurement in column]
     return [
         _measure_one(trace, provider) if value is None else value
-        for trace, value in zip(traces, batch_column, strict=True)
+        for trace, value in zip(traces, batch, strict=True)
     ]
-
-
-def _are_same(first: Sequence[Trace], second: Sequence[Trace]) -> bool:
-    return len(first) == len(second) and all(map(operator.is_, first, second))
-
-
-def _supports_all(traces: Sequence[Trace], provider: MetricProvider) -> bool:
-    return all(attempt(provider.supports, trace) is True for trace in traces)
 
 
 def _batch(
@@ -209,30 +178,10 @@ def _batch(
     """One measurement per trace, or none at all when the batch failed as a whole."""
     try:
         values = list(compute(traces)) if traces else []
-    except MemoryError:  # one by one would hide it, and go on in a process without memory
-        raise
     except _PROVIDER_ERRORS:  # the caller computes trace by trace, which shows the one that fails
         return []
     # With another number of values it is unknown which belongs to which trace.
-    if len(values) != len(traces):
-        return []
-    if _are_valid(values, spec):
-        return [value + 0.0 for value in values]
-    return [check_value(value, spec) for value in values]
-
-
-def _are_valid(values: Sequence[float], spec: MetricSpec) -> bool:
-    """Return whether all values are floats in the range of the metric: `check_value` in few steps of C."""
-    low, high = spec.minimum, spec.maximum
-    return (
-        low is not None
-        and high is not None
-        and set(map(type, values)) == {float}
-        # Comparisons do not find every NaN; it makes the sum one.
-        and math.isfinite(sum(values))
-        and low <= min(values)
-        and max(values) <= high
-    )
+    return [check_value(value, spec) for value in values] if len(values) == len(traces) else []
 
 
 def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:

@@ -207,7 +207,7 @@ def _common_subsequence_of_many(expected: Sequence[bytes], words: Sequence[bytes
 
 # --- counts of two texts, cached for the other metrics of the same trace -----------------------
 
-LONGEST_BLEU_GRAM: Final = 4
+_LONGEST_BLEU_GRAM: Final = 4
 
 
 class WordOverlap(NamedTuple):
@@ -259,19 +259,6 @@ def rouge_counts(expected: str, output: str) -> RougeCounts:
     return count_for_rouge(_ROUGE_REFERENCES[expected], rouge_words(output))
 
 
-def common_subsequence(expected: str, output: str) -> int:
-    """The longest common subsequence of both texts by the tokens of ROUGE."""
-    length, masks, many = _ROUGE_REFERENCES[expected]
-    if many:
-        return _common_subsequence_of_many(many, rouge_words(output))
-    unmatched = full = (1 << length) - 1
-    # As in `count_for_rouge`, for the words that the reference has.
-    for mask in filter(None, map(masks.get, rouge_words(output))):
-        if met := unmatched & mask:
-            unmatched = (unmatched + met) | (unmatched - met)
-    return length - (unmatched & full).bit_count()
-
-
 @lru_cache(maxsize=1)
 def stemmed_rouge_counts(expected: str, output: str) -> RougeCounts:
     """The overlap of both texts by the stemmed tokens of ROUGE."""
@@ -280,7 +267,7 @@ def stemmed_rouge_counts(expected: str, output: str) -> RougeCounts:
 
 def bleu_counts(expected: str, output: str) -> GramCounts:
     """The common n-grams of both texts by the tokens of BLEU, for n = 1 to 4."""
-    return count_grams(_BLEU_REFERENCES[expected], bleu_words(output), LONGEST_BLEU_GRAM)
+    return count_grams(_BLEU_REFERENCES[expected], bleu_words(output), _LONGEST_BLEU_GRAM)
 
 
 @lru_cache(maxsize=1)

@@ -256,8 +256,3 @@ class TraceMeasurements(NamedTuple):
     values: tuple[float | None, ...]
     missing: Mapping[str, Missing]
     reasons: Mapping[str, str] | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether each value is there, without a remark: the common case, of which nothing but values is stored."""
-        return not self.missing and not self.reasons and None not in self.values

@@ -284,10 +284,11 @@ def test_batch__broken_batch_is_computed_trace_by_trace(
     assert [row.values for row in rows] == [(0.75, 0.5), (None, 0.5), (0.75, 0.5)]
 
 
-def test_batch__memory_error_is_not_hidden_by_computing_trace_by_trace() -> None:
-    batch = FakeBatch(batch=lambda traces: [hoarding(traces[0])])
-    with pytest.raises(MemoryError, match="too much"):
-        measure_chunk([trace("a"), trace("b")], [batch])
+def test_batch__other_metrics_are_computed_beside_it() -> None:
+    positions = {"a": 0.1, "b": 0.2}
+    alone = FakeMetric(lambda row_trace: positions[row_trace.trace_id])
+    rows = measure_chunk([trace("a"), trace("b")], [alone, FakeBatch(), alone])
+    assert [row.values for row in rows] == [(0.1, 0.25, 0.1), (0.2, 0.25, 0.2)]
 
 
 def test_measure_all__rows_keep_the_order_of_the_traces() -> None:

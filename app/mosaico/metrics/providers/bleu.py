@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 
 from mosaico.metrics.registry import METRICS
-from mosaico.metrics.text_metric import BOTH_TEXTS, OverlapMetric
-from mosaico.metrics.text_overlap import GramCounts, bleu_counts
+from mosaico.metrics.text_metric import BOTH_TEXTS, TextMetric
+from mosaico.metrics.text_overlap import bleu_counts
 from mosaico.metrics.types import MetricProvider, MetricSpec
 
 
 def bleu() -> MetricProvider:
     """Sentence BLEU as a ratio."""
-    return OverlapMetric(
+    return TextMetric(
         spec=MetricSpec(
             key="BLEU",
             description="Sentence BLEU: geometric mean of the precision of 1- to 4-grams",
@@ -19,19 +19,17 @@ def bleu() -> MetricProvider:
             worst=0.0,
             needs=BOTH_TEXTS,
         ),
-        count=bleu_counts,
-        count_all=lambda overlap: overlap.bleu,
-        value=sentence_bleu,
+        score=sentence_bleu,
     )
 
 
-def sentence_bleu(counts: GramCounts) -> float:
+def sentence_bleu(expected: str, output: str) -> float:
     """Geometric mean of the n-gram precisions, times the brevity penalty, in [0, 1].
 
     Orders longer than the output are skipped. The first order without a match counts as half a
     match, the next one as a quarter, and so on. 0 when no word matches or a text has no words.
     """
-    expected_length, length, common = counts
+    expected_length, length, common = bleu_counts(expected, output)
     if not common[0]:
         return 0.0
     logs = _log_precisions(common[:length], length)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from mosaico.metrics.confusion import LabelAverage, LabelStatistic
 from mosaico.metrics.label_metric import label_metric
 from mosaico.metrics.registry import METRICS
-from mosaico.metrics.text_metric import BOTH_TEXTS, OverlapMetric, TextMetric
+from mosaico.metrics.text_metric import BOTH_TEXTS, TextMetric
 from mosaico.metrics.text_overlap import WordOverlap, equal_ignoring_case, squad_overlap
 from mosaico.metrics.types import MetricProvider, MetricSpec
 
@@ -65,8 +65,8 @@ def _f1(overlap: WordOverlap) -> float:
 
 
 def _overlap(spec: MetricSpec, value: Callable[[WordOverlap], float]) -> MetricProvider:
-    return OverlapMetric(
-        spec=spec, count=squad_overlap, count_all=lambda overlap: overlap.squad, value=value
+    return TextMetric(
+        spec=spec, score=lambda expected, output: value(squad_overlap(expected, output))
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from mosaico.metrics.registry import METRICS, version_with
-from mosaico.metrics.text_metric import BOTH_TEXTS, OverlapMetric, TextMetric
+from mosaico.metrics.text_metric import BOTH_TEXTS, TextMetric
 from mosaico.metrics.text_overlap import RougeCounts, rouge_counts, stemmed_rouge_counts
 from mosaico.metrics.types import MetricProvider, MetricSpec
 
@@ -35,13 +35,8 @@ def _rouge(
     value: Callable[[RougeCounts], float],
     use_stemmer: bool,  # noqa: FBT001
 ) -> MetricProvider:
-    if use_stemmer:
-        return TextMetric(
-            spec=spec, score=lambda expected, output: value(stemmed_rouge_counts(expected, output))
-        )
-    return OverlapMetric(
-        spec=spec, count=rouge_counts, count_all=lambda overlap: overlap.rouge, value=value
-    )
+    count = stemmed_rouge_counts if use_stemmer else rouge_counts
+    return TextMetric(spec=spec, score=lambda expected, output: value(count(expected, output)))
 
 
 def _spec(key: str, description: str, use_stemmer: bool) -> MetricSpec:  # noqa: FBT001
