@@ -1,13 +1,9 @@
 """The shards of a run: ranges of its traces that workers measure in parallel, each once."""
 
 import struct
-import sys
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
@@ -66,9 +62,6 @@ FLOAT8_OID = 701
 
 _HEAD = struct.Struct(">hiqiii")
 _VALUE = struct.Struct(">id")
-# In an encoded row: its position, and the first value of an array without missing ones.
-_POSITION_AT = struct.calcsize(">hiqi")
-_FIRST_VALUE_AT = _HEAD.size + ARRAY_HEAD.size + struct.calcsize(">i")
 
 
 class MeasuredShard(NamedTuple):
@@ -219,15 +212,8 @@ def _count_values(measured: Sequence[TraceMeasurements]) -> int:
 
 
 def _result_rows(lease: ShardLease, measured: Sequence[TraceMeasurements]) -> Iterator[bytes]:
-    position = lease.first
-    for is_complete, rows in groupby(measured, attrgetter("is_complete")):
-        group = list(rows)
-        if is_complete:
-            yield encode_complete_rows(lease.run_seq, position, [row.values for row in group])
-        else:
-            for at, row in enumerate(group, start=position):
-                yield encode_row(lease.run_seq, at, row.values, _notes(row) or None)
-        position += len(group)
+    for position, row in enumerate(measured, start=lease.first):
+        yield encode_row(lease.run_seq, position, row.values, _notes(row) or None)
 
 
 def _notes(row: TraceMeasurements) -> dict[str, MetricNote]:
@@ -241,30 +227,6 @@ def _notes(row: TraceMeasurements) -> dict[str, MetricNote]:
     for key, reason in (row.reasons or {}).items():
         notes[key] = {"reason": reason}
     return notes
-
-
-def encode_complete_rows(run_seq: int, first: int, rows: Sequence[Sequence[float | None]]) -> bytes:
-    """`encode_row` of rows from the position `first` on, with as many values each, none of them missing.
-
-    Most rows are such rows. They differ in their numbers only, which are written into all of them together.
-    """
-    row = encode_row(run_seq, first, [0.0] * len(rows[0]), None)
-    encoded = bytearray(row * len(rows))
-    _set_numbers(encoded, len(row), _POSITION_AT, array("i", range(first, first + len(rows))))
-    columns = cast("Iterable[Sequence[float]]", zip(*rows, strict=True))
-    for column, values in enumerate(columns):
-        _set_numbers(encoded, len(row), _FIRST_VALUE_AT + column * _VALUE.size, array("d", values))
-    return bytes(encoded)
-
-
-def _set_numbers(rows: bytearray, row_bytes: int, at: int, numbers: "array[Any]") -> None:
-    """Write a number into each row, `at` bytes after its begin."""
-    if sys.byteorder == "little":
-        numbers.byteswap()
-    data = numbers.tobytes()
-    # The first byte of all numbers, then the second one: a step of C for each.
-    for byte in range(numbers.itemsize):
-        rows[at + byte :: row_bytes] = data[byte :: numbers.itemsize]
 
 
 def encode_row(

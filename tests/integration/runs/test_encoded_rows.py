@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mosaico.core.bulk_copy import copy_encoded_rows
 from mosaico.core.db import Database
 from mosaico.metrics.types import MetricNote
-from mosaico.runs.shards import RESULT_COLUMNS, encode_complete_rows, encode_row
+from mosaico.runs.shards import RESULT_COLUMNS, encode_row
 from mosaico.traces.service import create_collection
 from mosaico.traces.stored_traces import read_traces
 from mosaico.traces.trace_rows import (
@@ -52,23 +52,6 @@ def test_encode_row__is_the_binary_copy_format() -> None:
     expected += struct.pack(">i iiiii id i", 36, 1, 1, 701, 2, 1, 8, 0.5, -1)
     expected += struct.pack(">i", -1)
     assert encode_row(7, 1, [0.5, None], None) == expected
-
-
-@given(
-    run_seq=st.integers(1, 2**63 - 1),
-    first=st.integers(0, 2**31 - 10),
-    columns=st.integers(1, 5).flatmap(
-        lambda count: st.lists(
-            st.lists(finite, min_size=count, max_size=count), min_size=1, max_size=7
-        )
-    ),
-)
-def test_encode_complete_rows__equals_one_row_after_the_other(
-    run_seq: int, first: int, columns: list[list[float]]
-) -> None:
-    rows = list(zip(*columns, strict=True))
-    encoded = [encode_row(run_seq, at, row, None) for at, row in enumerate(rows, start=first)]
-    assert encode_complete_rows(run_seq, first, rows) == b"".join(encoded)
 
 
 @settings(
