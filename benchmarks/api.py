@@ -42,7 +42,6 @@ from mosaico.access.service import create_key
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
-from mosaico.core.garbage_collection import exclude_living_objects
 from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.core.web.http_protocol import HttpProtocol
@@ -263,7 +262,7 @@ def service_app(url: str) -> FastAPI:
     """The whole service with all its layers."""
     from mosaico.main import create_app
 
-    app = create_app(
+    return create_app(
         Resources(
             # As many connections as the peer may open: 20, and 20 more.
             db=Database(url, pool_size=40, name="bench-service"),
@@ -276,8 +275,6 @@ def service_app(url: str) -> FastAPI:
             },
         )
     )
-    exclude_living_objects()
-    return app
 
 
 APPS: dict[str, Callable[[str], ASGIApp]] = {

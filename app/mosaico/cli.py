@@ -30,8 +30,6 @@ from mosaico.core.console.terminal import (
     load_command,
     print_status,
 )
-from mosaico.core.garbage_collection import pause_collection
-from mosaico.core.optional_imports import leave_out_terminal_libraries
 
 GC_THRESHOLD = 50_000
 
@@ -293,7 +291,6 @@ def serve(
     ] = None,
 ) -> None:
     """Run everything on this machine: embedded database, API, worker and scheduler."""
-    pause_collection()
     from mosaico.core.settings import load_settings
     from mosaico.serve import serve_all
 
@@ -307,8 +304,6 @@ def serve(
 @_command("api", Heading.SERVICE)
 def api() -> None:
     """Run one API process."""
-    pause_collection()
-    leave_out_terminal_libraries()
     from mosaico.core.settings import load_settings
     from mosaico.main import serve_api
     from mosaico.serve import end_with_parent
@@ -329,7 +324,6 @@ def worker(
     ] = None,
 ) -> None:
     """Run one worker process. Any number may run, on any number of machines."""
-    pause_collection()
     from mosaico.core.settings import load_settings
     from mosaico.serve import end_with_parent
     from mosaico.worker import run_worker
@@ -346,8 +340,6 @@ def _split_names(names: str | None) -> list[str] | None:
 @_command("scheduler", Heading.SERVICE)
 def scheduler() -> None:
     """Run one scheduler process. Several may run: each schedule still fires once."""
-    pause_collection()
-    leave_out_terminal_libraries()
     from mosaico.core.settings import load_settings
     from mosaico.scheduler import run_scheduler
     from mosaico.serve import end_with_parent

@@ -32,8 +32,7 @@ from mosaico.access.service import ensure_first_admin_key
 from mosaico.access.stream_revocation import KeyStreamOwners
 from mosaico.core import problem_documents
 from mosaico.core.encryption import Secret
-from mosaico.core.garbage_collection import exclude_living_objects
-from mosaico.core.malloc import free_large_blocks, limit_arenas, return_free_memory
+from mosaico.core.malloc import limit_arenas
 from mosaico.core.network_policy import parse_networks
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
@@ -142,19 +141,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         # In a thread that nobody waits for: the service is ready without it.
-        threading.Thread(target=_compile_templates, name="compile-templates", daemon=True).start()
+        threading.Thread(target=compile_templates, name="compile-templates", daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app
         if isinstance(app, FastAPI):
             app.state.hub.close()
         await super().shutdown(sockets)
-
-
-def _compile_templates() -> None:
-    compile_templates()
-    # The syntax trees of the templates, which nobody needs again.
-    return_free_memory()
 
 
 def serve(
@@ -175,7 +168,6 @@ def serve(
     # before the cleanup of the callers.
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: sys.exit(0))
-    exclude_living_objects()
     config = server_config(app, host=host, port=port, proxies=proxies)
     Server(config).run(sockets=[listener] if listener else None)
 
@@ -210,7 +202,6 @@ def serve_api(settings: Settings) -> None:
     """The API process: logs, plugins, resources, the first admin key, server."""
     # First: arenas that exist are not given back.
     limit_arenas()
-    free_large_blocks()
     set_up_logs(settings)
     load_plugins()
     pool_size = max(API_THREADS // settings.api_processes, MIN_API_THREADS)

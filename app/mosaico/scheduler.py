@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from mosaico.core.batch_delete import purge_in_batches
 from mosaico.core.clock import utc_now
-from mosaico.core.garbage_collection import exclude_living_objects
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
 from mosaico.runs.stalled_runs import fail_runs_without_progress
@@ -41,7 +40,6 @@ def run_scheduler(settings: Settings) -> None:
                 ),
             },
         )
-        exclude_living_objects()
         ticker.start()
         log.info("scheduler is ready")
         stopping.wait()

@@ -26,7 +26,6 @@ from mosaico.access.service import FirstKey, ensure_first_admin_key
 from mosaico.access.sessions import create_login_link
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import AppError, Unavailable
-from mosaico.core.garbage_collection import exclude_living_objects
 from mosaico.core.migrations import upgrade
 from mosaico.core.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from mosaico.core.settings import Settings, base_url
@@ -100,7 +99,6 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
         apis = [ServiceProcess("api", environment, listener) for _ in range(settings.api_processes)]
         worker = ServiceProcess("worker", environment)
         scheduler = ServiceProcess("scheduler", environment)
-        exclude_living_objects()
         with _running([*apis, worker], stopping) as children:
             if wait_until_ready(settings, children, stopping):
                 # Not before: a third process that imports its modules would delay the API on two cores.

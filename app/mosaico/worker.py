@@ -20,7 +20,6 @@ from mosaico.alerts import missing_runs, publishing
 from mosaico.core.batch_delete import delete_in_batches, purge_in_batches
 from mosaico.core.clock import utc_now
 from mosaico.core.errors import Misconfigured
-from mosaico.core.garbage_collection import exclude_living_objects
 from mosaico.core.malloc import limit_arenas
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
@@ -83,7 +82,6 @@ def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
     pool_size = settings.worker_concurrency + 2
     with opened_resources(settings, name="mosaico-worker", pool_size=pool_size) as resources:
         pool = ProcessPool(settings.metric_processes, warm_up=load_metrics)
-        exclude_living_objects()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             asyncio.run(_work(settings, resources, pool, queues))

@@ -56,23 +56,6 @@ def test_comparison__does_not_load_all_of_scipy() -> None:
     assert "scipy.stats" not in _modules_after_each_step()["comparison"]
 
 
-def test_terminal_libraries__are_left_out_by_those_who_could_use_them() -> None:
-    program = (
-        "import sys; from mosaico.core.optional_imports import *; leave_out_terminal_libraries();"
-        " import httpx, structlog; print([n for n in TERMINAL_LIBRARIES if sys.modules[n]])"
-    )
-
-    completed = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LIVENESS_S,
-    )
-
-    assert (completed.stdout, completed.stderr) == ("[]\n", "")
-
-
 def _packages_after(step: str) -> set[str]:
     return {name.partition(".")[0] for name in _modules_after_each_step()[step]}
 

@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 
 import psutil
 
-from mosaico.core.garbage_collection import exclude_living_objects
-
 R = TypeVar("R")
 
 MEMORY_BYTES = 2 * 1024**3
@@ -153,7 +151,7 @@ class _PoolProcess:
         # The executor does not expose its process: it is the one that starts with the first call.
         with _START_LOCK:
             earlier = {process.pid for process in multiprocessing.active_children()}
-            self._warm: Future[None] | None = self._executor.submit(_warm_up, warm_up)
+            self._warm: Future[None] | None = self._executor.submit(warm_up)
             self._processes = [
                 process
                 for process in multiprocessing.active_children()
@@ -211,11 +209,6 @@ def _initialize_child(memory_bytes: int) -> None:
     # Ctrl-C reaches all processes of the terminal; the parent decides which calls still end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, name="end with parent", daemon=True).start()
-
-
-def _warm_up(warm_up: Callable[[], None]) -> None:
-    warm_up()
-    exclude_living_objects()
 
 
 def _limit_memory(memory_bytes: int) -> None:
