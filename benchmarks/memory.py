@@ -22,7 +22,7 @@ from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
 
 FEW, MANY = 2_000, 100_000
-LIMIT_MIB = {"api": 150, "worker": 300, "pool child": 200}
+LIMIT_MIB = {"api": 300, "worker": 300, "pool child": 200}
 
 
 class PeakMemory(NamedTuple):

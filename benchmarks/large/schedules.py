@@ -3,11 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final
 
 import httpx
 import psycopg
@@ -20,17 +20,12 @@ from mosaico.metrics.engine import score_chunk
 from mosaico.metrics.registry import default_refs, load_metrics
 from mosaico.postgres.server import EmbeddedPostgres
 from mosaico.traces.files.ndjson import iter_traces
-from tests.support.statement_log import logged_statements
 
 SCHEDULES: Final = int(os.environ.get("MOSAICO_BENCH_SCHEDULES", "1000"))
 TRACES: Final = 50
 METRICS: Final = ("ROUGE", "ACCURACY")
-COUNTED_RUNS: Final = 20
-STATEMENTS_GOAL: Final = 60
 CPU_GOAL_S: Final = 0.150
-IDLE_S: Final = 20.0
 PATIENCE_S: Final = 3600.0
-BUSY: Final = 503
 
 # Every schedule is due now, as if its minute had come. Schedules of the API wait for a minute.
 MAKE_DUE: Final = "UPDATE schedule_configs SET next_run_at = now() WHERE id LIKE %s"
@@ -50,17 +45,6 @@ class Night:
     cpu_s: dict[str, float]
 
 
-class StatementCount(NamedTuple):
-    """The statements of some seconds, of all processes."""
-
-    statements: int
-    seconds: float
-
-    def per_run(self, idle_per_second: float) -> float:
-        """The statements of one of the counted runs beside those that idle processes send by the second."""
-        return (self.statements - idle_per_second * self.seconds) / COUNTED_RUNS
-
-
 def measure() -> Iterator[BenchRow]:
     with served() as service, TemporaryDirectory() as folder:
         service.client.post("/agents", json={"id": "many", "name": "m"}).raise_for_status()
@@ -70,33 +54,16 @@ def measure() -> Iterator[BenchRow]:
         night = _fire(service, "night", SCHEDULES)
         metrics_s = _metrics_cpu_s(Path(folder)) * SCHEDULES
         yield from _rows(night, metrics_s)
-        _create(service.client, "counted", COUNTED_RUNS)
-        scheduled = _count_statements(service, _fire_counted)
-        for number in range(COUNTED_RUNS):
-            _upload(service.client, f"counted-{number}", "second")
-        requested = _count_statements(service, _request_counted)
-        idle = _count_statements(service, lambda _: time.sleep(IDLE_S))
-        idle_per_second = idle.statements / idle.seconds
-        per_run = requested.per_run(idle_per_second)
-        yield BenchRow(
-            "statements",
-            f"≤ {STATEMENTS_GOAL} per run without those that begin and end transactions",
-            per_run,
-            per_run <= STATEMENTS_GOAL,
-            f"{per_run:.1f} in {COUNTED_RUNS} requested runs that are compared with an earlier one, beside"
-            f" {idle_per_second:.1f} a second of idle processes ({requested.per_run(0):.1f} with these);"
-            f" {scheduled.per_run(idle_per_second):.1f} in first runs of schedules, with their fires and ends",
-        )
 
 
-def _upload(client: httpx.Client, name: str, run_name: str) -> None:
+def _upload(client: httpx.Client, name: str) -> None:
     lines = "\n".join(
-        json.dumps({**long_pair(position), "input": f"{name} {run_name} {position}"})
+        json.dumps({**long_pair(position), "input": f"{name} {position}"})
         for position in range(TRACES)
     )
     client.post(
         "/local-datasets",
-        params={"name": name, "runName": run_name},
+        params={"name": name, "runName": "night"},
         content=lines.encode(),
         headers={"Content-Type": "application/x-ndjson"},
     ).raise_for_status()
@@ -106,7 +73,7 @@ def _create(client: httpx.Client, prefix: str, count: int) -> None:
     """Benchmarks with an upload and a schedule each; the schedules are not due for months."""
     for number in range(count):
         name = f"{prefix}-{number}"
-        _upload(client, name, "night")
+        _upload(client, name)
         bodies = (
             ("/benchmarks", {"id": name, "datasetRef": name, "metrics": [*METRICS]}),
             (
@@ -121,40 +88,11 @@ def _create(client: httpx.Client, prefix: str, count: int) -> None:
 
 def _fire(service: RunningService, prefix: str, count: int) -> Night:
     """Let the schedules come due, and wait for the ends of their runs."""
-
-    def make_due(connection: psycopg.Connection) -> None:
-        connection.execute(MAKE_DUE, [f"{prefix}-%"])
-
-    return _run_to_ends(service, make_due, count)
-
-
-def _fire_counted(service: RunningService) -> None:
-    _fire(service, "counted", COUNTED_RUNS)
-
-
-def _request_counted(service: RunningService) -> None:
-    """Start one run of each benchmark by a request, and wait for their ends."""
-
-    def request(_: psycopg.Connection) -> None:
-        for number in range(COUNTED_RUNS):
-            body = {"benchmarkId": f"counted-{number}", "agentId": "many", "runName": "second"}
-            # The log has ended the sessions of the database, also those that the API kept.
-            while (answer := service.client.post("/benchmark-runs", json=body)).status_code == BUSY:
-                time.sleep(0.1)
-            answer.raise_for_status()
-
-    _run_to_ends(service, request, COUNTED_RUNS)
-
-
-def _run_to_ends(
-    service: RunningService, start: Callable[[psycopg.Connection], None], count: int
-) -> Night:
-    """Start so many runs, and wait for their ends."""
     url = EmbeddedPostgres(service.data_dir).url()
     with psycopg.connect(url, autocommit=True) as connection:
         earlier = _ended(connection)
         before, began = cpu_seconds_by_role(service), time.perf_counter()
-        start(connection)
+        connection.execute(MAKE_DUE, [f"{prefix}-%"])
         while _ended(connection) < earlier + count:
             if time.perf_counter() - began > PATIENCE_S:
                 raise RuntimeError("the runs did not end")
@@ -173,23 +111,6 @@ def _ended(connection: psycopg.Connection) -> int:
     if row[0] != row[1]:
         raise RuntimeError(f"{row[1] - row[0]} runs did not complete")
     return int(row[1])
-
-
-def _count_statements(
-    service: RunningService, start: Callable[[RunningService], None]
-) -> StatementCount:
-    """The statements while `start` starts runs and waits for their ends."""
-    postgres = EmbeddedPostgres(service.data_dir)
-    folder = postgres.status().log_dir
-    with logged_statements(postgres.superuser_url(), "mosaico", folder) as log:
-        log.read()
-        began = time.perf_counter()
-        start(service)
-        seconds = time.perf_counter() - began
-        own = STATUSES.strip().partition("\n")[0]
-        statements = log.read().statements
-    count = sum(not statement.startswith(own) for statement in statements)
-    return StatementCount(count, seconds)
 
 
 def _metrics_cpu_s(folder: Path) -> float:

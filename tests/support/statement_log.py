@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +13,6 @@ from psycopg import sql
 _STATEMENT = re.compile(
     r"^\d{4}-\S+ \S+ \S+ \[(?P<pid>\d+)\] LOG:  (?:duration: (?P<ms>[\d.]+) ms  )?"
     r"(?P<phase>statement|(?:parse|bind|execute) [^:]+): ?(?P<sql>.*)$"
-)
-# What belongs to no run: transactions and cursors, checks of idle connections, settings.
-_CONTROL = re.compile(
-    r"(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET |DEALLOCATE|DISCARD|CLOSE)", re.IGNORECASE
 )
 
 
@@ -32,11 +27,6 @@ class LoggedStatement(NamedTuple):
     milliseconds: float
     is_executed: bool
 
-    @property
-    def is_control(self) -> bool:
-        """Whether it begins or ends a transaction, or sets something."""
-        return not self.sql or _CONTROL.match(self.sql) is not None
-
 
 class LoggedTransaction(NamedTuple):
     """What one session executed from BEGIN to COMMIT or ROLLBACK, both included."""
@@ -48,35 +38,13 @@ class LoggedTransaction(NamedTuple):
         return sum(statement.milliseconds for statement in self.statements)
 
 
-@dataclass(slots=True)
-class StatementCount:
-    """Statements of one measurement; `control` are those that begin or end a transaction and such."""
-
-    statements: list[str] = field(default_factory=list)
-    control: int = 0
-
-    def add(self, statement: LoggedStatement) -> None:
-        if statement.is_control:
-            self.control += 1
-        else:
-            self.statements.append(statement.sql)
-
-
 class StatementLog:
-    """The statements of a database since the last `read`; sessions opened before are not logged."""
+    """The statements of a database since the last reading; sessions opened before are not logged."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._offset = 0
-        self.read()
-
-    def read(self) -> StatementCount:
-        """The number of statements since the last call."""
-        count = StatementCount()
-        for statement in self.read_statements():
-            if statement.is_executed:
-                count.add(statement)
-        return count
+        self.read_statements()
 
     def read_statements(self) -> list[LoggedStatement]:
         """The statements since the last call, oldest first."""
@@ -120,15 +88,11 @@ def group_transactions(statements: list[LoggedStatement]) -> list[LoggedTransact
 
 
 @contextmanager
-def logged_statements(superuser_url: str, database: str, folder: Path) -> Iterator[StatementLog]:
-    """Log every statement of sessions that are opened in the block; `folder` has the server's log."""
-    with _logging(superuser_url, database, "log_statement", "all"):
-        yield StatementLog(folder)
-
-
-@contextmanager
 def timed_statements(superuser_url: str, database: str, folder: Path) -> Iterator[StatementLog]:
-    """Log every statement with its time on the server: see `logged_statements`."""
+    """Log every statement of sessions that are opened in the block, with its time on the server.
+
+    `folder` has the log of the server.
+    """
     with _logging(superuser_url, database, "log_min_duration_statement", "0"):
         yield StatementLog(folder)
 

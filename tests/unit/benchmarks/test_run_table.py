@@ -11,7 +11,6 @@ def figures(size: int, cpu_s: float, peer_s: float | None) -> RunFigures:
         whole_s=size * 100e-6,
         finish_s=0.25,
         cpu_s={"worker": cpu_s / 2, "database": cpu_s / 4, "metric child": cpu_s / 4},
-        metrics_cpu_s=cpu_s / 2.5,
         peer_s=peer_s,
         peaks={"worker": 160.4, "metric child": 140.0, "api": 148.6},
     )
@@ -32,9 +31,7 @@ def test_run_table__has_a_column_for_each_run(monkeypatch: pytest.MonkeyPatch) -
         "| CPU of all processes per trace, from POST to COMPLETED | 120 µs | 150 µs |",
         "| of it metric processes, worker, database | 30, 60, 30 µs | 38, 75, 38 µs |",
     ]
-    # The metrics have the share 1 / 2.5 of the CPU time.
-    assert rows[5].endswith(" | 2.50 times | 2.50 times |")
     # The peer took 0.4 s where a run of 1,000 traces takes 0.1 s.
-    assert rows[6].endswith(" | 4.0 times | – |")
-    assert rows[8].endswith(" | 149 MiB | 149 MiB |")
+    assert rows[5].endswith(" | 4.0 times | – |")
+    assert rows[7].endswith(" | 149 MiB | 149 MiB |")
     assert ratios.endswith("time per trace 1.00 times, CPU per trace 1.25 times.")
