@@ -14,6 +14,7 @@ from mosaico.alerts.rule_records import RuleRecord, read_records
 from mosaico.alerts.rules import RunSpan
 from mosaico.run_store.run_history import list_comparable_runs, list_valid_seqs
 from tests.integration.alerts.conftest import GOOD, RuleMaker, holds, open_incident
+from tests.support.page_reads import read_page
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
@@ -180,8 +181,7 @@ def test_incident__keeps_its_latest_runs(
     assert rows.all("SELECT run_seqs, started_seq FROM incidents") == [([8, 9], 6)]
     incident = open_incident(benchmark_service)
     assert (incident["runs"], incident["startedRunId"]) == (2, "run-6")
-    html = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
-    page = benchmark_service.client.get(f"/incidents/{incident['id']}", headers=html).text
+    page = read_page(benchmark_service, f"/incidents/{incident['id']}")
     assert "at least 2 runs so far" in page
     benchmark_service.post(f"/incidents/{incident['id']}/noise")
     assert holds(rows)[-2:] == [None, None]

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from mosaico.alerts.models import AlertSilence
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from tests.support.every_page import write_every_page
+from tests.support.page_reads import read_page
 from tests.support.service import JSON, Service, pointers
 from tests.support.stored import DatabaseReader
 
@@ -164,9 +165,3 @@ def read_page_after_release(service: Service) -> str:
     with service.resources.db.begin() as session:
         session.execute(text("UPDATE alert_events SET silence_id = NULL"))
     return read_page(service, "/inbox?tab=silenced")
-
-
-def read_page(service: Service, path: str) -> str:
-    response = service.client.get(path, headers={"Accept": "text/html"})
-    assert response.status_code == 200, response.text
-    return response.text

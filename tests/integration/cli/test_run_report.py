@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tests.integration.cli.conftest import Shell
+from tests.support.page_reads import read_page
 from tests.support.service import Service, pair
 
 
@@ -85,7 +86,7 @@ def test_report__shows_the_repeats_of_items_with_several_trials(service: Service
         [pair(1, output=outputs[trial], traceId=f"t-{trial}", trial=trial) for trial in range(2)]
     )
     run = service.complete_run()
-    page = service.client.get(f"/api/v1/benchmark-runs/{run['id']}/report").text
+    page = read_page(service, f"/api/v1/benchmark-runs/{run['id']}/report")
     [repeats] = re.findall(r'aria-labelledby="repeats"><table>(.+?)</table>', page, re.DOTALL)
     columns = re.findall(r"<th scope=\"col\"[^>]*>([^<]+)</th>", repeats)
     assert columns == ["Metric", "k", "pass@k", "pass^k", "At least k", "Items"]

@@ -91,7 +91,7 @@ def test_compare__several_bases_and_the_judged_values_are_those_of_the_api(month
     form = page[page.index('<form action="/compare">') :]
     form = form[: form.index("</form>")]
     assert re.findall(r'value="([^"]+)" selected', form) == [bases[0], RUN, bases[1]]
-    checked = re.findall(r'name="judge" value="([^"]+)" checked', form)
+    checked = re.findall(r'name="judge" value="([^"]+)"\s+checked', form)
     assert set(checked) == {"pass rate", "LATENCY_MS"}
     # Half of the items passed in the second base: they flipped against the mean.
     [flipped, *_] = comparison["flippedItems"]["items"]

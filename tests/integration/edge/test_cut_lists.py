@@ -23,11 +23,11 @@ from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, TraceResu
 from mosaico.schedules.models import ScheduleFire
 from mosaico.traces.models import CollectedTrace
 from mosaico.triggers.models import TriggerEvent
+from tests.support import page_reads
 from tests.support.every_page import BASE, RUN
 from tests.support.page_data import write_month, write_schedule
 from tests.support.service import Service
 
-HTML: Final = {"Accept": "text/html"}
 METRICS: Final = [f"METRIC_{number}" for number in range(9)]
 MANY_METRICS: Final = "case-020"
 NOW: Final = datetime.now(UTC)
@@ -126,9 +126,7 @@ def _write_more_rows(session: Session) -> None:
 
 
 def read_page(service: Service, path: str) -> str:
-    response = service.client.get(path, headers=HTML)
-    assert response.status_code == 200, response.text
-    return unescape(re.sub(r"\s+", " ", response.text))
+    return unescape(page_reads.read_page(service, path))
 
 
 def read_text(html: str) -> str:

@@ -15,6 +15,7 @@ from tests.support.every_page import (
     iter_page_routes,
     write_every_page,
 )
+from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -144,7 +145,7 @@ def test_backtest__of_a_rule_that_is_not_valid_says_why(pages: Service) -> None:
 def test_silence__times_are_typed_in_the_zone_of_the_reader_or_in_utc(pages: Service) -> None:
     """As on the page of a schedule: both zones are shown, without a script, too."""
     pages.client.cookies.set("mosaico_zone", "Asia/Tokyo")
-    form = unescape(pages.client.get("/new/silence", headers=HTML).text)
+    form = unescape(read_page(pages, "/new/silence"))
     assert re.search(
         r'<select name="zone:endsAt"[^>]*><option selected>Asia/Tokyo</option><option>UTC</option>',
         form,

@@ -4,15 +4,14 @@ import json
 import re
 import shlex
 from html import unescape
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from tests.support.every_page import RUN, write_every_page
+from tests.support.page_reads import read_page
 from tests.support.service import Service
-
-HTML: Final = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def service(module_service: Service) -> Service:
 
 def open_formula(service: Service, **query: str) -> tuple[str, str, Any]:
     """The page, the address of its command to copy, and the answer of that command."""
-    page = service.client.get(f"/formulas?{urlencode(query)}", headers=HTML).text
+    page = read_page(service, f"/formulas?{urlencode(query)}")
     [command] = re.findall(r'data-copy="(curl [^"]+)"', page)
     words = shlex.split(unescape(command))
     if "--json" not in words:

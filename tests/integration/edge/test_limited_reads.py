@@ -13,6 +13,7 @@ from mosaico.overview import queries as overview_queries
 from mosaico.schedules import missed_schedules
 from mosaico.triggers.queries import iter_benchmarks_with_rules
 from tests.support.every_page import write_every_page
+from tests.support.page_reads import read_page
 from tests.support.service import JSON, Service
 
 HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -70,7 +71,7 @@ def test_overview__counts_missed_times_up_to_a_limit(
 ) -> None:
     monkeypatch.setattr(overview_queries, "MAX_COUNTED", 1)
     assert filled.get("/overview", hours=168)["missedFires"] == 1
-    assert "due time or more" in filled.client.get("/?hours=168", headers=HTML).text
+    assert "due time or more" in read_page(filled, "/?hours=168")
 
 
 def test_rule__has_the_states_of_its_first_agents(

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from mosaico.kpis.number_text import FigureFormat
 from mosaico.statistics.verdict_rules import Scale
 from tests.support.every_page import RUN, write_every_page
+from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 TREND: Final = "/benchmarks/support/kpis/support-pass"
@@ -60,7 +61,7 @@ def test_share__has_three_decimals_wherever_a_page_shows_it(path: str, month: Se
 
 
 def test_trend__spoken_texts_have_the_figures_of_the_table(month: Service) -> None:
-    page = month.client.get(f"{TREND}?agent=billing", headers={"Accept": "text/html"}).text
+    page = read_page(month, f"{TREND}?agent=billing")
     table = page.partition('<h2 id="values">')[2]
     values = re.findall(r'<td class="num">([\d.]+)</td><td class="small line">([^<]+)</td>', table)
     spoken = re.findall(r": ([\d.]+) \(95 % CI ([^)]+)\), [a-z ]+</title>", page)

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.every_page import RUN, write_every_page
+from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -53,7 +54,7 @@ def test_form__of_a_tab_that_is_stale_is_refused_with_both_versions(
 def test_run__level_is_accepted_with_a_note(pages: Service) -> None:
     with pages.resources.db.begin() as session:
         session.execute(text("UPDATE benchmark_runs SET source_key = id"))
-    page = unescape(pages.client.get(f"/runs/{RUN}", headers=HTML).text)
+    page = unescape(read_page(pages, f"/runs/{RUN}"))
     form = re.search(rf'action="/runs/{RUN}/accept".*?</form>', page)
     assert form is not None
     assert 'name="note"' in form[0]

@@ -4,13 +4,14 @@ import re
 from html import unescape
 
 from tests.support.every_page import write_every_page
+from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 
 def test_system__lists_what_is_wrong_first_with_its_remedy(service: Service) -> None:
     with service.resources.db.begin() as session:
         write_every_page(session)
-    page = unescape(service.client.get("/system", headers={"Accept": "text/html"}).text)
+    page = unescape(read_page(service, "/system"))
     system = service.get("/overview/system")
     failed = [check["name"] for check in system["checks"] if not check["ok"]]
     assert {"workers", "scheduler"} <= set(failed)

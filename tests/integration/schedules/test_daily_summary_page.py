@@ -3,17 +3,15 @@
 import re
 from datetime import UTC, datetime
 from html import unescape
-from typing import Final
 
 import pytest
 from sqlalchemy import text
 
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.schedules import daily_summary
+from tests.support import page_reads
 from tests.support.every_page import write_every_page
 from tests.support.service import Service
-
-HTML: Final = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +28,7 @@ def service(module_service: Service) -> Service:
 
 
 def read_page(service: Service, path: str) -> str:
-    response = service.client.get(path, headers=HTML)
-    assert response.status_code == 200, response.text
-    return unescape(response.text)
+    return unescape(page_reads.read_page(service, path))
 
 
 def test_daily_summary_page__names_the_failed_run_and_its_cause(service: Service) -> None:
@@ -74,7 +70,7 @@ def test_daily_summary_page__leads_to_the_days_beside_it_and_from_morning(servic
 
 
 def test_daily_summary_page__day_is_that_of_the_reader(service: Service) -> None:
-    cookie = {**HTML, "Cookie": "mosaico_zone=Asia/Tokyo"}
+    cookie = {**page_reads.HTML, "Cookie": "mosaico_zone=Asia/Tokyo"}
     page = service.client.get("/daily-summary?date=2026-03-01", headers=cookie).text
     assert "timezone=Asia%2FTokyo" in page
 

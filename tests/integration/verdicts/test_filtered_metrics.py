@@ -8,6 +8,7 @@ import pytest
 from mosaico.comparison import category_values, stored_run_comparison
 from mosaico.comparison.stored_run_comparison import compare_runs
 from tests.integration.verdicts.conftest import traces
+from tests.support.page_reads import read_page
 from tests.support.service import JSON, Service, run_mosaico
 
 TEXT = 'ACCURACY{category="text"}'
@@ -164,18 +165,15 @@ def test_comparison__categories_follow_after_the_last_one(
     assert [entry["category"] for entry in compared["categories"]] == ["text"]
     assert (compared["categoriesLeftOut"], compared["lastCategory"]) == (0, None)
 
-    def read_page(address: str) -> str:
-        response = service.client.get(address, headers={"Accept": "text/html"})
-        assert response.status_code == 200, response.text
-        return unescape(response.text)
-
-    page = read_page(f"/compare?base={first}&run={second}")
+    page = read_page(service, f"/compare?base={first}&run={second}")
     assert '<th scope="row" class="name">code</th>' in page
     [address] = re.findall(r'href="([^"]*)" data-numbers>1 further categories<', page)
-    following = read_page(address)
+    following = read_page(service, unescape(address))
     assert '<th scope="row" class="name">text</th>' in following
     assert '<th scope="row" class="name">code</th>' not in following
-    assert f'href="/compare?base={first}&run={second}#categories">First categories<' in following
+    assert (
+        f'href="/compare?base={first}&amp;run={second}#categories">First categories<' in following
+    )
     shown = run_mosaico(service, "runs", "compare", first, second)
     assert "1 further categories: --categories-after code" in shown.stderr
 
@@ -207,8 +205,7 @@ def test_comparison__has_verdicts_by_category(
 
 
 def test_report__has_a_table_by_category(service: Service, two_runs: tuple[JSON, JSON]) -> None:
-    answer = service.client.get(f"/api/v1/benchmark-runs/{two_runs[1]['id']}/report")
-    page = answer.text
+    page = read_page(service, f"/api/v1/benchmark-runs/{two_runs[1]['id']}/report")
     table = page[page.index("By category</h2>") :]
     assert '<th scope="row" class="name">text</th><td class="num">20</td>' in table
     assert ">0.4 (0.2188 to 0.6134)</td>" in table
