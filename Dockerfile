@@ -4,7 +4,7 @@
 ARG PYTHON=3.13.9-slim-trixie
 FROM python:${PYTHON} AS build
 WORKDIR /src
-COPY requirements.lock pyproject.toml hatch_build.py README.md alembic.ini ./
+COPY requirements.lock pyproject.toml README.md alembic.ini ./
 COPY app app
 COPY migrations migrations
 RUN python -m venv /opt/mosaico \

@@ -116,7 +116,7 @@ def _row(
     ratios: Sequence[float] = (rss_mb / MAX_RSS_MB, cpu_share / MAX_CPU_SHARE)
     holds = max(ratios) <= 1 and connections <= MAX_CONNECTIONS and not result.errors
     return BenchRow(
-        "P11 streams",
+        "P9 streams",
         f"{STREAMS} with an event a second: ≤ {MAX_RSS_MB} MB, ≤ {MAX_CPU_SHARE:.0%} of a core, ≤ {MAX_CONNECTIONS} connection",
         max(ratios), holds,
         f"+{rss_mb:.1f} MB, {cpu_share:.0%} of a core, {connections:+d} connections; open"

@@ -7,11 +7,8 @@ Set `MOSAICO_BENCH_PAGE_TRACES` for another number of trace results of a run, an
 number of months of 210 runs.
 """
 
-import gzip
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -22,12 +19,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
 from mosaico.benchmarks.queries import get_kpi
-from mosaico.core.web.static_files import read_asset
 from mosaico.reporting.trend import load_trends
 from tests.support.chromium import COMPLETE_PAINT, INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.many_runs import MONTHS, write_many_runs
 from tests.support.page_pictures import served
-from tests.support.page_wheel import measure_pages_in_wheel
 from tests.support.service import Service
 
 TRACES_OF_RUN: Final = int(os.environ.get("MOSAICO_BENCH_PAGE_TRACES", "100"))
@@ -67,18 +62,10 @@ PATHS: Final = (
     "/datasets",
     "/help",
 )
-# A comparison and a backtest compute: they have the budgets of size, requests and nodes, and none of time.
+# A comparison and a backtest compute: they have the budgets of nodes and heap, and none of time.
 COMPUTED_PATHS: Final = (
     "/compare?base=run-billing-support-1&run=run-billing-support-0",
     "/alerts/rule-1?days=90&agent=billing",
-)  # fmt: skip
-# Pages of rows: their size has a budget. The page of one thing, such as an incident, has a chart and the table of its
-# points; that of a KPI over years has 180 of them.
-LISTS: Final = frozenset(
-    {
-        "/", "/runs", "/inbox", "/alerts", "/incidents", "/agents", "/benchmarks", "/schedules", "/search", "/endpoints",
-        "/triggers", "/providers", "/keys", "/audit", "/datasets", "/runs/run-billing-support-0/traces", "/compare",
-    }
 )  # fmt: skip
 # Of 50 rows each.
 LIST_PAGES: Final = (
@@ -88,12 +75,8 @@ METRICS: Final = """() => ({nodes: document.getElementsByTagName("*").length,
   points: Math.max(0, ...[...document.querySelectorAll("svg.chart")].map(
     chart => chart.querySelectorAll("[data-point]").length))})"""
 
-
-class PageSize(NamedTuple):
-    """Bytes of a page, raw and compressed."""
-
-    raw: int
-    compressed: int
+PREVIEW_IS_SHOWN: Final = """words => document.querySelector("#preview").textContent.includes(words)
+  && document.querySelectorAll("#preview .times li").length === 5"""
 
 
 class BrowserFigures(NamedTuple):
@@ -101,7 +84,6 @@ class BrowserFigures(NamedTuple):
 
     paint_ms: float
     nodes: int
-    requests: int
     heap_mb: float
 
 
@@ -121,16 +103,13 @@ def measure() -> Iterator[BenchRow]:
         counts = _count_rows(service)
         times = {path: _server_times(service, path) for path in PATHS}
         yield _time_row(times, counts)
-        yield size_row({path: _size_of(service, path) for path in (*PATHS, *COMPUTED_PATHS)})
-        yield _asset_row()
         browser = launch_chromium(playwright, chromium)
         yield from _browser_rows(service, browser)
         yield _filter_row(service, browser)
+        yield _preview_row(service, browser)
         yield _event_row(service, browser)
         yield _trend_row(service)
     yield from measure_streams()
-    yield _wheel_row()
-    yield _help_row()
 
 
 def _analyze(service: Service) -> None:
@@ -179,36 +158,6 @@ def _time_row(times: dict[str, list[float]], counts: str) -> BenchRow:
     )  # fmt: skip
 
 
-def _size_of(service: Service, path: str) -> PageSize:
-    content = service.client.get(path, headers={"Accept": "text/html"}).content
-    return PageSize(len(content), len(gzip.compress(content)))
-
-
-def size_row(sizes: dict[str, PageSize]) -> BenchRow:
-    lists = [size for path, size in sizes.items() if path.partition("?")[0] in LISTS]
-    raw, compressed = (max(values) for values in zip(*lists, strict=True))
-    holds = raw <= 60_000 and compressed <= 12_000
-    named = ", ".join(
-        f"{path} {size.raw / 1000:.1f}/{size.compressed / 1000:.1f}" for path, size in sizes.items()
-    )
-    return BenchRow(
-        "P2 HTML", "lists ≤ 60 kB, compressed ≤ 12 kB", max(raw / 60_000, compressed / 12_000), holds,
-        f"raw/compressed in kB: {named}",
-    )  # fmt: skip
-
-
-def _asset_row() -> BenchRow:
-    contents = [read_asset(name) for name in ("app.css", "app.js", "theme.js")]
-    raw, compressed = (
-        sum(map(len, contents)),
-        sum(len(gzip.compress(content)) for content in contents),
-    )
-    return BenchRow(
-        "P3 CSS and JS", "≤ 24 kB, compressed ≤ 8 kB", max(raw / 24_000, compressed / 8_000),
-        raw <= 24_000 and compressed <= 8_000, f"{raw / 1000:.1f} kB, {compressed / 1000:.1f} kB",
-    )  # fmt: skip
-
-
 def _browser_rows(service: Service, browser: Browser) -> Iterator[BenchRow]:
     cold, warm, points = {}, {}, 0
     for path in (*PATHS, *COMPUTED_PATHS):
@@ -216,25 +165,19 @@ def _browser_rows(service: Service, browser: Browser) -> Iterator[BenchRow]:
         cold[path] = _median_figures([figures for figures, _, _ in first])
         warm[path] = statistics.median(paint for _, paint, _ in first)
         points = max(points, *(count for _, _, count in first))
-    yield _figures_row(
-        "P4 requests", "≤ 6 per cold page", 6, {p: f.requests for p, f in cold.items()}
-    )
-    yield _figures_row("P5 cold paint", "≤ 600 ms", 600, {p: cold[p].paint_ms for p in PATHS})
-    yield _figures_row("P6 warm paint", "≤ 350 ms", 350, {p: warm[p] for p in PATHS})
-    yield _figures_row("P7 nodes", "≤ 2,000", 2000, {p: f.nodes for p, f in cold.items()})
-    yield _figures_row("P8 heap", "≤ 6 MB", 6, {p: f.heap_mb for p, f in cold.items()})
-    yield _figures_row("P9 points", "≤ 180 in a chart", 180, {"trend": points})
+    yield _figures_row("P2 cold paint", "≤ 600 ms", 600, {p: cold[p].paint_ms for p in PATHS})
+    yield _figures_row("P3 warm paint", "≤ 350 ms", 350, {p: warm[p] for p in PATHS})
+    yield _figures_row("P4 nodes", "≤ 2,000", 2000, {p: f.nodes for p, f in cold.items()})
+    yield _figures_row("P5 heap", "≤ 6 MB", 6, {p: f.heap_mb for p, f in cold.items()})
+    yield _figures_row("P6 points", "≤ 180 in a chart", 180, {"trend": points})
 
 
 def _load(service: Service, browser: Browser, path: str) -> tuple[BrowserFigures, float, int]:
     """A page loaded by a new browser, then again; the second paint, and the points drawn."""
-    page, requests = _open(service, browser), []
-    page.on("request", lambda request: requests.append(request.url))
+    page = _open(service, browser)
     page.goto(f"{_url(service)}{path}", wait_until="load")
     cold_ms = page.evaluate(COMPLETE_PAINT)
     figures = page.evaluate(METRICS)
-    # A browser with a window also asks for the icon.
-    asked = len(requests) + 1
     session = page.context.new_cdp_session(page)
     # Only what the page holds counts, not what waits for the next collection.
     session.send("HeapProfiler.collectGarbage")
@@ -242,14 +185,12 @@ def _load(service: Service, browser: Browser, path: str) -> tuple[BrowserFigures
     page.reload(wait_until="load")
     warm_ms = page.evaluate(COMPLETE_PAINT)
     page.context.close()
-    return BrowserFigures(cold_ms, figures["nodes"], asked, heap), warm_ms, figures["points"]
+    return BrowserFigures(cold_ms, figures["nodes"], heap), warm_ms, figures["points"]
 
 
 def _median_figures(figures: Sequence[BrowserFigures]) -> BrowserFigures:
-    paint, nodes, requests, heap = (
-        statistics.median(values) for values in zip(*figures, strict=True)
-    )
-    return BrowserFigures(paint, int(nodes), int(requests), heap)
+    paint, nodes, heap = (statistics.median(values) for values in zip(*figures, strict=True))
+    return BrowserFigures(paint, int(nodes), heap)
 
 
 def _figures_row(name: str, goal: str, limit: float, figures: dict[str, float]) -> BenchRow:
@@ -274,8 +215,26 @@ def _filter_row(service: Service, browser: Browser) -> BenchRow:
         page.context.close()
     median = statistics.median(times)
     return BenchRow(
-        "P10 filter", "≤ 400 ms after the last key", median / 400, median <= 400, f"{median:.0f} ms"
+        "P7 filter", "≤ 400 ms after the last key", median / 400, median <= 400, f"{median:.0f} ms"
     )
+
+
+def _preview_row(service: Service, browser: Browser) -> BenchRow:
+    """From the last key of a cron expression to its words and its five next times."""
+    page = _open(service, browser)
+    page.goto(f"{_url(service)}/new/schedule", wait_until="load")
+    times = []
+    for minute in range(LOADS):
+        started = time.perf_counter()
+        page.get_by_label("Cron expression").fill(f"0 {minute} 2 * * *")
+        page.wait_for_function(PREVIEW_IS_SHOWN, arg=f"at 02:{minute:02}, every day")
+        times.append((time.perf_counter() - started) * 1000)
+    page.context.close()
+    median = statistics.median(times)
+    return BenchRow(
+        "P8 preview", "≤ 500 ms after the last key", median / 500, median <= 500,
+        f"{median:.0f} ms",
+    )  # fmt: skip
 
 
 def _event_row(service: Service, browser: Browser) -> BenchRow:
@@ -295,7 +254,7 @@ def _event_row(service: Service, browser: Browser) -> BenchRow:
         page.context.close()
     median = statistics.median(times)
     return BenchRow(
-        "P12 event to pixel", "≤ 1,000 ms", median / 1000, median <= 1000, f"{median:.0f} ms"
+        "P10 event to pixel", "≤ 1,000 ms", median / 1000, median <= 1000, f"{median:.0f} ms"
     )
 
 
@@ -311,34 +270,8 @@ def _trend_row(service: Service) -> BenchRow:
             times.append((time.perf_counter() - started) * 1000)
     worst = _percentile(times[1:])
     return BenchRow(
-        "P13 trend query", "≤ 30 ms", worst / 30, worst <= 30,
+        "P11 trend query", "≤ 30 ms", worst / 30, worst <= 30,
         f"median {statistics.median(times):.1f} ms, p95 {worst:.1f} ms",
-    )  # fmt: skip
-
-
-def _wheel_row() -> BenchRow:
-    """What the pages add to the wheel: templates, static files, and the modules that only they need."""
-    sizes = measure_pages_in_wheel()
-    compressed = sum(sizes.values()) / 1000
-    return BenchRow(
-        "P14 wheel", "≤ 150 kB", compressed / 150, compressed <= 150,
-        f"{compressed:.0f} kB compressed in {len(sizes)} files",
-    )  # fmt: skip
-
-
-def _help_row() -> BenchRow:
-    command, times = [sys.executable, "-m", "mosaico.cli", "--help"], []
-    before = os.times()
-    for _ in range(LOADS):
-        started = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
-        times.append(time.perf_counter() - started)
-    median, after = statistics.median(times), os.times()
-    cpu_after = after.children_user + after.children_system
-    cpu_s = (cpu_after - before.children_user - before.children_system) / LOADS
-    return BenchRow(
-        "P15 mosaico --help", "≤ 0.35 s", median / 0.35, median <= 0.35,
-        f"{median:.2f} s, of which {cpu_s:.2f} s processor time",
     )  # fmt: skip
 
 

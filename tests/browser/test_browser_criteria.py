@@ -69,7 +69,7 @@ def test_theme__follows_the_system_and_the_button_overrides_it(month: Site, site
     # A deferred script or a module would run after the first paint.
     assert script.evaluate("script => script.async || script.defer || script.type") == ""
     # Without the script of the pages, which runs after the first paint, the theme is right from the beginning.
-    page.context.route("**/app.js*", lambda route: route.abort())
+    page.context.route("**/app.js", lambda route: route.abort())
     page.reload()
     assert background(page) == LIGHT
 

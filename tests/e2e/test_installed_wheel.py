@@ -10,13 +10,14 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import httpx
 import pytest
 
 from mosaico.core.harness_packages import MODULES
 from mosaico.core.migrations import HEAD_REVISION
+from mosaico.core.web.static_files import STYLE_SHEETS
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import LIVENESS_S, ROOT, Program
@@ -80,6 +81,7 @@ sys.meta_path[:] = map(WithoutExtra, sys.meta_path)
 """
 
 MORNING_WITHIN_S = 10.0
+PAGE_FILES = {"icon.svg", "theme.js", "app.js", *STYLE_SHEETS}
 # Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
 
@@ -259,13 +261,14 @@ def assert_link_opens_morning(log: str) -> None:
         assert page.url.path == "/"
         assert "No run has ended yet" in page.text
         assert 'name="key"' not in page.text
-        files = [
-            page.url.join(address)
-            for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
-        ]
-        assert len(files) == len(("icon", "style sheet", "theme", "script"))
+        files = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+        assert {PurePosixPath(file).name for file in files} == PAGE_FILES
         for file in files:
-            assert browser.get(file).is_success, file
+            sent = browser.get(page.url.join(file))
+            assert sent.is_success, file
+            # The modules that the script imports.
+            for module in re.findall(r'^import "\./([^"]+)"', sent.text, re.MULTILINE):
+                assert browser.get(sent.url.join(module)).is_success, module
 
 
 def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(

@@ -1,7 +1,5 @@
 """Browser sessions: login by key or link, the role and end of the key, and requests of other sites."""
 
-import gzip
-import hashlib
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +12,6 @@ from mosaico.access.queries import CONFIGURED_KEY_ID
 from mosaico.access.service import FIRST_KEY_NAME, create_key
 from mosaico.access.sessions import create_login_link
 from mosaico.core.resources import Resources
-from mosaico.core.web.static_files import FOLDER, HASH_CHARS, asset_url
 from mosaico.main import create_app
 from tests.support.browser_sessions import (
     HTML,
@@ -210,29 +207,6 @@ def test_error__is_a_page_for_a_browser_and_a_problem_for_a_program(service: Ser
     assert program.headers["content-type"] == "application/problem+json"
     api = service.client.get("/api/v1/agents/nobody", headers=HTML)
     assert api.headers["content-type"] == "application/problem+json"
-
-
-def test_static_files__are_kept_forever_under_the_hash_of_their_content(service: Service) -> None:
-    by_hash = service.client.get(asset_url("app.css"))
-    assert "immutable" in by_hash.headers["cache-control"]
-    assert "immutable" not in service.client.get("/static/app.css").headers["cache-control"]
-    names = ("app.css", "app.js", "theme.js")
-    contents = [service.client.get(asset_url(name)).content for name in names]
-    assert sum(map(len, contents)) <= 24_000
-    assert len(contents[0]) <= 12_000
-    assert sum(len(gzip.compress(content)) for content in contents) <= 8_000
-
-
-def test_static_files__are_sent_small_by_their_hash_and_as_written_without(
-    service: Service,
-) -> None:
-    for name in ("app.css", "app.js"):
-        small = service.client.get(asset_url(name))
-        written = service.client.get(f"/static/{name}")
-        assert small.headers["content-type"] == written.headers["content-type"]
-        assert written.text == (FOLDER / name).read_text()
-        assert len(small.content) < 0.9 * len(written.content)
-        assert hashlib.sha256(small.content).hexdigest().startswith(asset_url(name)[-HASH_CHARS:])
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,9 @@ def test_help__is_linked_and_names_every_verdict_key_and_address(service: Servic
     assert 'href="/help"' in read_page(service, "/")
     page = read_page(service, "/help")
     content = page[page.index("<main") : page.index("</main>")]
-    script = (FOLDER / "app.js").read_text()
-    keys = set(re.findall(r'event\.key === "(.)"', script)) | set("jkoasx")
+    script = (FOLDER / "keyboard.js").read_text()
+    keys = set(re.findall(r'key === "(.)"', script)) | set("oasx")
+    assert keys >= set("/?gjk")
     assert keys <= set(re.findall("<kbd>(.)</kbd>", content))
     words = {
         re.sub("[^a-z]+", " ", words).strip() for words in re.findall(r'badge ([a-z-]+)"', content)

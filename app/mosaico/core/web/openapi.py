@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
-
-from mosaico.core.web.static_files import CompressedStaticFiles
+from starlette.staticfiles import StaticFiles
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -47,9 +46,7 @@ first.</p>
 
 def install(app: FastAPI) -> None:
     """Serve the page at `/swagger-ui.html` and `/docs`, and its files."""
-    app.mount(
-        "/swagger-files", CompressedStaticFiles(directory=_packaged_files()), name="swagger-files"
-    )
+    app.mount("/swagger-files", StaticFiles(directory=_packaged_files()), name="swagger-files")
     for path in ("/swagger-ui.html", "/docs"):
         app.add_api_route(path, render_swagger_page, include_in_schema=False)
 

@@ -4,7 +4,6 @@ A page gets values that are ready to show. The environment escapes every text, r
 and shows characters that change the reading direction.
 """
 
-import bz2
 import hashlib
 import json
 import re
@@ -22,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -30,7 +29,6 @@ from mosaico.core.keyset import DEFAULT_LIMIT
 from mosaico.core.resources import Resources
 from mosaico.core.symbols import VERDICTS, symbol_of
 from mosaico.core.text import format_duration, format_number, replace_unstorable, shorten
-from mosaico.core.web.compression import ENCODED, accepts_gzip, compress_page
 from mosaico.core.web.form_words import FormWords, with_label, words_of
 from mosaico.core.web.page_paths import NAVIGATION, NavItem
 from mosaico.core.web.page_text import (
@@ -43,11 +41,9 @@ from mosaico.core.web.page_text import (
     shrink_long_title,
     time_element,
 )
-from mosaico.core.web.static_files import asset_url, read_asset
+from mosaico.core.web.static_files import STYLE_SHEETS, asset_url, read_style_sheets
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-# In an installed wheel, all templates by name (`hatch_build.py`).
-BUNDLE: Final = TEMPLATES.with_suffix(".bz2")
 ZONE_COOKIE: Final = "mosaico_zone"
 DEFAULT_ZONE: Final = ZoneInfo("UTC")
 PRIVATE: Final = "private, no-cache"
@@ -84,7 +80,7 @@ InboxCount = Callable[[Resources], int]
 def environment() -> Environment:
     """The environment of all pages."""
     env = Environment(
-        loader=DictLoader(_read_bundle()) if BUNDLE.exists() else FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=show_text,
@@ -94,6 +90,7 @@ def environment() -> Environment:
     )
     env.globals |= {
         "asset": asset_url,
+        "style_sheets": STYLE_SHEETS,
         "url": build_url,
         "verdict_words": VERDICT_WORDS,
         "verdict_symbols": VERDICTS,
@@ -116,12 +113,6 @@ def environment() -> Environment:
         "words": lambda name: words_of(re.sub(r"[._:/]", " ", name).strip()),
     }
     return env
-
-
-def _read_bundle() -> dict[str, str]:
-    """The templates of `BUNDLE`, in which each one follows its name."""
-    parts = iter(bz2.decompress(BUNDLE.read_bytes()).decode().split("\0"))
-    return dict(zip(parts, parts, strict=True))
 
 
 def compile_templates() -> None:
@@ -149,7 +140,7 @@ def render_page(
     `nav` is the address of its entry in the navigation. `api` is the path below `/api/v1` that returns
     the same data as JSON; `api_parts` are paths of further data on the page, by what they have, and
     `api_question` is the POST that returns what the page computes. A page with secrets is never stored; any
-    other page has an ETag, and is compressed.
+    other page has an ETag.
     Templates get the query of the page as `params`.
     """
     html = (
@@ -171,13 +162,11 @@ def render_page(
     if has_secrets:
         return HTMLResponse(html, status, headers={"Cache-Control": "no-store"})
     content = html.encode()
-    # Weak, because the bytes of a compressed page are others.
+    # Weak, because a proxy that compresses the page changes its bytes.
     tag = f'W/"{hashlib.sha256(content).hexdigest()[:16]}"'
-    headers = {"Cache-Control": PRIVATE, "ETag": tag, "Vary": f"Cookie, {ENCODED['Vary']}"}
+    headers = {"Cache-Control": PRIVATE, "ETag": tag, "Vary": "Cookie"}
     if status == HTTPStatus.OK and request.headers.get("if-none-match") == tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    if accepts_gzip(request.headers):
-        return HTMLResponse(compress_page(content), status, headers={**ENCODED, **headers})
     return HTMLResponse(content, status, headers=headers)
 
 
@@ -196,7 +185,7 @@ def render_file(
             layout=FILE_LAYOUT,
             base=public_url(request),
             address=address,
-            style=Markup(read_asset("app.css").decode()),  # noqa: S704 - our own style sheet
+            style=Markup(read_style_sheets()),  # noqa: S704 - our own style sheet
             **context,
         )
     )
