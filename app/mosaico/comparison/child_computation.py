@@ -76,7 +76,7 @@ def compute(
     ID, for changes that are judged together with others than those of the spec.
     """
     if not spec.run.items:
-        return ComparisonResult(failures=spec.failures)
+        return ComparisonResult(failures=spec.failures, deciders=spec.deciders)
     failures = ValueFailures(spec.failures)
     run = _RunEstimates(RunStatistics(spec.run, spec.count_metrics))
     result = ComparisonResult(
@@ -106,7 +106,7 @@ def compute(
             metrics={column: change for (column, _), change in changes.items() if column},
             kpis={kpi_id: change for (_, kpi_id), change in changes.items() if kpi_id},
         )
-    return replace(result, failures=failures.by_key)
+    return replace(result, failures=failures.by_key, deciders=spec.deciders)
 
 
 @np.errstate(all="ignore")

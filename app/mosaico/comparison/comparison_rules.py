@@ -14,6 +14,13 @@ from mosaico.comparison.comparison_spec import (
     KpiInterval,
     MetricComparisonSpec,
 )
+from mosaico.comparison.deciders import (
+    CommonMetric,
+    DecidedBy,
+    Deciders,
+    ExpectedAnswers,
+    select_deciders,
+)
 from mosaico.comparison.value_failures import ValueFailures, describe_failure
 from mosaico.comparison.verdict_text import (
     NOT_COMPARABLE,
@@ -23,6 +30,7 @@ from mosaico.comparison.verdict_text import (
     run_not_compared,
 )
 from mosaico.formula import CompiledFormula, Reference, compile_formula
+from mosaico.items.flipped import item_means
 from mosaico.items.formulas.properties import (
     EVERYTHING,
     Bounds,
@@ -58,6 +66,8 @@ RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 MARGIN_FACTOR = MARGIN / MIN_EFFECT
 CHANGED_METRIC = f"{NOT_COMPARABLE}, which has another version of the metric; rescore the baseline"
 CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline"
+# The source in the plan of a file that is compared without a server.
+FILE_SOURCE = "file"
 NOT_PER_ITEM = "its value of the whole run is neither a mean over items nor computed from counts"
 
 
@@ -72,7 +82,7 @@ class Signal(NamedTuple):
 class RunComparison:
     """A run with its plan, its KPI values and its baseline.
 
-    `judged` names the KPIs and metrics that are judged together; empty: `default_judged`.
+    `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them.
     """
 
     plan: RunPlan
@@ -110,10 +120,16 @@ class RunComparison:
         matrices = (run, pairing.baseline, pairing.candidate) if pairing else (run,)
         columns = self._resampled_columns(matrices)
         failures = ValueFailures()
+        deciders = self.deciders(pairing)
         metrics = [
             failures.attempt(
                 (metric.column, None),
-                partial(self._metric_spec, metric, is_changed=metric.column in changed.metrics),
+                partial(
+                    self._metric_spec,
+                    metric,
+                    is_changed=metric.column in changed.metrics,
+                    is_judged=metric.column in deciders.judged,
+                ),
             )
             for metric in self.plan.metrics
             if metric.column in columns
@@ -121,7 +137,12 @@ class RunComparison:
         kpis = [
             failures.attempt(
                 (None, value.kpi.id),
-                partial(self._kpi_spec, value, is_changed=value.kpi.id in changed.kpis),
+                partial(
+                    self._kpi_spec,
+                    value,
+                    is_changed=value.kpi.id in changed.kpis,
+                    is_judged=value.kpi.name in deciders.judged,
+                ),
             )
             for value in self.kpis
             if value.value is not None
@@ -135,7 +156,25 @@ class RunComparison:
             metrics=[metric for metric in metrics if metric is not None],
             kpis=[kpi for kpi in kpis if kpi is not None],
             failures=failures.by_key,
+            deciders=deciders,
         )
+
+    def deciders(self, pairing: ItemPairing | None) -> Deciders:
+        """What decides about the compared items."""
+        kpis = default_judged(self.kpis)
+        if self.judged or kpis or pairing is None:
+            return select_deciders((), ExpectedAnswers(), named=list(self.judged), kpis=kpis)
+        return select_deciders(self._common_metrics(pairing), _expected_answers(pairing))
+
+    def _common_metrics(self, pairing: ItemPairing) -> list[CommonMetric]:
+        changed = self.differences.metrics
+        columns = set(self.item_columns) - changed
+        common = (
+            _common_metric(metric, pairing)
+            for metric in self.plan.metrics
+            if metric.column in columns
+        )
+        return [metric for metric in common if metric is not None]
 
     def kpi_rule(self, value: KpiValue) -> VerdictRule:
         """The changes of a KPI that count; a linear function of a metric has the metric's rule."""
@@ -178,8 +217,10 @@ class RunComparison:
             for value in self.kpis
         }
         run = render_run(
-            list(kpis.values()),
-            list(metrics.values()),
+            self._deciding_verdicts(result.deciders, metrics, kpis),
+            noun="KPI" if kpis else "metric",
+            is_measured=result.deciders.by is not DecidedBy.NOTHING,
+            is_file=self.plan.source == FILE_SOURCE,
             baseline=self._baseline_runs(),
             items=ComparedItems(
                 compared=len(pairing.candidate.items) if pairing.is_paired else 0,
@@ -221,6 +262,20 @@ class RunComparison:
         }
         return _with_results(run, metrics, kpis, result)
 
+    def _deciding_verdicts(
+        self,
+        deciders: Deciders,
+        metrics: Mapping[str, ValueVerdict],
+        kpis: Mapping[str, ValueVerdict],
+    ) -> list[ValueVerdict]:
+        """The verdicts that are that of the run: of its KPIs, otherwise of the metrics that decide."""
+        if kpis:
+            return list(kpis.values())
+        guard = metrics.get(deciders.guard or "")
+        is_worse = guard is not None and guard.verdict is Verdict.REGRESSED
+        names = deciders.judged if is_worse else deciders.names
+        return [metrics[name] for name in names if name in metrics]
+
     def _failure_reasons(self, failures: ValueFailures) -> list[str]:
         """The reasons of all failures, each with the name of its metric or KPI."""
         names = {value.kpi.id: value.kpi.name for value in self.kpis}
@@ -229,24 +284,26 @@ class RunComparison:
             for (column, kpi_id), failure in failures.by_key.items()
         ]
 
-    def _metric_spec(self, metric: PlannedMetric, *, is_changed: bool) -> MetricComparisonSpec:
+    def _metric_spec(
+        self, metric: PlannedMetric, *, is_changed: bool, is_judged: bool
+    ) -> MetricComparisonSpec:
         spec = _spec(metric)
         rule = metric_rule(spec)
         return MetricComparisonSpec(
             column=metric.column,
             rule=None if is_changed else rule,
             limits=ValueRange(spec.minimum, spec.maximum),
-            is_judged=metric.column in self.judged,
+            is_judged=is_judged,
             is_success=_is_rate(spec) and spec.direction is Direction.HIGHER_IS_BETTER,
             count_metric=metric.ref if is_counted(metric.ref) else None,
         )
 
-    def _kpi_spec(self, value: KpiValue, *, is_changed: bool) -> KpiComparisonSpec:
+    def _kpi_spec(self, value: KpiValue, *, is_changed: bool, is_judged: bool) -> KpiComparisonSpec:
         signal = self.signal(compile_formula(value.kpi.formula))
         return KpiComparisonSpec(
             id=value.kpi.id,
             formula=value.kpi.formula,
-            is_judged=value.kpi.name in (self.judged or default_judged(self.kpis)),
+            is_judged=is_judged,
             rule=None if is_changed else self.kpi_rule(value),
             limits=signal.limits,
             line=signal.line,
@@ -325,6 +382,26 @@ def metric_rule(spec: MetricSpec) -> VerdictRule:
     other = Scale.RATIO if spec.unit in RATIO_UNITS else Scale.NUMBER
     return VerdictRule(
         side=HARM_SIDES[spec.direction], scale=Scale.RATE if _is_rate(spec) else other
+    )
+
+
+def _common_metric(metric: PlannedMetric, pairing: ItemPairing) -> CommonMetric | None:
+    """The metric; None when one of the runs has no value of it."""
+    means = [item_means(side, metric.column) for side in (pairing.baseline, pairing.candidate)]
+    if not all(means):
+        return None
+    before, after = means
+    items = len(before.keys() & after.keys()) if pairing.is_paired else min(map(len, means))
+    mean = sum(math.fsum(values.values()) / len(values) for values in means) / 2
+    return CommonMetric(ref=metric.ref, spec=_spec(metric), items=items, mean=mean)
+
+
+def _expected_answers(pairing: ItemPairing) -> ExpectedAnswers:
+    sides = (pairing.baseline, pairing.candidate)
+    return ExpectedAnswers(
+        items=sum(len(side.items) for side in sides),
+        short=sum(sum(side.short) for side in sides),
+        distinct=2 * len({revision for side in sides for revision in side.revisions}),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mosaico.comparison.deciders import NO_DECIDERS, Deciders
 from mosaico.items.formulas.properties import Line, ValueRange
 from mosaico.items.matrix import ItemMatrix
 from mosaico.kpis.verdict_types import RepeatedTrials, SubjectKey, ValueFailure
@@ -60,7 +61,7 @@ class ComparisonSpec:
     """A run, and the items of candidate and baseline to compare.
 
     With `is_paired` both hold the same items in the same order, otherwise all items of each run.
-    `failures` are metrics and KPIs that cannot be computed.
+    `failures` are metrics and KPIs that cannot be computed; `deciders` are what decides.
     """
 
     run: ItemMatrix
@@ -70,6 +71,7 @@ class ComparisonSpec:
     kpis: Sequence[KpiComparisonSpec]
     is_paired: bool = True
     failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
+    deciders: Deciders = NO_DECIDERS
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:
@@ -102,6 +104,7 @@ class ComparisonResult:
     metrics: Mapping[str, ChangeVerdict] = field(default_factory=dict)
     kpis: Mapping[str, ChangeVerdict] = field(default_factory=dict)
     failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
+    deciders: Deciders = NO_DECIDERS
 
 
 class ObservedValues(NamedTuple):

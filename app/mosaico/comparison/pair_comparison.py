@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mosaico.comparison.baselines import Baseline, BaselineRun
-from mosaico.comparison.comparison_rules import RunComparison, default_judged, metric_rule
+from mosaico.comparison.comparison_rules import RunComparison, metric_rule
 from mosaico.comparison.comparison_spec import (
     ComparisonResult,
     ComparisonSpec,
     MetricComparisonSpec,
 )
-from mosaico.comparison.primary_metric import ComparedMetric, select_primary_metric
 from mosaico.comparison.schemas import (
     CategoryComparison,
     ComparedRun,
@@ -46,7 +45,7 @@ from mosaico.kpis.verdict_types import BaselineSelection, RunVerdicts
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
-from mosaico.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule, decide_verdict
+from mosaico.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule
 
 if TYPE_CHECKING:
     from mosaico.statistics.multiplicity import FeatureEnrichment
@@ -79,8 +78,8 @@ class ComparisonSide:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPair:
     """The input of a comparison. `metric` is the metric of flipped items, by default the first
-    judged metric, otherwise the primary one; `judged` names the KPIs and metrics that are judged
-    together, by default the KPIs of the gate; `peer_runs` and `peer_means` are the runs of other
+    judged metric; `judged` names the KPIs and metrics that are judged
+    together, by default what `select_deciders` selects; `peer_runs` and `peer_means` are the runs of other
     agents and their item means. Categories are compared from the one after `categories_after` on.
     """
 
@@ -102,29 +101,21 @@ def compare(pair: RunPair) -> Comparison:
 
     baseline, candidate = pair.baseline, pair.candidate
     baseline_runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
-    judged = list(pair.judged) or default_judged(pair.kpis)
     comparison = RunComparison(
         plan=candidate.plan,
         kpis=pair.kpis,
         baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=baseline_runs),
-        judged=judged,
+        judged=pair.judged,
     )
     pairing = pair_items(baseline.items, candidate.items)
     usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
     result = compute(comparison.spec(candidate.items, pairing))
     usage_result = compute(_usage_spec(candidate.attributes.usage, usage_pairing))
     verdicts = _verdicts(pair, comparison, result, pairing)
-    primary = select_primary_metric(
-        {
-            column: ComparedMetric(_spec(pair, column), verdict)
-            for column, verdict in verdicts.metrics.items()
-        }
-    )
-    if not judged and primary is not None and primary in result.metrics:
-        verdicts = _verdicts(pair, comparison, _judged_alone(result, primary), pairing)
+    deciders = result.deciders
     log_failures(candidate.run.id, {**usage_result.failures, **verdicts.failures})
     if pair.metric is None:
-        judged_metric = next((name for name in judged if name in verdicts.metrics), primary)
+        judged_metric = next((name for name in deciders.judged if name in verdicts.metrics), None)
         pair = replace(pair, metric=judged_metric)
     flips = flips_of(pair, pair.metric) if pair.metric else []
     features = enriched_features(
@@ -152,8 +143,9 @@ def compare(pair: RunPair) -> Comparison:
             # One name and one verdict for one figure.
             if name not in verdicts.metrics
         ],
-        judged=judged,
-        primary_metric=primary,
+        judged=list(deciders.names),
+        decided_by=deciders.by,
+        guard=deciders.guard,
         flipped_items=_flipped_items(pair, flips),
         enriched_features=[_enriched_feature(feature) for feature in features],
         peers=list(pair.peer_runs),
@@ -244,13 +236,6 @@ def _verdicts(
                 result, f"the {name} is invalid: {reasons}", Verdict.INVALID
             )
     return comparison.render(result, pairing)
-
-
-def _judged_alone(result: ComparisonResult, column: str) -> ComparisonResult:
-    """The changes with one metric that is not adjusted for the others: it alone is judged."""
-    change = result.metrics[column]
-    alone = replace(change, p_adjusted=change.p, low_adjusted=change.low, high_adjusted=change.high)
-    return replace(result, metrics={**result.metrics, column: decide_verdict(alone)})
 
 
 class PairedMeans(NamedTuple):

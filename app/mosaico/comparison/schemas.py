@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field
 
 from mosaico.benchmarks.config_types import BaselineMode
+from mosaico.comparison.deciders import DecidedBy
 from mosaico.core.schemas import Identifier, Page, StoredText, WireModel
 from mosaico.items.flipped import FlipCause
 from mosaico.kpis.evaluate import PlannedKpi
@@ -216,8 +217,10 @@ class Comparison(WireModel):
     """A comparison of a candidate run with a baseline run of the same benchmark.
 
     `usage` compares latency, tokens and cost as relative changes.
-    `judged` are the KPIs and metrics that are judged together: the requested ones, otherwise the KPIs
-    of the gate, otherwise all KPIs. `primaryMetric` is the metric to judge when there is no KPI.
+    `judged` are the KPIs and metrics that decide and are judged together, and `decidedBy` is the reason: NAMED by the
+    request, the KPIs of the gate, otherwise all KPIs, scores and pass or fail of the SOURCE, the metric that fits
+    expected LABELS or TEXTS, OTHER metrics, or UNDIRECTED scores; NOTHING when nothing measures quality. `guard` is the
+    metric of failed answers, which is judged together with them and counts only if it regressed.
     `flippedItems` is null when no metric is a mean over items. With several `baselineRunIds` the
     candidate is compared with each item's mean over these runs; `baseline` is the first of them.
     `categories` are the tags `category:…` of the items; empty when there are fewer than two.
@@ -231,7 +234,8 @@ class Comparison(WireModel):
     metrics: list[MetricComparison]
     usage: list[MetricComparison]
     judged: list[str]
-    primary_metric: str | None
+    decided_by: DecidedBy
+    guard: str | None
     flipped_items: FlippedItems | None
     enriched_features: list[EnrichedFeature]
     peers: list[PeerRun]

@@ -14,9 +14,12 @@ NOT_COMPARABLE = "not comparable with its baseline"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
 SAME_SOURCE_RUN = "no earlier valid run of this agent evaluates another source run"
 
+NO_QUALITY_COLUMN = "no column measures quality; `mosaico score` would need the expected answers, a score, or pass or fail"
+NO_QUALITY_METRIC = "no metric measures quality; add a score, pass or fail, or a metric of expected answers, or a KPI"
 # The verdict of a run is the first of these that one of its KPIs has.
-_BY_PRIORITY = (
+BY_PRIORITY = (
     Verdict.REGRESSED,
+    Verdict.CHANGED,
     Verdict.IMPROVED,
     Verdict.INCONCLUSIVE,
     Verdict.NO_EVIDENCE,
@@ -34,6 +37,11 @@ _CHANGED_OVER_RUNS = {
     SeriesEvent.RESOLVED: "recovered",
     SeriesEvent.IMPROVED: "improved",
     SeriesEvent.REFERENCE_LOST: "incident closed, nothing to compare with",
+}
+_EFFECTS = {
+    Verdict.REGRESSED: "worse",
+    Verdict.IMPROVED: "better",
+    Verdict.CHANGED: "a change",
 }
 # Other sentences say what these notes mean.
 _PHRASED_NOTES = frozenset({Note.AT_BEST})
@@ -132,32 +140,36 @@ def describe_values(name: str, effect: float | None, text: ChangeText) -> str:
 
 
 def render_run(
-    kpis: Sequence[ValueVerdict],
-    metrics: Sequence[ValueVerdict],
+    deciding: Sequence[ValueVerdict],
     *,
+    noun: str,
+    is_measured: bool = True,
+    is_file: bool = False,
     baseline: BaselineRuns | None,
     items: ComparedItems,
     differences: PlanDifferences,
     failures: Sequence[str] = (),
 ) -> RunVerdict:
-    """The verdict of a run: that of its KPIs, or of its metrics when it has no KPI.
+    """The verdict of a run: that of the KPIs or metrics that decide, which are a `noun`.
 
-    KPIs that cannot be compared count only when no KPI can be compared. `failures` are the reasons of
+    Those that cannot be compared count only when none can be compared. `is_measured`: something measures quality. `failures` are the reasons of
     metrics and KPIs that could not be computed.
     """
     # A value without a verdict was not compared, for example a KPI of another formula: it must not
     # hide the verdict of the others.
-    counts = Counter(str(value.verdict) for value in (kpis or metrics) if value.verdict is not None)
+    counts = Counter(str(value.verdict) for value in deciding if value.verdict is not None)
     # One regressed KPI makes the run regressed, however many others improved.
-    verdict = next((verdict for verdict in _BY_PRIORITY if counts[verdict]), None)
+    verdict = next((verdict for verdict in BY_PRIORITY if counts[verdict]), None)
     all_differences = [*_item_differences(items), *differences.descriptions]
-    reason = _reason(verdict, all_differences)
+    if verdict is None and not is_measured:
+        verdict = Verdict.NOT_MEASURED
+    reason = _reason(verdict, all_differences, is_file=is_file)
     return RunVerdict(
         verdict=verdict,
         reason=reason,
         explanation=" ".join(
             [
-                _sentence(reason) if reason else _summary(counts, "KPI" if kpis else "metric"),
+                _sentence(reason) if reason else _summary(counts, noun),
                 *map(_sentence, failures),
                 *_item_sentences(items),
                 *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
@@ -171,7 +183,9 @@ def render_run(
     )
 
 
-def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
+def _reason(verdict: Verdict | None, differences: Sequence[str], *, is_file: bool) -> str | None:
+    if verdict is Verdict.NOT_MEASURED:
+        return NO_QUALITY_COLUMN if is_file else NO_QUALITY_METRIC
     if verdict is None:
         return "no KPI or metric of this run can be compared with its baseline"
     if verdict is Verdict.INVALID:
@@ -181,13 +195,13 @@ def _reason(verdict: Verdict | None, differences: Sequence[str]) -> str | None:
 
 def _meaning(change: ChangeVerdict, scale: Scale) -> str:
     match change.verdict:
-        case Verdict.REGRESSED:
-            return "This is worse, and chance alone does not explain the change."
-        case Verdict.IMPROVED:
-            return "This is better, and chance alone does not explain the change."
+        case Verdict.REGRESSED | Verdict.IMPROVED | Verdict.CHANGED:
+            return (
+                f"This is {_EFFECTS[change.verdict]}, and chance alone does not explain the change."
+            )
         case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
-            # The notes say why: nothing is ruled out for other items, or no side is better.
-            if Note.IDENTICAL in change.notes or Note.NO_DIRECTION in change.notes:
+            # The note says why: nothing is ruled out for other items.
+            if Note.IDENTICAL in change.notes:
                 return ""
             return f"A change of more than {format_limit(change.margin, scale)} is ruled out."
         case Verdict.INCONCLUSIVE:
@@ -263,7 +277,7 @@ def _summary(counts: Mapping[str, int], noun: str) -> str:
     """For example "4 of 5 KPIs regressed; 1 is inconclusive."."""
     phrases = [
         f"{counts[verdict]} {_predicate(verdict, counts[verdict])}"
-        for verdict in _BY_PRIORITY
+        for verdict in BY_PRIORITY
         if counts.get(verdict)
     ]
     first, *remaining = phrases
@@ -276,6 +290,7 @@ def _predicate(verdict: Verdict, count: int) -> str:
     singular, plural = {
         Verdict.REGRESSED: ("regressed", "regressed"),
         Verdict.IMPROVED: ("improved", "improved"),
+        Verdict.CHANGED: ("changed", "changed"),
         Verdict.INCONCLUSIVE: ("is inconclusive", "are inconclusive"),
         Verdict.NO_EVIDENCE: ("shows no evidence of a change", "show no evidence of a change"),
         Verdict.INVALID: ("cannot be compared", "cannot be compared"),

@@ -44,6 +44,17 @@ def parameter_name(option: str) -> str:
     return _NAMES[interface].get(option, option.removeprefix("--").replace("-", "_"))
 
 
+def better_score(name: str, better: str) -> str:
+    """`--better tone=high`, or its equivalent in another interface."""
+    match _interface.get():
+        case UserInterface.COMMAND:
+            return f"--better {name}={better}"
+        case UserInterface.PYTHON:
+            return f"better={ {name: better}!r}"
+        case _:
+            return f"the option better={better} of the score"
+
+
 def mapped_column(field: str, column: str) -> str:
     """`--map output=answer`, or its equivalent in another interface."""
     match _interface.get():

@@ -10,6 +10,9 @@ from typing import Final
 WORSE, BETTER = "▼", "▲"
 NO_EVIDENCE = "○"
 INCONCLUSIVE = "■"
+CHANGED = "◆"
+# Nothing in the run measures quality.
+NOT_MEASURED = "?"
 # Nothing that counts: too little was measured, nothing came, or it is not valid.
 INVALID = "×"
 FAILED = "✗"
@@ -24,9 +27,11 @@ VERDICTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "REGRESSED": WORSE,
         "IMPROVED": BETTER,
+        "CHANGED": CHANGED,
         "NO_EVIDENCE": NO_EVIDENCE,
         "INCONCLUSIVE": INCONCLUSIVE,
         "INVALID": INVALID,
+        "NOT_MEASURED": NOT_MEASURED,
     }
 )
 _STATES: Final[Mapping[str, str]] = MappingProxyType(

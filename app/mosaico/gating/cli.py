@@ -23,18 +23,20 @@ from mosaico.core.console.terminal import (
 from mosaico.core.errors import Invalid, NotFound
 from mosaico.metrics.file_options import (
     METRICS_HELP,
+    Better,
     Config,
     FileMetrics,
     ModelLimits,
     choose_metrics,
     open_models,
+    parse_better,
 )
 from mosaico.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
+    from mosaico.gating.offline_gate import FileInputs
     from mosaico.gating.rules import GateResult, GateTerms
     from mosaico.metrics.offline_models import OfflineModels
-    from mosaico.traces.files.trace_file import TraceReader
 
 PATH = "/benchmark-runs"
 
@@ -99,12 +101,13 @@ def gate(
             "--metrics",
             metavar="NAMES",
             help=(
-                f"For files: {METRICS_HELP}. The gate judges these metrics (default: one primary "
-                "metric)."
+                f"For files: {METRICS_HELP}. The gate judges these metrics (default: the scores in "
+                "the files, otherwise the metric that fits the expected answers)."
             ),
         ),
     ] = None,
     config: Config = None,
+    better: Better = None,
     kpi: Annotated[
         list[str] | None,
         typer.Option(
@@ -138,14 +141,16 @@ def gate(
     Fails when a change for the worse is proved: it is not explained by chance alone (5 %) and
     reaches the limit, which is --max-drop or the minimum effect of the KPI. The options name what
     is judged; without them a run is judged by its KPIs that are marked as gates, else by all its
-    KPIs, and trace files by one primary metric. Several are judged together, with adjusted
-    intervals.
+    KPIs, and trace files and other runs by what measures quality: pass or fail and the scores of the
+    source, otherwise the metric that fits the expected answers. Several are judged together, with
+    adjusted intervals.
 
     Exit codes: 0 pass, 1 regression, 2 wrong options or no items, 3 invalid or not measured, 4
-    inconclusive and not allowed to pass.
+    inconclusive and not allowed to pass, or changed without a known better direction.
     """
     from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
     from mosaico.core.web.page_paths import run_page_path
+    from mosaico.gating.offline_gate import FileInputs
     from mosaico.gating.reports import gate_junit
     from mosaico.gating.rules import GateTerms
     from mosaico.gating.stored_gate import gate_run
@@ -169,12 +174,13 @@ def gate(
         file_metrics = choose_metrics(metrics, config)
         kpis = _parse_pairs("--kpi", kpi)
         with open_models(limits) as models:
-            result = _gate_files(files, terms, file_metrics, kpis, reader, models)
+            inputs_of_gate = FileInputs(files, reader, parse_better(better))
+            result = _gate_files(inputs_of_gate, terms, file_metrics, kpis, models)
         usage = models.usage.as_json() if models.usage else None
     else:
-        if metrics or config or kpi or any(input_options) or any(limits):
+        if metrics or config or kpi or better or any(input_options) or any(limits):
             raise WrongUsage(
-                "--metrics, --config, --kpi, --map, --input-format and the options of models apply to"
+                "--metrics, --config, --kpi, --better, --map, --input-format and the options of models apply to"
                 " files only; a run has its own metrics",
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
@@ -202,17 +208,18 @@ def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
 
 
 def _gate_files(
-    files: tuple[Path, Path],
+    files: "FileInputs",
     terms: "GateTerms",
     file_metrics: FileMetrics,
     kpis: dict[str, str],
-    reader: "TraceReader",
     models: "OfflineModels",
 ) -> "GateResult":
     from mosaico.gating.offline_gate import gate_files, select_gated
 
     try:
-        selected = select_gated(file_metrics.metrics, file_metrics.kpis | kpis, terms, models)
+        selected = select_gated(
+            file_metrics.metrics, file_metrics.kpis | kpis, terms, files, models
+        )
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
@@ -220,7 +227,7 @@ def _gate_files(
     if file_metrics.kpis:
         # As in the service: the KPIs of a benchmark decide, its metrics are for information.
         selected = selected._replace(requested=tuple(file_metrics.kpis | kpis))
-    return gate_files(*files, selected, terms, reader)
+    return gate_files(*files.sources, selected, terms, files.reader)
 
 
 def _parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

@@ -6,15 +6,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from mosaico.comparison.comparison_rules import FILE_SOURCE
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
-from mosaico.gating.offline_metrics import OfflineMetrics, kpi_columns, select_metrics
+from mosaico.gating.offline_metrics import (
+    OfflineMetrics,
+    add_scores,
+    kpi_columns,
+    select_metrics,
+    with_directions,
+)
 from mosaico.gating.rules import GateResult, GateTerms, decide
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
 from mosaico.items.flipped import item_means
 from mosaico.items.label_counts import LabelCountsBuilder
-from mosaico.items.matrix import ItemMatrix, ItemRow, LabelCounts, matrix_of_rows
+from mosaico.items.matrix import (
+    ItemMatrix,
+    ItemRow,
+    LabelCounts,
+    is_short_text,
+    matrix_of_rows,
+)
 from mosaico.kpis.evaluate import evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate, with_run_value
 from mosaico.metrics.offline_models import OfflineModels
@@ -33,6 +46,19 @@ from mosaico.runs.metric_columns import MetricColumns
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
+
+
+class FileInputs(NamedTuple):
+    """The two files, and what the user said of their scores: which direction is better, by name."""
+
+    sources: tuple[ResultSource, ResultSource]
+    reader: TraceReader
+    better: Mapping[str, str] = {}
+
+    def score_names(self) -> list[str]:
+        """The names of the scores in the first traces of both files."""
+        names = (name for source in self.sources for name in self.reader.score_names(source))
+        return list(dict.fromkeys(names))
 
 
 class _MeasuredFile(NamedTuple):
@@ -69,11 +95,12 @@ class _MeasuredFile(NamedTuple):
 class _MeasuredTrace(NamedTuple):
     """The values of a trace, without its long texts, which need not be kept in memory.
 
-    `summaries` are those of metrics of the whole run, by column, where the trace has a value.
+    `is_short`: its expected answer is as short as a label. `summaries` are those of metrics of the whole run, by column, where the trace has a value.
     """
 
     attributes: AttributeRow
     trial: int
+    is_short: bool
     row: TraceMeasurements
     summaries: Mapping[str, StoredSummary]
 
@@ -82,11 +109,18 @@ def select_gated(
     metrics: str | None,
     kpis: Mapping[str, str],
     terms: GateTerms,
+    files: FileInputs,
     models: OfflineModels | None = None,
 ) -> OfflineMetrics:
-    """The metrics and KPIs that the terms and the user name. Raises as `select_metrics`."""
+    """The metrics and KPIs that the terms and the user name, by default all with the scores in the files.
+
+    Raises as `select_metrics` and `with_directions`, and the errors of the reader.
+    """
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
-    return select_metrics(metrics, kpis, limited=limited, models=models)
+    selected = select_metrics(metrics, kpis, limited=limited, models=models)
+    if metrics is None and not (kpis or limited):
+        selected = add_scores(selected, files.score_names())
+    return with_directions(selected, files.better)
 
 
 def gate_files(
@@ -165,7 +199,14 @@ def _measure_file(
     # The order of `items.queries.read_items`, which the item matrix requires.
     ordered = sorted(traces, key=lambda trace: (trace.attributes.item_id, trace.trial))
     items = (
-        ItemRow(0, trace.attributes.item_id, trace.attributes.revision, [], list(trace.row.values))
+        ItemRow(
+            run_seq=0,
+            item_id=trace.attributes.item_id,
+            revision=trace.attributes.revision,
+            tags=[],
+            values=list(trace.row.values),
+            is_short=trace.is_short,
+        )
         for trace in ordered
     )
     matrix = matrix_of_rows(items, {0: plan.columns}, plan.columns)
@@ -204,7 +245,13 @@ def _measure_traces(
             for column, provider in counted.items()
             if column not in row.missing
         }
-        yield _MeasuredTrace(_attributes(trace), trace.trial, row, summaries)
+        yield _MeasuredTrace(
+            attributes=_attributes(trace),
+            trial=trace.trial,
+            is_short=is_short_text(trace.expected_output),
+            row=row,
+            summaries=summaries,
+        )
 
 
 def _attributes(trace: Trace) -> AttributeRow:
@@ -273,7 +320,7 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
         benchmark_revision=1,
         agent_id="local",
         agent_revision=1,
-        source="file",
+        source=FILE_SOURCE,
         dataset_ref=None,
         run_name=path.name,
         metrics=tuple(

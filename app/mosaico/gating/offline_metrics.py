@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mosaico.core.errors import Invalid
-from mosaico.core.parameter_names import parameter_name
+from mosaico.core.parameter_names import better_score, parameter_name
+from mosaico.core.registry import suggest_names
 from mosaico.formula import compile_formula
+from mosaico.formula.ast import split_filter
 from mosaico.gating.rules import NothingToGate
 from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.metrics.metric_names import column_of_name, parse_metrics
@@ -20,6 +22,7 @@ from mosaico.metrics.registry import (
     ref_of_column,
 )
 from mosaico.metrics.run_value import is_counted, is_run_metric
+from mosaico.metrics.score_directions import BY_OPTION
 from mosaico.metrics.types import Direction, MetricRef
 
 
@@ -53,7 +56,7 @@ def select_metrics(
     named = {} if metrics is None else parse_metrics(metrics)
     if metrics is not None and not named:
         raise NothingToGate(
-            f"{parameter_name('--metrics')} is empty; leave it out to judge one primary metric"
+            f"{parameter_name('--metrics')} is empty; leave it out to judge what measures quality"
         )
     columns = {name: provider_for(ref).spec.key for name, ref in named.items()}
     requested = [columns[name] for name in named if name not in kpis]
@@ -85,10 +88,37 @@ def select_metrics(
 
 
 def add_scores(metrics: OfflineMetrics, names: Iterable[str]) -> OfflineMetrics:
-    """The metrics with the scores of these names, which are shown and decide nothing."""
-    # Scores that metrics of their own name read have a better side, and are there already.
+    """The metrics with the scores of these names."""
+    # Scores that metrics of their own name read are there already.
     refs = [MetricRef.of("SCORE", {"name": name}) for name in names if name not in plain_keys()]
     return metrics._replace(refs=tuple(dict.fromkeys((*metrics.refs, *refs))))
+
+
+def with_directions(metrics: OfflineMetrics, better: Mapping[str, str]) -> OfflineMetrics:
+    """The metrics with the better direction of scores by name, "high" or "low".
+
+    Raises: `Invalid` for another direction, and for a name that is no score of these metrics.
+    """
+    names = {str(dict(ref.options).get("name")) for ref in metrics.refs if _is_score(ref)}
+    for name, direction in better.items():
+        if direction not in BY_OPTION:
+            raise Invalid(f"{direction!r} for {name} is no direction; write high or low")
+        if name not in names:
+            raise Invalid(
+                f"{better_score(name, direction)}: there is no score {name!r}."
+                f"{suggest_names(name, sorted(names))} Scores: {', '.join(sorted(names)) or 'none'}."
+            )
+    return metrics._replace(refs=tuple(_with_direction(ref, better) for ref in metrics.refs))
+
+
+def _with_direction(ref: MetricRef, better: Mapping[str, str]) -> MetricRef:
+    options = dict(ref.options)
+    direction = better.get(str(options.get("name"))) if _is_score(ref) else None
+    return ref if direction is None else MetricRef.of(ref.key, {**options, "better": direction})
+
+
+def _is_score(ref: MetricRef) -> bool:
+    return split_filter(ref.key).key == "SCORE"
 
 
 def _default_metrics() -> list[MetricRef]:

@@ -1,21 +1,28 @@
 """Explains the outcome of a check of the gate in one clause; pure."""
 
+import re
+
 from mosaico.comparison.change_text import format_amount, format_limit
+from mosaico.core.parameter_names import better_score
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
-from mosaico.statistics.verdict_rules import Harm, MarginOutcome, Note
+from mosaico.statistics.verdict_rules import Harm, MarginOutcome, Note, Side
 
 # With these notes no interval describes other items than the compared ones.
 _TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)
 
 
-def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome) -> str:
+def describe_drop(
+    name: str, verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome
+) -> str:
     """Return the reason why a drop passes a limit, exceeds it, or neither is proved."""
     if has_too_few(verdict):
         return _few_sentence(verdict)
     if Note.IDENTICAL in verdict.notes:
         return _identical_sentence(verdict)
     allowed = format_limit(limit, verdict.scale)
+    if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
+        return _changed(name, f"it changed by at least {allowed}")
     if outcome is MarginOutcome.FAIL:
         return f"it is worse by at least {allowed}, and chance alone does not explain the change"
     if outcome is MarginOutcome.PASS:
@@ -60,11 +67,24 @@ def _detectable(verdict: ValueVerdict) -> str:
     return f". {verdict.items} items detect a change of {smallest} or more"
 
 
+def _changed(name: str, change: str) -> str:
+    """The reason of a change of a value without a direction, with the option that gives it one."""
+    score = re.fullmatch(r'SCORE\["(.*)"\].*', name)
+    if score is None:
+        option = f"use a KPI of {name} that has a direction"
+    else:
+        options = (better_score(score[1], better) for better in ("high", "low"))
+        option = f"add {' or '.join(options)}; in a benchmark, the option better of the score"
+    return f"{change}, and nothing says which way is better: {option}"
+
+
 def describe_non_inferiority(
-    verdict: ValueVerdict, harm: Harm, allowed: str, outcome: MarginOutcome
+    name: str, verdict: ValueVerdict, harm: Harm, allowed: str, outcome: MarginOutcome
 ) -> str:
     if outcome is MarginOutcome.PASS:
         return f"a change for the worse of {allowed} is ruled out"
+    if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
+        return _changed(name, f"it changed by more than {allowed}")
     if outcome is MarginOutcome.FAIL:
         return f"it is worse by more than {allowed}, and chance alone does not explain the change"
     if has_too_few(verdict):

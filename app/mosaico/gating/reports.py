@@ -19,6 +19,8 @@ from mosaico.kpis.verdict_types import ValueVerdict
 _MARKS = {
     GateOutcome.REGRESSION: "❌",
     GateOutcome.INVALID: "🚫",
+    GateOutcome.NOT_MEASURED: "🚫",
+    GateOutcome.CHANGED: "❗",
     GateOutcome.INCONCLUSIVE: "❔",
     GateOutcome.PASS: "✅",
 }
@@ -191,6 +193,8 @@ def _test_case(result: GateResult, check: GateCheck) -> JUnitCase:
     problems: dict[GateOutcome, JUnitProblem] = {
         GateOutcome.REGRESSION: "failure",
         GateOutcome.INVALID: "error",
+        GateOutcome.NOT_MEASURED: "error",
+        GateOutcome.CHANGED: "failure",
         GateOutcome.INCONCLUSIVE: "skipped" if result.inconclusive_passes else "failure",
     }
     text = _change_text(check.verdict)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mosaico.comparison.change_text import format_limit
+from mosaico.comparison.deciders import REASONS, DecidedBy
 from mosaico.comparison.schemas import Comparison
 from mosaico.comparison.verdict_text import NOT_COMPARABLE
 from mosaico.core.errors import UnusableInput
@@ -32,11 +33,16 @@ from mosaico.statistics.verdict_rules import (
 
 
 class GateOutcome(StrEnum):
-    """The outcome of a gate, and of each of its checks."""
+    """The outcome of a gate, and of each of its checks.
+
+    CHANGED: a proved change of a value of which nobody said which way is better. NOT_MEASURED: nothing measures quality.
+    """
 
     PASS = "PASS"  # noqa: S105 - no password, a verdict
     REGRESSION = "REGRESSION"
     INVALID = "INVALID"
+    NOT_MEASURED = "NOT_MEASURED"
+    CHANGED = "CHANGED"
     INCONCLUSIVE = "INCONCLUSIVE"
 
 
@@ -44,6 +50,8 @@ EXIT_CODES = {
     GateOutcome.PASS: 0,
     GateOutcome.REGRESSION: 1,
     GateOutcome.INVALID: 3,
+    GateOutcome.NOT_MEASURED: 3,
+    GateOutcome.CHANGED: 4,
     GateOutcome.INCONCLUSIVE: 4,
 }
 # The outcome of the gate is the first of these that one of its checks has. A regression counts
@@ -51,6 +59,8 @@ EXIT_CODES = {
 _BY_PRIORITY = (
     GateOutcome.REGRESSION,
     GateOutcome.INVALID,
+    GateOutcome.NOT_MEASURED,
+    GateOutcome.CHANGED,
     GateOutcome.INCONCLUSIVE,
     GateOutcome.PASS,
 )
@@ -71,8 +81,8 @@ class GateTerms:
 
     `requested` must not have regressed. `max_drop` is the largest change for the worse that does
     not count, in place of the KPI's own minimum effect. `non_inferiority_margins` are changes for
-    the worse that the interval has to exclude. Without any name the gate judges the KPIs that are
-    marked as gate, otherwise all KPIs, otherwise the primary metric.
+    the worse that the interval has to exclude. Without any name the gate judges what decides the
+    comparison (`select_deciders`).
     `inconclusive_passes` None lets an inconclusive check pass unless it is one of non-inferiority.
     `is_chosen_baseline` says that the user named the baseline: only then may the two runs have been
     measured under different conditions.
@@ -182,6 +192,8 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
         return replace(result, reason=f"{NOT_COMPARABLE}: {'; '.join(verdict.conditions)}")
     verdicts = _verdicts_by_name(comparison)
     judged = _judged_names(comparison, verdicts, terms)
+    if not judged:
+        return replace(result, outcome=GateOutcome.NOT_MEASURED, reason=verdict.reason)
     is_unmeasured = any(Note.NO_ITEMS in verdicts[name].notes for name in judged)
     if verdict.verdict is Verdict.INVALID and not is_unmeasured:
         return replace(result, reason=verdict.reason)
@@ -228,13 +240,14 @@ def _judged_names(
             f"the run has no KPI or metric {', '.join(map(repr, unknown))};"
             f" it has {', '.join(verdicts) or 'none'}"
         )
-    names = terms.names or comparison.judged
-    if not names and comparison.primary_metric is not None:
-        names = [comparison.primary_metric]
-    if not (names or verdicts):
+    if not verdicts:
         raise NothingToGate("the run has neither a KPI nor a metric; add some to its benchmark")
-    # Nothing has a value in both runs: each metric is reported as such.
-    return names or list(verdicts)
+    if terms.names:
+        return terms.names
+    guard = verdicts.get(comparison.guard or "")
+    if comparison.guard and guard and guard.verdict is Verdict.REGRESSED:
+        return [*comparison.judged, comparison.guard]
+    return comparison.judged
 
 
 def _figures(verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]) -> list[GateFigure]:
@@ -247,13 +260,14 @@ def _figures(verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]) -> lis
 
 def _choice(comparison: Comparison, judged: Sequence[str]) -> str | None:
     """The reason for the default selection of the judged values."""
-    if judged == [comparison.primary_metric]:
-        names = [parameter_name(option) for option in ("--metrics", "--kpi", "--max-drop")]
-        return (
-            f"{judged[0]} is the primary metric of these runs and decides; name others with"
-            f" {', '.join(names[:-1])} or {names[-1]}"
-        )
-    return None
+    if comparison.decided_by in (DecidedBy.NAMED, DecidedBy.KPIS):
+        return None
+    names = [parameter_name(option) for option in ("--metrics", "--kpi", "--max-drop")]
+    verb = "decides" if len(judged) == 1 else "decide"
+    return (
+        f"{', '.join(judged)} {verb}: {REASONS[comparison.decided_by]}; name others with"
+        f" {', '.join(names[:-1])} or {names[-1]}"
+    )
 
 
 def _drop_checks(
@@ -273,13 +287,23 @@ def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> Gat
         return _not_compared_check(name, verdict)
     limit = (verdict.min_effect or 0.0) if max_drop is None else max_drop
     outcome = _assess_drop(verdict, harm, limit)
+    has_direction = verdict.side is not Side.BOTH
     return GateCheck(
         name=name,
-        requirement=f"worse by at most {format_limit(limit, verdict.scale)}",
-        outcome=_OUTCOMES[outcome],
-        reason=describe_drop(verdict, harm, limit, outcome),
+        requirement=(
+            f"{'worse' if has_direction else 'changed'} by at most {format_limit(limit, verdict.scale)}"
+        ),
+        outcome=_gate_outcome(verdict, outcome),
+        reason=describe_drop(name, verdict, harm, limit, outcome),
         verdict=verdict,
     )
+
+
+def _gate_outcome(verdict: ValueVerdict, outcome: MarginOutcome) -> GateOutcome:
+    """The outcome of a check: a proved change fails only when it is known which way is better."""
+    if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
+        return GateOutcome.CHANGED
+    return _OUTCOMES[outcome]
 
 
 def _assess_drop(verdict: ValueVerdict, harm: Harm, limit: float) -> MarginOutcome:
@@ -325,8 +349,8 @@ def _non_inferiority_check(name: str, verdict: ValueVerdict, margin: float) -> G
     return GateCheck(
         name=name,
         requirement=requirement,
-        outcome=_OUTCOMES[outcome],
-        reason=describe_non_inferiority(verdict, harm, allowed, outcome),
+        outcome=_gate_outcome(verdict, outcome),
+        reason=describe_non_inferiority(name, verdict, harm, allowed, outcome),
         verdict=verdict,
         is_non_inferiority=True,
     )

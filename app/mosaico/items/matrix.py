@@ -9,16 +9,20 @@ from typing import NamedTuple
 
 # Runs that share fewer items are compared as two samples of all their items.
 MIN_SHARED_ITEMS = 5
+# The largest expected answer that may be a label.
+MAX_LABEL_WORDS = 3
+MAX_LABEL_BYTES = 32
 
 
 class ItemRow(NamedTuple):
-    """The metric values of one trace of a run."""
+    """The metric values of one trace of a run; `is_short`: its expected answer is as short as a label."""
 
     run_seq: int
     item_id: str
     revision: str
     tags: list[str]
     values: list[float | None]
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,8 @@ class ItemMatrix:
     """The items of one or several runs in the order of their IDs, and their values by trace.
 
     Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
-    …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks. `clusters` is the cluster of each
+    …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks, and
+    `short` says of which the expected answer is as short as a label. `clusters` is the cluster of each
     item, empty without clusters. `counts` are the label counts of metrics that are not a mean over
     items. `left_out` is the number of items beyond the limit. `is_sample`: the items are a sample of
     their own, and no item of another matrix is the same one.
@@ -57,6 +62,7 @@ class ItemMatrix:
 
     items: list[str] = field(default_factory=list)
     revisions: list[str] = field(default_factory=list)
+    short: list[bool] = field(default_factory=list)
     clusters: list[str] = field(default_factory=list)
     item_index: "array[int]" = field(default_factory=lambda: array("l"))
     run_index: "array[int]" = field(default_factory=lambda: array("l"))
@@ -91,6 +97,7 @@ class ItemMatrix:
         return ItemMatrix(
             items=[self.items[index] for index in indices],
             revisions=[self.revisions[index] for index in indices],
+            short=[self.short[index] for index in indices],
             clusters=[self.clusters[index] for index in indices] if self.clusters else [],
             item_index=array("l", (new_index[self.item_index[trace]] for trace in traces)),
             run_index=array("l", (self.run_index[trace] for trace in traces)),
@@ -121,6 +128,16 @@ class ItemPairing:
     revised: int
     left_out: int = 0
     are_samples: bool = False
+
+
+def is_short_text(text: str | None) -> bool:
+    """Return whether an expected answer is as short as a label. As `items.queries.IS_SHORT`."""
+    # Bytes, because a sentence without spaces may have few characters.
+    return (
+        text is not None
+        and len(text.encode()) <= MAX_LABEL_BYTES
+        and 1 <= len(text.split()) <= MAX_LABEL_WORDS
+    )
 
 
 def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
@@ -205,6 +222,7 @@ def matrix_of_rows(
         if not matrix.items or matrix.items[-1] != row.item_id:
             matrix.items.append(row.item_id)
             matrix.revisions.append(row.revision)
+            matrix.short.append(row.is_short)
             if cluster_field is not None:
                 matrix.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
         matrix.item_index.append(len(matrix.items) - 1)

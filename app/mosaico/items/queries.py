@@ -9,7 +9,13 @@ from sqlalchemy.orm import Session
 
 from mosaico.core.db import stream_rows
 from mosaico.items.attributes import AttributeRow, ItemAttributes, attributes_of_rows
-from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
+from mosaico.items.matrix import (
+    MAX_LABEL_BYTES,
+    MAX_LABEL_WORDS,
+    ItemMatrix,
+    ItemRow,
+    matrix_of_rows,
+)
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
@@ -30,6 +36,12 @@ REVISION = """
            THEN coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
                           FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), '')
            ELSE '' END)
+"""
+
+# As `items.matrix.is_short_text`; words are counted in short texts only.
+IS_SHORT = f"""
+    CASE WHEN octet_length(trace.expected_output) > {MAX_LABEL_BYTES} THEN false
+    ELSE coalesce(trace.expected_output ~ '^\\s*\\S+(\\s+\\S+){{0,{MAX_LABEL_WORDS - 1}}}\\s*$', false) END
 """
 
 # The tags of a trace, and its attributes as tags: `Trace.all_tags`.
@@ -74,9 +86,9 @@ def _read_of_selected_items(columns: str, rows: str) -> TextClause:
 
 # One look-up in the primary key for each trace: see `results.queries.SCORED_TRACES`.
 ITEM_ROWS = _read_of_selected_items(
-    f"{REVISION} AS revision, {ALL_TAGS} AS tags",
+    f"{REVISION} AS revision, {ALL_TAGS} AS tags, {IS_SHORT} AS is_short",
     """
-    SELECT trace.seq, trace.item_id, trace.revision, trace.tags, result.values
+    SELECT trace.seq, trace.item_id, trace.revision, trace.tags, result.values, trace.is_short
     FROM trace CROSS JOIN LATERAL (
         SELECT values FROM trace_results
         WHERE run_seq = trace.seq AND position BETWEEN trace.position AND trace.position

@@ -128,7 +128,7 @@ class ComparedItems(WireModel):
 class RunVerdict(WireModel):
     """The comparison of a run with its baseline.
 
-    `counts` is the number of KPIs (of metrics, when the run has no KPI) per verdict, `differences`
+    `counts` is the number of KPIs (of the metrics that decide, when the run has no KPI) per verdict, `differences`
     lists what differs between the two runs, and `conditions` the differences that affect all values.
     """
 

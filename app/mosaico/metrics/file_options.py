@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -30,6 +30,31 @@ Config = Annotated[
         help="Metrics and KPIs as JSON of a benchmark: `metrics` and `measures`.",
     ),
 ]
+
+
+Better = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--better",
+        metavar="NAME=DIRECTION",
+        help="Which values of a score are better: high or low (default: by its name, where that means"
+        " one thing everywhere). Repeatable.",
+    ),
+]
+
+
+def parse_better(texts: Sequence[str] | None) -> dict[str, str]:
+    """The directions by score of `--better tone=high`. Raises: `WrongUsage`."""
+    directions = {}
+    for text in texts or ():
+        name, _, direction = (part.strip() for part in text.rpartition("="))
+        if not name or direction not in ("high", "low"):
+            raise WrongUsage(
+                f"{text!r} does not have the form NAME=DIRECTION",
+                hint="write --better tone=high or --better tone=low",
+            )
+        directions[name] = direction
+    return directions
 
 
 class FileMetrics(NamedTuple):

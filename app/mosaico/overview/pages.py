@@ -24,7 +24,7 @@ from mosaico.statistics.verdict_rules import Scale, Verdict
 router = Router()
 
 PERIODS = ((24, "24 h"), (24 * 7, "7 days"), (24 * 30, "30 days"))
-_NEWS = (Verdict.REGRESSED, rules.FAILED, Verdict.INVALID, Verdict.IMPROVED)
+_NEWS = (Verdict.REGRESSED, rules.FAILED, Verdict.INVALID, Verdict.CHANGED, Verdict.IMPROVED)
 
 
 class NewsCard(NamedTuple):

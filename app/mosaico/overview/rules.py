@@ -15,9 +15,11 @@ _ORDER: Final = (
     Verdict.REGRESSED,
     FAILED,
     Verdict.INVALID,
+    Verdict.CHANGED,
     Verdict.IMPROVED,
     Verdict.INCONCLUSIVE,
     Verdict.NO_EVIDENCE,
+    Verdict.NOT_MEASURED,
     NOT_COMPARED,
 )
 
@@ -79,10 +81,12 @@ def describe_night(counts: dict[str, int]) -> str:
 def describe_counts(counts: dict[str, int]) -> list[str]:
     """The other outcomes in words: "5 without evidence of a change"."""
     words = (
+        (Verdict.CHANGED, "changed without a better direction"),
         (Verdict.IMPROVED, "improved"),
         (Verdict.NO_EVIDENCE, "without evidence of a change"),
         (Verdict.INCONCLUSIVE, "inconclusive"),
         (Verdict.INVALID, "invalid"),
+        (Verdict.NOT_MEASURED, "without a measure of quality"),
         (FAILED, "failed"),
         (NOT_COMPARED, "not compared"),
     )

@@ -23,19 +23,21 @@ from mosaico.core.console.terminal import (
 from mosaico.core.errors import NotFound
 from mosaico.metrics.file_options import (
     METRICS_HELP,
+    Better,
     Config,
     ModelLimits,
     choose_metrics,
     open_models,
+    parse_better,
 )
 from mosaico.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
     from mosaico.comparison.schemas import Comparison
+    from mosaico.gating.offline_gate import FileInputs
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
-    from mosaico.traces.files.trace_file import TraceReader
 
 MAX_LISTED = 10
 
@@ -54,10 +56,11 @@ def compare_files(
         typer.Option(
             "--metrics",
             metavar="NAMES",
-            help=f"{METRICS_HELP}. These metrics decide the verdict (default: one primary metric).",
+            help=f"{METRICS_HELP}. These metrics decide the verdict (default: the scores in the files, otherwise the metric that fits the expected answers).",
         ),
     ] = None,
     config: Config = None,
+    better: Better = None,
     input_options: InputOptions,
     limits: ModelLimits,
     page: Annotated[
@@ -79,6 +82,7 @@ def compare_files(
     results, or a limit of model requests is too low, 65 a line of a file is invalid, or no model
     is configured, 75 the model server does not respond.
     """
+    from mosaico.gating.offline_gate import FileInputs
     from mosaico.reporting.comparison_page import html_comparison, verdict_of
     from mosaico.reporting.file_comparison import compare_results
 
@@ -88,20 +92,22 @@ def compare_files(
     reader = open_reader(input_options, remarks.append)
     requested = choose_metrics(metrics, config).metrics
     with open_models(limits) as models:
-        selected = _select(requested, reader, (base, candidate), models)
-        files = replace(compare_results(base, candidate, selected, reader), remarks=remarks)
+        files = FileInputs((base, candidate), reader, parse_better(better))
+        selected = _select(requested, files, models)
+        compared = compare_results(base, candidate, selected, reader)
+    compared = replace(compared, remarks=remarks)
     if target is not None:
-        write_text(target, html_comparison(files))
+        write_text(target, html_comparison(compared))
     link = target and target.resolve().as_uri()
     if output is OutputFormat.JSON:
-        document = files.comparison.model_dump(mode="json", by_alias=True)
+        document = compared.comparison.model_dump(mode="json", by_alias=True)
         usage = {"llmUsage": models.usage.as_json()} if models.usage else {}
         print_json({**document, "page": link, **usage})
     else:
-        _print(files)
+        _print(compared)
         if link:
             print_result(f"page: {link}")
-    if verdict_of(files.comparison) == "INVALID":
+    if verdict_of(compared.comparison) == "INVALID":
         raise typer.Exit(EXIT_UNSUCCESSFUL)
 
 
@@ -134,18 +140,13 @@ def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | No
     return page
 
 
-def _select(
-    metrics: str | None,
-    reader: "TraceReader",
-    files: tuple[Path, Path],
-    models: "OfflineModels",
-) -> "OfflineMetrics":
+def _select(metrics: str | None, files: "FileInputs", models: "OfflineModels") -> "OfflineMetrics":
     from mosaico.metrics.registry import load_metrics
     from mosaico.reporting.file_comparison import select_compared
 
     load_metrics(warn_failed_plugin)
     try:
-        return select_compared(metrics, reader, files, models)
+        return select_compared(metrics, files, models)
     except NotFound as error:
         if error.error_code != "unknown-metric":  # an unknown --input-format
             raise

@@ -11,6 +11,7 @@ from mosaico.comparison.change_text import (
     format_value,
 )
 from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
+from mosaico.comparison.verdict_text import BY_PRIORITY
 from mosaico.core.reports import html_page, html_table
 from mosaico.core.text import html_text, shorten
 from mosaico.core.web.change_charts import ItemChange, changes_chart, items_chart
@@ -49,13 +50,26 @@ class ComparedFiles:
 
 
 def deciding_metric(comparison: Comparison) -> MetricComparison | None:
-    """The metric or KPI whose verdict is that of the comparison: the first judged one that regressed,
-    otherwise the first judged one, otherwise the primary metric.
+    """The metric or KPI whose verdict is that of the comparison: of the judged ones the one with the largest change for
+    the worse, otherwise the largest change; the metric of failed answers only if it regressed.
     """
-    names = comparison.judged or [comparison.primary_metric or ""]
-    rows = [row for name in names for row in compared_rows(comparison) if row.metric == name]
-    regressed = (row for row in rows if row.verdict.verdict is Verdict.REGRESSED)
-    return next(regressed, next(iter(rows), None))
+    rows = {row.metric: row for row in reversed(compared_rows(comparison))}
+    judged = [rows[name] for name in comparison.judged if name in rows]
+    guard = rows.get(comparison.guard or "")
+    if guard is not None and guard.verdict.verdict is Verdict.REGRESSED:
+        judged.append(guard)
+    return min(judged, key=_rank, default=None)
+
+
+def _rank(row: MetricComparison) -> tuple[int, float]:
+    """The order by verdict, then by the size of the change in multiples of the smallest one that counts."""
+    verdict = row.verdict
+    rank = (
+        BY_PRIORITY.index(verdict.verdict) if verdict.verdict in BY_PRIORITY else len(BY_PRIORITY)
+    )
+    if rank >= BY_PRIORITY.index(Verdict.INCONCLUSIVE) or not verdict.effect:
+        return rank, 0.0
+    return rank, -abs(verdict.effect) / (verdict.min_effect or 1.0)
 
 
 def compared_rows(comparison: Comparison) -> list[MetricComparison]:
@@ -65,9 +79,9 @@ def compared_rows(comparison: Comparison) -> list[MetricComparison]:
 
 
 def verdict_of(comparison: Comparison) -> str:
-    """The verdict in one word; INVALID when a file cannot be compared."""
-    if comparison.verdict.verdict is Verdict.INVALID:
-        return str(Verdict.INVALID)
+    """The verdict in one word; INVALID when a file cannot be compared, NOT_MEASURED when nothing measures quality."""
+    if comparison.verdict.verdict in (Verdict.INVALID, Verdict.NOT_MEASURED):
+        return str(comparison.verdict.verdict)
     deciding = deciding_metric(comparison)
     return str((deciding and deciding.verdict.verdict) or Verdict.INCONCLUSIVE)
 
@@ -75,7 +89,7 @@ def verdict_of(comparison: Comparison) -> str:
 def headline(comparison: Comparison) -> str:
     """The verdict with the numbers of the deciding metric."""
     verdict, deciding = verdict_of(comparison), deciding_metric(comparison)
-    if verdict == Verdict.INVALID or deciding is None:
+    if verdict in (Verdict.INVALID, Verdict.NOT_MEASURED) or deciding is None:
         return f"{verdict}: {comparison.verdict.explanation}"
     return f"{verdict}: {deciding.metric} {format_headline(deciding.verdict)}"
 

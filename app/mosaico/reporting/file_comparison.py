@@ -1,38 +1,30 @@
 """Compares a file of results with another one, without a server."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mosaico.comparison.pair_comparison import compare, paired_means
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.web.change_charts import ItemChange
-from mosaico.gating.offline_gate import pair_files
-from mosaico.gating.offline_metrics import OfflineMetrics, add_scores, select_metrics
-from mosaico.gating.rules import NothingToGate
+from mosaico.gating.offline_gate import FileInputs, pair_files, select_gated
+from mosaico.gating.offline_metrics import OfflineMetrics
+from mosaico.gating.rules import GateTerms, NothingToGate
 from mosaico.metrics.offline_models import OfflineModels
-from mosaico.metrics.registry import provider_for, ref_of_column
-from mosaico.metrics.types import Direction
 from mosaico.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
+from mosaico.statistics.verdict_rules import Side
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 
 
 def select_compared(
-    metrics: str | None,
-    reader: TraceReader,
-    sources: Iterable[ResultSource],
-    models: OfflineModels | None = None,
+    metrics: str | None, files: FileInputs, models: OfflineModels | None = None
 ) -> OfflineMetrics:
     """The requested metrics, otherwise all that files allow, with the scores in the files.
 
-    The registry of metrics must be loaded. Raises as `select_metrics`, and the errors of `reader`.
+    The registry of metrics must be loaded. Raises as `select_gated`.
     """
-    selected = select_metrics(metrics, {}, models=models)
-    if metrics is not None:
-        return selected
-    names = dict.fromkeys(name for source in sources for name in reader.score_names(source))
-    return add_scores(selected, names)
+    return select_gated(metrics, {}, GateTerms(), files, models)
 
 
 def compare_results(
@@ -56,7 +48,6 @@ def compare_results(
     if deciding is None:
         return ComparedFiles(comparison=comparison, texts=texts)
     means = paired_means(pair, deciding.metric)
-    direction = provider_for(ref_of_column(deciding.metric)).spec.direction
     return ComparedFiles(
         comparison=comparison,
         item_changes=[
@@ -64,7 +55,7 @@ def compare_results(
             for item, after in means.candidate.items()
             if item in means.baseline
         ],
-        less_is_better=direction is Direction.LOWER_IS_BETTER,
+        less_is_better=deciding.verdict.side is Side.HIGH,
         texts=texts,
     )
 

@@ -45,7 +45,7 @@ MAX_INCIDENTS = 20
 MAX_TABS = 8
 MAX_AGENTS = 500
 # The verdicts that say that the value moved.
-MOVES = (Verdict.REGRESSED, Verdict.IMPROVED)
+MOVES = (Verdict.REGRESSED, Verdict.CHANGED, Verdict.IMPROVED)
 DAYS = ((30, "30 days"), (90, "90 days"), (365, "1 year"))
 
 

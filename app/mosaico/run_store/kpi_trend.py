@@ -40,8 +40,8 @@ _BUCKETS_TEXT: Final = """
           AND run.rescore_of IS NULL
     ), ranked AS (
         SELECT *, position / ceil(total / CAST(:points AS float))::bigint AS bucket,
-               coalesce(array_position(ARRAY['REGRESSED', 'IMPROVED', 'INCONCLUSIVE', 'NO_EVIDENCE'],
-                                       verdict), 9) AS worst
+               coalesce(array_position(ARRAY['REGRESSED', 'CHANGED', 'IMPROVED', 'INCONCLUSIVE',
+                                             'NO_EVIDENCE'], verdict), 9) AS worst
         FROM numbered
     )
     SELECT count(*) AS runs, min(recorded_at) AS first_at, max(recorded_at) AS last_at,

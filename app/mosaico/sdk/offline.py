@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mosaico.core.parameter_names import UserInterface, messages_for
-from mosaico.gating.offline_gate import gate_files, select_gated
+from mosaico.gating.offline_gate import FileInputs, gate_files, select_gated
 from mosaico.gating.rules import GateTerms
 from mosaico.metrics.offline_models import LlmOptions, OfflineModels
 from mosaico.reporting.file_comparison import compare_results, select_compared
@@ -29,20 +29,22 @@ def compare(
     candidate: Results,
     *,
     metrics: Metrics | None = None,
+    better: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
     llm: LlmOptions | None = None,
 ) -> ResultComparison:
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
-    `metrics` decide together; without them one primary metric decides. `columns` and `llm` as for
-    `score`.
+    `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
+    answers. `better` is the better direction of scores by name, "high" or "low". `columns` and `llm` as for `score`.
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format)
     sources = source_of(base, "base"), source_of(candidate, "candidate")
-    selected = select_compared(metrics_text(metrics), reader, sources, OfflineModels(llm))
+    files = FileInputs(sources, reader, better or {})
+    selected = select_compared(metrics_text(metrics), files, OfflineModels(llm))
     return ResultComparison(
         files=replace(compare_results(*sources, selected, reader), remarks=remarks),
         llm_usage=selected.models.usage,
@@ -56,6 +58,7 @@ def gate(
     baseline: Results,
     metrics: Metrics | None = None,
     kpis: Mapping[str, str] | None = None,
+    better: Mapping[str, str] | None = None,
     max_drop: Mapping[str, float] | None = None,
     non_inferiority_margins: Mapping[str, float] | None = None,
     inconclusive_passes: bool | None = None,
@@ -67,7 +70,7 @@ def gate(
     is proved.
 
     `metrics`, `kpis` (formulas by name) and the names in `max_drop` and `non_inferiority_margins`
-    are judged together; without them one primary metric is judged. `max_drop` is the largest change
+    are judged together; without them, what decides `compare`. `better` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. `llm` as for `score`.
@@ -80,7 +83,8 @@ def gate(
     )
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format)
-    selected = select_gated(metrics_text(metrics), kpis or {}, terms, OfflineModels(llm))
     sources = source_of(baseline, "baseline"), source_of(candidate, "candidate")
+    files = FileInputs(sources, reader, better or {})
+    selected = select_gated(metrics_text(metrics), kpis or {}, terms, files, OfflineModels(llm))
     result = gate_files(*sources, selected, terms, reader)
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)

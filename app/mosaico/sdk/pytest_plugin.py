@@ -32,13 +32,14 @@ RUN_OPTIONS = ("trials", "concurrency", "item_seconds", "columns")
 GATE_OPTIONS = (
     "metrics",
     "kpis",
+    "better",
     "max_drop",
     "non_inferiority_margins",
     "inconclusive_passes",
     "llm",
 )
 MARKER = (
-    "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, max_drop=None,"
+    "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, max_drop=None,"
     " non_inferiority_margins=None, inconclusive_passes=None, concurrency=1, item_seconds=600,"
     " columns=None, llm=None): call the test for each item and trial, and pass or fail its answers against the"
     " baseline file."

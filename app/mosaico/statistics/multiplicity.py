@@ -60,11 +60,13 @@ def max_t(tests: Sequence[ChangeTest]) -> list[float]:
 
     The changes of all tests get the same random signs per unit, so that copies of one signal count
     once. Never more than p times the number of tests (Bonferroni), which is all that holds for
-    tests without contributions of units; a single test keeps its p.
+    tests without contributions of units; a single test keeps its p. A test in which nothing changed
+    cannot be a false finding and does not count (Tarone 1990).
     Source: Westfall and Young 1993, chapter 2 (step-down minimum p); ties count by half, as in the
     mid-p value that the test of one change agrees with.
     """
-    bounds = [min(1.0, test.p * len(tests)) for test in tests]
+    count = sum(test.p < 1 or bool(test.unit_changes.any()) for test in tests)
+    bounds = [min(1.0, test.p * max(1, count)) for test in tests]
     by_flips = {
         index: test for index, test in enumerate(tests) if test.unit_changes.any() and test.error
     }
@@ -78,7 +80,7 @@ def max_t(tests: Sequence[ChangeTest]) -> list[float]:
         least = np.min([flipped_p[other] for other in order[rank:]], axis=0)
         family = float((least < p * (1 - _TIE)).sum() + (least <= p * (1 + _TIE)).sum()) / 2 / FLIPS
         # Tests without flips belong to the family, too.
-        outside = p * (len(tests) - len(by_flips))
+        outside = p * (count - len(by_flips))
         previous = max(previous, p, min(bounds[index], family + outside))
         adjusted[index] = previous
     return adjusted

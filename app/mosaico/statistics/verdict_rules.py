@@ -19,13 +19,19 @@ _TOLERANCE = 1e-9
 
 
 class Verdict(StrEnum):
-    """The verdict on a change, as alerts, CI and reports use it."""
+    """The verdict on a change, as alerts, CI and reports use it.
+
+    CHANGED: a significant change of a value of which nobody said which way is better. NOT_MEASURED is the verdict of a
+    run in which nothing measures quality.
+    """
 
     REGRESSED = "REGRESSED"
     IMPROVED = "IMPROVED"
+    CHANGED = "CHANGED"
     NO_EVIDENCE = "NO_EVIDENCE"
     INCONCLUSIVE = "INCONCLUSIVE"
     INVALID = "INVALID"
+    NOT_MEASURED = "NOT_MEASURED"
 
 
 class Side(StrEnum):
@@ -87,7 +93,7 @@ _SENTENCES = {
     Note.THESE_ITEMS: "The trials show that these items changed; other items may behave differently.",
     Note.IDENTICAL: "No item changed between the two runs.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
-    Note.NO_DIRECTION: "The value changed; the KPI has no better direction.",
+    Note.NO_DIRECTION: "Whether this is better or worse is not known: nothing says which way is better.",
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
     Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
@@ -106,7 +112,7 @@ class VerdictRule:
 
     `min_effect` is the smallest change that counts and `margin` the largest that does not: both are
     differences on the scale RATE, and fractions of the baseline on the other scales. `side` is the
-    direction of harm; with BOTH there is no verdict REGRESSED or IMPROVED.
+    direction of harm; with BOTH a significant change is CHANGED, neither REGRESSED nor IMPROVED.
     """
 
     side: Side
@@ -325,7 +331,7 @@ def _decide(change: ChangeVerdict, effect: float) -> _Decision:
     is_significant = change.p_adjusted is not None and change.p_adjusted < change.alpha
     if is_significant and reaches(abs(effect), change.min_effect):
         if change.side is Side.BOTH:
-            return _Decision(Verdict.NO_EVIDENCE, Note.NO_DIRECTION)
+            return _Decision(Verdict.CHANGED, Note.NO_DIRECTION)
         is_harmful = (effect < 0) is (change.side is Side.LOW)
         return _Decision(Verdict.REGRESSED if is_harmful else Verdict.IMPROVED)
     if _is_within_margin(change):

@@ -144,7 +144,7 @@ def test_gate__requested_metric_without_values_is_named(files: Path, run: str) -
         assert "TASK_PASSED: no item has a value in both runs." in result.stdout
 
 
-def test_gate__two_files_are_judged_by_one_primary_metric(files: Path) -> None:
+def test_gate__two_files_of_labels_are_judged_by_one_metric(files: Path) -> None:
     result = gate("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl", "--json")
     document = json.loads(result.stdout)
     [check] = document["checks"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mosaico.comparison.deciders import DecidedBy
 from mosaico.comparison.schemas import ComparedRun, Comparison, KpiComparison, MetricComparison
 from mosaico.comparison.verdict_text import render_verdict
 from mosaico.gating.reports import (
@@ -104,8 +105,9 @@ def compared(
             for name, change in (metrics or {}).items()
         ],
         usage=[],
-        judged=list(gates or kpis),
-        primary_metric=primary,
+        judged=list(gates or kpis) or ([primary] if primary else []),
+        decided_by=DecidedBy.KPIS if kpis else DecidedBy.SOURCE,
+        guard=None,
         flipped_items=None,
         enriched_features=[],
         peers=[],
@@ -238,13 +240,13 @@ def test_exit_code__inconclusive_passes_unless_a_proof_was_required(
     assert (PASSES_INCONCLUSIVE in list(sentences(result))) is (code == 0)
 
 
-def test_gate__without_kpis_judges_the_primary_metric_and_shows_the_others() -> None:
+def test_gate__without_kpis_judges_what_decides_and_shows_the_others() -> None:
     comparison = compared({}, metrics={"ACCURACY": SAME, "ROUGE": WORSE}, primary="ACCURACY")
     result = decide(comparison, GateTerms(max_drop={}))
     assert [check.name for check in result.checks] == ["ACCURACY"]
     assert [figure.name for figure in result.figures] == ["ROUGE"]
     assert result.choice is not None
-    assert "primary metric" in result.choice
+    assert "ACCURACY decides" in result.choice
     assert result.outcome is not GateOutcome.REGRESSION
 
 
@@ -288,7 +290,7 @@ def test_gate__items_that_detect_nothing_name_the_number_that_would_do() -> None
         (judged(0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.REGRESSION),
         (judged(-0.2, 0.1, 0.001, side=Side.HIGH), GateOutcome.PASS),
         (judged(0.0, 0.01, 0.9, side=Side.BOTH), GateOutcome.PASS),
-        (judged(0.2, 0.1, 0.001, side=Side.BOTH), GateOutcome.REGRESSION),
+        (judged(0.2, 0.1, 0.001, side=Side.BOTH), GateOutcome.CHANGED),
     ],
 )
 def test_non_inferiority__follows_the_interval(kpi: ChangeVerdict, outcome: GateOutcome) -> None:
@@ -398,3 +400,33 @@ def test_junit__inconclusive_check_is_a_failure_when_it_does_not_pass() -> None:
     strict = gate_junit(decide(comparison, GateTerms(inconclusive_passes=False)))
     assert 'failures="1"' in strict
     assert 'skipped="0"' in strict
+
+
+@pytest.mark.parametrize("passes", [None, True, False])
+def test_changed__value_without_direction_is_neither_pass_nor_regression(
+    *, passes: bool | None
+) -> None:
+    changed = judged(-0.2, 0.1, 0.001, side=Side.BOTH)
+    metrics = {'SCORE["tone"]': changed}
+    terms = GateTerms(requested=('SCORE["tone"]',), inconclusive_passes=passes)
+    result = decide(compared({}, metrics=metrics), terms)
+    assert (result.outcome, result.exit_code) == (GateOutcome.CHANGED, 4)
+    # The option to add is named.
+    assert "--better tone=high or --better tone=low" in result.checks[0].reason
+    assert "failure" in gate_junit(result)
+
+
+def test_not_measured__nothing_that_measures_quality_has_exit_code_3() -> None:
+    verdict = RunVerdict(verdict=Verdict.NOT_MEASURED, reason="no column", explanation="")
+    result = decide(compared({}, metrics={"STATUS": SAME}, verdict=verdict), NO_TERMS)
+    assert (result.outcome, result.exit_code, result.reason) == (
+        GateOutcome.NOT_MEASURED, 3, "no column",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "code"), [(WORSE, 1), (UNSURE, 0), (SAME, 0)])
+def test_guard__counts_only_if_more_answers_failed(guard: ChangeVerdict, code: int) -> None:
+    comparison = compared({}, metrics={"ROUGE": SAME, "STATUS": guard}, primary="ROUGE")
+    result = decide(comparison.model_copy(update={"guard": "STATUS"}), NO_TERMS)
+    assert result.exit_code == code
+    assert [check.name for check in result.checks] == ["ROUGE", "STATUS"][: 1 + (code == 1)]

@@ -25,7 +25,7 @@ from mosaico.statistics.verdict_rules import MIN_EFFECT, Side, Verdict
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
 TOLERANCE = 1e-9
 
-# INCONCLUSIVE and INVALID are absent on purpose: they decide nothing, see `_assess_verdict`.
+# INCONCLUSIVE, CHANGED and INVALID are absent on purpose: they decide nothing, see `_assess_verdict`.
 VERDICT_OUTCOMES: Mapping[Verdict | None, AlertOutcome] = {
     Verdict.REGRESSED: AlertOutcome.BREACH,
     Verdict.NO_EVIDENCE: AlertOutcome.HEALTHY,

@@ -32,9 +32,11 @@ _CLASSES: Final = {INK: "ink", FAINT: "faint"}
 COLORS: Final = {
     "REGRESSED": "#cf222e",
     "IMPROVED": "#1a7f37",
+    "CHANGED": "#0550ae",
     "NO_EVIDENCE": "#57606a",
     "INCONCLUSIVE": "#9a6700",
     "INVALID": "#8250df",
+    "NOT_MEASURED": "#57606a",
 }
 
 

@@ -4,11 +4,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from mosaico.core.errors import Invalid
 from mosaico.metrics.registry import METRICS, version_with
-from mosaico.metrics.types import Direction, MetricProvider, MetricSpec
+from mosaico.metrics.score_directions import direction_of_score
+from mosaico.metrics.types import MetricProvider, MetricSpec
 from mosaico.traces.types import Trace
 
 ANY_LABEL: Final = "*"
@@ -49,20 +50,23 @@ class LabelScore:
         return self.numbers.get(label, self.numbers.get(ANY_LABEL, 0.0))
 
 
-def score(*, name: str = "", labels: str = "") -> MetricProvider:
+def score(
+    *, name: str = "", labels: str = "", better: Literal["", "high", "low"] = ""
+) -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
     spec = MetricSpec(
         key=f"SCORE[{json.dumps(name, ensure_ascii=False)}]",
         description=(
             "Score of the trace with the name in the option `name`. The option `labels` maps "
-            "the labels of a categorical score to numbers."
+            "the labels of a categorical score to numbers. The option `better` says which values are"
+            " better, `high` or `low`; without it the name does, where it means one thing everywhere."
         ),
         source="the trace itself",
         version=version_with("1", labels=labels),
         unit="score",
         minimum=None,
         maximum=None,
-        direction=Direction.NEITHER,
+        direction=direction_of_score(name, better).direction,
     )
     return TraceScore(name, spec) if numbers is None else LabelScore(name, numbers, spec)
 

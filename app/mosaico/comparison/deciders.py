@@ -1,0 +1,210 @@
+"""What decides the verdict of two runs: one choice for files and for stored runs; pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from mosaico.metrics.score_directions import ScoreDirection, direction_of_score
+from mosaico.metrics.types import Direction, MetricRef, MetricSpec
+
+# Metrics of an answer beside an expected one; the order decides between equally covered metrics.
+_LABEL_METRICS: Final = ("ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "PRECISION", "RECALL")
+_TEXT_METRICS: Final = (
+    "ROUGE", "CHRF", "ROUGE_1", "ROUGE_2", "BLEU", "EDIT_SIMILARITY", "SEMANTIC_SIMILARITY",
+)  # fmt: skip
+# What the source, or a judge, says of an answer.
+_SOURCE_METRICS: Final = ("TASK_PASSED", "TASK_SCORE", "LLM_JUDGE")
+# They say whether there is an answer, and how it was made, and nothing of its quality.
+_GUARDS: Final = ("STATUS", "ERROR_RATE")
+_NO_QUALITY: Final = frozenset(
+    {*_GUARDS, "ERROR_COUNT", "JSON_VALID", "TOOL_CALL_SUCCESS_RATE", "NATURAL_STOP"}
+)
+_NO_QUALITY_UNITS: Final = frozenset({"ms", "s", "USD", "tokens", "calls", "turns", "errors"})
+# Below this mean over both runs equality says nothing: the answers are longer than the labels.
+_LEAST_EQUAL: Final = 0.1
+_SHORT_SHARE: Final = 0.9
+_DISTINCT_SHARE: Final = 0.5
+
+
+class DecidedBy(StrEnum):
+    """Why these KPIs and metrics decide.
+
+    NAMED: the user named them. KPIS: the KPIs of the gate, otherwise all KPIs. SOURCE: pass or fail and the scores of
+    the source. LABELS, TEXTS: the metric that fits the expected answers. OTHER: a metric of a plugin. UNDIRECTED: scores
+    of which nobody said which way is better. NOTHING: nothing measures quality.
+    """
+
+    NAMED = "NAMED"
+    KPIS = "KPIS"
+    SOURCE = "SOURCE"
+    LABELS = "LABELS"
+    TEXTS = "TEXTS"
+    OTHER = "OTHER"
+    UNDIRECTED = "UNDIRECTED"
+    NOTHING = "NOTHING"
+
+
+REASONS: Final = {
+    DecidedBy.NAMED: "you named it",
+    DecidedBy.KPIS: "the KPIs of the gate",
+    DecidedBy.SOURCE: "the source scored its answers",
+    DecidedBy.LABELS: "the expected answers are labels",
+    DecidedBy.TEXTS: "the expected answers are texts",
+    DecidedBy.OTHER: "nothing else measures quality",
+    DecidedBy.UNDIRECTED: "nothing with a known better direction measures quality",
+    DecidedBy.NOTHING: "nothing measures quality",
+}
+
+
+class Deciders(NamedTuple):
+    """The KPIs and metrics that are judged together and decide.
+
+    `guard` is the metric of failed answers: judged together with them, it counts only if it regressed.
+    """
+
+    names: tuple[str, ...]
+    by: DecidedBy
+    guard: str | None = None
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The names of all that are judged together."""
+        return self.names if self.guard is None else (*self.names, self.guard)
+
+
+NO_DECIDERS: Final = Deciders((), DecidedBy.NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonMetric:
+    """A metric with values in both runs, over `items`; `mean` is that of both runs."""
+
+    ref: MetricRef
+    spec: MetricSpec
+    items: int
+    mean: float
+
+    @property
+    def family(self) -> str:
+        """The name of the metric without the name of a score and without a filter."""
+        return self.spec.key.partition("[")[0].partition("{")[0]
+
+    @property
+    def is_directed(self) -> bool:
+        return self.spec.direction is not Direction.NEITHER
+
+    @property
+    def is_quality(self) -> bool:
+        """Return whether the metric may stand for quality."""
+        if self.family == "SCORE":
+            return _direction_of(self.ref).is_quality
+        return self.family not in _NO_QUALITY and self.spec.unit not in _NO_QUALITY_UNITS
+
+
+class ExpectedAnswers(NamedTuple):
+    """The expected answers of the items of both runs: how many are as short as a label, and how many differ."""
+
+    items: int = 0
+    short: int = 0
+    distinct: int = 0
+
+    @property
+    def are_short(self) -> bool:
+        return self.items > 0 and self.short >= _SHORT_SHARE * self.items
+
+    @property
+    def are_labels(self) -> bool:
+        """Return whether the answers are short, and few of them differ."""
+        return self.are_short and self.distinct <= max(2, _DISTINCT_SHARE * self.items)
+
+
+def select_deciders(
+    metrics: Sequence[CommonMetric],
+    answers: ExpectedAnswers,
+    *,
+    named: Sequence[str] = (),
+    kpis: Sequence[str] = (),
+) -> Deciders:
+    """What decides: the first of what the user named, KPIs, what the source says of its answers, and the metric that
+    fits the expected answers.
+
+    The choice does not depend on which of the runs is the baseline: a choice by the better value of one run would find
+    regressions in unchanged runs, because the best of several values is more often high by chance.
+    """
+    if named:
+        return Deciders(tuple(named), DecidedBy.NAMED)
+    if kpis:
+        return Deciders(tuple(kpis), DecidedBy.KPIS)
+    names, by = _by_quality(metrics, answers)
+    return Deciders(names, by, _first_of(_GUARDS, metrics))
+
+
+def _by_quality(
+    metrics: Sequence[CommonMetric], answers: ExpectedAnswers
+) -> tuple[tuple[str, ...], DecidedBy]:
+    """The metrics that stand for quality, by column."""
+    quality = [metric for metric in metrics if metric.is_quality]
+    directed = [metric for metric in quality if metric.is_directed]
+    if source := [metric for metric in directed if metric.family in (*_SOURCE_METRICS, "SCORE")]:
+        return _in_order(source), DecidedBy.SOURCE
+    if answer_metric := _answer_metric(directed, answers):
+        return answer_metric
+    known = (*_LABEL_METRICS, *_TEXT_METRICS)
+    if others := [metric for metric in directed if metric.family not in known]:
+        return _in_order(others), DecidedBy.OTHER
+    # None of them has a known better direction.
+    return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
+
+
+def describe_direction(ref: MetricRef, spec: MetricSpec) -> str:
+    """The direction of a metric, of a score with its origin: "higher is better by its name"."""
+    if spec.key.startswith("SCORE["):
+        return _direction_of(ref).phrase
+    return {
+        Direction.HIGHER_IS_BETTER: "higher is better",
+        Direction.LOWER_IS_BETTER: "lower is better",
+        Direction.NEITHER: "no direction",
+    }[spec.direction]
+
+
+def _direction_of(ref: MetricRef) -> ScoreDirection:
+    options = dict(ref.options)
+    return direction_of_score(str(options.get("name", "")), str(options.get("better", "")))
+
+
+def _answer_metric(
+    metrics: Sequence[CommonMetric], answers: ExpectedAnswers
+) -> tuple[tuple[str, ...], DecidedBy] | None:
+    """The metric that compares answers with the expected ones."""
+    # A metric that is 0 throughout cannot read these texts.
+    texts = [metric for metric in metrics if metric.mean > 0]
+    equal = [metric for metric in metrics if metric.mean >= _LEAST_EQUAL]
+    labels, free_text = (_LABEL_METRICS, DecidedBy.LABELS), (_TEXT_METRICS, DecidedBy.TEXTS)
+    if answers.are_labels:
+        choices = [(equal, labels), (metrics, labels), (texts, free_text), (metrics, free_text)]
+    elif answers.are_short:
+        choices = [(equal, labels), (texts, free_text), (metrics, labels), (metrics, free_text)]
+    else:
+        choices = [(texts, free_text), (equal, labels), (metrics, free_text), (metrics, labels)]
+    for candidates, (families, by) in choices:
+        if name := _first_of(families, candidates):
+            return (name,), by
+    return None
+
+
+def _first_of(families: Sequence[str], metrics: Iterable[CommonMetric]) -> str | None:
+    """The metric of the most items, otherwise the first in the order of the families; by column."""
+    candidates = [
+        (-metric.items, families.index(metric.family), metric.spec.key)
+        for metric in metrics
+        if metric.family in families
+    ]
+    return min(candidates)[-1] if candidates else None
+
+
+def _in_order(metrics: Iterable[CommonMetric]) -> tuple[str, ...]:
+    """The columns, pass or fail first."""
+    order = {family: position for position, family in enumerate(_SOURCE_METRICS)}
+    ordered = sorted(metrics, key=lambda metric: order.get(metric.family, len(order)))
+    return tuple(metric.spec.key for metric in ordered)

@@ -1,0 +1,99 @@
+"""What decides the verdict of two runs."""
+
+import pytest
+
+from mosaico.comparison.deciders import (
+    CommonMetric,
+    DecidedBy,
+    Deciders,
+    ExpectedAnswers,
+    select_deciders,
+)
+from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.types import MetricRef
+
+LABELS = ExpectedAnswers(items=80, short=80, distinct=6)
+SHORT = ExpectedAnswers(items=80, short=80, distinct=80)
+TEXTS = ExpectedAnswers(items=80, short=4, distinct=80)
+NONE = ExpectedAnswers(items=80)
+
+
+@pytest.fixture(autouse=True)
+def metrics() -> None:
+    load_metrics()
+
+
+def metric(key: str, mean: float = 0.5, *, items: int = 40) -> CommonMetric:
+    ref = MetricRef.of(key)
+    return CommonMetric(ref=ref, spec=provider_for(ref).spec, items=items, mean=mean)
+
+
+def score(name: str, better: str = "") -> CommonMetric:
+    ref = MetricRef.of("SCORE", {"name": name, **({"better": better} if better else {})})
+    return CommonMetric(ref=ref, spec=provider_for(ref).spec, items=40, mean=0.5)
+
+
+WORK = [metric("STATUS", 1.0), metric("ERROR_RATE", 0.0), metric("LATENCY_MS", 9.0),
+        metric("TOTAL_TOKENS", 9.0), metric("JSON_VALID", 0.0)]  # fmt: skip
+ANSWERS = [metric("ACCURACY"), metric("CONTAINS", 0.9), metric("ROUGE"), metric("BLEU")]
+
+
+def names(*metrics: CommonMetric, answers: ExpectedAnswers = NONE) -> tuple[str, ...]:
+    return select_deciders(metrics, answers).names
+
+
+def test_deciders__named_come_first_and_kpis_second() -> None:
+    assert select_deciders(ANSWERS, LABELS, named=["LATENCY_MS"], kpis=["q"]) == Deciders(
+        ("LATENCY_MS",), DecidedBy.NAMED
+    )
+    assert select_deciders(ANSWERS, LABELS, kpis=["q"]) == Deciders(("q",), DecidedBy.KPIS)
+
+
+def test_deciders__scores_of_the_source_are_one_family_before_metrics_of_answers() -> None:
+    scores = [score("faithfulness"), score("toxicity"), metric("TASK_PASSED")]
+    deciders = select_deciders([*WORK, *ANSWERS, *scores, score("tone")], LABELS)
+    assert deciders.names == ("TASK_PASSED", 'SCORE["faithfulness"]', 'SCORE["toxicity"]')
+    assert (deciders.by, deciders.guard) == (DecidedBy.SOURCE, "STATUS")
+
+
+def test_deciders__the_user_can_make_any_score_decide() -> None:
+    assert names(score("tone"), metric("ROUGE"), answers=TEXTS) == ("ROUGE",)
+    assert names(score("tone", "low"), metric("ROUGE"), answers=TEXTS) == ('SCORE["tone"]',)
+
+
+def test_deciders__labels_are_judged_by_equality_and_texts_by_overlap() -> None:
+    assert names(*ANSWERS, answers=LABELS) == ("ACCURACY",)
+    assert names(*ANSWERS, answers=TEXTS) == ("ROUGE",)
+    # 20 % of the texts are verbatim: they are texts all the same.
+    assert names(metric("ACCURACY", 0.2), metric("ROUGE"), answers=TEXTS) == ("ROUGE",)
+    # Short answers of which many differ, such as numbers: equality, if any answer is equal.
+    assert names(*ANSWERS, answers=SHORT) == ("ACCURACY",)
+    assert names(metric("ACCURACY", 0.0), metric("ROUGE"), answers=SHORT) == ("ROUGE",)
+    # Labels within sentences.
+    verbose = [metric("ACCURACY", 0.0), metric("CONTAINS", 0.9)]
+    assert names(*verbose, answers=LABELS) == ("CONTAINS",)
+    # A run with one of them only is judged by that.
+    assert names(metric("ACCURACY", 0.4), answers=TEXTS) == ("ACCURACY",)
+    assert names(metric("BLEU", 0.4), answers=LABELS) == ("BLEU",)
+
+
+def test_deciders__a_metric_that_is_0_throughout_cannot_read_the_texts() -> None:
+    texts = [metric("ROUGE", 0.0), metric("EDIT_SIMILARITY", 0.4)]
+    assert names(*texts, answers=TEXTS) == ("EDIT_SIMILARITY",)
+    assert names(texts[0], answers=TEXTS) == ("ROUGE",)
+
+
+def test_deciders__most_common_items_decide_within_a_kind() -> None:
+    assert names(metric("ROUGE", items=10), metric("BLEU"), answers=TEXTS) == ("BLEU",)
+
+
+def test_deciders__work_and_counters_never_stand_for_quality() -> None:
+    deciders = select_deciders([*WORK, score("answer_length"), score("JUDGE_TOKENS")], NONE)
+    assert deciders == Deciders((), DecidedBy.NOTHING, "STATUS")
+    assert deciders.judged == ("STATUS",)
+
+
+def test_deciders__scores_without_direction_decide_when_nothing_else_does() -> None:
+    deciders = select_deciders([*WORK, score("tone"), score("hallucination")], NONE)
+    assert deciders.names == ('SCORE["tone"]', 'SCORE["hallucination"]')
+    assert deciders.by is DecidedBy.UNDIRECTED
