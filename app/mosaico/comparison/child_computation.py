@@ -20,6 +20,7 @@ from mosaico.comparison.comparison_spec import (
     MetricComparisonSpec,
     ObservedValues,
 )
+from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import CompiledFormula, Reference, compile_formula
@@ -160,7 +161,7 @@ def _trial_statistics(sums: ItemSums, k: int) -> RepeatedTrials:
 class _Subject(NamedTuple):
     """A KPI or metric to judge: a linear function of a tested signal.
 
-    Subjects of one signal are one test, so that they never get different verdicts.
+    Subjects of one signal, and metrics with equal values, are one test, so that they never get different verdicts.
     """
 
     key: SubjectKey
@@ -193,7 +194,12 @@ def assess_changes(
     given_p: Mapping[str, float] | None = None,
 ) -> dict[SubjectKey, ChangeVerdict]:
     """The verdicts of metrics by (column, None) and of KPIs by (None, ID), without those that fail."""
-    subjects = sorted(_subjects(spec), key=lambda subject: subject.family)
+    # The p-values that are given are those of single metrics.
+    equal = find_equal_metrics(spec) if given_p is None else {}
+    subjects = [
+        subject._replace(signal=equal.get(subject.signal, subject.signal))
+        for subject in sorted(_subjects(spec), key=lambda subject: subject.family)
+    ]
     if not candidate.items:
         no_items = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
         return {subject.key: no_items for subject in subjects}

@@ -12,6 +12,7 @@ from mosaico.comparison.comparison_spec import (
     ComparisonSpec,
     MetricComparisonSpec,
 )
+from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.schemas import (
     CategoryComparison,
     ComparedRun,
@@ -109,7 +110,9 @@ def compare(pair: RunPair) -> Comparison:
     )
     pairing = pair_items(baseline.items, candidate.items)
     usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
-    result = compute(comparison.spec(candidate.items, pairing))
+    spec = comparison.spec(candidate.items, pairing)
+    result = compute(spec)
+    equal = find_equal_metrics(spec)
     usage_result = compute(_usage_spec(candidate.attributes.usage, usage_pairing))
     verdicts = _verdicts(pair, comparison, result, pairing)
     deciders = result.deciders
@@ -131,7 +134,7 @@ def compare(pair: RunPair) -> Comparison:
         verdict=verdicts.run,
         kpis=[KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis],
         metrics=[
-            MetricComparison(metric=name, verdict=verdict)
+            MetricComparison(metric=name, verdict=verdict, same_as=equal.get(name))
             for name, verdict in verdicts.metrics.items()
         ],
         usage=[

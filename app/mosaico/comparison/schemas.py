@@ -55,10 +55,14 @@ class KpiComparison(WireModel):
 
 
 class MetricComparison(WireModel):
-    """The verdict of one metric, or of a usage figure: latency, tokens or cost."""
+    """The verdict of one metric, or of a usage figure: latency, tokens or cost.
+
+    `sameAs` is an earlier metric with the same value on each item: both are one test.
+    """
 
     metric: str
     verdict: ValueVerdict
+    same_as: str | None = None
 
 
 class CategoryMetric(WireModel):

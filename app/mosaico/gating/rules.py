@@ -203,7 +203,7 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
         result,
         outcome=next(outcome for outcome in _BY_PRIORITY if outcome in outcomes),
         checks=checks,
-        figures=[] if terms.names else _figures(verdicts, judged),
+        figures=[] if terms.names else _figures(comparison, verdicts, judged),
         inconclusive_passes=_passes_inconclusive(checks, terms),
         choice=None if terms.names else _choice(comparison, judged),
     )
@@ -250,11 +250,15 @@ def _judged_names(
     return comparison.judged
 
 
-def _figures(verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]) -> list[GateFigure]:
+def _figures(
+    comparison: Comparison, verdicts: Mapping[str, ValueVerdict], judged: Sequence[str]
+) -> list[GateFigure]:
+    """What is shown and not judged, without metrics that equal another one on each item."""
+    copies = {metric.metric for metric in comparison.metrics if metric.same_as is not None}
     return [
         GateFigure(name=name, verdict=verdict)
         for name, verdict in verdicts.items()
-        if name not in judged and verdict.effect is not None
+        if name not in judged and name not in copies and verdict.effect is not None
     ]
 
 

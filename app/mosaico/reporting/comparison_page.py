@@ -127,12 +127,22 @@ def html_comparison(files: ComparedFiles) -> str:
 
 
 def metric_rows(comparison: Comparison) -> Iterator[list[str]]:
-    """A row for each compared metric and usage figure, with `METRIC_TITLES`; the deciding one first."""
+    """A row for each compared metric and usage figure, with `METRIC_TITLES`; the deciding one first, and metrics with
+    equal values in one row.
+    """
     deciding = deciding_metric(comparison)
-    for row in sorted(compared_rows(comparison), key=lambda row: row != deciding):
+    rows = [row for row in compared_rows(comparison) if row.same_as is None]
+    for row in sorted(rows, key=lambda row: row != deciding):
         text = describe_change(row.verdict, row.verdict.scale)
         if text is not None:
-            yield [row.metric, str(row.verdict.verdict), text.before, text.after, text.change]
+            same = [other.metric for other in comparison.metrics if other.same_as == row.metric]
+            yield [
+                " = ".join([row.metric, *same]),
+                str(row.verdict.verdict),
+                text.before,
+                text.after,
+                text.change,
+            ]
 
 
 def is_conclusive(row: Sequence[str]) -> bool:

@@ -1,0 +1,144 @@
+"""One verdict for the same data, whoever computes it: commands, Python, pytest, and a stored run."""
+
+import json
+from pathlib import Path
+from unittest.mock import ANY
+
+import pytest
+from typer.testing import CliRunner
+
+import mosaico
+from mosaico.cli import cli
+from mosaico.comparison import stored_run_comparison
+from tests.support.decided_data import DATA, DecidedData
+from tests.support.inner_pytest import run_inner_pytest
+from tests.support.service import JSON, Service
+
+OUTCOMES = {
+    "REGRESSED": ("REGRESSION", 1),
+    "IMPROVED": ("PASS", 0),
+    "CHANGED": ("CHANGED", 4),
+    "NOT_MEASURED": ("NOT_MEASURED", 3),
+}
+EVERY_KIND = pytest.mark.parametrize("data", DATA.values(), ids=DATA.keys())
+
+
+def write(path: Path, rows: list[JSON]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def run(*words: str | Path) -> tuple[int, JSON]:
+    result = CliRunner().invoke(cli, [*map(str, words), "--json"])
+    assert result.stdout, result.stderr
+    return result.exit_code, json.loads(result.stdout)
+
+
+def expected_outcome(data: DecidedData) -> tuple[str, int]:
+    # No item differs, so nothing larger than the limit is possible among these items.
+    return OUTCOMES.get(data.verdict, ("PASS", 0))
+
+
+@EVERY_KIND
+def test_files__have_one_verdict_in_commands_and_python(data: DecidedData, tmp_path: Path) -> None:
+    before, after = (
+        write(tmp_path / f"{name}.jsonl", rows)
+        for name, rows in (("before", data.before), ("after", data.after))
+    )
+    options = [f"--better={name}={direction}" for name, direction in data.better.items()]
+    comparison = mosaico.compare(before, after, better=data.better)
+    assert (str(comparison.verdict), comparison.metric) == (data.verdict, data.metric)
+    code, compared = run("compare", before, after, "--no-html", *options)
+    assert compared == comparison.comparison.model_dump(mode="json", by_alias=True) | {"page": None}
+    assert code == 0
+    code, gated = run("gate", "--run", after, "--baseline", before, *options)
+    assert (gated["outcome"], code) == expected_outcome(data)
+    report = mosaico.gate(after, baseline=before, better=data.better)
+    # The names of parameters differ, and nothing else.
+    assert report.to_json() | {"choice": None} == gated | {"choice": None, "checks": ANY}
+    assert [check.outcome for check in report.checks] == [
+        check["outcome"] for check in gated["checks"]
+    ]
+    # What is known stays the outcome, also where an inconclusive one passes.
+    strict = run("gate", "--run", after, "--baseline", before, "--inconclusive", "pass", *options)
+    assert strict[0] == code
+
+
+@EVERY_KIND
+def test_stored_run__has_the_verdict_of_the_files(
+    data: DecidedData, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
+    service.create_agent()
+    service.create_benchmark(metrics=data.metrics, minCoverage=0, maxErrorShare=1)
+    runs = []
+    for name, rows in (("before", data.before), ("after", data.after)):
+        service.upload(rows, run_name=name)
+        runs.append(service.complete_run(runName=name))
+    assert runs[1]["verdict"]["verdict"] == data.verdict, runs[1]["verdict"]
+    compared = service.get(
+        "/benchmark-runs/compare", baseline=runs[0]["id"], candidate=runs[1]["id"]
+    )
+    assert compared["verdict"]["verdict"] == data.verdict
+    if data.metric != "STATUS":
+        assert (data.metric is None) is (compared["judged"] == [])
+        assert data.metric is None or data.metric in compared["judged"]
+    env = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    result = CliRunner().invoke(cli, ["gate", "--run", runs[1]["id"], "--json"], env=env)
+    assert (json.loads(result.stdout)["outcome"], result.exit_code) == expected_outcome(data)
+
+
+TESTS = """
+import json
+import pytest
+from pathlib import Path
+
+AFTER = json.loads((Path(__file__).parent / "after.json").read_text())
+BETTER = json.loads((Path(__file__).parent / "better.json").read_text())
+
+def answer(rows, item):
+    row = rows[item.id]
+    if row.get("outcome") == "agent_error":
+        raise RuntimeError("it failed")
+    return {"output": row["output"], "scores": row.get("scores") or {}}
+"""
+ONE_TEST = """
+@pytest.mark.mosaico(items="{name}.items.jsonl", baseline="{name}.before.jsonl", better=BETTER["{name}"])
+def test_{identifier}(item):
+    return answer(AFTER["{name}"], item)
+"""
+
+
+def test_pytest__has_the_verdict_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = TESTS
+    for name, data in DATA.items():
+        write(tmp_path / f"{name}.before.jsonl", data.before)
+        items = [
+            {"id": row["itemId"], "input": row["input"], "expected": row.get("expectedOutput")}
+            for row in data.before
+        ]
+        write(tmp_path / f"{name}.items.jsonl", items)
+        code += ONE_TEST.format(name=name, identifier=name.replace("-", "_"))
+    after = {name: {row["itemId"]: row for row in data.after} for name, data in DATA.items()}
+    (tmp_path / "after.json").write_text(json.dumps(after))
+    (tmp_path / "better.json").write_text(
+        json.dumps({name: data.better for name, data in DATA.items()})
+    )
+    (tmp_path / "test_bot.py").write_text(code)
+    run_inner_pytest("-q", "-rA", "-p", "no:cacheprovider")
+    output = capsys.readouterr().out
+    for name, data in DATA.items():
+        _, exit_code = expected_outcome(data)
+        word = "PASSED" if exit_code == 0 else "FAILED"
+        assert f"{word} test_bot.py::test_{name.replace('-', '_')}" in output, (
+            name,
+            output[-3000:],
+        )

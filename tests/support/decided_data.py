@@ -1,0 +1,161 @@
+"""Small data sets of all kinds, each with its verdict and what decides it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tests.support.service import JSON
+
+ITEMS = 40
+LABELS = ("refund", "delivery", "other")
+REFUSAL = "I am sorry, but I cannot answer this question for you today"
+# Metrics as a benchmark lists them.
+WORK = ("STATUS", "LATENCY_MS", "JSON_VALID")
+OF_ANSWERS = ("ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "ROUGE", "BLEU", "EDIT_SIMILARITY")
+
+
+class DecidedData(NamedTuple):
+    """Results before and after; `better` is what the user said of a score."""
+
+    before: list[JSON]
+    after: list[JSON]
+    verdict: str
+    metric: str | None = None
+    better: Mapping[str, str] = {}
+
+    @property
+    def metrics(self) -> list[str | JSON]:
+        """The metrics of a benchmark for this data."""
+        first = self.before[0]
+        scores = first.get("scores") or {}
+        own = [name for name in scores if name.startswith("TASK_")]
+        named = [
+            {"key": "SCORE", "options": {"name": name} | self._option(name)}
+            for name in scores
+            if name not in own
+        ]
+        return [*WORK, *(OF_ANSWERS if "expectedOutput" in first else ()), *own, *named]
+
+    def _option(self, name: str) -> JSON:
+        return {"better": self.better[name]} if name in self.better else {}
+
+
+def _rows(**columns: Any) -> list[JSON]:
+    """One result for each item; a function of the number of the item, or a value, for each field."""
+    return [
+        {"traceId": f"t{number}", "itemId": f"q{number:02d}", "input": f"question {number}"}
+        | {name: value(number) if callable(value) else value for name, value in columns.items()}
+        for number in range(ITEMS)
+    ]
+
+
+def _scored(**scores: Any) -> list[JSON]:
+    return _rows(
+        output=lambda number: f"an answer to question {number}",
+        scores=lambda number: {name: value(number) for name, value in scores.items()},
+    )
+
+
+def _level(level: float, step: float = 0.01) -> Any:
+    """Values around a level, which differ by item."""
+    return lambda number: round(level + step * (number % 7 - 3), 3)
+
+
+def _label(number: int) -> str:
+    return LABELS[number % 3]
+
+
+def _labeled(wrong: int, answer: str = "{}") -> list[JSON]:
+    def output(number: int) -> str:
+        return answer.format(LABELS[(number + 1) % 3] if number < wrong else _label(number))
+
+    return _rows(expectedOutput=_label, output=output)
+
+
+def _gold(number: int) -> str:
+    return f"To return article {number}, open your orders, choose the article and print the label"
+
+
+def _texts(refused: int, verbatim: int = 0, more: str = " at home") -> list[JSON]:
+    def output(number: int) -> str:
+        if number >= ITEMS - refused:
+            return REFUSAL
+        return _gold(number) if number < verbatim else _gold(number) + more
+
+    return _rows(expectedOutput=_gold, output=output)
+
+
+def _plain(failed: int = 0) -> list[JSON]:
+    rows = _rows(output="an answer", latencyMs=100.0)
+    for row in rows[:failed]:
+        row |= {"output": None, "outcome": "agent_error"}
+    return rows
+
+
+def _passed(count: int, **scores: Any) -> list[JSON]:
+    return _scored(TASK_PASSED=lambda number: float(number < count), **scores)
+
+
+FAITHFUL, CORRECT, TONE = 'SCORE["faithfulness"]', 'SCORE["correctness"]', 'SCORE["tone"]'
+DATA = {
+    "ragas-falls": DecidedData(
+        _scored(faithfulness=_level(0.93), answer_relevancy=_level(0.8)),
+        _scored(faithfulness=_level(0.23), answer_relevancy=_level(0.8)),
+        "REGRESSED", FAITHFUL,
+    ),
+    "ragas-second-falls": DecidedData(
+        _scored(answer_relevancy=_level(0.8), faithfulness=_level(0.93)),
+        _scored(answer_relevancy=_level(0.85), faithfulness=_level(0.23)),
+        "REGRESSED", FAITHFUL,
+    ),
+    "judge-falls": DecidedData(
+        _scored(correctness=_level(4.5, 0.1)), _scored(correctness=_level(1.5, 0.1)), "REGRESSED", CORRECT
+    ),
+    "judge-rises": DecidedData(
+        _scored(correctness=_level(1.5, 0.1)), _scored(correctness=_level(4.5, 0.1)), "IMPROVED", CORRECT
+    ),
+    "toxicity-rises": DecidedData(
+        _scored(toxicity=_level(0.1)), _scored(toxicity=_level(0.6)), "REGRESSED", 'SCORE["toxicity"]'
+    ),
+    "reward-falls": DecidedData(
+        _scored(reward=lambda number: float(number % 4 > 0)),
+        _scored(reward=lambda number: float(number % 4 > 2)),
+        "REGRESSED", 'SCORE["reward"]',
+    ),
+    "same-scores": DecidedData(
+        _scored(faithfulness=_level(0.9)), _scored(faithfulness=_level(0.9)), "NO_EVIDENCE", FAITHFUL
+    ),
+    "unknown-direction": DecidedData(
+        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "CHANGED", TONE
+    ),
+    "hallucination": DecidedData(
+        _scored(hallucination=_level(0.7)), _scored(hallucination=_level(0.1)),
+        "CHANGED", 'SCORE["hallucination"]',
+    ),
+    "direction-of-user-high": DecidedData(
+        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "IMPROVED", TONE, {"tone": "high"}
+    ),
+    "direction-of-user-low": DecidedData(
+        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "REGRESSED", TONE, {"tone": "low"}
+    ),
+    "passed-falls": DecidedData(_passed(36), _passed(20), "REGRESSED", "TASK_PASSED"),
+    "passed-same-score-falls": DecidedData(
+        _passed(30, faithfulness=_level(0.9)), _passed(30, faithfulness=_level(0.4)), "REGRESSED", FAITHFUL
+    ),
+    "labels-fall": DecidedData(_labeled(2), _labeled(16), "REGRESSED", "ACCURACY"),
+    "labels-in-sentences-fall": DecidedData(
+        _labeled(2, "It is about {} I think"), _labeled(16, "It is about {} I think"),
+        "REGRESSED", "CONTAINS",
+    ),
+    "texts-fall": DecidedData(_texts(1), _texts(17), "REGRESSED", "ROUGE"),
+    "texts-sometimes-verbatim-fall": DecidedData(
+        _texts(1, verbatim=8), _texts(17, verbatim=9), "REGRESSED", "ROUGE"
+    ),
+    "texts-better": DecidedData(_texts(17), _texts(1), "IMPROVED", "ROUGE"),
+    "nothing-measured": DecidedData(_plain(), _plain(), "NOT_MEASURED"),
+    "counters-only": DecidedData(
+        _scored(answer_length=_level(100, 1), num_sources=_level(3, 1)),
+        _scored(answer_length=_level(300, 1), num_sources=_level(9, 1)),
+        "NOT_MEASURED",
+    ),
+    "more-answers-fail": DecidedData(_plain(), _plain(failed=12), "REGRESSED", "STATUS"),
+}  # fmt: skip
