@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from mosaico.metrics.registry import provider_for, ref_of_column
 from mosaico.metrics.score_directions import ScoreDirection, direction_of_score
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec
 
@@ -155,6 +156,12 @@ def _by_quality(
         return _in_order(others), DecidedBy.OTHER
     # None of them has a known better direction.
     return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
+
+
+def measures_quality(column: str) -> bool:
+    """Return whether a metric, by its column, may stand for quality. The registry of metrics must be loaded."""
+    ref = ref_of_column(column)
+    return CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0).is_quality
 
 
 def describe_direction(ref: MetricRef, spec: MetricSpec) -> str:

@@ -227,7 +227,7 @@ def _gate_files(
     if file_metrics.kpis:
         # As in the service: the KPIs of a benchmark decide, its metrics are for information.
         selected = selected._replace(requested=tuple(file_metrics.kpis | kpis))
-    return gate_files(*files.sources, selected, terms, files.reader)
+    return gate_files(*files.sources, selected, terms, files.reader, announce=print_status)
 
 
 def _parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

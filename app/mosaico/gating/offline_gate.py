@@ -2,10 +2,11 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from mosaico.comparison.answer_text import describe_reading
 from mosaico.comparison.comparison_rules import FILE_SOURCE
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
@@ -129,15 +130,18 @@ def gate_files(
     selected: OfflineMetrics,
     terms: GateTerms,
     reader: TraceReader,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> GateResult:
-    """The gate result of two files with these metrics. Imports numpy and scipy.
+    """The gate result of two files with these metrics. Imports numpy and scipy. `announce` gets a line that says what
+    was read and what decides.
 
     Raises: the errors of `reader`, and `NothingToGate`.
     """
     requested = terms.with_columns(selected.columns, selected.requested)
-    return decide(
-        compare(pair_files(baseline, candidate, selected, reader, requested.names)), requested
-    )
+    comparison = compare(pair_files(baseline, candidate, selected, reader, requested.names))
+    result = decide(comparison, requested)
+    announce(describe_reading(comparison, selected.refs, reader.columns))
+    return result
 
 
 def pair_files(

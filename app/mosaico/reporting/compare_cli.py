@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from mosaico.core.console.terminal import (
     WrongUsage,
     print_json,
     print_result,
+    print_status,
     print_warning,
     warn_failed_plugin,
 )
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
+    from mosaico.traces.files.trace_file import TraceReader
 
-MAX_LISTED = 10
+MAX_LISTED = 5
+PREVIEWED = 3
 
 cli = CommandGroup("compare", help="Compare two files of results. No server is needed.")
 
@@ -72,6 +76,15 @@ def compare_files(
         ),
     ] = None,
     no_page: Annotated[bool, typer.Option("--no-html", help="Do not write an HTML file.")] = False,
+    is_complete: Annotated[
+        bool, typer.Option("--all", help="List all metrics, and ten times as many items.")
+    ] = False,
+    is_preview: Annotated[
+        bool,
+        typer.Option(
+            "--preview", help="Show three results of each file as they are read, and stop."
+        ),
+    ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare two files of results: verdict, interval and flipped items. No server is needed.
@@ -82,20 +95,26 @@ def compare_files(
     results, or a limit of model requests is too low, 65 a line of a file is invalid, or no model
     is configured, 75 the model server does not respond.
     """
+    from mosaico.comparison.answer_text import describe_reading
     from mosaico.gating.offline_gate import FileInputs
     from mosaico.reporting.comparison_page import html_comparison, verdict_of
     from mosaico.reporting.file_comparison import compare_results
 
     _refuse_stdin((base, candidate))
-    target = None if no_page else _page_file(page, base, candidate)
+    target = None if no_page or is_preview else _page_file(page, base, candidate)
     remarks: list[str] = []
     reader = open_reader(input_options, remarks.append)
+    if is_preview:
+        _print_preview((base, candidate), reader)
+        return
     requested = choose_metrics(metrics, config).metrics
     with open_models(limits) as models:
         files = FileInputs((base, candidate), reader, parse_better(better))
         selected = _select(requested, files, models)
         compared = compare_results(base, candidate, selected, reader)
-    compared = replace(compared, remarks=remarks)
+    reading = describe_reading(compared.comparison, selected.refs, reader.columns)
+    print_status(format_cell(reading))
+    compared = replace(compared, remarks=[*remarks, reading])
     if target is not None:
         write_text(target, html_comparison(compared))
     link = target and target.resolve().as_uri()
@@ -104,7 +123,7 @@ def compare_files(
         usage = {"llmUsage": models.usage.as_json()} if models.usage else {}
         print_json({**document, "page": link, **usage})
     else:
-        _print(compared)
+        _print(compared, is_complete=is_complete)
         if link:
             print_result(f"page: {link}")
     if verdict_of(compared.comparison) == "INVALID":
@@ -153,14 +172,36 @@ def _select(metrics: str | None, files: "FileInputs", models: "OfflineModels") -
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
 
 
-def _print(files: "ComparedFiles") -> None:
+def _print_preview(files: tuple[Path, Path], reader: "TraceReader") -> None:
+    """Print the first results of each file as they are read."""
+    from mosaico.comparison.answer_text import short_text
+
+    for path in files:
+        with reader.open(path) as traces:
+            rows = [
+                [
+                    trace.item_id,
+                    *(
+                        short_text(text)
+                        for text in (trace.input, trace.expected_output, trace.output)
+                    ),
+                    ", ".join(f"{name} {score:g}" for name, score in trace.scores.items()),
+                ]
+                for trace in islice(traces, PREVIEWED)
+            ]
+        print_result(str(path))
+        _print_rows(("item", "input", "expected", "output", "scores"), rows)
+
+
+def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
+    from mosaico.comparison.answer_text import describe_deciders, draw_interval, short_text
     from mosaico.reporting.comparison_page import (
         METRIC_TITLES,
         count_changes,
         deciding_metric,
+        describe_others,
         flip_values,
         headline,
-        is_conclusive,
         metric_rows,
     )
 
@@ -169,19 +210,25 @@ def _print(files: "ComparedFiles") -> None:
     print_result(format_cell(headline(comparison)))
     if deciding is not None:
         print_result(format_cell(deciding.verdict.explanation))
+        if interval := draw_interval(deciding.verdict):
+            print_result(interval)
     for sentence in filter(None, (count_changes(files), _pairing_hint(comparison))):
         print_result(sentence)
+    print_result(format_cell(f"decides: {describe_deciders(comparison)}"))
     flips = comparison.flipped_items
     if flips and flips.items:
         print_result("")
-        rows = [[item.item_id, *flip_values(item)] for item in flips.items[:MAX_LISTED]]
-        _print_rows(("item", f"{flips.metric} before", "after"), rows)
-    rows = list(metric_rows(comparison))
-    listed = [*rows[:1], *filter(is_conclusive, rows[1:])]
-    print_result("")
-    _print_rows(METRIC_TITLES, listed)
-    if len(listed) < len(rows):
-        print_result(f"{len(rows) - len(listed)} other metrics show no evidence of a change.")
+        shown = flips.items[: MAX_LISTED * (10 if is_complete else 1)]
+        rows = [
+            [item.item_id, *flip_values(item), short_text(files.texts[item.item_id].output_after)]
+            for item in shown
+        ]
+        _print_rows(("item", f"{flips.metric} before", "after", "answer"), rows)
+    if is_complete:
+        print_result("")
+        _print_rows(METRIC_TITLES, metric_rows(comparison))
+    elif others := describe_others(comparison):
+        print_result(f"{others}; --all lists them.")
 
 
 def _pairing_hint(comparison: "Comparison") -> str | None:

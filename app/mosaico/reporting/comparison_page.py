@@ -10,6 +10,7 @@ from mosaico.comparison.change_text import (
     format_headline,
     format_value,
 )
+from mosaico.comparison.deciders import measures_quality
 from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
 from mosaico.comparison.verdict_text import BY_PRIORITY
 from mosaico.core.reports import html_page, html_table
@@ -22,6 +23,8 @@ METRIC_TITLES: Final = ("metric", "verdict", "baseline", "candidate", "change")
 ITEM_TITLES: Final = (
     "item", "before", "after", "input", "expected", "output before", "output after",
 )  # fmt: skip
+# Fewer metrics may differ by chance.
+MIN_DISAGREEING: Final = 3
 STYLE: Final = "td{vertical-align:top;max-width:24em;overflow-wrap:anywhere}"
 
 
@@ -91,7 +94,51 @@ def headline(comparison: Comparison) -> str:
     verdict, deciding = verdict_of(comparison), deciding_metric(comparison)
     if verdict in (Verdict.INVALID, Verdict.NOT_MEASURED) or deciding is None:
         return f"{verdict}: {comparison.verdict.explanation}"
-    return f"{verdict}: {deciding.metric} {format_headline(deciding.verdict)}"
+    disagreement = describe_disagreement(comparison)
+    return (
+        f"{verdict}: {deciding.metric} {format_headline(deciding.verdict)}"
+        f"{f', but {disagreement}' if disagreement else ''}"
+    )
+
+
+def describe_others(comparison: Comparison) -> str:
+    """How many of the other metrics of quality fell and rose: "9 of 12 other metrics of quality fell"; empty for none."""
+    others = _other_verdicts(comparison)
+    changes = [
+        (sum(other is verdict for other in others), word)
+        for verdict, word in (
+            (Verdict.REGRESSED, "fell"),
+            (Verdict.IMPROVED, "improved"),
+            (Verdict.CHANGED, "changed"),
+        )
+    ]
+    first, *remaining = [(count, word) for count, word in changes if count] or [(0, "changed")]
+    noun = "other metric of quality" if len(others) == 1 else "other metrics of quality"
+    words = [f"{first[0] or 'none'} of {len(others)} {noun} {first[1]}"]
+    words += [f"{count} {word}" for count, word in remaining]
+    return ", ".join(words) if others else ""
+
+
+def describe_disagreement(comparison: Comparison) -> str:
+    """The other metrics of quality, where most of them fell and what decides did not, or the reverse."""
+    others, verdict = _other_verdicts(comparison), verdict_of(comparison)
+    for opposite, word in ((Verdict.REGRESSED, "fell"), (Verdict.IMPROVED, "improved")):
+        count = sum(other is opposite for other in others)
+        if verdict != opposite and count >= MIN_DISAGREEING and 2 * count > len(others):
+            return f"{count} of {len(others)} other metrics of quality {word}"
+    return ""
+
+
+def _other_verdicts(comparison: Comparison) -> list[Verdict | None]:
+    """The verdicts of metrics of quality that do not decide, one for metrics with equal values."""
+    return [
+        row.verdict.verdict
+        for row in comparison.metrics
+        if row.same_as is None
+        and row.metric not in comparison.judged
+        and row.verdict.effect is not None
+        and measures_quality(row.metric)
+    ]
 
 
 def count_changes(files: ComparedFiles) -> str:
@@ -143,11 +190,6 @@ def metric_rows(comparison: Comparison) -> Iterator[list[str]]:
                 text.after,
                 text.change,
             ]
-
-
-def is_conclusive(row: Sequence[str]) -> bool:
-    """Return whether the verdict of a row of `metric_rows` is more than NO_EVIDENCE."""
-    return row[1] != Verdict.NO_EVIDENCE
 
 
 def flip_values(item: FlippedItem) -> tuple[str, str]:

@@ -7,6 +7,7 @@ traces, or a data frame of pandas.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mosaico.comparison.answer_text import describe_reading
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.gating.offline_gate import FileInputs, gate_files, select_gated
 from mosaico.gating.rules import GateTerms
@@ -45,8 +46,10 @@ def compare(
     sources = source_of(base, "base"), source_of(candidate, "candidate")
     files = FileInputs(sources, reader, better or {})
     selected = select_compared(metrics_text(metrics), files, OfflineModels(llm))
+    compared = compare_results(*sources, selected, reader)
+    remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
     return ResultComparison(
-        files=replace(compare_results(*sources, selected, reader), remarks=remarks),
+        files=replace(compared, remarks=remarks),
         llm_usage=selected.models.usage,
     )
 
@@ -86,5 +89,5 @@ def gate(
     sources = source_of(baseline, "baseline"), source_of(candidate, "candidate")
     files = FileInputs(sources, reader, better or {})
     selected = select_gated(metrics_text(metrics), kpis or {}, terms, files, OfflineModels(llm))
-    result = gate_files(*sources, selected, terms, reader)
+    result = gate_files(*sources, selected, terms, reader, announce=remarks.append)
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)

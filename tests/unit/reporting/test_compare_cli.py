@@ -48,14 +48,83 @@ def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) ->
         "12 of 40 items are worse and 0 are better; 12 are worse and 0 are better by half or more."
     )
     assert counts in lines
-    # Metrics without a change are counted only.
-    assert [line for line in lines if line.startswith("ROUGE\tREGRESSED\t")]
-    assert not [line for line in lines if line.startswith("JSON_VALID")]
-    assert "q10\t1\t0" in lines
+    assert "decides: ACCURACY (the expected answers are labels)" in lines
+    # The other metrics are counted only: those with the values of ACCURACY are one with it.
+    assert not [line for line in lines if line.startswith(("ROUGE", "JSON_VALID"))]
+    assert [
+        line for line in lines if line.endswith("other metrics of quality fell; --all lists them.")
+    ]
+    assert "q10\t1\t0\t<b>wrong</b>" in lines
+    assert len(lines) <= 20
     page = folder / "today.compare.html"
     assert lines[-1] == f"page: {page.as_uri()}"
-    guessed = "today.csv: CSV table; item=id, output=answer, expected=gold, input=question"
-    assert guessed in result.stderr.splitlines()
+    # What holds for both files is said once.
+    assert result.stderr.splitlines() == [
+        "last-week.csv: CSV table; item=id, output=answer, expected=gold, input=question",
+        "items 40 paired by id · answer, gold, question"
+        " · decides: ACCURACY (the expected answers are labels)",
+    ]
+
+
+def test_compare__all_lists_every_metric_and_equal_ones_in_one_row(folder: Path) -> None:
+    lines = run("last-week.csv", "today.csv", "--all", "--no-html").stdout.splitlines()
+    names = [line.partition("\t")[0] for line in lines]
+    assert "JSON_VALID" in names
+    [equal] = [name for name in names if name.startswith("ACCURACY = ")]
+    assert "EXACT_MATCH" in equal.split(" = ")
+    assert "EXACT_MATCH" not in names
+
+
+def test_compare__preview_shows_three_results_of_each_file_and_stops(folder: Path) -> None:
+    result = run("last-week.csv", "today.csv", "--preview")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines.count("item\tinput\texpected\toutput\tscores") == 2
+    assert "q2\tWhat is 2?\tanswer 2\tanswer 2" in "\n".join(lines)
+    assert len(lines) == 2 * (1 + 1 + 3)
+    assert not list(folder.glob("*.html"))
+
+
+def scored(path: Path, **levels: float) -> None:
+    """A table of 40 answers with scores around these levels, and no expected answers."""
+    rows = [
+        {"id": f"q{number}", "answer": "Ask us."}
+        | {name: level + 0.01 * (number % 5) for name, level in levels.items()}
+        for number in range(ITEMS)
+    ]
+    path.write_text(json.dumps(rows))
+
+
+def test_compare__says_the_direction_of_a_score_and_where_it_is_known_from(folder: Path) -> None:
+    scored(folder / "a.json", faithfulness=0.9, tone=0.2)
+    scored(folder / "b.json", faithfulness=0.3, tone=0.7)
+    result = run("a.json", "b.json", "--no-html", "--better", "tone=low")
+    assert (
+        "scores: faithfulness (higher is better by its name), tone (lower is better as you said)"
+        in result.stderr
+    )
+    assert result.stdout.startswith('REGRESSED: SCORE["')
+    for wrong in ("tone", "tone=down", "taste=low"):
+        refused = run("a.json", "b.json", "--no-html", "--better", wrong)
+        assert refused.exit_code != 0
+        assert not refused.stdout
+        assert "--better" in refused.stderr
+
+
+def test_compare__headline_says_that_most_other_metrics_disagree(folder: Path) -> None:
+    words = "one two three four five six seven eight nine ten eleven twelve"
+    for name, answer in (("a.json", words), ("b.json", " ".join(reversed(words.split())))):
+        rows = [
+            {"id": f"q{number}", "expected": f"{words} {number}", "answer": f"{answer} {number}"}
+            for number in range(ITEMS)
+        ]
+        (folder / name).write_text(json.dumps(rows))
+    # The same words in another order: what compares sequences falls, and what compares words does not.
+    result = run(
+        "a.json", "b.json", "--no-html", "--metrics", "PRECISION,ROUGE,BLEU,EDIT_SIMILARITY"
+    )
+    assert result.stdout.startswith("REGRESSED: ")
+    assert " but " not in result.stdout.splitlines()[0]
 
 
 def test_compare__page_shows_the_texts_of_flipped_items_escaped(folder: Path) -> None:

@@ -51,8 +51,14 @@ def open_reader(
     from mosaico.traces.files.table_columns import parse_mapping
     from mosaico.traces.files.trace_file import TraceReader
 
+    announced = set[str]()
+
     def announce(line: str) -> None:
-        print_status(format_cell(line))
+        # What holds for two files alike is printed once.
+        text = line.partition(": ")[2]
+        if text not in announced:
+            announced.add(text)
+            print_status(format_cell(line))
         remember(line)
 
     return TraceReader(

@@ -38,7 +38,8 @@ class TraceReader:
 
     `mapping` names columns by field, `format_name` an importer. `announce` gets one line about each
     file whose format or columns were recognized, and its notes; a file of traces is not announced.
-    `report_progress` gets the name of a file and its traces so far, after each trace.
+    `report_progress` gets the name of a file and its traces so far, after each trace. `columns` are those of the fields
+    of the last file.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class TraceReader:
         self._mapping = mapping
         self._format_name = format_name
         self._announced: set[str] = set()
+        self.columns: Mapping[str, str] = {}
 
     @contextmanager
     def open(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
@@ -120,6 +122,7 @@ class TraceReader:
     ) -> None:
         if name == TRACES:
             return
+        self.columns = imported.columns
         columns = list_columns([f"{field}={column}" for field, column in imported.columns.items()])
         self._announce_line(f"{file.name}: {summary}{f'; {columns}' if columns else ''}")
         for note in imported.notes:
