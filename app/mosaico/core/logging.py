@@ -25,6 +25,7 @@ MAX_DEPTH = 6
 # Only their warnings and errors are logged: our own lines already describe each request.
 QUIET_LOGGERS = (
     "alembic",
+    "apscheduler",
     "asyncio",
     "httpcore",
     "httpcore2",
@@ -135,6 +136,8 @@ def _install_handler(log_format: LogFormat, shared: list[structlog.typing.Proces
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
         logger.setLevel(logging.WARNING)
+    # APScheduler warns when a tick takes longer than its interval, which needs no action.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
 
 
 def _renderer(log_format: LogFormat) -> structlog.typing.Processor:

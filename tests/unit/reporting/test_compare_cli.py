@@ -61,8 +61,7 @@ def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) ->
     # What holds for both files is said once.
     assert result.stderr.splitlines() == [
         "last-week.csv: CSV table; item=id, output=answer, expected=gold, input=question",
-        "items 40 paired by id · answer, gold, question"
-        " · decides: ACCURACY (the expected answers are labels)",
+        "items 40 paired by id · answer, gold, question · decides: ACCURACY (the expected answers are labels)",
     ]
 
 
