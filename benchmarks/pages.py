@@ -74,7 +74,6 @@ LIST_PAGES: Final = (
 METRICS: Final = """() => ({nodes: document.getElementsByTagName("*").length,
   points: Math.max(0, ...[...document.querySelectorAll("svg.chart")].map(
     chart => chart.querySelectorAll("[data-point]").length))})"""
-
 PREVIEW_IS_SHOWN: Final = """words => document.querySelector("#preview").textContent.includes(words)
   && document.querySelectorAll("#preview .times li").length === 5"""
 

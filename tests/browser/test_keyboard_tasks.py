@@ -53,7 +53,7 @@ def log_in_and_open_the_fallen_run(page: Page, site: Site) -> str:
     keys.enter()
     expect(page.locator("h1")).to_contain_text("1 of 7 got worse")
     keys.follow(page.get_by_role("link", name="See why").first, '"See why"')
-    expect(page.locator("h1")).to_contain_text(re.compile("Billing bot.*regressed"))
+    expect(page.locator("h1")).to_contain_text(re.compile("Billing bot.*regressed", re.DOTALL))
     return row("Log in and open the run that got worse", keys, '"Billing bot, … ▼ regressed"')
 
 
