@@ -11,7 +11,7 @@ from mosaico.core.text import shorten
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import MetricRef
-from mosaico.statistics.verdict_rules import Side
+from mosaico.statistics.verdict_rules import Side, Verdict
 
 INTERVAL_CHARS: Final = 41
 _TEXT_FIELDS: Final = ("output", "expected", "input")
@@ -38,7 +38,9 @@ def describe_deciders(comparison: Comparison) -> str:
     names = ", ".join(map(display_name, comparison.judged)) or "nothing"
     if comparison.decided_by is DecidedBy.NAMED:
         return names
-    return f"{names} ({REASONS[comparison.decided_by]})"
+    guards = (row.verdict.verdict for row in comparison.metrics if row.metric == comparison.guard)
+    failed = f"; {comparison.guard}: more answers failed" if Verdict.REGRESSED in guards else ""
+    return f"{names} ({REASONS[comparison.decided_by]}){failed}"
 
 
 def display_name(column: str) -> str:

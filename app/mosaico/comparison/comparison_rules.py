@@ -1,7 +1,7 @@
 """A run with its baseline: what is compared by which rules, and the verdicts of the result; pure."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -164,17 +164,19 @@ class RunComparison:
         kpis = default_judged(self.kpis)
         if self.judged or kpis or pairing is None:
             return select_deciders((), ExpectedAnswers(), named=list(self.judged), kpis=kpis)
-        return select_deciders(self._common_metrics(pairing), _expected_answers(pairing))
+        answers, changed = _expected_answers(pairing), self.differences.metrics
+        common = list(self._common_metrics(pairing))
+        comparable = [metric for metric in common if metric.spec.key not in changed]
+        deciders = select_deciders(comparable, answers)
+        # A measure of quality that cannot be compared is not the same as none.
+        return deciders if deciders.names else select_deciders(common, answers)
 
-    def _common_metrics(self, pairing: ItemPairing) -> list[CommonMetric]:
-        changed = self.differences.metrics
-        columns = set(self.item_columns) - changed
-        common = (
-            _common_metric(metric, pairing)
-            for metric in self.plan.metrics
-            if metric.column in columns
-        )
-        return [metric for metric in common if metric is not None]
+    def _common_metrics(self, pairing: ItemPairing) -> Iterator[CommonMetric]:
+        columns = set(self.item_columns)
+        for metric in self.plan.metrics:
+            common = _common_metric(metric, pairing) if metric.column in columns else None
+            if common is not None:
+                yield common
 
     def kpi_rule(self, value: KpiValue) -> VerdictRule:
         """The changes of a KPI that count; a linear function of a metric has the metric's rule."""

@@ -1,6 +1,6 @@
 """What decides the verdict of two runs: one choice for files and for stored runs; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -102,6 +102,12 @@ class CommonMetric:
             return _direction_of(self.ref).is_quality
         return self.family not in _NO_QUALITY and self.spec.unit not in _NO_QUALITY_UNITS
 
+    @property
+    def is_of_source(self) -> bool:
+        """Return whether the metric is what the source says of its answers, with a known better direction."""
+        is_source = self.family in (*_SOURCE_METRICS, "SCORE")
+        return is_source and self.is_quality and self.is_directed
+
 
 class ExpectedAnswers(NamedTuple):
     """The expected answers of the items of both runs: how many are as short as a label, and how many differ."""
@@ -147,7 +153,7 @@ def _by_quality(
     """The metrics that stand for quality, by column."""
     quality = [metric for metric in metrics if metric.is_quality]
     directed = [metric for metric in quality if metric.is_directed]
-    if source := [metric for metric in directed if metric.family in (*_SOURCE_METRICS, "SCORE")]:
+    if source := [metric for metric in directed if metric.is_of_source]:
         return _in_order(source), DecidedBy.SOURCE
     if answer_metric := _answer_metric(directed, answers):
         return answer_metric
@@ -156,6 +162,27 @@ def _by_quality(
         return _in_order(others), DecidedBy.OTHER
     # None of them has a known better direction.
     return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
+
+
+def may_decide(refs: Sequence[MetricRef], scores: Sequence[Collection[str]]) -> list[MetricRef]:
+    """The metrics that may decide about two files, of which the names of the scores are known.
+
+    With what the source says in both files, no metric compares answers with expected ones.
+    """
+    metrics = [
+        CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0) for ref in refs
+    ]
+    guards = [metric.ref for metric in metrics if metric.family in _GUARDS]
+    quality = [metric for metric in metrics if metric.is_quality]
+    source = [metric for metric in quality if metric.is_of_source and metric.family != "LLM_JUDGE"]
+    if all(any(_score_name(metric.ref) in names for metric in source) for names in scores):
+        quality = source
+    return [*guards, *(metric.ref for metric in quality)]
+
+
+def _score_name(ref: MetricRef) -> str:
+    """The name under which a trace has the score of a metric: `TASK_PASSED` is one of its own."""
+    return str(dict(ref.options).get("name", ref.key))
 
 
 def measures_quality(column: str) -> bool:

@@ -3,11 +3,14 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from mosaico.comparison.answer_text import describe_reading
 from mosaico.comparison.comparison_rules import FILE_SOURCE
+from mosaico.comparison.deciders import may_decide
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
@@ -49,17 +52,22 @@ from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 
 
-class FileInputs(NamedTuple):
+@dataclass(frozen=True)
+class FileInputs:
     """The two files, and what the user said of their scores: which direction is better, by name."""
 
     sources: tuple[ResultSource, ResultSource]
     reader: TraceReader
-    better: Mapping[str, str] = {}
+    better: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def names_by_file(self) -> list[list[str]]:
+        """The names of the scores in the first traces of each file."""
+        return [self.reader.score_names(source) for source in self.sources]
 
     def score_names(self) -> list[str]:
         """The names of the scores in the first traces of both files."""
-        names = (name for source in self.sources for name in self.reader.score_names(source))
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(chain.from_iterable(self.names_by_file)))
 
 
 class _MeasuredFile(NamedTuple):
@@ -113,13 +121,27 @@ def select_gated(
     files: FileInputs,
     models: OfflineModels | None = None,
 ) -> OfflineMetrics:
-    """The metrics and KPIs that the terms and the user name, by default all with the scores in the files.
+    """The metrics and KPIs that the terms and the user name, by default those that may decide.
 
     Raises as `select_metrics` and `with_directions`, and the errors of the reader.
     """
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
     selected = select_metrics(metrics, kpis, limited=limited, models=models)
-    if metrics is None and not (kpis or limited):
+    if metrics is not None or kpis or limited:
+        return with_directions(selected, files.better)
+    selected = with_directions(add_scores(selected, files.score_names()), files.better)
+    return selected._replace(refs=tuple(may_decide(selected.refs, files.names_by_file)))
+
+
+def select_all(
+    metrics: str | None, files: FileInputs, models: OfflineModels | None = None
+) -> OfflineMetrics:
+    """The metrics that the user names, by default all that files allow, with the scores in the files.
+
+    The registry of metrics must be loaded. Raises as `select_gated`.
+    """
+    selected = select_metrics(metrics, {}, models=models)
+    if metrics is None:
         selected = add_scores(selected, files.score_names())
     return with_directions(selected, files.better)
 

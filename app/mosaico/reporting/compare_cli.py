@@ -160,12 +160,12 @@ def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | No
 
 
 def _select(metrics: str | None, files: "FileInputs", models: "OfflineModels") -> "OfflineMetrics":
+    from mosaico.gating.offline_gate import select_all
     from mosaico.metrics.registry import load_metrics
-    from mosaico.reporting.file_comparison import select_compared
 
     load_metrics(warn_failed_plugin)
     try:
-        return select_compared(metrics, files, models)
+        return select_all(metrics, files, models)
     except NotFound as error:
         if error.error_code != "unknown-metric":  # an unknown --input-format
             raise

@@ -97,7 +97,7 @@ def headline(comparison: Comparison) -> str:
     disagreement = describe_disagreement(comparison)
     return (
         f"{verdict}: {deciding.metric} {format_headline(deciding.verdict)}"
-        f"{f', but {disagreement}' if disagreement else ''}"
+        f"{f'; {disagreement}' if disagreement else ''}"
     )
 
 
@@ -120,11 +120,14 @@ def describe_others(comparison: Comparison) -> str:
 
 
 def describe_disagreement(comparison: Comparison) -> str:
-    """The other metrics of quality, where most of them fell and what decides did not, or the reverse."""
-    others, verdict = _other_verdicts(comparison), verdict_of(comparison)
+    """The other metrics of quality, where most of them fell and none that decides did, or the reverse."""
+    others = _other_verdicts(comparison)
+    deciding = {
+        row.verdict.verdict for row in compared_rows(comparison) if row.metric in comparison.judged
+    }
     for opposite, word in ((Verdict.REGRESSED, "fell"), (Verdict.IMPROVED, "improved")):
         count = sum(other is opposite for other in others)
-        if verdict != opposite and count >= MIN_DISAGREEING and 2 * count > len(others):
+        if opposite not in deciding and count >= MIN_DISAGREEING and 2 * count > len(others):
             return f"{count} of {len(others)} other metrics of quality {word}"
     return ""
 

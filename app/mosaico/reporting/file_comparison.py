@@ -6,25 +6,14 @@ from dataclasses import replace
 from mosaico.comparison.pair_comparison import compare, paired_means
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.web.change_charts import ItemChange
-from mosaico.gating.offline_gate import FileInputs, pair_files, select_gated
+from mosaico.gating.offline_gate import pair_files
 from mosaico.gating.offline_metrics import OfflineMetrics
-from mosaico.gating.rules import GateTerms, NothingToGate
-from mosaico.metrics.offline_models import OfflineModels
+from mosaico.gating.rules import NothingToGate
 from mosaico.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
 from mosaico.statistics.verdict_rules import Side
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
-
-
-def select_compared(
-    metrics: str | None, files: FileInputs, models: OfflineModels | None = None
-) -> OfflineMetrics:
-    """The requested metrics, otherwise all that files allow, with the scores in the files.
-
-    The registry of metrics must be loaded. Raises as `select_gated`.
-    """
-    return select_gated(metrics, {}, GateTerms(), files, models)
 
 
 def compare_results(

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from mosaico.comparison.answer_text import describe_reading
 from mosaico.core.parameter_names import UserInterface, messages_for
-from mosaico.gating.offline_gate import FileInputs, gate_files, select_gated
+from mosaico.gating.offline_gate import FileInputs, gate_files, select_all, select_gated
 from mosaico.gating.rules import GateTerms
 from mosaico.metrics.offline_models import LlmOptions, OfflineModels
-from mosaico.reporting.file_comparison import compare_results, select_compared
+from mosaico.reporting.file_comparison import compare_results
 from mosaico.sdk.inputs import (
     Metrics,
     Results,
@@ -45,7 +45,7 @@ def compare(
     reader = open_reader(remarks, columns, input_format)
     sources = source_of(base, "base"), source_of(candidate, "candidate")
     files = FileInputs(sources, reader, better or {})
-    selected = select_compared(metrics_text(metrics), files, OfflineModels(llm))
+    selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
     compared = compare_results(*sources, selected, reader)
     remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
     return ResultComparison(

@@ -306,6 +306,7 @@ def test_percentage_drop__ten_percent_of_37_items_is_a_false_alarm_in_twelve() -
         (Verdict.IMPROVED, AlertOutcome.HEALTHY),
         (Verdict.NO_EVIDENCE, AlertOutcome.HEALTHY),
         (Verdict.INCONCLUSIVE, AlertOutcome.WARMUP),
+        (Verdict.CHANGED, AlertOutcome.WARMUP),
         (None, AlertOutcome.WARMUP),
     ],
 )

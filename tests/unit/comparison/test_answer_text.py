@@ -9,7 +9,7 @@ from mosaico.statistics.verdict_rules import Scale, Side
 
 def change(effect: float, low: float, high: float, side: Side = Side.LOW) -> ValueVerdict:
     return ValueVerdict(
-        explanation="", effect=effect, low_adjusted=low, high_adjusted=high, min_effect=0.05,
+        explanation="", effect=effect, low_adjusted=low, high_adjusted=high, min_effect=0.02,
         side=side, scale=Scale.RATE,
     )  # fmt: skip
 
@@ -19,7 +19,7 @@ def test_interval__marks_are_in_the_order_of_their_values(effect: float) -> None
     line = draw_interval(change(effect, effect - 0.05, effect + 0.05))
     bar = line.partition(" (")[0]
     order = sorted(
-        [(effect - 0.05, "["), (effect, "o"), (effect + 0.05, "]"), (0.0, "0"), (-0.05, "!")]
+        [(effect - 0.05, "["), (effect, "o"), (effect + 0.05, "]"), (0.0, "0"), (-0.02, "!")]
     )
     places = [bar.index(mark) for _, mark in order if mark != "0"]
     assert places == sorted(places)
