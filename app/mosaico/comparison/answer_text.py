@@ -56,7 +56,9 @@ def draw_interval(verdict: ValueVerdict) -> str:
     low, high, effect = verdict.low_adjusted, verdict.high_adjusted, verdict.effect
     if low is None or high is None or effect is None:
         return ""
-    limit = (verdict.min_effect or 0.0) * (1 if verdict.side is Side.HIGH else -1)
+    # Without a better direction there is no limit on one side.
+    size = 0.0 if verdict.side is Side.BOTH else verdict.min_effect or 0.0
+    limit = size if verdict.side is Side.HIGH else -size
     left, right = min(low, limit, 0.0), max(high, limit, 0.0)
     if left == right:
         return ""

@@ -16,7 +16,7 @@ from mosaico.comparison.verdict_text import BY_PRIORITY
 from mosaico.core.reports import html_page, html_table
 from mosaico.core.text import html_text, shorten
 from mosaico.core.web.change_charts import ItemChange, changes_chart, items_chart
-from mosaico.statistics.verdict_rules import Scale, Verdict
+from mosaico.statistics.verdict_rules import Scale, Side, Verdict
 
 MAX_TEXT_CHARS: Final = 600
 METRIC_TITLES: Final = ("metric", "verdict", "baseline", "candidate", "change")
@@ -152,6 +152,9 @@ def count_changes(files: ComparedFiles) -> str:
     sign = -1 if files.less_is_better else 1
     worse = sum(sign * change.change < 0 for change in files.item_changes)
     better = sum(sign * change.change > 0 for change in files.item_changes)
+    deciding = deciding_metric(files.comparison)
+    if deciding is not None and deciding.verdict.side is Side.BOTH:
+        return f"{better} of {len(files.item_changes)} items rose and {worse} fell."
     return (
         f"{worse} of {len(files.item_changes)} items are worse and {better} are better; "
         f"{flips.regressions} are worse and {flips.improvements} are better by half or more."

@@ -5,11 +5,14 @@ from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 import mosaico
 from mosaico.cli import cli
 from mosaico.comparison import stored_run_comparison
+from mosaico.items.matrix import is_short_text
+from mosaico.items.queries import IS_SHORT
 from tests.support.decided_data import DATA, DecidedData
 from tests.support.inner_pytest import run_inner_pytest
 from tests.support.service import JSON, Service
@@ -142,3 +145,16 @@ def test_pytest__has_the_verdict_of_the_files(
             name,
             output[-3000:],
         )
+
+
+def test_short_texts__are_the_same_in_postgres_and_in_python(service: Service) -> None:
+    texts = [
+        None, "", " ", "yes", " two  words ", "one two three", "one two three four", "x" * 32, "x" * 33,
+        "日本の首都は東京で", "日本の首都は東京です。", "line\nbreak",
+    ]  # fmt: skip
+    statement = text(
+        f"SELECT {IS_SHORT} FROM (SELECT CAST(:text AS text) AS expected_output) AS trace"
+    )
+    with service.resources.db.read() as session:
+        short = [session.scalar(statement, {"text": value}) for value in texts]
+    assert short == [is_short_text(value) for value in texts]
