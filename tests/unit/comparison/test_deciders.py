@@ -1,7 +1,5 @@
 """What decides the verdict of two runs."""
 
-import pytest
-
 from mosaico.comparison.deciders import (
     CommonMetric,
     DecidedBy,
@@ -12,15 +10,12 @@ from mosaico.comparison.deciders import (
 from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.types import MetricRef
 
+load_metrics()
+
 LABELS = ExpectedAnswers(items=80, short=80, distinct=6)
 SHORT = ExpectedAnswers(items=80, short=80, distinct=80)
 TEXTS = ExpectedAnswers(items=80, short=4, distinct=80)
 NONE = ExpectedAnswers(items=80)
-
-
-@pytest.fixture(autouse=True)
-def metrics() -> None:
-    load_metrics()
 
 
 def metric(key: str, mean: float = 0.5, *, items: int = 40) -> CommonMetric:
