@@ -62,7 +62,7 @@ def score(
             " better, `high` or `low`; without it the name does, where it means one thing everywhere."
         ),
         source="the trace itself",
-        version=version_with("1", labels=labels),
+        version=version_with("1", labels=labels, better=better),
         unit="score",
         minimum=None,
         maximum=None,
