@@ -19,6 +19,7 @@ from mosaico.access import queries as key_queries
 from mosaico.access.rules import ROLES
 from mosaico.agents.models import Agent
 from mosaico.agents.service import agent_query, check_langfuse
+from mosaico.benchmarks.models import Benchmark, KpiDefinition
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
 from mosaico.core.defaults import MIN_FREE_BYTES, REPORTED_CLOCK_DIFFERENCE
@@ -38,9 +39,10 @@ from mosaico.startup import mail_access, opened_resources, schema_remedy
 from mosaico.table_list import METADATA
 
 TIMEOUT_S = 5.0
+MAX_LISTED = 20
 # A zone of the time zone database, which a machine may lack.
 SAMPLE_ZONE = "Europe/Rome"
-NEEDS_DATABASE = ("migrations", "keys", "clock", "worker", "Langfuse")
+NEEDS_DATABASE = ("migrations", "keys", "clock", "worker", "Langfuse", "KPIs")
 
 # The advisory lock of a worker ends with its process; the second half of its key is the worker's ID.
 _COUNT_WORKERS = text(
@@ -95,6 +97,7 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
             yield _check("clock", partial(check_clock, res))
             yield _check("worker", partial(check_worker, res))
             yield _check("Langfuse", partial(check_langfuse_servers, res))
+            yield _check("KPIs", partial(check_kpi_directions, res))
     except AppError as error:
         # The master key does not fit, for example.
         keys = _failed("keys", error)
@@ -264,6 +267,39 @@ def list_langfuse_agents(session: Session, window: RowWindow) -> Sequence[Agent]
         window.contains(Agent.id), Agent.langfuse_secret_key.is_not(None), ~Agent.archived
     )
     return session.scalars(statement.order_by(Agent.id)).all()
+
+
+def check_kpi_directions(res: Resources) -> str:
+    """The current KPIs whose direction is not that of their formula; they may be meant."""
+    load_plugins()
+    findings, kpi_count = list[str](), 0
+    for window in iter_windows(res.db, KpiDefinition.id):
+        with res.db.read() as session:
+            kpis = list_kpis_of_window(session, window)
+        kpi_count += len(kpis)
+        findings += [
+            f"KPI {kpi.name} of benchmark {kpi.benchmark_id}: {warning}"
+            for kpi in kpis
+            for warning in kpi.warnings
+        ]
+    if not findings:
+        return f"{kpi_count} KPIs have a direction that fits their formula"
+    more = len(findings) - MAX_LISTED
+    return "; ".join([*findings[:MAX_LISTED], *([f"{more} more"] if more > 0 else [])])
+
+
+def list_kpis_of_window(session: Session, window: RowWindow) -> Sequence[KpiDefinition]:
+    """The current KPIs of active benchmarks in a range, by ID."""
+    statement = (
+        select(KpiDefinition)
+        .join(Benchmark)
+        .where(
+            window.contains(KpiDefinition.id),
+            KpiDefinition.retired_at.is_(None),
+            ~Benchmark.archived,
+        )
+    )
+    return session.scalars(statement.order_by(KpiDefinition.id)).all()
 
 
 def _check(name: str, check: Callable[[], str]) -> Diagnosis:

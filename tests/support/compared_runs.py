@@ -11,7 +11,8 @@ from mosaico.comparison.comparison_spec import (
     MetricComparisonSpec,
 )
 from mosaico.formula import compile_formula
-from mosaico.items.formulas.properties import Bounds, ValueRange, bounds_of, line_of
+from mosaico.formula.bounds import Bounds, bounds_of
+from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mosaico.comparison.pair_comparison import RunPair
 from mosaico.gating.offline_gate import pair_files
 from mosaico.gating.offline_metrics import select_metrics
+from mosaico.metrics.formula_direction import KpiFormulaText
 from mosaico.metrics.model_metrics import is_remote
 from mosaico.metrics.registry import METRICS
 from mosaico.metrics.types import MetricRef
@@ -70,7 +71,10 @@ class RandomBenchmark(NamedTuple):
 def measure_runs(benchmark: RandomBenchmark) -> RunPair:
     """The two runs, measured as files are; all metrics are judged, also those without any value."""
     reader = TraceReader(lambda _: None, lambda _: None, mapping={})
-    selected = select_metrics(json.dumps(benchmark.metrics), benchmark.kpis)
+    selected = select_metrics(
+        json.dumps(benchmark.metrics),
+        {name: KpiFormulaText(text) for name, text in benchmark.kpis.items()},
+    )
     with TemporaryDirectory() as name:
         baseline, candidate = Path(name) / "baseline.jsonl", Path(name) / "candidate.jsonl"
         baseline.write_bytes(ndjson(benchmark.baseline))

@@ -84,11 +84,21 @@ def print_benchmark(benchmark: JSON) -> None:
     print_table(tabulate(kpis, KPI_COLUMNS))
 
 
+def describe_warnings(benchmark: JSON) -> list[str]:
+    """The warnings of the KPIs, each with the name of its KPI."""
+    return [
+        f"warning: KPI {format_cell(kpi['name'])}: {format_cell(warning)}"
+        for kpi in benchmark["measures"]
+        for warning in kpi["warnings"]
+    ]
+
+
 def describe_created(benchmark: JSON) -> list[str]:
     """Status lines after a benchmark was created."""
     benchmark_id = format_cell(benchmark["id"])
     return [
         f"benchmark {benchmark_id} is created",
+        *describe_warnings(benchmark),
         f"next: `mosaico runs start {benchmark_id} AGENT --wait`",
     ]
 
@@ -101,8 +111,11 @@ def parse_metric(text: str) -> Any:
 
 
 def parse_kpi(text: str) -> Any:
-    """A KPI on the command line: `NAME=FORMULA`, or a JSON object. Raises: `Invalid`."""
+    """A KPI on the command line: `NAME=FORMULA`, with its direction after the formula if it is named, or a JSON
+    object. Raises: `Invalid`.
+    """
     from mosaico.core.console.schema_options import parse_json
+    from mosaico.metrics.formula_direction import parse_kpi_text
 
     if text.startswith("{"):
         return parse_json(text)
@@ -112,7 +125,9 @@ def parse_kpi(text: str) -> Any:
             f"--kpi {text!r} has no name or no formula",
             hint="write it as --kpi 'quality=AVERAGE(ROUGE, BLEU)'",
         )
-    return {"name": name.strip(), "formula": formula.strip()}
+    kpi = parse_kpi_text(formula.strip())
+    direction = {"direction": kpi.direction} if kpi.direction else {}
+    return {"name": name.strip(), "formula": kpi.formula, **direction}
 
 
 OPTIONS = {
@@ -133,7 +148,10 @@ OPTIONS = {
     "measures": FieldOption(
         "--kpi",
         metavar="NAME=FORMULA",
-        help="KPI and its formula, such as quality=AVERAGE(ROUGE, BLEU).",
+        help=(
+            "KPI and its formula, such as quality=AVERAGE(ROUGE, BLEU). Its direction follows from the formula;"
+            " another one is named at the end: 'words=OUTPUT_TOKENS higher'."
+        ),
         parse=parse_kpi,
     ),
 }
@@ -152,7 +170,9 @@ benchmarks.add_create(
     help_text="Create a benchmark and print its ID.",
     describe=describe_created,
 )
-benchmarks.add_update("mosaico.benchmarks.schemas:BenchmarkPatch", options=OPTIONS)
+benchmarks.add_update(
+    "mosaico.benchmarks.schemas:BenchmarkPatch", options=OPTIONS, describe=describe_warnings
+)
 benchmarks.add_delete(help_text="Delete a benchmark that no run refers to.")
 
 

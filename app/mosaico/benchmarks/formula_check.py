@@ -6,12 +6,15 @@ from typing import NamedTuple
 from mosaico.core.web.page_text import TextPart, mark_spans
 from mosaico.formula import format_formula, validate
 from mosaico.formula.ast import split_filter
+from mosaico.metrics.formula_direction import direction_of_formula
+from mosaico.metrics.types import Direction
 
 
 class FormulaCheck(NamedTuple):
     """A formula in parts, its mistakes marked; `text` is its canonical form, empty with mistakes.
 
-    `added` are the metrics that the benchmark measures only for it.
+    `added` are the metrics that the benchmark measures only for it; `direction` is the one that
+    follows from the formula, None with mistakes.
     """
 
     parts: Sequence[TextPart]
@@ -19,6 +22,7 @@ class FormulaCheck(NamedTuple):
     text: str
     metrics: Sequence[str]
     added: Sequence[str]
+    direction: Direction | None = None
 
 
 def check_formula_text(text: str, measured: Collection[str] | None = None) -> FormulaCheck | None:
@@ -34,7 +38,7 @@ def check_formula_text(text: str, measured: Collection[str] | None = None) -> Fo
     added = (
         [] if measured is None else [name for name in metrics if not _is_measured(name, measured)]
     )
-    return FormulaCheck((), (), format_formula(text), metrics, added)
+    return FormulaCheck((), (), format_formula(text), metrics, added, direction_of_formula(text))
 
 
 def _is_measured(metric: str, measured: Collection[str]) -> bool:

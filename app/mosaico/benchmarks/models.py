@@ -17,6 +17,8 @@ from mosaico.benchmarks.config_types import (
 )
 from mosaico.core.db import Base, ModelJson
 from mosaico.harness.harness_config import HarnessConfig
+from mosaico.metrics.formula_direction import direction_warnings
+from mosaico.metrics.types import Direction
 from mosaico.traces.production import ProductionTraces
 
 # Without parameters, so that the planner finds the index of this condition.
@@ -152,6 +154,11 @@ class KpiDefinition(Base):
     min_effect: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons to check the definition."""
+        return direction_warnings(self.formula, Direction(self.direction))
 
 
 # Without parameters: an index serves the same expression only.

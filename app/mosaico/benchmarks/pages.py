@@ -34,6 +34,7 @@ from mosaico.core.web.forms.sent_fields import SentForm
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, see_other
 from mosaico.core.web.routes import Router
+from mosaico.metrics.types import Direction
 from mosaico.traces.registry import TRACE_SOURCES
 
 router = Router()
@@ -104,6 +105,12 @@ FORM = SchemaForm(
         "PromptVersionTrigger": "prompt versions", "MonitorAlertTrigger": "alerts of a monitor",
     },
 )  # fmt: skip
+DIRECTIONS: Choices = (
+    ("", "as the formula says"),
+    (Direction.HIGHER_IS_BETTER, "higher is better"),
+    (Direction.LOWER_IS_BETTER, "lower is better"),
+    (Direction.NEITHER, "neither"),
+)
 KPI_FORM = SchemaForm(
     create=KpiCreate,
     patch=KpiPatch,
@@ -254,6 +261,9 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
         benchmark = queries.get_benchmark(session, benchmark_id)
         kpi = queries.get_kpi(session, benchmark_id, kpi_id) if kpi_id is not None else None
         values = KpiView.model_validate(kpi).model_dump(mode="json") if kpi else {}
+        if kpi is not None and service.follows_formula(kpi):
+            # Follows an edited formula, too.
+            values["direction"] = None
         metrics = [metric.key for metric in benchmark_view(session, benchmark).metrics]
     step = _step_of(benchmark)
     kpis = f"{step.url}/kpis"
@@ -265,8 +275,8 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
         form=KPI_FORM, title=f"Edit {kpi.name}" if kpi else "New KPI", nav=NAV,
         steps=(*STEPS, step), action=kpis + path_of(kpi.id) if kpi else kpis, back=step.url,
         submit=f"Save as revision {kpi.revision + 1}" if kpi else "Create", values=values,
-        revision=kpi.revision if kpi else None, template="kpi_form.html", preview=preview,
-        preview_at="formula",
+        choices={"direction": DIRECTIONS}, revision=kpi.revision if kpi else None,
+        template="kpi_form.html", preview=preview, preview_at="formula",
     )  # fmt: skip
 
 

@@ -83,6 +83,13 @@ MinEffect = Annotated[
     ),
 ]
 KpiDirection = Annotated[Direction, Field(description="Direction in which the KPI improves.")]
+ChosenDirection = Annotated[
+    Direction | None,
+    Field(
+        description="Direction in which the KPI improves. Default: the one that follows from the formula;"
+        " `NEITHER` if none does."
+    ),
+]
 
 
 class KpiBody(WireModel):
@@ -91,7 +98,7 @@ class KpiBody(WireModel):
     name: ShortText
     formula: Annotated[str, Field(min_length=1, max_length=4096, examples=["AVERAGE(ROUGE, BLEU)"])]
     description: LongText | None = None
-    direction: KpiDirection = Direction.HIGHER_IS_BETTER
+    direction: ChosenDirection = None
     unit: ShortText | None = None
     threshold_min: float | None = None
     threshold_max: float | None = None
@@ -129,6 +136,7 @@ class KpiView(WireModel):
     threshold_max: float | None
     gate: IsGate
     min_effect: float | None
+    warnings: Annotated[list[str], Field(description="Reasons to check the direction of the KPI.")]
     id: str
     benchmark_id: str
     revision: int

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
@@ -28,6 +28,8 @@ from mosaico.benchmarks.source_fit import SOURCE_FIELDS, source_fit_errors
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.core.schemas import all_fields, given_fields
+from mosaico.formula import InvalidFormula
+from mosaico.metrics.formula_direction import direction_of_formula
 from mosaico.metrics.types import Direction
 from mosaico.traces.registry import TRACE_SOURCES
 
@@ -43,6 +45,7 @@ KPI_FIELDS = (
     "min_effect",
 )
 RELATED_FIELDS = {"evaluates", "measures"}
+KpiBodyT = TypeVar("KpiBodyT", bound=KpiBody)
 
 
 class BenchmarkInUse(Conflict):
@@ -139,7 +142,7 @@ def create_kpi(
     # Current KPIs only: an id that was retired may be used again and continues its history.
     if body.id in {kpi.id for kpi in kpis}:
         raise _kpi_taken(body.id, body.name)
-    kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), body, now)
+    kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), _with_direction(body), now)
     add_revision(session, benchmark, now, [f"KPI {kpi.name}: created"])
     return kpi
 
@@ -158,6 +161,9 @@ def change_kpi(
     # The edit is validated; a stored text that `KpiBody` would refuse must not stop another change.
     body = KpiBody.model_construct(**{**stored, **values})
     _raise_if_any(rules.kpi_errors(body, pointer=""))
+    if "direction" not in values and follows_formula(current):
+        body = body.model_copy(update={"direction": None})
+    body = _with_direction(body)
     _require_direction(session, benchmark_id, [(current, body)], pointer="/direction")
     revised = _revise_kpi(session, current, body, now)
     # An edit that changes nothing must not invalidate the ETag of other readers.
@@ -192,7 +198,7 @@ def set_kpis(
     loses it.
     """
     current = queries.get_kpis(session, benchmark_id)
-    matches = _match_kpis(current, bodies)
+    matches = _match_kpis(current, [_with_direction(body) for body in bodies])
     kept_ids = {old.id for old, _ in matches if old is not None}
     removed = {kpi.id: kpi.name for kpi in current if kpi.id not in kept_ids}
     require_unwatched(session, benchmark_id, removed, pointer="/measures")
@@ -211,6 +217,21 @@ def set_kpis(
         if id(old) not in unchanged:
             kpi_id = old.id if old is not None else body.id or new_id()
             _insert_kpi(session, benchmark_id, kpi_id, body, now)
+
+
+def _with_direction(body: KpiBodyT) -> KpiBodyT:
+    """The KPI with its direction: the one of its formula unless it has one."""
+    if body.direction is not None:
+        return body
+    return body.model_copy(update={"direction": direction_of_formula(body.formula)})
+
+
+def follows_formula(kpi: KpiDefinition) -> bool:
+    """Return whether the direction is that of the formula, so that it changes with the formula."""
+    try:
+        return direction_of_formula(kpi.formula) == kpi.direction
+    except InvalidFormula:
+        return False
 
 
 def _require_direction(

@@ -30,15 +30,9 @@ from mosaico.comparison.verdict_text import (
     run_not_compared,
 )
 from mosaico.formula import CompiledFormula, Reference, compile_formula
+from mosaico.formula.bounds import bounds_of
 from mosaico.items.flipped import item_means
-from mosaico.items.formulas.properties import (
-    EVERYTHING,
-    Bounds,
-    Line,
-    ValueRange,
-    bounds_of,
-    line_of,
-)
+from mosaico.items.formulas.properties import Line, ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemPairing
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.verdict_types import (
@@ -49,6 +43,7 @@ from mosaico.kpis.verdict_types import (
     SubjectKey,
     ValueVerdict,
 )
+from mosaico.metrics.formula_direction import statistic_bounds
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import is_counted, is_run_metric
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec
@@ -318,7 +313,8 @@ class RunComparison:
         """
         planned = {metric.column: metric for metric in self.plan.metrics}
         bounds = {
-            ref: _bounds(ref, _spec(planned[column_of(ref.key)])) for ref in formula.references
+            ref: statistic_bounds(ref.stat, _spec(planned[column_of(ref.key)]))
+            for ref in formula.references
         }
         line = line_of(formula)
         limits = bounds[line.reference] if line else bounds_of(formula, bounds)
@@ -417,21 +413,6 @@ def _spec(metric: PlannedMetric) -> MetricSpec:
 
 def _references(value: KpiValue) -> tuple[Reference, ...]:
     return compile_formula(value.kpi.formula).references
-
-
-def _bounds(ref: Reference, spec: MetricSpec) -> Bounds:
-    """The range of a statistic of a metric."""
-    low = -math.inf if spec.minimum is None else spec.minimum
-    high = math.inf if spec.maximum is None else spec.maximum
-    match ref.stat:
-        case "coverage":
-            return Bounds(0.0, 1.0)
-        case "n" | "count" | "std":
-            return Bounds(0.0, math.inf)
-        case "sum":
-            return Bounds(0.0, math.inf) if low >= 0 else EVERYTHING
-        case _:
-            return Bounds(low, high)
 
 
 def _verdict_or_failure(

@@ -18,6 +18,7 @@ from mosaico.core.console.terminal import (
     print_json,
     print_result,
     print_status,
+    print_warning,
     warn_failed_plugin,
 )
 from mosaico.core.errors import Invalid, NotFound
@@ -36,6 +37,7 @@ from mosaico.traces.files.options import InputOptions, open_reader
 if TYPE_CHECKING:
     from mosaico.gating.offline_gate import FileInputs
     from mosaico.gating.rules import GateResult, GateTerms
+    from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import OfflineModels
 
 PATH = "/benchmark-runs"
@@ -113,7 +115,10 @@ def gate(
         typer.Option(
             "--kpi",
             metavar="NAME=FORMULA",
-            help="KPI of trace files to judge, as a formula of metrics. Repeatable.",
+            help=(
+                "KPI of trace files to judge, as a formula of metrics. Its direction follows from the"
+                " formula; another one is named at the end: 'words=OUTPUT_TOKENS higher'. Repeatable."
+            ),
         ),
     ] = None,
     input_options: InputOptions,
@@ -172,7 +177,7 @@ def gate(
         reader = open_reader(input_options)
         files = _file_pair(run, baseline)
         file_metrics = choose_metrics(metrics, config)
-        kpis = _parse_pairs("--kpi", kpi)
+        kpis = _parse_kpis(kpi)
         with open_models(limits) as models:
             inputs_of_gate = FileInputs(files, reader, parse_better(better))
             result = _gate_files(inputs_of_gate, terms, file_metrics, kpis, models)
@@ -211,10 +216,11 @@ def _gate_files(
     files: "FileInputs",
     terms: "GateTerms",
     file_metrics: FileMetrics,
-    kpis: dict[str, str],
+    kpis: "dict[str, KpiFormulaText]",
     models: "OfflineModels",
 ) -> "GateResult":
     from mosaico.gating.offline_gate import gate_files, select_gated
+    from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
 
     try:
         selected = select_gated(
@@ -225,9 +231,16 @@ def _gate_files(
     except Invalid as error:
         raise WrongUsage(str(error)) from error
     if file_metrics.kpis:
-        # As in the service: the KPIs of a benchmark decide, its metrics are for information.
-        selected = selected._replace(requested=tuple(file_metrics.kpis | kpis))
+        selected = judge_kpis(selected)
+    for warning in kpi_warnings(selected):
+        print_warning(warning)
     return gate_files(*files.sources, selected, terms, files.reader, announce=print_status)
+
+
+def _parse_kpis(texts: Sequence[str] | None) -> "dict[str, KpiFormulaText]":
+    from mosaico.metrics.formula_direction import parse_kpi_text
+
+    return {name: parse_kpi_text(text) for name, text in _parse_pairs("--kpi", texts).items()}
 
 
 def _parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:

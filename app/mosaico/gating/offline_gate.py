@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mosaico.comparison.answer_text import describe_reading
@@ -17,6 +18,7 @@ from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
     add_scores,
+    judge_kpis,
     kpi_columns,
     select_metrics,
     with_directions,
@@ -34,6 +36,7 @@ from mosaico.items.matrix import (
 )
 from mosaico.kpis.evaluate import evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate, with_run_value
+from mosaico.metrics.formula_direction import KpiFormulaText
 from mosaico.metrics.offline_models import OfflineModels
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
@@ -116,7 +119,7 @@ class _MeasuredTrace(NamedTuple):
 
 def select_gated(
     metrics: str | None,
-    kpis: Mapping[str, str],
+    kpis: Mapping[str, KpiFormulaText],
     terms: GateTerms,
     files: FileInputs,
     models: OfflineModels | None = None,
@@ -134,16 +137,21 @@ def select_gated(
 
 
 def select_all(
-    metrics: str | None, files: FileInputs, models: OfflineModels | None = None
+    metrics: str | None,
+    files: FileInputs,
+    models: OfflineModels | None = None,
+    kpis: Mapping[str, KpiFormulaText] = MappingProxyType({}),
 ) -> OfflineMetrics:
-    """The metrics that the user names, by default all that files allow, with the scores in the files.
+    """The metrics and KPIs that the user names, by default all metrics that files allow, with the scores in the
+    files. KPIs decide.
 
     The registry of metrics must be loaded. Raises as `select_gated`.
     """
-    selected = select_metrics(metrics, {}, models=models)
-    if metrics is None:
+    selected = select_metrics(metrics, kpis, models=models)
+    if metrics is None and not kpis:
         selected = add_scores(selected, files.score_names())
-    return with_directions(selected, files.better)
+    selected = with_directions(selected, files.better)
+    return judge_kpis(selected) if kpis else selected
 
 
 def gate_files(

@@ -10,6 +10,11 @@ from mosaico.formula import compile_formula
 from mosaico.formula.ast import split_filter
 from mosaico.gating.rules import NothingToGate
 from mosaico.kpis.evaluate import PlannedKpi
+from mosaico.metrics.formula_direction import (
+    KpiFormulaText,
+    direction_of_formula,
+    direction_warnings,
+)
 from mosaico.metrics.metric_names import column_of_name, parse_metrics
 from mosaico.metrics.model_metrics import is_remote
 from mosaico.metrics.offline_models import OfflineModels
@@ -42,11 +47,11 @@ class OfflineMetrics(NamedTuple):
 
 def select_metrics(
     metrics: str | None,
-    kpis: Mapping[str, str],
+    kpis: Mapping[str, KpiFormulaText],
     limited: Sequence[str] = (),
     models: OfflineModels | None = None,
 ) -> OfflineMetrics:
-    """The metrics of a list (`parse_metrics`), KPIs as formulas by name, and what `limited` names
+    """The metrics of a list (`parse_metrics`), KPIs by name, and what `limited` names
     besides the KPIs; without any name all metrics with a better side that call no model.
 
     Raises: `NotFound` for an unknown metric, `Invalid` for a wrong formula and for a value of the
@@ -65,7 +70,7 @@ def select_metrics(
         name: column_of_name(name) for name in limited if name not in kpis and name not in columns
     }
     known_names = names_of(default_refs(plain_keys()))
-    formulas = [compile_formula(text, known_names) for text in kpis.values()]
+    formulas = [compile_formula(text.formula, known_names) for text in kpis.values()]
     # Metrics that only a KPI reads are computed as well.
     read = [column_of(ref.key) for formula in formulas for ref in formula.references]
     for column in (*columns.values(), *read):
@@ -129,6 +134,22 @@ def _default_metrics() -> list[MetricRef]:
     ]
 
 
+def judge_kpis(metrics: OfflineMetrics) -> OfflineMetrics:
+    """Request only the KPIs, as in the service: the KPIs of a benchmark decide, its metrics are for
+    information.
+    """
+    return metrics._replace(requested=tuple(kpi.name for kpi in metrics.kpis))
+
+
+def kpi_warnings(metrics: OfflineMetrics) -> list[str]:
+    """The reasons to check the directions of the KPIs, each with the name of its KPI."""
+    return [
+        f"KPI {kpi.name}: {warning}"
+        for kpi in metrics.kpis
+        for warning in direction_warnings(kpi.formula, Direction(kpi.direction))
+    ]
+
+
 def kpi_columns(metrics: OfflineMetrics) -> set[str]:
     """The metrics that the KPIs read."""
     return {
@@ -138,19 +159,13 @@ def kpi_columns(metrics: OfflineMetrics) -> set[str]:
     }
 
 
-def _plan_kpi(name: str, formula: str) -> PlannedKpi:
-    """A KPI whose lower values are better if that holds for all of its metrics."""
-    references = compile_formula(formula).references
-    is_lower_better = all(
-        provider_for(ref_of_column(ref.key)).spec.direction is Direction.LOWER_IS_BETTER
-        for ref in references
-    )
+def _plan_kpi(name: str, text: KpiFormulaText) -> PlannedKpi:
     return PlannedKpi(
         id=name,
         revision=1,
         name=name,
-        formula=formula,
-        direction=Direction.LOWER_IS_BETTER if is_lower_better else Direction.HIGHER_IS_BETTER,
+        formula=text.formula,
+        direction=text.direction or direction_of_formula(text.formula),
         unit=None,
         threshold_min=None,
         threshold_max=None,

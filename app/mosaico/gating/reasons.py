@@ -71,11 +71,12 @@ def _changed(name: str, change: str) -> str:
     """The reason of a change of a value without a direction, with the option that gives it one."""
     score = re.fullmatch(r'SCORE\["(.*)"\].*', name)
     if score is None:
-        option = f"use a KPI of {name} that has a direction"
-    else:
-        options = (better_score(score[1], better) for better in ("high", "low"))
-        option = f"add {' or '.join(options)}; in a benchmark, the option better of the score"
-    return f"{change}, and nothing says which way is better: {option}"
+        return f"{change}. {Note.NO_DIRECTION.sentence}".removesuffix(".")
+    options = " or ".join(better_score(score[1], better) for better in ("high", "low"))
+    return (
+        f"{change}, and nothing says which way is better: add {options}; in a benchmark, the option"
+        " better of the score"
+    )
 
 
 def describe_non_inferiority(

@@ -13,7 +13,9 @@ from mosaico.core.console.files import InvalidInput, read_object
 from mosaico.core.console.terminal import WrongUsage, print_status
 
 if TYPE_CHECKING:
+    from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import LlmUsage, OfflineModels
+    from mosaico.metrics.types import Direction
 
 FIRST_LINE_S = 5.0
 LINE_INTERVAL_S = 10.0
@@ -58,10 +60,10 @@ def parse_better(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 class FileMetrics(NamedTuple):
-    """The metrics as a text for `parse_metrics`, None without any, and the formulas of KPIs by name."""
+    """The metrics as a text for `parse_metrics`, None without any, and the KPIs by name."""
 
     metrics: str | None
-    kpis: dict[str, str]
+    kpis: "dict[str, KpiFormulaText]"
 
 
 def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
@@ -81,14 +83,29 @@ def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
     measures = benchmark.get("measures") or []
     if not (listed is None or isinstance(listed, list)) or not isinstance(measures, list):
         raise InvalidInput(f"{config}: `metrics` and `measures` are lists, as in a benchmark")
-    kpis = {}
-    for measure in measures:
-        match measure:
-            case {"name": str(name), "formula": str(formula)}:
-                kpis[name] = formula
-            case _:
-                raise InvalidInput(f"{config}: a measure has `name` and `formula`: {measure!r:.80}")
+    kpis = dict(_parse_measure(config, measure) for measure in measures)
     return FileMetrics(json.dumps(listed) if listed else None, kpis)
+
+
+def _parse_measure(config: Path, measure: object) -> "tuple[str, KpiFormulaText]":
+    from mosaico.metrics.formula_direction import KpiFormulaText
+
+    match measure:
+        case {"name": str(name), "formula": str(formula), **others}:
+            return name, KpiFormulaText(formula, _parse_direction(config, others.get("direction")))
+        case _:
+            raise InvalidInput(f"{config}: a measure has `name` and `formula`: {measure!r:.80}")
+
+
+def _parse_direction(config: Path, direction: object) -> "Direction | None":
+    from mosaico.metrics.types import Direction
+
+    if direction is None:
+        return None
+    if not isinstance(direction, str) or direction not in {*Direction}:
+        names = ", ".join(Direction)
+        raise InvalidInput(f"{config}: the direction {direction!r:.80} is not one of {names}")
+    return Direction(direction)
 
 
 class ModelLimits(NamedTuple):

@@ -27,6 +27,7 @@ from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
     Config,
+    FileMetrics,
     ModelLimits,
     choose_metrics,
     open_models,
@@ -107,7 +108,7 @@ def compare_files(
     if is_preview:
         _print_preview((base, candidate), reader)
         return
-    requested = choose_metrics(metrics, config).metrics
+    requested = choose_metrics(metrics, config)
     with open_models(limits) as models:
         files = FileInputs((base, candidate), reader, parse_better(better))
         selected = _select(requested, files, models)
@@ -159,17 +160,23 @@ def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | No
     return page
 
 
-def _select(metrics: str | None, files: "FileInputs", models: "OfflineModels") -> "OfflineMetrics":
+def _select(
+    requested: FileMetrics, files: "FileInputs", models: "OfflineModels"
+) -> "OfflineMetrics":
     from mosaico.gating.offline_gate import select_all
+    from mosaico.gating.offline_metrics import kpi_warnings
     from mosaico.metrics.registry import load_metrics
 
     load_metrics(warn_failed_plugin)
     try:
-        return select_all(metrics, files, models)
+        selected = select_all(requested.metrics, files, models, requested.kpis)
     except NotFound as error:
         if error.error_code != "unknown-metric":  # an unknown --input-format
             raise
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
+    for warning in kpi_warnings(selected):
+        print_warning(warning)
+    return selected
 
 
 def _print_preview(files: tuple[Path, Path], reader: "TraceReader") -> None:

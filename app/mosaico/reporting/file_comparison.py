@@ -30,11 +30,13 @@ def compare_results(
     comparison = compare(pair)
     deciding = deciding_metric(comparison)
     flips = comparison.flipped_items
-    if deciding and flips and flips.metric != deciding.metric:
+    compared_metrics = {row.metric for row in comparison.metrics}
+    is_metric = deciding is not None and deciding.metric in compared_metrics
+    if deciding and is_metric and flips and flips.metric != deciding.metric:
         # Of several judged metrics another one than the first decides: the items are those of it.
         comparison = compare(replace(pair, metric=deciding.metric))
     texts = _read_texts(base, candidate, comparison, reader)
-    if deciding is None:
+    if deciding is None or not is_metric:
         return ComparedFiles(comparison=comparison, texts=texts)
     means = paired_means(pair, deciding.metric)
     return ComparedFiles(

@@ -10,7 +10,9 @@ from dataclasses import replace
 from mosaico.comparison.answer_text import describe_reading
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.gating.offline_gate import FileInputs, gate_files, select_all, select_gated
+from mosaico.gating.offline_metrics import kpi_warnings
 from mosaico.gating.rules import GateTerms
+from mosaico.metrics.formula_direction import parse_kpi_text
 from mosaico.metrics.offline_models import LlmOptions, OfflineModels
 from mosaico.reporting.file_comparison import compare_results
 from mosaico.sdk.inputs import (
@@ -72,8 +74,9 @@ def gate(
     """Return whether a candidate passes against its baseline: it fails when a change for the worse
     is proved.
 
-    `metrics`, `kpis` (formulas by name) and the names in `max_drop` and `non_inferiority_margins`
-    are judged together; without them, what decides `compare`. `better` as for `compare`. `max_drop` is the largest change
+    `metrics`, `kpis` (formulas by name, as `LATENCY_MS.p95`, or with a direction, as `OUTPUT_TOKENS higher`) and the
+    names in `max_drop` and `non_inferiority_margins` are judged together; without them, what decides `compare`.
+    `better` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. `llm` as for `score`.
@@ -88,6 +91,8 @@ def gate(
     reader = open_reader(remarks, columns, input_format)
     sources = source_of(baseline, "baseline"), source_of(candidate, "candidate")
     files = FileInputs(sources, reader, better or {})
-    selected = select_gated(metrics_text(metrics), kpis or {}, terms, files, OfflineModels(llm))
+    formulas = {name: parse_kpi_text(text) for name, text in (kpis or {}).items()}
+    selected = select_gated(metrics_text(metrics), formulas, terms, files, OfflineModels(llm))
+    remarks += kpi_warnings(selected)
     result = gate_files(*sources, selected, terms, reader, announce=remarks.append)
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)

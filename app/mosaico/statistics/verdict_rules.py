@@ -93,7 +93,10 @@ _SENTENCES = {
     Note.THESE_ITEMS: "The trials show that these items changed; other items may behave differently.",
     Note.IDENTICAL: "No item changed between the two runs.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
-    Note.NO_DIRECTION: "Whether this is better or worse is not known: nothing says which way is better.",
+    Note.NO_DIRECTION: (
+        "Whether this is better or worse is not known. Say which way is better: --better NAME=high or NAME=low for a"
+        " score, the `direction` of a KPI, or --kpi 'NAME=FORMULA higher' or 'NAME=FORMULA lower'."
+    ),
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
     Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",

@@ -205,3 +205,32 @@ def test_create_kpi__limit_of_100_per_benchmark(service: Service) -> None:
     one_more = [*hundred, {"name": "one more", "formula": "ROUGE"}]
     problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"measures": one_more})
     assert pointers(problem) == ["/measures"]
+
+
+def test_direction__follows_from_the_formula_until_it_is_named(service: Service) -> None:
+    service.create_benchmark()
+    kpi = service.post(KPIS, {"id": "speed", "name": "speed", "formula": "LATENCY_MS.p95"})
+    assert (kpi["direction"], kpi["warnings"]) == ("LOWER_IS_BETTER", [])
+    edited = service.patch(f"{KPIS}/speed", {"formula": "1000 / LATENCY_MS.p95"})
+    assert edited["direction"] == "HIGHER_IS_BETTER"
+    mixed = service.patch(f"{KPIS}/speed", {"formula": "ROUGE + LATENCY_MS"})
+    assert mixed["direction"] == "NEITHER"
+    assert "no direction follows" in mixed["warnings"][0]
+    named = service.patch(f"{KPIS}/speed", {"direction": "LOWER_IS_BETTER"})
+    assert (named["direction"], named["warnings"]) == ("LOWER_IS_BETTER", [])
+    kept = service.patch(f"{KPIS}/speed", {"formula": "ROUGE"})
+    assert kept["direction"] == "LOWER_IS_BETTER"
+    assert "that of ROUGE is HIGHER_IS_BETTER" in kept["warnings"][0]
+    assert service.patch(f"{KPIS}/speed", {"direction": None})["direction"] == "HIGHER_IS_BETTER"
+
+
+def test_direction__of_measures_without_one_is_that_of_the_formula(service: Service) -> None:
+    measures = [
+        {"name": "cost", "formula": "COST_USD"},
+        {"name": "words", "formula": "OUTPUT_TOKENS", "direction": "HIGHER_IS_BETTER"},
+    ]
+    service.create_benchmark(measures=measures)
+    stored = service.get("/benchmarks/bench-001")["measures"]
+    assert [kpi["direction"] for kpi in stored] == ["LOWER_IS_BETTER", "HIGHER_IS_BETTER"]
+    service.patch("/benchmarks/bench-001", {"measures": measures})
+    assert service.get("/benchmarks/bench-001")["measures"] == stored

@@ -5,8 +5,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
+from mosaico.cli import cli
 from tests.integration.comparison.conftest import gate, traces
 from tests.support.service import ndjson
 
@@ -70,6 +71,66 @@ def test_gate__config_is_a_benchmark(files: Path) -> None:
     assert (both.exit_code, "cannot be used together" in both.stderr) == (2, True)
     config.write_text('{"measures": ["quality"]}')
     assert "a measure has `name` and `formula`" in gate(*files_of_run, "--config", config).stderr
+
+
+@pytest.fixture
+def slower_files(tmp_path: Path, plugins: None) -> tuple[Path, Path]:
+    """Two files with the same answers; the second takes 2.5 times as long."""
+    paths = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    for path, factor in zip(paths, (1.0, 2.5), strict=True):
+        timed = [
+            {**trace, "latencyMs": factor * (100 + index)}
+            for index, trace in enumerate(traces(range(3)))
+        ]
+        path.write_bytes(ndjson(timed))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("kpi", "outcome", "code", "warning"),
+    [
+        ("LATENCY_MS.p50", "REGRESSION", 1, ""),
+        ("1000 / LATENCY_MS", "REGRESSION", 1, ""),
+        ("LATENCY_MS.p50 higher", "PASS", 0, "that of LATENCY_MS.p50 is LOWER_IS_BETTER"),
+        ("ROUGE + LATENCY_MS", "CHANGED", 4, "no direction follows from ROUGE + LATENCY_MS"),
+        ("ROUGE + LATENCY_MS lower", "REGRESSION", 1, ""),
+        ("ROUGE + LATENCY_MS higher", "PASS", 0, ""),
+    ],
+)
+def test_gate__direction_of_a_kpi_follows_from_its_formula(
+    slower_files: tuple[Path, Path], kpi: str, outcome: str, code: int, warning: str
+) -> None:
+    before, after = slower_files
+    result = gate("--run", after, "--baseline", before, "--kpi", f"speed={kpi}", "--json")
+    document = json.loads(result.stdout)
+    assert (document["outcome"], result.exit_code) == (outcome, code)
+    assert warning in result.stderr
+    assert ("warning" in result.stderr) is bool(warning)
+    if outcome == "CHANGED":
+        assert "NAME=FORMULA lower" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("direction", "verdict"),
+    [(None, "REGRESSED"), ("HIGHER_IS_BETTER", "IMPROVED"), ("NEITHER", "CHANGED")],
+)
+def test_compare__kpis_of_a_config_decide(
+    slower_files: tuple[Path, Path], direction: str | None, verdict: str
+) -> None:
+    before, after = slower_files
+    config = before.parent / "benchmark.json"
+    measure = {"name": "speed", "formula": "LATENCY_MS", "direction": direction}
+    config.write_text(json.dumps({"metrics": ["ROUGE"], "measures": [measure]}))
+    words = ["compare", str(before), str(after), "--config", str(config), "--no-html"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{verdict}: speed ")
+    document = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+    assert document["judged"] == ["speed"]
+    assert document["kpis"][0]["verdict"]["verdict"] == verdict
+    measure["direction"] = "UP"
+    config.write_text(json.dumps({"measures": [measure]}))
+    assert "is not one of" in CliRunner().invoke(cli, words).stderr
 
 
 @pytest.mark.parametrize(

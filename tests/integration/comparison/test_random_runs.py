@@ -95,7 +95,13 @@ class RandomRuns:
     def __init__(self, service: Service, number: int, benchmark: RandomBenchmark) -> None:
         self._service, self._id = service, f"bench-{number}"
         kpis = [
-            {"id": f"{self._id}-kpi-{index}", "name": name, "formula": formula}
+            {
+                "id": f"{self._id}-kpi-{index}",
+                "name": name,
+                "formula": formula,
+                # A rule about REGRESSED needs one.
+                "direction": "HIGHER_IS_BETTER",
+            }
             for index, (name, formula) in enumerate(benchmark.kpis.items())
         ]
         service.create_benchmark(

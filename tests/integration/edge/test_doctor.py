@@ -34,7 +34,7 @@ from tests.support.stored import DatabaseReader
 
 CHECKS = [
     "versions", "time zone", "disk", "port", "mail server", "database", "migrations", "keys", "clock",
-    "worker", "Langfuse",
+    "worker", "Langfuse", "KPIs",
 ]  # fmt: skip
 
 
@@ -96,6 +96,16 @@ def test_doctor__failed_check_has_a_remedy_and_exit_code_1(monkeypatch: pytest.M
     assert "x@127" not in result.stdout
     assert "not checked\tworker\tfix the check database first" in result.stdout
     assert result.stderr == "page: https://mosaico.example/system\n"
+
+
+def test_check_kpi_directions__names_contradictions(service: Service) -> None:
+    service.create_benchmark(measures=[{"name": "speed", "formula": "LATENCY_MS.p95"}])
+    assert doctor.check_kpi_directions(service.resources).startswith("1 KPIs")
+    words = {"name": "words", "formula": "OUTPUT_TOKENS", "direction": "HIGHER_IS_BETTER"}
+    service.post("/benchmarks/bench-001/kpis", words)
+    finding = doctor.check_kpi_directions(service.resources)
+    assert "KPI words of benchmark bench-001" in finding
+    assert "speed" not in finding
 
 
 def test_check_database__without_the_embedded_server_names_the_command(tmp_path: Path) -> None:

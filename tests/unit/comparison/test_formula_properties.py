@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.formula import Reference, compile_formula
-from mosaico.items.formulas.properties import Bounds, Line, bounds_of, is_tied, jumps, line_of
+from mosaico.formula.bounds import Bounds, bounds_of
+from mosaico.items.formulas.properties import Line, is_tied, jumps, line_of
 
 A, B = Reference("A", "mean"), Reference("B", "mean")
 RATES = {A: Bounds(0.0, 1.0), B: Bounds(0.0, 1.0)}

@@ -1,0 +1,112 @@
+"""The direction in which a KPI improves: that of its formula, unless somebody names one."""
+
+import math
+import re
+from typing import Final, NamedTuple
+
+from mosaico.core.errors import AppError
+from mosaico.formula import InvalidFormula, Reference, compile_formula
+from mosaico.formula.bounds import EVERYTHING, Bounds
+from mosaico.formula.trend import Trend, trend_of
+from mosaico.metrics.registry import provider_for, ref_of_column
+from mosaico.metrics.types import Direction, MetricSpec
+
+_TRENDS: Final = {
+    Direction.HIGHER_IS_BETTER: Trend.RISES,
+    Direction.LOWER_IS_BETTER: Trend.FALLS,
+    Direction.NEITHER: Trend.UNKNOWN,
+}
+_DIRECTIONS: Final = {
+    Trend.RISES: Direction.HIGHER_IS_BETTER,
+    Trend.FALLS: Direction.LOWER_IS_BETTER,
+}
+_WORDS: Final = {
+    "higher": Direction.HIGHER_IS_BETTER,
+    "lower": Direction.LOWER_IS_BETTER,
+    "neither": Direction.NEITHER,
+}
+# No formula ends with two words, so that the last one cannot be a part of it.
+_FORMULA_AND_WORD: Final = re.compile(rf"(.*\S)\s+({'|'.join(_WORDS)})\s*", re.DOTALL)
+
+
+class KpiFormulaText(NamedTuple):
+    """The formula of a KPI; its direction is the one of the formula unless it is named."""
+
+    formula: str
+    direction: Direction | None = None
+
+
+def parse_kpi_text(text: str) -> KpiFormulaText:
+    """Split `FORMULA`, or `FORMULA lower` with the direction: higher, lower or neither."""
+    match = _FORMULA_AND_WORD.fullmatch(text)
+    return KpiFormulaText(match[1], _WORDS[match[2]]) if match else KpiFormulaText(text)
+
+
+def direction_of_formula(text: str) -> Direction:
+    """The direction of a valid formula: NEITHER where its parts have none, or not the same."""
+    formula = compile_formula(text)
+    specs = {reference: _find_spec(reference) for reference in formula.references}
+    trend = trend_of(
+        formula.root,
+        {ref: _statistic_trend(ref.stat, spec) for ref, spec in specs.items() if spec},
+        {ref: statistic_bounds(ref.stat, spec) for ref, spec in specs.items() if spec},
+    )
+    return _DIRECTIONS.get(trend, Direction.NEITHER)
+
+
+def direction_warnings(formula: str, direction: Direction) -> list[str]:
+    """The reasons to check the direction of a KPI; a stored formula may be no longer valid."""
+    try:
+        derived = direction_of_formula(formula)
+    except InvalidFormula:
+        return []
+    if direction is derived is Direction.NEITHER:
+        warning = (
+            f"no direction follows from {formula}, so that no change of it is better or worse; set the"
+            " direction: HIGHER_IS_BETTER or LOWER_IS_BETTER"
+        )
+        return [warning]
+    if Direction.NEITHER in {direction, derived} or direction is derived:
+        return []
+    warning = (
+        f"the direction is {direction}, but that of {formula} is {derived}; change the direction"
+        " unless it is meant"
+    )
+    return [warning]
+
+
+def statistic_bounds(stat: str, spec: MetricSpec) -> Bounds:
+    """The range of a statistic of a metric."""
+    low = -math.inf if spec.minimum is None else spec.minimum
+    high = math.inf if spec.maximum is None else spec.maximum
+    match stat:
+        case "coverage":
+            return Bounds(0.0, 1.0)
+        case "n" | "count" | "std":
+            return Bounds(0.0, math.inf)
+        case "sum":
+            return Bounds(0.0, math.inf) if low >= 0 else EVERYTHING
+        case _:
+            return Bounds(low, high)
+
+
+def _statistic_trend(stat: str, spec: MetricSpec) -> Trend:
+    match stat:
+        case "coverage":
+            # Fewer missing values are better, whatever the metric measures.
+            return Trend.RISES
+        case "n" | "count":
+            # The size of the run, by which sums are divided.
+            return Trend.CONSTANT
+        case "std":
+            return Trend.UNKNOWN
+        case _:
+            return _TRENDS[spec.direction]
+
+
+def _find_spec(reference: Reference) -> MetricSpec | None:
+    """The specification of a metric; None when its plugin is no longer installed."""
+    try:
+        return provider_for(ref_of_column(reference.key)).spec
+    except AppError:
+        return None
