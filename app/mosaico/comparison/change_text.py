@@ -1,5 +1,6 @@
 """The numbers of a change as text and as a bar: one format in the terminal, reports and plots; pure."""
 
+import math
 from dataclasses import dataclass
 
 from mosaico.core.text import format_decimal, format_number
@@ -17,8 +18,8 @@ class ChangeText:
 
     `before` and `after` are the values of the runs with their unit, `delta` the change with its
     sign, `interval` and `p` are named: "95 % CI −0.450 to −0.150", "adjusted p 0.012". Where several
-    changes are judged together, `interval` has the adjusted interval, too. `bounds` and
-    `adjusted_bounds` are the intervals alone: "−0.450 to −0.150".
+    changes are judged together, `interval` is the adjusted one, from which the verdict follows.
+    `bounds` and `adjusted_bounds` are the intervals alone: "−0.450 to −0.150".
     """
 
     before: str
@@ -46,21 +47,29 @@ def describe_change(
     """The texts of a change; None when nothing was compared. `unit` is that of the KPI or metric."""
     if change.effect is None:
         return None
-    interval = _interval_text(change.low, change.high, scale)
-    adjusted = _interval_text(change.low_adjusted, change.high_adjusted, scale)
-    intervals = [f"95 % CI {interval}"] if interval else []
-    if adjusted not in {"", interval}:
-        intervals.append(f"adjusted CI {adjusted}")
+    scale = scale_of_change(change, scale)
+    change_unit = unit or getattr(change, "unit", None) if scale is Scale.NUMBER else None
+    interval = _interval_text(change.low, change.high, scale, change_unit)
+    adjusted = _interval_text(change.low_adjusted, change.high_adjusted, scale, change_unit)
     before, after = format_pair(change.baseline_value, change.value, scale, unit)
     return ChangeText(
         before=before,
         after=after,
-        delta=format_amount(change.effect, scale, has_sign=True),
-        interval=", ".join(intervals),
+        delta=number_text.with_unit(
+            format_amount(change.effect, scale, has_sign=True), change_unit
+        ),
+        interval=_named_interval(interval, adjusted),
         bounds=interval,
         adjusted_bounds=adjusted or interval,
         p=_p_text(change.p, change.p_adjusted),
     )
+
+
+def scale_of_change(change: ChangeVerdict | ValueVerdict, scale: Scale | None) -> Scale | None:
+    """The scale of the numbers of a change: from a baseline of 0 there is no relative change."""
+    if scale is Scale.RATIO and change.baseline_value is not None and change.baseline_value <= 0:
+        return Scale.NUMBER
+    return scale
 
 
 def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
@@ -87,14 +96,12 @@ def format_headline(verdict: ValueVerdict) -> str:
     before, after, effect = verdict.baseline_value, verdict.value, verdict.effect
     if verdict.scale is not Scale.RATE or before is None or after is None or effect is None:
         return format_change(verdict)
-    low, high = verdict.low, verdict.high
-    interval = (
-        f", 95 % CI {_hundredths(low)} to {_hundredths(high)}"
-        if low is not None and high is not None
-        else ""
+    interval = _named_interval(
+        _headline_interval(verdict.low, verdict.high),
+        _headline_interval(verdict.low_adjusted, verdict.high_adjusted),
     )
-    change = format_decimal(effect, "+.2f")
-    return f"{_hundredths(before)} → {_hundredths(after)} ({change}{interval})"
+    change = ", ".join(filter(None, (format_decimal(effect, "+.2f"), interval)))
+    return f"{_hundredths(before)} → {_hundredths(after)} ({change})"
 
 
 def format_value(value: float | None, scale: Scale | None = None, unit: str | None = None) -> str:
@@ -124,6 +131,14 @@ def format_amount(amount: float, scale: Scale | None, *, has_sign: bool = False)
     )
 
 
+def format_bound(amount: float, scale: Scale | None) -> str:
+    """The end of an interval in a sentence: rounded up, because the change may be as large."""
+    if scale is not Scale.NUMBER or amount <= 0:
+        return format_amount(amount, scale)
+    step = 10.0 ** (math.floor(math.log10(amount)) - 1)
+    return format_amount(math.ceil(round(amount / step, 6)) * step, scale)
+
+
 def format_limit(limit: float, scale: Scale | None) -> str:
     """A configured limit, without trailing zeros."""
     return f"{format_decimal(limit * 100, 'g')} %" if scale is Scale.RATIO else format_number(limit)
@@ -133,10 +148,24 @@ def _hundredths(share: float) -> str:
     return format_decimal(share, ".2f")
 
 
-def _interval_text(low: float | None, high: float | None, scale: Scale | None) -> str:
+def _headline_interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{_hundredths(low)} to {_hundredths(high)}"
+
+
+def _interval_text(
+    low: float | None, high: float | None, scale: Scale | None, unit: str | None
+) -> str:
     if low is None or high is None:
         return ""
-    return f"{format_amount(low, scale)} to {format_amount(high, scale)}"
+    end = number_text.with_unit(format_amount(high, scale), unit)
+    return f"{format_amount(low, scale)} to {end}"
+
+
+def _named_interval(interval: str, adjusted: str) -> str:
+    """The interval that the verdict follows from, with its name."""
+    if adjusted and adjusted != interval:
+        return f"adjusted 95 % CI {adjusted}"
+    return f"95 % CI {interval}" if interval else ""
 
 
 def _p_text(p: float | None, p_adjusted: float | None) -> str:

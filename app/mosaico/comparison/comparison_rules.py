@@ -30,7 +30,7 @@ from mosaico.comparison.verdict_text import (
     run_not_compared,
 )
 from mosaico.formula import CompiledFormula, Reference, compile_formula
-from mosaico.formula.bounds import bounds_of
+from mosaico.formula.bounds import Bounds, bounds_of
 from mosaico.items.flipped import item_means
 from mosaico.items.formulas.properties import Line, ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemPairing
@@ -311,14 +311,21 @@ class RunComparison:
         """Return the signal of a formula: a formula of one statistic has the limits of that
         statistic.
         """
+        line = line_of(formula)
+        if line is None:
+            return Signal(line, self._value_limits(formula))
+        return Signal(line, _value_range(self._bounds(formula)[line.reference]))
+
+    def _value_limits(self, formula: CompiledFormula) -> ValueRange:
+        """The smallest and the largest value of a formula."""
+        return _value_range(bounds_of(formula, self._bounds(formula)))
+
+    def _bounds(self, formula: CompiledFormula) -> dict[Reference, Bounds]:
         planned = {metric.column: metric for metric in self.plan.metrics}
-        bounds = {
+        return {
             ref: statistic_bounds(ref.stat, _spec(planned[column_of(ref.key)]))
             for ref in formula.references
         }
-        line = line_of(formula)
-        limits = bounds[line.reference] if line else bounds_of(formula, bounds)
-        return Signal(line, ValueRange(*(end if math.isfinite(end) else None for end in limits)))
 
     def _metric_verdict(
         self, metric: PlannedMetric, result: ComparisonResult, changed: PlanDifferences
@@ -327,7 +334,8 @@ class RunComparison:
         if change is not None:
             spec = _spec(metric)
             scale = metric_rule(spec).scale
-            return render_verdict(metric.column, change, scale, unit=spec.unit)
+            limits = ValueRange(spec.minimum, spec.maximum)
+            return render_verdict(metric.column, change, scale, unit=spec.unit, limits=limits)
         if metric.column in changed.metrics:
             return not_compared(CHANGED_METRIC, Verdict.INVALID)
         return not_compared(NOT_PER_ITEM)
@@ -338,7 +346,10 @@ class RunComparison:
         kpi, change = value.kpi, result.kpis.get(value.kpi.id)
         if change is not None:
             scale = self.kpi_rule(value).scale
-            return render_verdict(kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate)
+            limits = self._value_limits(compile_formula(kpi.formula))
+            return render_verdict(
+                kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate, limits=limits
+            )
         if value.value is None:
             return not_compared(f"it has no value: {value.reason}", has_value=False)
         if kpi.id in changed.kpis:
@@ -373,6 +384,10 @@ def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
     return [value.kpi.name for value in kpis if value.kpi.gate] or [
         value.kpi.name for value in kpis
     ]
+
+
+def _value_range(bounds: Bounds) -> ValueRange:
+    return ValueRange(*(end if math.isfinite(end) else None for end in bounds))
 
 
 def metric_rule(spec: MetricSpec) -> VerdictRule:

@@ -1,16 +1,26 @@
 """Builds the stored verdicts of a run and their explanations in plain sentences; pure."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from mosaico.comparison.change_text import ChangeText, describe_change, format_amount, format_limit
+from mosaico.comparison.change_text import (
+    ChangeText,
+    describe_change,
+    format_amount,
+    format_limit,
+    scale_of_change,
+)
 from mosaico.core.text import count_noun
+from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from mosaico.run_store.plan import PlanDifferences
 from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
+UNLIMITED = ValueRange(None, None)
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
 SAME_SOURCE_RUN = "no earlier valid run of this agent evaluates another source run"
 
@@ -88,9 +98,20 @@ def run_not_compared(
 
 
 def render_verdict(
-    name: str, change: ChangeVerdict, scale: Scale, *, unit: str | None = None, gate: bool = False
+    name: str,
+    change: ChangeVerdict,
+    scale: Scale,
+    *,
+    unit: str | None = None,
+    gate: bool = False,
+    limits: ValueRange = UNLIMITED,
 ) -> ValueVerdict:
-    """The verdict of one KPI or metric that was compared with its baseline."""
+    """The verdict of one KPI or metric that was compared with its baseline; `limits` are those of its
+    value.
+    """
+    scale = scale_of_change(change, scale) or scale
+    if scale is not Scale.RATIO:
+        change = _within_limits(change, limits)
     return ValueVerdict(
         verdict=change.verdict,
         explanation=explain(name, change, scale, unit),
@@ -107,6 +128,7 @@ def render_verdict(
         min_effect=change.min_effect,
         margin=change.margin,
         scale=scale,
+        unit=unit,
         side=change.side,
         items=change.n_items,
         trials=change.trials,
@@ -116,6 +138,26 @@ def render_verdict(
         method=change.method,
         gate=gate,
         notes=change.notes,
+    )
+
+
+def _within_limits(change: ChangeVerdict, limits: ValueRange) -> ChangeVerdict:
+    """The change with intervals that do not lead beyond the smallest and the largest value."""
+    baseline = change.baseline_value
+    if baseline is None:
+        return change
+    lowest = -math.inf if limits.minimum is None else limits.minimum - baseline
+    highest = math.inf if limits.maximum is None else limits.maximum - baseline
+
+    def clip(end: float | None) -> float | None:
+        return None if end is None else min(max(end, lowest), highest)
+
+    return replace(
+        change,
+        low=clip(change.low),
+        high=clip(change.high),
+        low_adjusted=clip(change.low_adjusted),
+        high_adjusted=clip(change.high_adjusted),
     )
 
 
@@ -223,15 +265,15 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     if change.mde and abs(change.effect) < change.mde:
         detectable = format_amount(change.mde, scale)
         return (
-            "This is inconclusive: chance alone explains the change. With these items only a change"
+            "This is inconclusive: chance alone could explain the change. With these items only a change"
             f" of {detectable} or more is detected reliably."
         )
     if change.items_needed:
         return (
-            "This is inconclusive: chance alone explains the change. These items cannot "
+            "This is inconclusive: chance alone could explain the change. These items cannot "
             f"reliably detect any change: at least {change.items_needed} items are required."
         )
-    return "This is inconclusive: chance alone explains the change."
+    return "This is inconclusive: chance alone could explain the change."
 
 
 def _remedy(change: ChangeVerdict) -> str:

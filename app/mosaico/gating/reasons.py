@@ -2,7 +2,7 @@
 
 import re
 
-from mosaico.comparison.change_text import format_amount, format_limit
+from mosaico.comparison.change_text import format_amount, format_bound, format_limit
 from mosaico.core.parameter_names import better_score
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
@@ -21,10 +21,11 @@ def describe_drop(
     if Note.IDENTICAL in verdict.notes:
         return _identical_sentence(verdict)
     allowed = format_limit(limit, verdict.scale)
+    size = f" by at least {allowed}" if limit else ""
     if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
-        return _changed(name, f"it changed by at least {allowed}")
+        return _changed(name, f"it changed{size}")
     if outcome is MarginOutcome.FAIL:
-        return f"it is worse by at least {allowed}, and chance alone does not explain the change"
+        return f"it is worse{size}, and chance alone does not explain the change"
     if outcome is MarginOutcome.PASS:
         return _within_limit(verdict, harm)
     return _undecided(verdict, harm, allowed)
@@ -33,20 +34,20 @@ def describe_drop(
 def _within_limit(verdict: ValueVerdict, harm: Harm) -> str:
     if harm.high is None or harm.high <= 0:
         return "it is not worse, and chance alone does not explain the change"
-    return f"it may be worse by at most {format_amount(harm.high, verdict.scale)}, which is allowed"
+    return f"it may be worse by at most {format_bound(harm.high, verdict.scale)}, which is allowed"
 
 
 def _undecided(verdict: ValueVerdict, harm: Harm, allowed: str) -> str:
     if harm.high is None:
         return "its change has no interval, so nothing is proved"
-    largest = format_amount(harm.high, verdict.scale)
+    largest = format_bound(harm.high, verdict.scale)
     if harm.low is not None and harm.low > 0:
         return (
             f"it is worse, by up to {largest}; the items do not show whether it is worse by more "
             f"than {allowed}"
         )
     return (
-        f"chance alone explains the change, and it may be worse by up to {largest}"
+        f"chance alone could explain the change, and it may be worse by up to {largest}"
         f"{_detectable(verdict)}"
     )
 
@@ -64,7 +65,7 @@ def _detectable(verdict: ValueVerdict) -> str:
     if effect is None or not detectable or abs(effect) >= detectable:
         return ""
     smallest = format_amount(detectable, verdict.scale)
-    return f". {verdict.items} items detect a change of {smallest} or more"
+    return f". {verdict.items} items reliably detect a change of {smallest} or more"
 
 
 def _changed(name: str, change: str) -> str:
@@ -92,7 +93,7 @@ def describe_non_inferiority(
         return _few_sentence(verdict)
     if harm.high is None:
         return "its change has no interval, so nothing is proved"
-    largest = format_amount(harm.high, verdict.scale)
+    largest = format_bound(harm.high, verdict.scale)
     return (
         f"it may be worse by up to {largest}: {verdict.items} items cannot prove that it is worse by"
         f" less than {allowed}"

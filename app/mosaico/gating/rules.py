@@ -291,16 +291,18 @@ def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> Gat
         return _not_compared_check(name, verdict)
     limit = (verdict.min_effect or 0.0) if max_drop is None else max_drop
     outcome = _assess_drop(verdict, harm, limit)
-    has_direction = verdict.side is not Side.BOTH
     return GateCheck(
         name=name,
-        requirement=(
-            f"{'worse' if has_direction else 'changed'} by at most {format_limit(limit, verdict.scale)}"
-        ),
+        requirement=_requirement(verdict, limit),
         outcome=_gate_outcome(verdict, outcome),
         reason=describe_drop(name, verdict, harm, limit, outcome),
         verdict=verdict,
     )
+
+
+def _requirement(verdict: ValueVerdict, limit: float) -> str:
+    harmed = "changed" if verdict.side is Side.BOTH else "worse"
+    return f"{harmed} by at most {format_limit(limit, verdict.scale)}" if limit else f"not {harmed}"
 
 
 def _gate_outcome(verdict: ValueVerdict, outcome: MarginOutcome) -> GateOutcome:

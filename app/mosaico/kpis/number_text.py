@@ -19,6 +19,11 @@ _SMALLEST_SHARE = 0.0005
 def format_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:
     """A value with its unit; a share always has three decimals."""
     number = format_decimal(value, f".{_SHARE_DIGITS}f") if is_share else format_number(value)
+    return with_unit(number, unit)
+
+
+def with_unit(number: str, unit: str | None) -> str:
+    """A number with its unit; names of scales are left out."""
     return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
 
 

@@ -34,7 +34,8 @@ class ValueVerdict(WireModel):
     """The comparison of one KPI or metric with its baseline.
 
     `effect` is the candidate's value minus the baseline's, over the `items` of both runs, with its
-    95 % interval `low` to `high`; on the scale RATIO it is the relative change. `pAdjusted`,
+    95 % interval `low` to `high`; on the scale RATIO it is the relative change. From a baseline of 0 the
+    scale is never RATIO. `pAdjusted`,
     `lowAdjusted` and `highAdjusted` are adjusted for the KPIs or metrics that are judged together,
     and the verdict follows from them. `minDetectableEffect` is the smallest change that is detected
     with 80 % power. `minEffect` is the smallest change that counts and `margin` the largest that
@@ -62,6 +63,7 @@ class ValueVerdict(WireModel):
     min_effect: float | None = None
     margin: float | None = None
     scale: Scale | None = None
+    unit: Annotated[str | None, Field(description="Unit of the values.")] = None
     side: Side | None = None
     items: int | None = None
     trials: float | None = None

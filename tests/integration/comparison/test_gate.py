@@ -110,6 +110,26 @@ def test_gate__direction_of_a_kpi_follows_from_its_formula(
         assert "NAME=FORMULA lower" in result.stdout
 
 
+def test_gate__change_from_zero_is_absolute_and_has_its_unit(tmp_path: Path, plugins: None) -> None:
+    before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    for path, factor in ((before, 0), (after, 1)):
+        used = [
+            {**trace, "costUsd": 0.002 * factor, "latencyMs": 200 * factor}
+            for trace in traces(range(3))
+        ]
+        path.write_bytes(ndjson(used))
+    words = ("--run", after, "--baseline", before, "--metrics", "COST_USD,LATENCY_MS")
+    shown = gate(*words).stdout
+    assert "+0.002 USD" in shown
+    assert "+200 ms" in shown
+    assert "%" not in shown.replace("95 % CI", "")
+    verdicts = [check["verdict"] for check in json.loads(gate(*words, "--json").stdout)["checks"]]
+    assert [(verdict["scale"], verdict["unit"]) for verdict in verdicts] == [
+        ("NUMBER", "USD"),
+        ("NUMBER", "ms"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("direction", "verdict"),
     [(None, "REGRESSED"), ("HIGHER_IS_BETTER", "IMPROVED"), ("NEITHER", "CHANGED")],

@@ -137,6 +137,21 @@ def test_gate__outcome_follows_the_verdict(kpi: ChangeVerdict, outcome: GateOutc
     assert decide(compared({"quality": kpi}), NO_TERMS).outcome is outcome
 
 
+def test_gate__explains_what_is_not_proved() -> None:
+    [check] = decide(compared({"quality": judged(-0.03, 0.1, 0.07)}), NO_TERMS).checks
+    assert "chance alone could explain the change" in check.reason
+    assert check.reason.count(" CI ") <= 1
+
+
+@pytest.mark.parametrize("effect", [-0.2, 0.2])
+def test_gate__change_without_a_direction_is_inconclusive(effect: float) -> None:
+    change = judged(effect, 0.1, 0.001, side=Side.BOTH)
+    assert Note.NO_DIRECTION in change.notes
+    [check] = decide(compared({"quality": change}), NO_TERMS).checks
+    assert check.outcome is GateOutcome.INCONCLUSIVE
+    assert "which direction is better" in check.reason
+
+
 def test_gate__outcome_is_the_worst_of_its_checks() -> None:
     result = decide(compared({"a": SAME, "b": UNSURE, "c": WORSE}), NO_TERMS)
     assert result.outcome is GateOutcome.REGRESSION

@@ -139,6 +139,43 @@ def test_promptfoo__failed_assertion_is_an_answer(tmp_path: Path) -> None:
     assert passed.scores == {"x": 0.5, "TASK_SCORE": 0.0, "TASK_PASSED": 1.0}
 
 
+def test_promptfoo__zero_of_a_provider_without_usage_is_unknown(tmp_path: Path) -> None:
+    base = {"promptIdx": 0, "testCase": {}, "provider": {"id": "p"}, "score": 1, "success": True}
+    none, used = {"prompt": 0, "completion": 0, "total": 0}, {"prompt": 4, "completion": 0}
+    path = write_json_lines(
+        tmp_path / "results.jsonl",
+        base | {"vars": {"a": 1}, "cost": 0, "response": {"output": "x", "tokenUsage": none}},
+        base | {"vars": {"a": 2}, "cost": 0, "response": {"output": "x", "tokenUsage": used}},
+        base
+        | {"vars": {"a": 3}, "cost": 0, "response": {"output": "", "tokenUsage": used, "cost": 0}},
+        base | {"vars": {"a": 4}, "cost": 0.5, "tokenUsage": none, "response": {"output": "x"}},
+    )
+    results = import_path(path)
+    usage = [
+        (trace.input_tokens, trace.output_tokens, trace.cost_usd)
+        for trace in (results.of(f'{{"a": {number}}}') for number in (1, 2, 3, 4))
+    ]
+    assert usage == [(None, None, None), (4, 0, None), (4, 0, 0.0), (None, None, 0.5)]
+
+
+def test_promptfoo__broken_assertion_is_an_error_of_the_judge(tmp_path: Path) -> None:
+    base = {"promptIdx": 0, "testCase": {}, "score": 0, "success": False, "failureReason": 1}
+    path = write_json_lines(
+        tmp_path / "results.jsonl",
+        base
+        | {
+            "vars": {"a": 1},
+            "error": "Custom function threw error: Unexpected token 'return'",
+            "response": {"output": "four"},
+        },
+        base | {"vars": {"a": 2}, "error": "Custom function returned false", "response": {}},
+    )
+    results = import_path(path)
+    trace = results.of('{"a": 1}')
+    assert (trace.outcome, trace.output, trace.scores) == (TraceOutcome.JUDGE_ERROR, "four", {})
+    assert results.of('{"a": 2}').scores["TASK_PASSED"] == 0.0
+
+
 def test_lm_eval__recorded_texts_and_choices() -> None:
     texts = import_path(recorded("lm_eval/samples_demo_arith_2026-11-22T12-53-16.315204.jsonl"))
     assert texts.format == "lm-eval"

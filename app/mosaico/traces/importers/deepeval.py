@@ -69,7 +69,8 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
             expected_output=text_of(case.get("expectedOutput")),
             output=text_of(case.get("actualOutput")) or "",
             tags=(*_tags(case), *model_tags(model)),
-            cost_usd=amount_of(case.get("tokenCost")),
+            # A test case has no tokens that would show that 0 is known.
+            cost_usd=amount_of(case.get("tokenCost")) or None,
             latency_ms=amount_of(case.get("completionTime"), MILLISECONDS),
             tool_calls=None if calls is None else tuple(map(_tool_call, objects_of(calls))),
             scores=_scores(case),

@@ -26,6 +26,7 @@ from mosaico.traces.files.imported_values import (
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.files.table_columns import as_number
+from mosaico.traces.reported_usage import drop_unknown_zeros
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 
@@ -96,6 +97,7 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
     usage = [
         object_of(model_usage) for model_usage in object_of(sample.get("model_usage")).values()
     ]
+    tokens = drop_unknown_zeros(_total(usage, "input_tokens"), _total(usage, "output_tokens"), None)
     return Trace(
         trace_id=short_id(f"{item}#{epoch}"),
         item_id=item,
@@ -107,8 +109,8 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         output=(text_of(output.get("completion")) or "") if is_answered else None,
         error=text_of(error),
         tags=(*model_tags(output.get("model") or model), *_category(sample)),
-        input_tokens=_total(usage, "input_tokens"),
-        output_tokens=_total(usage, "output_tokens"),
+        input_tokens=tokens.input_tokens,
+        output_tokens=tokens.output_tokens,
         latency_ms=amount_of(sample.get("total_time"), MILLISECONDS),
         tool_calls=_tool_calls(sample),
         scores=_with_verdict(scores, scorer, outcome),

@@ -23,6 +23,7 @@ from mosaico.traces.files.imported_values import (
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.files.table_columns import as_number
+from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
 
@@ -32,6 +33,10 @@ RESULT_FIELDS: Final = (
 )  # fmt: skip
 # `failureReason`: 0 none, 1 an assertion failed, 2 the provider or the test raised an error.
 RAISED: Final = 2
+# The code of the assertion itself failed: nobody judged the answer.
+BROKEN_ASSERTIONS: Final = (
+    "Custom function threw error", "Python code execution failed", "Ruby code execution failed",
+)  # fmt: skip
 # Assertions whose value is an answer, the most certain first; other values are code or rubrics.
 REFERENCES: Final = (
     "equals", "similar", "levenshtein", "factuality", "rouge-n", "bleu", "meteor", "icontains",
@@ -75,8 +80,8 @@ def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[
         trial = trials.next_trial(item)
         outcome = _outcome(result)
         response = object_of(result.get("response"))
-        usage = object_of(response.get("tokenUsage")) or object_of(result.get("tokenUsage"))
-        is_answered = outcome is TraceOutcome.SCORED
+        usage = _usage(result, response)
+        is_answered = outcome in (TraceOutcome.SCORED, TraceOutcome.JUDGE_ERROR)
         yield Trace(
             trace_id=f"{item}#{trial}",
             item_id=item,
@@ -87,13 +92,24 @@ def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[
             output=(text_of(response.get("output")) or "") if is_answered else None,
             error=text_of(result.get("error")),
             tags=_tags(result),
-            input_tokens=count_of(usage.get("prompt")),
-            output_tokens=count_of(usage.get("completion")),
-            cost_usd=amount_of(result.get("cost")),
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
             latency_ms=amount_of(result.get("latencyMs")),
             scores=_scores(result, outcome),
         )
     notes += describe_ignored("fields of results", ignored)
+
+
+def _usage(result: Mapping[str, Any], response: Mapping[str, Any]) -> ReportedUsage:
+    tokens = object_of(response.get("tokenUsage")) or object_of(result.get("tokenUsage"))
+    cost = amount_of(result.get("cost"))
+    if cost == 0 and response.get("cost") is None:
+        # promptfoo writes 0 for a provider that reports no cost.
+        cost = None
+    return drop_unknown_zeros(
+        count_of(tokens.get("prompt")), count_of(tokens.get("completion")), cost
+    )
 
 
 def _item_id(result: Mapping[str, Any]) -> str:
@@ -105,10 +121,12 @@ def _item_id(result: Mapping[str, Any]) -> str:
 
 
 def _outcome(result: Mapping[str, Any]) -> TraceOutcome:
+    error = str(result.get("error") or "")
+    if result.get("failureReason") == RAISED:
+        return outcome_of_error(error)
     # `error` is also set for a failed assertion, which is an answer of the agent.
-    if result.get("failureReason") != RAISED:
-        return TraceOutcome.SCORED
-    return outcome_of_error(str(result.get("error") or ""))
+    is_judge_broken = error.startswith(BROKEN_ASSERTIONS)
+    return TraceOutcome.JUDGE_ERROR if is_judge_broken else TraceOutcome.SCORED
 
 
 def _expected(result: Mapping[str, Any]) -> str | None:

@@ -23,6 +23,7 @@ from mosaico.traces.otel.messages import (
     read_messages,
 )
 from mosaico.traces.otel.spans import Span
+from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 
 
 class SpanKind(StrEnum):
@@ -162,7 +163,7 @@ class ToolReading(NamedTuple):
 def read_span(span: Span) -> SpanReading:
     """Read a span; every field is unknown in a span that no known library wrote."""
     attributes = span.attributes
-    usage = parse_arguments(attributes.get(_LANGFUSE_USAGE)) or {}
+    usage = _usage(attributes)
     input_messages, output_messages = _messages(span, "input"), _messages(span, "output")
     return SpanReading(
         kind=read_kind(span),
@@ -171,10 +172,9 @@ def read_span(span: Span) -> SpanReading:
         output=_text(span, "output", output_messages),
         input_messages=input_messages,
         output_messages=output_messages,
-        # Langfuse has its usage in one JSON attribute, whose keys are looked up like attributes.
-        input_tokens=_count({**attributes, **usage}, _INPUT_TOKENS),
-        output_tokens=_count({**attributes, **usage}, _OUTPUT_TOKENS),
-        cost_usd=_cost(attributes),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
         error=read_error(span),
     )
 
@@ -285,6 +285,14 @@ def _first_text(attributes: Mapping[str, Any], names: Sequence[str]) -> str | No
     return next((value for value in values if isinstance(value, str) and value), None)
 
 
+def _usage(attributes: Mapping[str, Any]) -> ReportedUsage:
+    # Langfuse has its usage in one JSON attribute, whose keys are looked up like attributes.
+    amounts = {**attributes, **(parse_arguments(attributes.get(_LANGFUSE_USAGE)) or {})}
+    return drop_unknown_zeros(
+        _count(amounts, _INPUT_TOKENS), _count(amounts, _OUTPUT_TOKENS), _cost(attributes)
+    )
+
+
 def _count(amounts: Mapping[str, Any], names: Sequence[str]) -> int | None:
     number = _first_number(amounts, names)
     return None if number is None else int(number)
@@ -297,7 +305,8 @@ def _cost(attributes: Mapping[str, Any]) -> float | None:
         return total if total is not None else _first_number(attributes, _COSTS)
     # Without a total the cost is the sum of its parts, such as input and output.
     parts = [_first_number(details, (name,)) for name in details]
-    return sum(part for part in parts if part is not None)
+    known_parts = [part for part in parts if part is not None]
+    return sum(known_parts) if known_parts else None
 
 
 def _first_number(amounts: Mapping[str, Any], names: Sequence[str]) -> float | None:

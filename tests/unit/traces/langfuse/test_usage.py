@@ -172,6 +172,7 @@ def test_parse_span__token_counts_match_by_key_words(
         ({"calculatedTotalCost": 0.25, "costDetails": {"input": 0.25}}, 0.25),
         ({"costDetails": {"input": 0.25, "output": 0.5}}, 0.75),
         ({"totalCost": None}, None),
+        ({"costDetails": {"note": "free"}}, None),
     ],
 )
 def test_parse_span__zero_cost_without_details_is_unknown(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from mosaico.harness.results import sum_if_complete
+from mosaico.traces.reported_usage import drop_unknown_zeros
 from mosaico.traces.sources.langfuse.json_fields import (
     first_tags,
     get_object,
@@ -78,7 +79,8 @@ def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
     )
     if span_id is None or trace_id is None or start is None:
         return None
-    usage = _TokenUsage.parse(get_object(row, "usageDetails"))
+    tokens = _TokenUsage.parse(get_object(row, "usageDetails"))
+    usage = drop_unknown_zeros(tokens.input, tokens.output, None)
     return ObservedSpan(
         id=span_id,
         trace_id=trace_id,
@@ -88,8 +90,9 @@ def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
         start=start,
         end=get_time_ms(row, "endTime"),
         failed=row.get("level") == "ERROR",
-        input_tokens=usage.input,
-        output_tokens=usage.output,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        # Its details say whether 0 is known.
         cost_usd=_parse_cost(row),
         tags=first_tags(row.get("tags")),
         attributes=parse_fields(row),
@@ -265,8 +268,10 @@ def _parse_cost(row: Mapping[str, Any]) -> float | None:
         # Langfuse reports 0 without details when it knows no price for the model.
         return total if total is not None and total > 0 else None
     if total is None:
-        amounts = [parse_number(value) for name, value in details.items() if name != "total"]
+        parts = (parse_number(value) for name, value in details.items() if name != "total")
+        amounts = [part for part in parts if part is not None]
         total = parse_number(details.get("total"))
-        total = sum(filter(None, amounts)) if total is None else total
+        if total is None:
+            total = sum(amounts) if amounts else None
     # A negative cost is an error of the writer.
-    return total if total >= 0 else None
+    return total if total is not None and total >= 0 else None
