@@ -25,6 +25,10 @@ _WORDS: Final = {
     "lower": Direction.LOWER_IS_BETTER,
     "neither": Direction.NEITHER,
 }
+_SENTENCES: Final = {
+    Direction.HIGHER_IS_BETTER: "higher is better",
+    Direction.LOWER_IS_BETTER: "lower is better",
+}
 # No formula ends with two words, so that the last one cannot be a part of it.
 _FORMULA_AND_WORD: Final = re.compile(rf"(.*\S)\s+({'|'.join(_WORDS)})\s*", re.DOTALL)
 
@@ -61,18 +65,15 @@ def direction_warnings(formula: str, direction: Direction) -> list[str]:
     except InvalidFormula:
         return []
     if direction is derived is Direction.NEITHER:
-        warning = (
-            f"no direction follows from {formula}, so that no change of it is better or worse; set the"
-            " direction: HIGHER_IS_BETTER or LOWER_IS_BETTER"
-        )
-        return [warning]
+        return [
+            f"no direction follows from {formula}, so no change of it is better or worse; set one"
+        ]
     if Direction.NEITHER in {direction, derived} or direction is derived:
         return []
-    warning = (
-        f"the direction is {direction}, but that of {formula} is {derived}; change the direction"
-        " unless it is meant"
-    )
-    return [warning]
+    chosen, followed = (_SENTENCES[side] for side in (direction, derived))
+    return [
+        f"the direction says that {chosen}, but by {formula} {followed}; change it unless it is meant"
+    ]
 
 
 def statistic_bounds(stat: str, spec: MetricSpec) -> Bounds:

@@ -220,7 +220,7 @@ def test_direction__follows_from_the_formula_until_it_is_named(service: Service)
     assert (named["direction"], named["warnings"]) == ("LOWER_IS_BETTER", [])
     kept = service.patch(f"{KPIS}/speed", {"formula": "ROUGE"})
     assert kept["direction"] == "LOWER_IS_BETTER"
-    assert "that of ROUGE is HIGHER_IS_BETTER" in kept["warnings"][0]
+    assert "by ROUGE higher is better" in kept["warnings"][0]
     assert service.patch(f"{KPIS}/speed", {"direction": None})["direction"] == "HIGHER_IS_BETTER"
 
 
@@ -234,3 +234,22 @@ def test_direction__of_measures_without_one_is_that_of_the_formula(service: Serv
     assert [kpi["direction"] for kpi in stored] == ["LOWER_IS_BETTER", "HIGHER_IS_BETTER"]
     service.patch("/benchmarks/bench-001", {"measures": measures})
     assert service.get("/benchmarks/bench-001")["measures"] == stored
+
+
+def test_form__proposes_the_direction_of_the_formula(service: Service) -> None:
+    service.create_benchmark()
+    page = "/benchmarks/bench-001"
+    headers = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+    form = {"form": "1", "name": "speed", "formula": "LATENCY_MS.p95", "direction": ""}
+    created = service.client.post(f"{page}/kpis", data=form, headers=headers)
+    assert created.status_code < 400, created.text
+    [kpi] = service.get(KPIS)["items"]
+    assert kpi["direction"] == "LOWER_IS_BETTER"
+    shown = service.client.get(f"{page}/kpis/{kpi['id']}/edit", headers=headers).text
+    assert "as the formula says" in shown
+    assert "lower values are better" in shown
+    # The choice is still that of the formula, so that it follows an edit.
+    edit = {**form, "formula": "1000 / LATENCY_MS.p95", "revision": "1"}
+    edited = service.client.post(f"{page}/kpis/{kpi['id']}", data=edit, headers=headers)
+    assert edited.status_code < 400, edited.text
+    assert service.get(KPIS)["items"][0]["direction"] == "HIGHER_IS_BETTER"

@@ -91,7 +91,7 @@ def slower_files(tmp_path: Path, plugins: None) -> tuple[Path, Path]:
     [
         ("LATENCY_MS.p50", "REGRESSION", 1, ""),
         ("1000 / LATENCY_MS", "REGRESSION", 1, ""),
-        ("LATENCY_MS.p50 higher", "PASS", 0, "that of LATENCY_MS.p50 is LOWER_IS_BETTER"),
+        ("LATENCY_MS.p50 higher", "PASS", 0, "by LATENCY_MS.p50 lower is better"),
         ("ROUGE + LATENCY_MS", "CHANGED", 4, "no direction follows from ROUGE + LATENCY_MS"),
         ("ROUGE + LATENCY_MS lower", "REGRESSION", 1, ""),
         ("ROUGE + LATENCY_MS higher", "PASS", 0, ""),
@@ -123,11 +123,6 @@ def test_gate__change_from_zero_is_absolute_and_has_its_unit(tmp_path: Path, plu
     assert "+0.002 USD" in shown
     assert "+200 ms" in shown
     assert "%" not in shown.replace("95 % CI", "")
-    verdicts = [check["verdict"] for check in json.loads(gate(*words, "--json").stdout)["checks"]]
-    assert [(verdict["scale"], verdict["unit"]) for verdict in verdicts] == [
-        ("NUMBER", "USD"),
-        ("NUMBER", "ms"),
-    ]
 
 
 @pytest.mark.parametrize(

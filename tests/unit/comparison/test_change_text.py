@@ -76,8 +76,8 @@ def test_format_change__from_zero_is_no_percentage(unit: str, value: float, text
 def test_format_headline__has_the_interval_that_decides() -> None:
     update = {"low_adjusted": -0.5, "high_adjusted": -0.05}
     adjusted = FALL.model_copy(update=update)
-    assert format_headline(FALL) == "0.93 → 0.63 (−0.30, 95 % CI −0.45 to −0.14)"
-    assert format_headline(adjusted) == "0.93 → 0.63 (−0.30, adjusted 95 % CI −0.50 to −0.05)"
+    assert format_headline(FALL) == "0.93 → 0.62 (−0.30, 95 % CI −0.45 to −0.14)"
+    assert format_headline(adjusted) == "0.93 → 0.62 (−0.30, adjusted 95 % CI −0.50 to −0.05)"
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def _describe_test(verdict: ValueVerdict) -> Iterator[str]:
     if verdict.items is not None:
         yield f"{verdict.items} items"
     if verdict.min_detectable_effect is not None:
-        yield f"detects {format_amount(verdict.min_detectable_effect, verdict.scale)}"
+        yield f"reliably detects {format_amount(verdict.min_detectable_effect, verdict.scale)}"
 
 
 def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any]]]:
