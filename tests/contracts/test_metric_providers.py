@@ -168,13 +168,17 @@ def variants(key: str) -> Iterator[MetricProvider]:
                 yield provider_for(ref)
 
 
-def test_metric__every_option_changes_version_or_column(key: str, provider: MetricProvider) -> None:
-    names_and_versions = {(provider.spec.key, provider.spec.version)}
+def test_metric__every_option_changes_version_column_or_direction(
+    key: str, provider: MetricProvider
+) -> None:
+    def identity(spec: MetricSpec) -> tuple[str, str, Direction]:
+        return spec.key, spec.version, spec.direction
+
+    identities = {identity(provider.spec)}
     for other in variants(key):
-        named = (other.spec.key, other.spec.version)
-        assert named not in names_and_versions
-        names_and_versions.add(named)
-    assert len(names_and_versions) > 1 or not options_of(METRICS.get(key))
+        assert identity(other.spec) not in identities
+        identities.add(identity(other.spec))
+    assert len(identities) > 1 or not options_of(METRICS.get(key))
 
 
 def test_metric__with_options_fulfills_the_same_contract(key: str) -> None:

@@ -131,7 +131,7 @@ def select_gated(
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
     selected = select_metrics(metrics, kpis, limited=limited, models=models)
     if metrics is not None or kpis or limited:
-        return with_directions(selected, files.better)
+        return with_directions(selected, files.better, kpis)
     selected = with_directions(add_scores(selected, files.score_names()), files.better)
     return selected._replace(refs=tuple(may_decide(selected.refs, files.names_by_file)))
 
@@ -150,7 +150,7 @@ def select_all(
     selected = select_metrics(metrics, kpis, models=models)
     if metrics is None and not kpis:
         selected = add_scores(selected, files.score_names())
-    selected = with_directions(selected, files.better)
+    selected = with_directions(selected, files.better, kpis)
     return judge_kpis(selected) if kpis else selected
 
 

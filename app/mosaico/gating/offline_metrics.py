@@ -85,7 +85,7 @@ def select_metrics(
     models = models or OfflineModels()
     return OfflineMetrics(
         models.with_models(all_refs),
-        tuple(_plan_kpi(name, text) for name, text in kpis.items()),
+        tuple(_plan_kpi(name, text, all_refs) for name, text in kpis.items()),
         columns=columns,
         requested=(*requested, *kpis),
         models=models,
@@ -99,8 +99,10 @@ def add_scores(metrics: OfflineMetrics, names: Iterable[str]) -> OfflineMetrics:
     return metrics._replace(refs=tuple(dict.fromkeys((*metrics.refs, *refs))))
 
 
-def with_directions(metrics: OfflineMetrics, better: Mapping[str, str]) -> OfflineMetrics:
-    """The metrics with the better direction of scores by name, "high" or "low".
+def with_directions(
+    metrics: OfflineMetrics, better: Mapping[str, str], kpis: Mapping[str, KpiFormulaText]
+) -> OfflineMetrics:
+    """The metrics with the better direction of scores by name, "high" or "low"; the directions of the KPIs follow.
 
     Raises: `Invalid` for another direction, and for a name that is no score of these metrics.
     """
@@ -113,7 +115,9 @@ def with_directions(metrics: OfflineMetrics, better: Mapping[str, str]) -> Offli
                 f"{better_score(name, direction)}: there is no score {name!r}."
                 f"{suggest_names(name, sorted(names))} Scores: {', '.join(sorted(names)) or 'none'}."
             )
-    return metrics._replace(refs=tuple(_with_direction(ref, better) for ref in metrics.refs))
+    refs = tuple(_with_direction(ref, better) for ref in metrics.refs)
+    planned = tuple(_plan_kpi(name, text, refs) for name, text in kpis.items())
+    return metrics._replace(refs=refs, kpis=planned)
 
 
 def _with_direction(ref: MetricRef, better: Mapping[str, str]) -> MetricRef:
@@ -146,7 +150,7 @@ def kpi_warnings(metrics: OfflineMetrics) -> list[str]:
     return [
         f"KPI {kpi.name}: {warning}"
         for kpi in metrics.kpis
-        for warning in direction_warnings(kpi.formula, Direction(kpi.direction))
+        for warning in direction_warnings(kpi.formula, Direction(kpi.direction), metrics.refs)
     ]
 
 
@@ -159,13 +163,13 @@ def kpi_columns(metrics: OfflineMetrics) -> set[str]:
     }
 
 
-def _plan_kpi(name: str, text: KpiFormulaText) -> PlannedKpi:
+def _plan_kpi(name: str, text: KpiFormulaText, metrics: Iterable[MetricRef]) -> PlannedKpi:
     return PlannedKpi(
         id=name,
         revision=1,
         name=name,
         formula=text.formula,
-        direction=text.direction or direction_of_formula(text.formula),
+        direction=text.direction or direction_of_formula(text.formula, metrics),
         unit=None,
         threshold_min=None,
         threshold_max=None,

@@ -2,14 +2,15 @@
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from mosaico.core.errors import AppError
 from mosaico.formula import InvalidFormula, Reference, compile_formula
 from mosaico.formula.bounds import EVERYTHING, Bounds
 from mosaico.formula.trend import Trend, trend_of
-from mosaico.metrics.registry import provider_for, ref_of_column
-from mosaico.metrics.types import Direction, MetricSpec
+from mosaico.metrics.registry import column_of, provider_for, ref_of_column
+from mosaico.metrics.types import Direction, MetricRef, MetricSpec
 
 _TRENDS: Final = {
     Direction.HIGHER_IS_BETTER: Trend.RISES,
@@ -46,10 +47,17 @@ def parse_kpi_text(text: str) -> KpiFormulaText:
     return KpiFormulaText(match[1], _WORDS[match[2]]) if match else KpiFormulaText(text)
 
 
-def direction_of_formula(text: str) -> Direction:
-    """The direction of a valid formula: NEITHER where its parts have none, or not the same."""
+def direction_of_formula(text: str, metrics: Iterable[MetricRef] = ()) -> Direction:
+    """The direction of a valid formula: NEITHER where its parts have none, or not the same.
+
+    `metrics` have options that may give them a direction; other metrics have their default options.
+    """
     formula = compile_formula(text)
-    specs = {reference: _find_spec(reference) for reference in formula.references}
+    chosen = {spec.key: spec for spec in (provider_for(ref).spec for ref in metrics)}
+    specs = {
+        reference: chosen.get(column_of(reference.key)) or _find_spec(reference)
+        for reference in formula.references
+    }
     trend = trend_of(
         formula.root,
         {ref: _statistic_trend(ref.stat, spec) for ref, spec in specs.items() if spec},
@@ -58,10 +66,12 @@ def direction_of_formula(text: str) -> Direction:
     return _DIRECTIONS.get(trend, Direction.NEITHER)
 
 
-def direction_warnings(formula: str, direction: Direction) -> list[str]:
+def direction_warnings(
+    formula: str, direction: Direction, metrics: Iterable[MetricRef] = ()
+) -> list[str]:
     """The reasons to check the direction of a KPI; a stored formula may be no longer valid."""
     try:
-        derived = direction_of_formula(formula)
+        derived = direction_of_formula(formula, metrics)
     except InvalidFormula:
         return []
     if direction is derived is Direction.NEITHER:

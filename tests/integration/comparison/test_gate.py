@@ -110,6 +110,40 @@ def test_gate__direction_of_a_kpi_follows_from_its_formula(
         assert "NAME=FORMULA lower" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("formula", "better", "outcome", "code", "warning"),
+    [
+        ('SCORE["tone"]', "high", "REGRESSION", 1, ""),
+        ('SCORE["tone"]', "low", "PASS", 0, ""),
+        ('1 - SCORE["tone"]', "high", "REGRESSION", 1, ""),
+        ('SCORE["tone"] lower', "high", "PASS", 0, 'by SCORE["tone"] higher is better'),
+        ('SCORE["tone"]', None, "CHANGED", 4, 'no direction follows from SCORE["tone"]'),
+    ],
+)
+def test_gate__kpi_of_a_score_has_the_direction_of_the_score(
+    tmp_path: Path,
+    plugins: None,
+    formula: str,
+    better: str | None,
+    outcome: str,
+    code: int,
+    warning: str,
+) -> None:
+    before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    for path, level in ((before, 0.8), (after, 0.2)):
+        scored = [
+            {**trace, "scores": {"tone": level + index / 1000}}
+            for index, trace in enumerate(traces(range(3)))
+        ]
+        path.write_bytes(ndjson(scored))
+    options = [f"--better=tone={better}"] if better else []
+    words = ("--kpi", f"tone={formula}", *options, "--json")
+    result = gate("--run", after, "--baseline", before, *words)
+    assert (json.loads(result.stdout)["outcome"], result.exit_code) == (outcome, code)
+    assert warning in result.stderr
+    assert ("warning" in result.stderr) is bool(warning)
+
+
 def test_gate__change_from_zero_is_absolute_and_has_its_unit(tmp_path: Path, plugins: None) -> None:
     before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
     for path, factor in ((before, 0), (after, 1)):

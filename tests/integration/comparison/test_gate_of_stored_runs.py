@@ -163,7 +163,7 @@ def test_change__has_the_same_numbers_everywhere(
         if words[1] == "report":
             # The page shows the change and its interval in two columns.
             cells = re.findall(r"<td[^>]*>([^<]+)</td>", html.unescape(report.read_text()))
-            assert {text.before, text.delta, text.bounds} <= set(cells)
+            assert {text.before, text.delta, text.bounds} <= {cell.strip() for cell in cells}
             continue
         # Markdown escapes the sign before a small p, and tables for programs have hyphens.
         assert text.change in content.replace("\\<", "<").replace("-0.", "−0."), words

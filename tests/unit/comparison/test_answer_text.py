@@ -14,7 +14,7 @@ def change(effect: float, low: float, high: float, side: Side = Side.LOW) -> Val
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("effect", [-0.3, -0.1, 0.2])
+@pytest.mark.parametrize("effect", [-0.3, -0.15, 0.2])
 def test_interval__marks_are_in_the_order_of_their_values(effect: float) -> None:
     line = draw_interval(change(effect, effect - 0.05, effect + 0.05))
     bar = line.partition(" (")[0]

@@ -144,12 +144,23 @@ def test_gate__explains_what_is_not_proved() -> None:
 
 
 @pytest.mark.parametrize("effect", [-0.2, 0.2])
-def test_gate__change_without_a_direction_is_inconclusive(effect: float) -> None:
+def test_gate__significant_change_without_a_direction_is_changed(effect: float) -> None:
     change = judged(effect, 0.1, 0.001, side=Side.BOTH)
-    assert Note.NO_DIRECTION in change.notes
-    [check] = decide(compared({"quality": change}), NO_TERMS).checks
-    assert check.outcome is GateOutcome.INCONCLUSIVE
-    assert "which direction is better" in check.reason
+    assert (change.verdict, Note.NO_DIRECTION in change.notes) == (Verdict.CHANGED, True)
+    result = decide(compared({"quality": change}), GateTerms(inconclusive_passes=True))
+    [check] = result.checks
+    assert (check.outcome, result.exit_code) == (GateOutcome.CHANGED, 4)
+    assert "--kpi 'NAME=FORMULA higher'" in check.reason
+
+
+def test_gate__insignificant_change_without_a_direction_is_as_any_other() -> None:
+    for change, verdict, outcome in (
+        (judged(-0.03, 0.1, 0.4, side=Side.BOTH), Verdict.INCONCLUSIVE, GateOutcome.INCONCLUSIVE),
+        (judged(0.0, 0.01, 0.9, side=Side.BOTH), Verdict.NO_EVIDENCE, GateOutcome.PASS),
+    ):
+        [check] = decide(compared({"quality": change}), NO_TERMS).checks
+        assert (change.verdict, check.outcome) == (verdict, outcome)
+        assert Note.NO_DIRECTION not in change.notes
 
 
 def test_gate__outcome_is_the_worst_of_its_checks() -> None:
