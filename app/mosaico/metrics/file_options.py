@@ -88,6 +88,7 @@ def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
 
 
 def _parse_measure(config: Path, measure: object) -> "tuple[str, KpiFormulaText]":
+    # Only --config needs this: the import takes time.
     from mosaico.metrics.formula_direction import KpiFormulaText
 
     match measure:
@@ -98,6 +99,7 @@ def _parse_measure(config: Path, measure: object) -> "tuple[str, KpiFormulaText]
 
 
 def _parse_direction(config: Path, direction: object) -> "Direction | None":
+    # Only --config needs this: the import takes time.
     from mosaico.metrics.types import Direction
 
     if direction is None:
