@@ -132,7 +132,7 @@ def select_gated(
     selected = select_metrics(metrics, kpis, limited=limited, models=models)
     if metrics is not None or kpis or limited:
         return with_directions(selected, files.better, kpis)
-    selected = with_directions(add_scores(selected, files.score_names()), files.better)
+    selected = with_directions(add_scores(selected, files.score_names()), files.better, kpis)
     return selected._replace(refs=tuple(may_decide(selected.refs, files.names_by_file)))
 
 
