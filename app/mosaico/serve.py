@@ -173,7 +173,7 @@ class ServiceProcess:
             descriptors = [self.listener.fileno()]
             environment[LISTENER_FD] = str(self.listener.fileno())
         self.process = subprocess.Popen(  # noqa: S603 - our own program
-            # -P: the current folder may hold another package named `app`; never import it.
+            # -P: the current folder may hold a module of one of our names; never import it.
             [sys.executable, "-P", "-m", "mosaico.cli", self.command],
             stdin=subprocess.PIPE,
             env=environment,

@@ -1,6 +1,7 @@
 """The image, the compose file and the guide name commands, settings and addresses that exist."""
 
 import re
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,11 @@ def test_compose__the_api_trusts_its_proxy_and_is_reached_through_it() -> None:
     address = proxy["networks"]["proxy"]["ipv4_address"]
     trusted = f"${{MOSAICO_TRUSTED_PROXIES:-{address}}}"
     assert api["environment"]["MOSAICO_TRUSTED_PROXIES"] == trusted
+    [network] = COMPOSE["networks"]["proxy"]["ipam"]["config"]
+    assert ip_address(address) in ip_network(network["subnet"])
+    # Docker gives no other container this address.
+    assert ip_address(address) not in ip_network(network["ip_range"])
+    assert address != network["gateway"]
     assert [name for name, of in COMPOSE["services"].items() if "ports" in of] == ["proxy"]
     assert proxy["user"] != "0"
     assert (proxy["read_only"], proxy["cap_drop"]) == (True, ["ALL"])
@@ -109,7 +115,7 @@ def test_proxy__names_the_client_and_drops_what_the_client_says_of_itself() -> N
 
 
 def test_compose__stop_grace_period_covers_the_shutdown() -> None:
-    """An API takes 2 s, a worker 9; see `mosaico.main.GRACE_S` and `mosaico.worker.STOP_S`."""
+    """An API takes 2 s, a worker 9; see `mosaico.main.SHUTDOWN_GRACE_S` and `mosaico.worker.STOP_S`."""
     graces = {name: of["stop_grace_period"] for name, of in OURS.items() if name != "migrate"}
     assert graces == {"api": "10s", "worker": "15s", "scheduler": "10s"}
 

@@ -28,6 +28,7 @@ PROJECT = {
     "app/__init__.py": "",
     "app/core.py": "ANSWER = 'Rome'\n",
     "app/main.py": """
+import mosaico
 from fastapi import FastAPI
 
 from app.core import ANSWER
@@ -39,7 +40,7 @@ api = FastAPI()
 def answer() -> str:
     return ANSWER
 """,
-    "migrations/__init__.py": "raise SystemExit('the migrations of the project were executed')\n",
+    "migrations/env.py": "raise SystemExit('the migrations of the project were executed')\n",
     "alembic.ini": "[alembic]\nscript_location = migrations\n",
     "evaluate.py": """
 import mosaico
@@ -169,11 +170,13 @@ def test_wheel__works_in_a_project_with_its_own_app(installed_wheel: Path, proje
 
 
 def test_wheel__uvicorn_serves_the_app_of_the_project(installed_wheel: Path, project: Path) -> None:
-    program = "import mosaico, uvicorn; uvicorn.run('app.main:api', port=0)"
     log_file = project / "uvicorn.log"
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [installed_wheel / "python", "-c", program], cwd=project, stdout=log, stderr=log
+            [installed_wheel / "python", "-m", "uvicorn", "app.main:api", "--port", "0"],
+            cwd=project,
+            stdout=log,
+            stderr=log,
         )
     try:
         server = Program(process, log_file)
@@ -209,7 +212,7 @@ def test_wheel__contains_the_migrations(
 def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path) -> None:
     program = "import mosaico, pathlib; print(pathlib.Path(mosaico.__file__).parent)"
     done = subprocess.run(
-        # -P leaves out the current folder, where the sources of both packages are.
+        # -P leaves out the current folder.
         [installed_wheel / "python", "-P", "-c", program],
         capture_output=True, text=True, check=True, timeout=LIVENESS_S,
     )  # fmt: skip

@@ -84,7 +84,7 @@ def _read_of_selected_items(columns: str, rows: str) -> TextClause:
     )
 
 
-# One look-up in the primary key for each trace: see `results.queries.SCORED_TRACES`.
+# One look-up in the primary key for each trace: see `run_store.queries.SCORED_TRACES`.
 ITEM_ROWS = _read_of_selected_items(
     f"{REVISION} AS revision, {ALL_TAGS} AS tags, {IS_SHORT} AS is_short",
     """

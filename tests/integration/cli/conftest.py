@@ -54,7 +54,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith("MOSAICO_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("MOSAICO_DATA_DIR", str(tmp_path / "data"))
-    # Commands run in a folder from which `app` is not found.
+    # Commands run in a folder from which `mosaico` is not found.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "app"))
 
 

@@ -76,6 +76,9 @@ def test_two_lengths__end_the_connection_after_the_answer(client: httpx.Client) 
     request = head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden
 
     assert b"".join(exchange(client, request)).count(b"HTTP/1.1 ") == 1
+    # Sent together with a request before it, the last one stays unanswered as well.
+    first = b"GET /things HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert b"".join(exchange(client, first + request)).count(b"HTTP/1.1 ") == 2
 
 
 @pytest.mark.parametrize("part", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b"], ids=repr)

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
 from mosaico import programs
+
+ROOT = Path(__file__).resolve().parents[3]
 
 INTERRUPTED_IMPORT = """
 import signal
@@ -31,7 +34,7 @@ def test_programs__import_nothing_heavy_before_they_are_interruptible() -> None:
     )
     done = subprocess.run(
         # Without `site`, whose .pth files may import packages.
-        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, 'app'); {code}"],
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'app')!r}); {code}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "typer" not in done.stdout

@@ -32,6 +32,12 @@ def test_plugins__load_neither_database_nor_numerical_libraries(names: str) -> N
     assert not loaded_packages(f"from mosaico.plugins import {names}") & heavy
 
 
+def test_score__loads_neither_database_nor_numerical_libraries() -> None:
+    """A script that scores starts in 0.3 s."""
+    heavy = {"sqlalchemy", "psycopg", "fastapi", "numpy", "scipy", "typer"}
+    assert not loaded_packages("from mosaico import score") & heavy
+
+
 @pytest.mark.parametrize("module", [mosaico, mosaico.plugins, mosaico.formula])
 def test_package__every_public_name_exists_and_is_listed(module: ModuleType) -> None:
     assert [name for name in module.__all__ if not hasattr(module, name)] == []

@@ -85,6 +85,10 @@ class HttpProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop_header_deadline()
+
+    def handle_events(self) -> None:
+        """Also called for a request that was sent before the answer to the one before it."""
+        super().handle_events()
         if self.cycle is not None:
             self._end_after_two_lengths()
 
