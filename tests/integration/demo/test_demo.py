@@ -47,7 +47,9 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
         assert line.startswith(f"{name}: 272 answers of the Pelican handbook agent measured in ")
         assert line.endswith(", VALID")
     # The mean over 270 common items and its interval, rounded.
-    assert verdict == ("REGRESSED: answer quality 0.60 → 0.42 (−0.18, 95 % CI −0.22 to −0.14)")
+    assert verdict == (
+        "REGRESSED: answer quality 0.60 → 0.42 (−0.18, adjusted 95 % CI −0.23 to −0.14)"
+    )
     assert items == (
         "118 of 272 items fell and 23 rose in ROUGE; 2 were not measured, which is no drop"
     )

@@ -32,7 +32,10 @@ def set_up(service: Service, langfuse: FakeLangfuse, **production: Any) -> None:
         source="langfuse",
         datasetRef=None,
         metrics=[SCORE, "LATENCY"],
-        measures=[{"name": "tone", "formula": 'SCORE["Tone"]'}],
+        # The name does not say which tone is better.
+        measures=[
+            {"name": "tone", "formula": 'SCORE["Tone"]', "direction": "HIGHER_IS_BETTER"},
+        ],
         production={"window": window_json(), **production},
     )
 
