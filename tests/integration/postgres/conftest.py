@@ -15,9 +15,12 @@ from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.postgres import SharedServer, cluster
 
 OWNER = """
+import signal
 import sys
 from pathlib import Path
 from mosaico.postgres.server import EmbeddedPostgres
+# As a terminal leaves it: tests may be started with it ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 with EmbeddedPostgres(Path(sys.argv[1]), durable=False).own() as url:
     print(url, flush=True)
     sys.stdin.readline()
