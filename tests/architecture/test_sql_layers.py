@@ -21,7 +21,7 @@ TABLE_NAME = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO|TABLE)\s+(?:ONLY\s+)?\"?([a
 
 @functools.cache
 def layer_ranks() -> dict[str, int]:
-    """The height of each top-level package or module of `app`, 0 for the lowest layer."""
+    """The height of each top-level package or module of `mosaico`, 0 for the lowest layer."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(
         contract["layers"] for contract in contracts["contracts"] if contract["id"] == "layers"

@@ -120,7 +120,11 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def foreign_folder(tmp_path: Path) -> Iterator[Path]:
-    """A working directory that contains foreign packages named `app` and `mosaico`."""
+    """A project whose packages `app` and `mosaico`, and a module of a standard name, must not be executed."""
+    for name in ("migrations/env.py", "alembic.ini"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(PROJECT[name])
+    (tmp_path / "queue.py").write_text(FOREIGN_PACKAGE)
     for name in ("app", "mosaico"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(FOREIGN_PACKAGE)

@@ -40,7 +40,7 @@ class _Module(NamedTuple):
 
 
 def raised_errors(function: Callable[..., Any]) -> set[type[AppError]]:
-    """The error classes that a function of `app` or what it calls refers to."""
+    """The error classes that a function of `mosaico` or what it calls refers to."""
     errors: set[type[AppError]] = set()
     visited: set[_Name] = set()
     waiting = [_Name(function.__module__, function.__name__)]

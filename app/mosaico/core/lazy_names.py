@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+PUBLIC_SUBMODULES = ("mosaico.formula", "mosaico.plugins")
+
 
 def load_lazily(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a module: `names` has its names by their internal modules, "mosaico." left out.
 
-    "AppError:MosaicoError" is the name of `AppError` in the public module.
+    "AppError:MosaicoError" is the name of `AppError` in the public module. The public submodules of
+    `mosaico` are attributes of it before anybody imported them.
     """
     places: dict[str, tuple[str, str]] = {}
     for internal_module, text in names.items():
@@ -17,6 +20,8 @@ def load_lazily(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
             places[public_name or inner_name] = (f"mosaico.{internal_module}", inner_name)
 
     def load(name: str) -> Any:
+        if f"{module}.{name}" in PUBLIC_SUBMODULES:
+            return import_module(f"{module}.{name}")
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         internal_module, inner_name = places[name]

@@ -1,5 +1,6 @@
 """The entry points of the programs."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -17,6 +18,23 @@ import mosaico.programs as programs
 programs.import_module = lambda _: signal.raise_signal(signal.SIGINT)
 programs.{program}()
 """
+
+# Its `main` asks a child of the pool.
+PROGRAM_WITH_CHILD = """
+import posixpath, sys, types
+from mosaico import programs
+
+def main():
+    from mosaico.jobs.process_pool import ProcessPool
+    pool = ProcessPool(1, warm_up=dict)
+    print(sys.argv[1:], pool.run(posixpath.basename, "folder/file", timeout_s=60))
+    pool.close()
+
+if __name__ == "__main__":
+    programs.import_module = lambda _: types.SimpleNamespace(main=main)
+    programs.mosaico()
+"""
+WITHOUT_SAFE_PATH = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
 @pytest.mark.parametrize("program", ["mosaico", "ot_bench", "bashkit_eval"])
@@ -49,3 +67,19 @@ def test_programs__every_script_is_an_entry_point() -> None:
     }
     assert scripts.keys() == {"mosaico", "ot-bench", "bashkit-eval"}
     assert all(callable(getattr(programs, function)) for function in scripts.values())
+
+
+def test_programs__start_children_that_ignore_the_current_folder(tmp_path: Path) -> None:
+    """A child of `multiprocessing` imports the standard library, not files of its names."""
+    for name in ("queue", "socket", "pickle"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the folder was imported')"
+        )
+    script = tmp_path / "bin" / "program"
+    script.parent.mkdir()
+    script.write_text(PROGRAM_WITH_CHILD)
+    done = subprocess.run(
+        [sys.executable, script, "--option"],
+        cwd=tmp_path, env=WITHOUT_SAFE_PATH, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "['--option'] file\n"), done.stderr

@@ -44,10 +44,16 @@ def test_package__every_public_name_exists_and_is_listed(module: ModuleType) -> 
     assert {*module.__all__} <= {*dir(module)}
 
 
-def test_package__no_public_name_is_a_submodule() -> None:
+@pytest.mark.parametrize("package", [mosaico, mosaico.formula])
+def test_package__no_public_name_is_a_submodule(package: ModuleType) -> None:
     """The first import of such a module would replace the public object."""
-    submodules = {module.name for module in pkgutil.iter_modules(mosaico.__path__)}
-    assert not submodules & {*mosaico.__all__}
+    submodules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not submodules & {*package.__all__}
+
+
+def test_package__public_submodules_need_no_import_of_their_own() -> None:
+    statement = "import mosaico; mosaico.plugins.Trace; mosaico.formula.parse"
+    assert "mosaico" in loaded_packages(statement)
 
 
 def test_package__function_is_still_public_after_an_import_of_its_commands() -> None:
