@@ -273,7 +273,7 @@ def check_kpi_directions(res: Resources) -> str:
     """The current KPIs whose direction is not that of their formula; they may be meant."""
     load_plugins()
     findings, kpi_count = list[str](), 0
-    for window in iter_windows(res.db, KpiDefinition.id):
+    for window in iter_windows(res.db, KpiDefinition.benchmark_id):
         with res.db.read() as session:
             kpis = list_kpis_of_window(session, window)
         kpi_count += len(kpis)
@@ -289,17 +289,17 @@ def check_kpi_directions(res: Resources) -> str:
 
 
 def list_kpis_of_window(session: Session, window: RowWindow) -> Sequence[KpiDefinition]:
-    """The current KPIs of active benchmarks in a range, by ID."""
+    """The current KPIs of the active benchmarks in a range, by benchmark and ID."""
     statement = (
         select(KpiDefinition)
         .join(Benchmark)
         .where(
-            window.contains(KpiDefinition.id),
+            window.contains(KpiDefinition.benchmark_id),
             KpiDefinition.retired_at.is_(None),
             ~Benchmark.archived,
         )
     )
-    return session.scalars(statement.order_by(KpiDefinition.id)).all()
+    return session.scalars(statement.order_by(KpiDefinition.benchmark_id, KpiDefinition.id)).all()
 
 
 def _check(name: str, check: Callable[[], str]) -> Diagnosis:

@@ -62,7 +62,7 @@ class RuleHistory:
         self._spec = rule_spec(rule)
         self._name = rule.metric or rule.name
         self._false_pages = false_pages
-        self._measurements = MeasurementHistory(session, self.runs).measurements(
+        self._measurements = MeasurementHistory(session, rule.benchmark_id, self.runs).measurements(
             RuleTarget.of(rule.kpi, rule.metric),
             with_items=self._spec.condition is Condition.ANOMALY_DETECTED,
         )

@@ -113,7 +113,10 @@ class BenchmarkRevision(Base):
 
 
 class KpiDefinition(Base):
-    """One immutable revision of a KPI; the current revision has no `retired_at`."""
+    """One immutable revision of a KPI; the current revision has no `retired_at`.
+
+    The ID of a KPI is unique inside its benchmark: another benchmark may have one with the same ID.
+    """
 
     __tablename__ = "kpi_definitions"
     __table_args__ = (
@@ -133,16 +136,19 @@ class KpiDefinition(Base):
             postgresql_where=text("retired_at IS NULL"),
         ),
         Index(
-            "ix_kpi_definitions_current_name_id",
+            "ix_kpi_definitions_current_name_id_benchmark_id",
             text("lower(name)"),
             "id",
+            "benchmark_id",
             postgresql_where=text("retired_at IS NULL"),
         ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(
+        ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True
+    )
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    benchmark_id: Mapped[str] = mapped_column(ForeignKey("benchmarks.id", ondelete="CASCADE"))
     name: Mapped[str]
     description: Mapped[str | None]
     formula: Mapped[str]

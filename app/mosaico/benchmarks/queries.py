@@ -1,5 +1,6 @@
 """Reads of benchmarks and their KPIs."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from mosaico.benchmarks.models import (
 )
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
+from mosaico.core.list_filters import match_any
 from mosaico.core.names import NameChoices, Names, list_newest_names
 from mosaico.core.schemas import FilterValues, ListFilter
 from mosaico.traces.production import ProductionTraces
@@ -183,49 +185,78 @@ def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
     return session.scalar(statement) or 0
 
 
-def find_kpi_formula(session: Session, kpi_id: str) -> str | None:
+def find_kpi_formula(session: Session, benchmark_id: str, kpi_id: str) -> str | None:
     """The current formula of a KPI; None when the KPI was deleted."""
     return session.scalar(
         select(KpiDefinition.formula).where(
-            KpiDefinition.id == kpi_id, KpiDefinition.retired_at.is_(None)
+            KpiDefinition.benchmark_id == benchmark_id,
+            KpiDefinition.id == kpi_id,
+            KpiDefinition.retired_at.is_(None),
         )
     )
 
 
 class NamedKpi(NamedTuple):
-    """A KPI of an ID or a name; `has_other_names` tells whether some revision has another name."""
+    """A KPI that an ID or a name selects; `has_other_names` tells whether its revisions differ in their name."""
 
     id: str
     benchmark_id: str
     has_other_names: bool = False
 
 
-def find_kpis_by_id(session: Session, ids: Sequence[str]) -> list[NamedKpi]:
-    """The KPIs with one of `ids`, deleted or not."""
+def find_kpis_by_id(
+    session: Session, benchmark_ids: Sequence[str], ids: Sequence[str]
+) -> list[NamedKpi]:
+    """The KPIs of some benchmarks, or of all if none is named, with one of `ids`, deleted or not."""
     statement = (
         select(
             KpiDefinition.id,
             KpiDefinition.benchmark_id,
             func.count(KpiDefinition.name.distinct()) > 1,
         )
-        .where(KpiDefinition.id.in_(ids))
+        .where(KpiDefinition.id.in_(ids), *match_any((KpiDefinition.benchmark_id, benchmark_ids)))
         .group_by(KpiDefinition.id, KpiDefinition.benchmark_id)
     )
     return [NamedKpi(*row) for row in session.execute(statement)]
 
 
-def find_kpis_by_name(
-    session: Session, benchmark_ids: Sequence[str], names: Sequence[str]
+def find_kpis(
+    session: Session, benchmark_ids: Sequence[str], requested: Sequence[str]
 ) -> list[NamedKpi]:
-    """The KPIs of some benchmarks that have or had one of `names`, deleted or not."""
-    is_named = KpiDefinition.name.in_(names)
-    statement = (
-        select(KpiDefinition.id, KpiDefinition.benchmark_id, ~func.bool_and(is_named))
-        .where(KpiDefinition.benchmark_id.in_(benchmark_ids))
-        .group_by(KpiDefinition.id, KpiDefinition.benchmark_id)
-        .having(func.bool_or(is_named))
-    )
-    return [NamedKpi(*row) for row in session.execute(statement)]
+    """The KPIs of some benchmarks by ID or name, deleted or not.
+
+    In each benchmark an ID comes before a name, and the name that a KPI has before one that another had.
+    """
+    by_id = find_kpis_by_id(session, benchmark_ids, requested)
+    identified = {(kpi.benchmark_id, kpi.id) for kpi in by_id}
+    revisions = select(
+        KpiDefinition.benchmark_id,
+        KpiDefinition.id,
+        KpiDefinition.name,
+        KpiDefinition.retired_at.is_(None).label("is_current"),
+    ).where(KpiDefinition.benchmark_id.in_(benchmark_ids), KpiDefinition.name.in_(requested))
+    current = defaultdict[tuple[str, str], set[str]](set)
+    earlier = defaultdict[tuple[str, str], set[str]](set)
+    for row in session.execute(revisions):
+        if (row.benchmark_id, row.name) not in identified:
+            (current if row.is_current else earlier)[row.benchmark_id, row.name].add(row.id)
+    named = {
+        (benchmark_id, kpi_id)
+        for (benchmark_id, _), ids in {**earlier, **current}.items()
+        for kpi_id in ids
+    }
+    by_name = find_kpis_by_id(session, benchmark_ids, sorted({id_ for _, id_ in named}))
+    return [
+        *by_id,
+        *(kpi for kpi in by_name if (kpi.benchmark_id, kpi.id) in named - identified),
+    ]
+
+
+def is_kpi_name(session: Session, names: Sequence[str]) -> bool:
+    """Return whether a KPI of any benchmark has one of `names`."""
+    keys = [name.lower() for name in names]
+    named = current_kpis().where(func.lower(KpiDefinition.name).in_(keys))
+    return bool(session.scalar(select(named.exists())))
 
 
 def current_kpis() -> Select[KpiDefinition]:

@@ -25,7 +25,8 @@ class RowWindow(NamedTuple):
 
 
 def iter_windows(db: Database, key: SQLColumnExpression[Any]) -> Iterator[RowWindow]:
-    """All rows of a table in ranges of `WINDOW_ROWS`, in the order of a key that is unique and indexed.
+    """All rows of a table in ranges of `WINDOW_ROWS`, in the order of an indexed key. Rows with
+    the same key are in one range.
 
     Each range is read in a transaction of its own; rows that are inserted meanwhile may be left out.
     """

@@ -21,7 +21,8 @@ class KpiHistory(Base):
     __tablename__ = "kpi_history"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["kpi_id", "kpi_revision"], ["kpi_definitions.id", "kpi_definitions.revision"]
+            ["kpi_id", "benchmark_id", "kpi_revision"],
+            ["kpi_definitions.id", "kpi_definitions.benchmark_id", "kpi_definitions.revision"],
         ),
         Index("uq_kpi_history_run_seq_kpi_id", "run_seq", "kpi_id", unique=True),
         # In the order of lists and trends, so that the planner needs no statistics to choose it.
@@ -37,6 +38,13 @@ class KpiHistory(Base):
         Index("ix_kpi_history_agent_id_recorded_at_id", "agent_id", "recorded_at", "id"),
         Index("ix_kpi_history_name_recorded_at_id", "name", "recorded_at", "id"),
         Index("ix_kpi_history_recorded_at_id", "recorded_at", "id"),
+        Index(
+            "ix_kpi_history_benchmark_id_kpi_id_recorded_at_id",
+            "benchmark_id",
+            "kpi_id",
+            "recorded_at",
+            "id",
+        ),
         Index("ix_kpi_history_kpi_id_recorded_at_id", "kpi_id", "recorded_at", "id"),
     )
 

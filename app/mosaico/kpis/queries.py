@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnElement, Select, select, tuple_
 from sqlalchemy.orm import Session
 
-from mosaico.benchmarks.queries import NamedKpi, OwnerFilter, find_kpis_by_id, find_kpis_by_name
+from mosaico.benchmarks.queries import (
+    NamedKpi,
+    OwnerFilter,
+    find_kpis,
+    find_kpis_by_id,
+    is_kpi_name,
+)
 from mosaico.core.keyset import Key, PageQuery, PageRows, read_entities, sort_rows
 from mosaico.core.list_filters import Period, ValueFilter
 from mosaico.core.schemas import FilterValues, PeriodFilter
@@ -29,6 +35,7 @@ DEFAULT_SORT: Final = "-recorded"
 # The first columns of the indexes by time.
 _INDEXES: Final = (
     (KpiHistory.benchmark_id, KpiHistory.agent_id, KpiHistory.kpi_id),
+    (KpiHistory.benchmark_id, KpiHistory.kpi_id),
     (KpiHistory.kpi_id,),
     (KpiHistory.name,),
     (KpiHistory.benchmark_id, KpiHistory.agent_id),
@@ -39,10 +46,13 @@ ALL_COLUMNS: Final = select(KpiHistory)
 
 
 class KpiHistoryFilter(OwnerFilter, PeriodFilter):
-    """Filter of KPI values. A name of a KPI that is also an ID is an ID."""
+    """Filter of KPI values. In each of the benchmarks, a name of a KPI that is also an ID is an ID."""
 
     kpis: FilterValues = Field(
-        default=[], validation_alias="kpi", description="ID or name of a KPI."
+        default=[],
+        validation_alias="kpi",
+        description="ID or name of a KPI. With a benchmark, a name also selects the values from before"
+        " the KPI got this name.",
     )
 
 
@@ -96,34 +106,42 @@ def _select_kpis(session: Session, history_filter: KpiHistoryFilter) -> _KpiSele
     requested, benchmark_ids = history_filter.kpis, history_filter.benchmark_ids
     if not requested:
         return _KpiSelection()
-    kpis = find_kpis_by_id(session, requested)
-    ids = {kpi.id for kpi in kpis}
-    names = [kpi for kpi in requested if kpi not in ids]
-    is_selected = KpiHistory.kpi_id.in_(ids) | KpiHistory.name.in_(names)
     if not benchmark_ids:
-        # With OR no index fits, and PostgreSQL reads the values of other KPIs.
-        if ids and names:
-            return _KpiSelection(conditions=[is_selected])
-        return _KpiSelection(kpis, names)
+        return _select_of_any_benchmark(session, requested)
     # By their IDs, of which an index has the values for each agent.
-    named = find_kpis_by_name(session, benchmark_ids, names) if names else []
-    selected = {kpi.id: kpi for kpi in (*named, *kpis) if kpi.benchmark_id in benchmark_ids}
-    if not selected:
+    kpis = find_kpis(session, benchmark_ids, requested)
+    if not kpis:
         return None
-    is_renamed = any(kpi.has_other_names for kpi in named)
-    return _KpiSelection([*selected.values()], conditions=[is_selected] if is_renamed else [])
+    if len({kpi.benchmark_id for kpi in kpis}) == 1:
+        return _KpiSelection(kpis)
+    # Another of the benchmarks may have a KPI with the same ID that was not selected.
+    pairs = [(kpi.benchmark_id, kpi.id) for kpi in kpis]
+    is_selected = tuple_(KpiHistory.benchmark_id, KpiHistory.kpi_id).in_(pairs)
+    return _KpiSelection(kpis, conditions=[is_selected])
+
+
+def _select_of_any_benchmark(session: Session, requested: Sequence[str]) -> _KpiSelection:
+    kpis = find_kpis_by_id(session, [], requested)
+    if not kpis:
+        return _KpiSelection(names=requested)
+    ids = {kpi.id for kpi in kpis}
+    # An ID of one benchmark must not hide the KPIs of others with this name.
+    if not is_kpi_name(session, requested) and ids.issuperset(requested):
+        return _KpiSelection(kpis)
+    # With OR no index fits, and PostgreSQL reads the values of other KPIs.
+    is_selected = KpiHistory.kpi_id.in_(ids) | KpiHistory.name.in_(requested)
+    return _KpiSelection(conditions=[is_selected])
 
 
 def _filter_values(history_filter: KpiHistoryFilter, selection: _KpiSelection) -> list[ValueFilter]:
     benchmark_ids = history_filter.benchmark_ids
-    if len(selection.kpis) == 1:
-        # All values of a KPI are of its benchmark, with which the index of an agent begins.
-        has_agent = len(history_filter.agent_ids) == 1
-        benchmark_ids = [selection.kpis[0].benchmark_id] if has_agent else []
+    if selection.kpis:
+        # All values of a KPI are of its benchmark, with which its indexes begin.
+        benchmark_ids = sorted({kpi.benchmark_id for kpi in selection.kpis})
     return [
         (KpiHistory.benchmark_id, benchmark_ids),
         (KpiHistory.agent_id, history_filter.agent_ids),
-        (KpiHistory.kpi_id, [kpi.id for kpi in selection.kpis]),
+        (KpiHistory.kpi_id, sorted({kpi.id for kpi in selection.kpis})),
         (KpiHistory.name, selection.names),
     ]
 

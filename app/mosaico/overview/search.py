@@ -22,10 +22,10 @@ MAX_MATCHES: Final = 10
 
 
 class _NamedTable(NamedTuple):
-    """Rows with a name: an index has those that are `listed` in the order of `sort_key` and `id`.
+    """Rows with a name: an index has those that are `listed` in the order of `sort_keys`.
 
-    `benchmark_id` is the column of their benchmark, if they have one; `needs_active_benchmark` leaves out
-    those of archived benchmarks.
+    `benchmark_id` is the column of their benchmark, if they have one. KPIs are `inside_benchmark`: their IDs
+    are unique inside their benchmark only, and those of archived benchmarks are left out.
     """
 
     id: ColumnElement[str]
@@ -33,7 +33,15 @@ class _NamedTable(NamedTuple):
     sort_key: ColumnElement[str]
     listed: Sequence[ColumnElement[bool]] = ()
     benchmark_id: ColumnElement[str] | None = None
-    needs_active_benchmark: bool = False
+    inside_benchmark: bool = False
+
+    @property
+    def sort_keys(self) -> list[ColumnElement[str]]:
+        """The keys of the order, which differ from row to row."""
+        keys = [self.sort_key, self.id]
+        if self.inside_benchmark and self.benchmark_id is not None:
+            keys.append(self.benchmark_id)
+        return keys
 
 
 _AGENTS: Final = Agent.__table__.c
@@ -50,7 +58,7 @@ _TABLES: Final[Mapping[SearchKind, _NamedTable]] = {
     ),
     SearchKind.KPI: _NamedTable(
         _KPIS.id, _KPIS.name, func.lower(_KPIS.name, type_=Text), [_KPIS.retired_at.is_(None)], _KPIS.benchmark_id,
-        needs_active_benchmark=True,
+        inside_benchmark=True,
     ),
     SearchKind.ALERT_RULE: _NamedTable(
         _RULES.id, _RULES.name, func.lower(_RULES.name, type_=Text), (), _RULES.benchmark_id
@@ -121,14 +129,14 @@ def _search_table(
     if table.benchmark_id is not None:
         columns["benchmark_id"] = table.benchmark_id
     conditions = match_text(text, table.id, table.name)
-    if table.needs_active_benchmark:
+    if table.inside_benchmark:
         archived = select(_BENCHMARKS.id).where(_BENCHMARKS.archived)
         conditions.append(columns["benchmark_id"].not_in(archived))
     rows = ListRows(
         statement=select(*(column.label(name) for name, column in columns.items())).where(
             *table.listed
         ),
-        keys=[table.sort_key, table.id],
+        keys=table.sort_keys,
         descending=False,
         conditions=conditions,
     )

@@ -154,8 +154,8 @@ LISTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "runs with a status in a period": lambda session: search_runs(
         session, RunListFilter(statuses=[RunStatus.FAILED], since=SINCE), "created", QUERY
     ),
-    "values of a renamed KPI in a benchmark": lambda session: list_kpi_history(
-        session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], kpis=["B"])
+    "values of a renamed KPI and an agent": lambda session: list_kpi_history(
+        session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], agent_ids=["B"], kpis=["B"])
     ),
     "values of a benchmark and an agent": lambda session: list_kpi_history(
         session, QUERY, KpiHistoryFilter(benchmark_ids=["A"], agent_ids=["B"]), sort="kpi"

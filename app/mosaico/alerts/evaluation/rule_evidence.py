@@ -115,7 +115,10 @@ class HistoryReader:
                 excluded=spans,
             )
             # Anomaly detection looks at no more runs.
-            self._histories[spans] = past, MeasurementHistory(self._session, past[-WINDOW:])
+            self._histories[spans] = (
+                past,
+                MeasurementHistory(self._session, self._result.benchmark_id, past[-WINDOW:]),
+            )
         return self._histories[spans]
 
     def _series(

@@ -22,10 +22,10 @@ MAX_TRACES = 100_000
 
 
 class MeasurementHistory:
-    """Measurements of some past runs; each target is read once, however many rules watch it."""
+    """Measurements of some past runs of a benchmark; each target is read once, however many rules watch it."""
 
-    def __init__(self, session: Session, runs: Sequence[PastRun]) -> None:
-        self._session = session
+    def __init__(self, session: Session, benchmark_id: str, runs: Sequence[PastRun]) -> None:
+        self._session, self._benchmark_id = session, benchmark_id
         # The numbers of invalid runs say nothing about the agent.
         self._history = RunHistory(session, [run for run in runs if run.is_valid])
         self._trace_count = sum(run.traces or 0 for run in runs)
@@ -98,7 +98,7 @@ class MeasurementHistory:
         """The metric whose mean over the traces is the value; None when it is something else."""
         reference = target.metric
         if target.kpi_id is not None:
-            formula = find_kpi_formula(self._session, target.kpi_id)
+            formula = find_kpi_formula(self._session, self._benchmark_id, target.kpi_id)
             reference = read_reference(formula) if formula else None
         if reference is None or reference.stat != "mean":
             return None
