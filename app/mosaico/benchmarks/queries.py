@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 from sqlalchemy import Select, exists, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import get_agent, list_agent_names
@@ -94,13 +94,13 @@ def list_owner_names(session: Session) -> dict[str, NameChoices]:
 def get_agent_of_benchmark(
     session: Session, benchmark_id: str, agent_id: str
 ) -> tuple[Agent, bool]:
-    """Return the agent, and whether the benchmark may evaluate another one too: one that it lists, or any
-    when it lists none. Raises: `AgentNotFound`.
+    """Return the agent, and whether the benchmark lists another one too. Raises: `AgentNotFound`.
+
+    Only the list of the benchmark counts: which other agents exist must not change what its runs read.
     """
-    other = aliased(Agent)
-    listed = select(BenchmarkAgent.agent_id).where(BenchmarkAgent.benchmark_id == benchmark_id)
-    evaluated = other.archived.is_(False) & (~listed.exists() | other.id.in_(listed))
-    is_shared = exists().where(evaluated, other.id != agent_id)
+    is_shared = exists().where(
+        BenchmarkAgent.benchmark_id == benchmark_id, BenchmarkAgent.agent_id != agent_id
+    )
     row = session.execute(select(Agent, is_shared).where(Agent.id == agent_id)).one_or_none()
     return (get_agent(session, agent_id), False) if row is None else (row[0], row[1])
 

@@ -41,7 +41,7 @@ class TraceQuery:
     has had no new item for `settle_for` (None: as long as its items take). `input_path`, `output_path`
     and `expected_path` are JMESPath expressions of the texts that count in the JSON of a trace.
     `service_name` selects the spans of one agent. `url`, `public_key` and `secret_key` come from the
-    agent `agent_id`. `is_shared`: the benchmark may evaluate other agents too.
+    agent `agent_id`. `is_shared`: the benchmark lists other agents too.
     """
 
     dataset_ref: str | None
@@ -223,8 +223,8 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
 
 
 class AmbiguousUpload(CollectionFailed):
-    """Several uploads of the dataset name no agent; upload the traces with `agentId`, or start the run
-    with the `runName` of its upload.
+    """Several uploads of the dataset name no agent, and the benchmark lists several agents; upload the
+    traces with `agentId`, or start the run with the `runName` of its upload.
     """
 
 

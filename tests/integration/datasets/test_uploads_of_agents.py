@@ -32,9 +32,10 @@ def test_run__reads_newest_upload_of_its_own_agent(two_agents: Service) -> None:
     assert (run["status"], run["runName"], mean_of(two_agents, run)) == ("COMPLETED", "new", 0.0)
 
 
-def test_run__several_uploads_without_agent_are_ambiguous_for_two_agents(
+def test_run__several_uploads_without_agent_are_ambiguous_for_two_listed_agents(
     two_agents: Service,
 ) -> None:
+    two_agents.patch("/benchmarks/bench-001", {"evaluates": ["agent-001", "agent-002"]})
     two_agents.upload([pair(1)], run_name="of-one")
     two_agents.upload([pair(1, output="x")], run_name="of-two")
     run = two_agents.complete_run()
@@ -48,11 +49,27 @@ def test_run__several_uploads_without_agent_are_ambiguous_for_two_agents(
     assert two_agents.complete_run(agentId="agent-002")["runName"] == "of-two"
 
 
-def test_run__archived_agent_makes_no_upload_ambiguous(two_agents: Service) -> None:
-    two_agents.upload([pair(1)], run_name="run-1")
-    two_agents.upload([pair(1)], run_name="run-2")
-    two_agents.patch("/agents/agent-002", {"archived": True})
-    assert two_agents.complete_run()["runName"] == "run-2"
+def test_run__unlisted_agents_change_nothing_of_what_it_reads(service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["EXACT_MATCH"])
+    service.upload([pair(1)], run_name="run-1")
+    service.upload([pair(1)], run_name="run-2")
+    assert service.complete_run()["runName"] == "run-2"
+    service.create_agent("unrelated")
+    service.upload([pair(1)], run_name="run-3")
+    assert service.complete_run()["runName"] == "run-3"
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_run__state_of_a_listed_agent_does_not_change_what_it_reads(
+    two_agents: Service,
+    archived: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    two_agents.patch("/benchmarks/bench-001", {"evaluates": ["agent-001", "agent-002"]})
+    two_agents.patch("/agents/agent-002", {"archived": archived})
+    for number in (1, 2):
+        two_agents.upload([pair(1)], run_name=f"run-{number}")
+    assert two_agents.complete_run()["errorCode"] == "AMBIGUOUS_UPLOAD"
 
 
 @pytest.mark.parametrize("run_name", [None, "theirs"])

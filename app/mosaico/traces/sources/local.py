@@ -57,7 +57,8 @@ def find_upload(resources: Resources, query: TraceQuery) -> LocalDataset:
         if not uploads:
             raise _upload_not_found(query, queries.list_newest_uploads(session, query.dataset_ref))
     upload = uploads[0]
-    # Whichever came last may be that of another agent, whose answers would be judged as its own.
+    # Whichever came last may be that of another listed agent, whose answers would be judged as its own. Without a list,
+    # an upload that names no agent is one for every agent.
     if upload.agent_id is None and len(uploads) > 1 and query.is_shared:
         raise _ambiguous_upload(query)
     return upload
@@ -85,7 +86,7 @@ def _upload_deleted() -> CollectionFailed:
 
 def _ambiguous_upload(query: TraceQuery) -> CollectionFailed:
     return AmbiguousUpload(
-        f"several uploads of the dataset {query.dataset_ref!r} name no agent, and the benchmark evaluates"
+        f"several uploads of the dataset {query.dataset_ref!r} name no agent, and the benchmark lists"
         f" other agents too; upload the traces for the agent {query.agent_id!r} (`--agent`, `agentId`), start"
         " the run with the name of its upload (`--run-name`, `runName`), or set `evaluates` of the benchmark"
         " to this agent"
