@@ -55,4 +55,7 @@ agents.add_create(
     describe=describe_created,
 )
 agents.add_update("mosaico.agents.schemas:AgentPatch", options=OPTIONS)
-agents.add_delete(help_text="Delete an agent that no run or benchmark refers to.")
+agents.add_delete(
+    help_text="Delete an agent that no run or benchmark refers to.",
+    dependents="its schedules and alert rules",
+)

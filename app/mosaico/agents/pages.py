@@ -9,8 +9,10 @@ from mosaico.agents import queries, service
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentCreate, AgentPatch
 from mosaico.agents.views import agent_view
+from mosaico.core.dependents import Consent
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
+from mosaico.core.web.forms.cascade import delete_with_dependents
 from mosaico.core.web.forms.form_page import (
     FormPage,
     require_revision,
@@ -20,7 +22,7 @@ from mosaico.core.web.forms.form_page import (
 from mosaico.core.web.forms.rendering import FieldInput, SchemaForm
 from mosaico.core.web.forms.sent_fields import SentForm
 from mosaico.core.web.page_paths import path_of
-from mosaico.core.web.pages import Crumb, see_other
+from mosaico.core.web.pages import Crumb
 from mosaico.core.web.routes import Router
 
 router = Router()
@@ -101,11 +103,15 @@ def change_agent(request: Request, agent_id: AgentId, form: SentForm, res: Res) 
 
 
 @router.post("/agents/{agentId}/delete", dependencies=ADMIN)
-def delete_agent(agent_id: AgentId, res: Res) -> Response:
-    """Delete an agent without runs, benchmarks and schedules."""
-    with res.db.begin() as session:
-        service.delete_agent(session, agent_id)
-    return see_other(NAV)
+def delete_agent(request: Request, agent_id: AgentId, form: SentForm, res: Res) -> Response:
+    """Delete an agent without runs, benchmarks and uploads; asks before its schedules and alert rules go too."""
+
+    def delete(consent: Consent) -> str:
+        with res.db.begin() as session:
+            service.delete_agent(session, agent_id, res.clock(), consent)
+        return NAV
+
+    return delete_with_dependents(request, form, delete, back=path_of("agents", agent_id))
 
 
 def _new_page() -> FormPage:

@@ -9,12 +9,13 @@ from mosaico.access.idempotency import Idempotent
 from mosaico.agents import queries, service
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from mosaico.agents.views import agent_view
+from mosaico.core.dependents import Consent
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
-from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.query_parameters import Cascade, PageParams
 from mosaico.core.web.routes import Router
 
 router = Router(prefix="/agents", tags=["agents"])
@@ -75,11 +76,13 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
 
 
 @router.delete("/{agentId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
-def delete_agent(agent_id: AgentId, res: Res, match: IfMatch) -> None:
-    """Delete an agent that no run, benchmark or schedule refers to; otherwise archive it."""
+def delete_agent(agent_id: AgentId, res: Res, match: IfMatch, *, cascade: Cascade = False) -> None:
+    """Delete an agent that no run, benchmark or upload refers to; otherwise archive it. Its schedules and
+    alert rules are deleted with `cascade` only.
+    """
     with res.db.begin() as session:
         match(queries.get_agent(session, agent_id, for_update=True).revision)
-        service.delete_agent(session, agent_id)
+        service.delete_agent(session, agent_id, res.clock(), Consent(cascade))
 
 
 def _edit_agent(agent_id: str, body: AgentBody, res: Resources, match: RevisionCheck) -> AgentView:

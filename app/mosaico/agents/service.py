@@ -13,6 +13,14 @@ from mosaico.agents import queries
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate
 from mosaico.core.db import insert_row
+from mosaico.core.dependents import (
+    NO_CONSENT,
+    Consent,
+    Owner,
+    delete_dependents,
+    find_obstacles,
+    list_dependents,
+)
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 from mosaico.core.ids import new_id
@@ -31,7 +39,7 @@ RUN_URL, RUN_ADDRESS = "run_url", "run_address"
 
 
 class AgentInUse(Conflict):
-    """Runs, benchmarks, schedules or uploads refer to the agent; PATCH it with {"archived": true}."""
+    """Runs, benchmarks or uploads refer to the agent; PATCH it with {"archived": true}."""
 
 
 class SecretRequired(Invalid):
@@ -86,17 +94,31 @@ def change_agent(
     return agent
 
 
-def delete_agent(session: Session, agent_id: str) -> None:
-    """Raises: `Conflict` if runs, benchmarks, schedules or uploads refer to the agent."""
+def delete_agent(
+    session: Session, agent_id: str, now: datetime, consent: Consent = NO_CONSENT
+) -> None:
+    """Delete an agent, and with `consent` its schedules and alert rules.
+
+    Raises: `AgentInUse` if runs, benchmarks or uploads refer to the agent, `DependentsExist`.
+    """
     agent = queries.get_agent(session, agent_id, for_update=True)
+    owner = Owner("agent", agent_id)
+    if obstacles := find_obstacles(session, owner):
+        raise _agent_in_use(agent_id, list_dependents(obstacles))
+    delete_dependents(session, owner, consent, now)
     session.delete(agent)
     try:
         session.flush()
     except IntegrityError:
-        raise AgentInUse(
-            f"runs, benchmarks, schedules or uploads refer to the agent {agent_id!r};"
-            ' PATCH it with {"archived": true} to hide it and keep its history'
-        ) from None
+        # Written at the same time.
+        raise _agent_in_use(agent_id, "runs, benchmarks or uploads") from None
+
+
+def _agent_in_use(agent_id: str, users: str) -> AgentInUse:
+    return AgentInUse(
+        f"the agent {agent_id!r} cannot be deleted, because of {users};"
+        ' PATCH it with {"archived": true} to hide it and keep its history'
+    )
 
 
 def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -18,6 +18,7 @@ from mosaico.alerts.schemas import AlertConfigBody, AlertConfigCreate
 from mosaico.alerts.service import reset_states
 from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_benchmark, get_kpis, lock_against_edits
+from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
 from mosaico.core.encryption import SecretBox
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
@@ -125,6 +126,29 @@ def delete_rule(session: Session, rule_id: str, now: datetime) -> None:
     reset_states(session, rule, "The alert rule was deleted.", now)
     session.delete(rule)
     session.flush()
+
+
+def _find_rules_of(session: Session, owner: Owner) -> list[Dependent]:
+    statement = select(AlertRule.id, AlertRule.name).where(*_rules_of(owner))
+    rows = session.execute(statement.order_by(AlertRule.name, AlertRule.id).limit(MAX_FOUND))
+    return [Dependent("alert rule", row.id, row.name) for row in rows]
+
+
+def _delete_rules_of(session: Session, owner: Owner, now: datetime) -> None:
+    for rule_id in session.scalars(select(AlertRule.id).where(*_rules_of(owner))).all():
+        delete_rule(session, rule_id, now)
+
+
+def _rules_of(owner: Owner) -> list[ColumnElement[bool]]:
+    if owner.kind == "agent":
+        return [AlertRule.agent_id == owner.id]
+    if owner.kind == "benchmark":
+        return [AlertRule.benchmark_id == owner.id]
+    return [AlertRule.benchmark_id == owner.benchmark_id, AlertRule.kpi == owner.id]
+
+
+# The rules of an agent, a benchmark or a KPI mean nothing without it.
+DEPENDENTS.append(DependentKind(_find_rules_of, _delete_rules_of))
 
 
 def with_defaults(values: Mapping[str, Any], condition: str) -> dict[str, Any]:

@@ -173,7 +173,10 @@ benchmarks.add_create(
 benchmarks.add_update(
     "mosaico.benchmarks.schemas:BenchmarkPatch", options=OPTIONS, describe=describe_warnings
 )
-benchmarks.add_delete(help_text="Delete a benchmark that no run refers to.")
+benchmarks.add_delete(
+    help_text="Delete a benchmark that no run refers to.",
+    dependents="its schedules, alert rules and webhook secrets",
+)
 
 
 @cli.command("baseline")

@@ -20,8 +20,10 @@ from mosaico.benchmarks.schemas import (
     KpiView,
 )
 from mosaico.benchmarks.views import benchmark_view
+from mosaico.core.dependents import Consent
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
+from mosaico.core.web.forms.cascade import delete_with_dependents
 from mosaico.core.web.forms.fields import Choices, InputKind
 from mosaico.core.web.forms.form_page import (
     FormPage,
@@ -180,11 +182,17 @@ def archive_benchmark(benchmark_id: BenchmarkId, form: SentForm, res: Res) -> Re
 
 
 @router.post("/benchmarks/{benchmarkId}/delete", dependencies=ADMIN)
-def delete_benchmark(benchmark_id: BenchmarkId, res: Res) -> Response:
-    """Delete a benchmark without runs and schedules."""
-    with res.db.begin() as session:
-        service.delete_benchmark(session, benchmark_id)
-    return see_other(NAV)
+def delete_benchmark(
+    request: Request, benchmark_id: BenchmarkId, form: SentForm, res: Res
+) -> Response:
+    """Delete a benchmark without runs; asks before its schedules, alert rules and webhook secrets go too."""
+
+    def delete(consent: Consent) -> str:
+        with res.db.begin() as session:
+            service.delete_benchmark(session, benchmark_id, res.clock(), consent)
+        return NAV
+
+    return delete_with_dependents(request, form, delete, back=path_of("benchmarks", benchmark_id))
 
 
 @router.get("/benchmarks/{benchmarkId}/new-kpi", dependencies=ADMIN)
@@ -228,11 +236,18 @@ def change_kpi(
 
 
 @router.post("/benchmarks/{benchmarkId}/kpis/{kpiId}/delete", dependencies=ADMIN)
-def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res) -> Response:
-    """Remove a KPI from later runs."""
-    with res.db.begin() as session:
-        service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
-    return see_other(path_of("benchmarks", benchmark_id))
+def delete_kpi(
+    request: Request, benchmark_id: BenchmarkId, kpi_id: KpiId, form: SentForm, res: Res
+) -> Response:
+    """Remove a KPI from later runs; asks before the alert rules that watch it go too."""
+    address = path_of("benchmarks", benchmark_id)
+
+    def delete(consent: Consent) -> str:
+        with res.db.begin() as session:
+            service.delete_kpi(session, benchmark_id, kpi_id, res.clock(), consent)
+        return address
+
+    return delete_with_dependents(request, form, delete, back=address)
 
 
 def _new_page(res: Resources) -> FormPage:

@@ -120,6 +120,13 @@ def get_agent_ids_by_benchmark(
     return agent_ids_of
 
 
+def list_benchmarks_of_agent(session: Session, agent_id: str, limit: int) -> Sequence[Benchmark]:
+    """The benchmarks that list an agent, by ID."""
+    listed = select(BenchmarkAgent.benchmark_id).where(BenchmarkAgent.agent_id == agent_id)
+    statement = select(Benchmark).where(Benchmark.id.in_(listed)).order_by(Benchmark.id)
+    return session.scalars(statement.limit(limit)).all()
+
+
 def get_kpis_by_benchmark(
     session: Session, benchmark_ids: Iterable[str]
 ) -> dict[str, list[KpiDefinition]]:

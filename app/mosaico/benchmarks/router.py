@@ -19,12 +19,13 @@ from mosaico.benchmarks.schemas import (
     KpiView,
 )
 from mosaico.benchmarks.views import benchmark_view, benchmark_views
+from mosaico.core.dependents import Consent
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
-from mosaico.core.web.query_parameters import PageParams
+from mosaico.core.web.query_parameters import Cascade, PageParams
 from mosaico.core.web.routes import Router
 
 router = Router(prefix="/benchmarks", tags=["benchmarks"])
@@ -90,11 +91,15 @@ def replace_benchmark(
 
 
 @router.delete("/{benchmarkId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)
-def delete_benchmark(benchmark_id: BenchmarkId, res: Res, match: IfMatch) -> None:
-    """Delete a benchmark without runs and schedules; otherwise archive it."""
+def delete_benchmark(
+    benchmark_id: BenchmarkId, res: Res, match: IfMatch, *, cascade: Cascade = False
+) -> None:
+    """Delete a benchmark without runs; otherwise archive it. Its schedules, alert rules and webhook secrets are
+    deleted with `cascade` only.
+    """
     with res.db.begin() as session:
         match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        service.delete_benchmark(session, benchmark_id)
+        service.delete_benchmark(session, benchmark_id, res.clock(), Consent(cascade))
 
 
 @router.post("/{benchmarkId}/kpis", status_code=201, response_model=KpiView, dependencies=ADMIN)
@@ -143,11 +148,15 @@ def replace_kpi(
 @router.delete(
     "/{benchmarkId}/kpis/{kpiId}", status_code=204, dependencies=ADMIN, responses=CONFLICT
 )
-def delete_kpi(benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch) -> None:
-    """Remove a KPI from later runs; its history stays."""
+def delete_kpi(
+    benchmark_id: BenchmarkId, kpi_id: KpiId, res: Res, match: IfMatch, *, cascade: Cascade = False
+) -> None:
+    """Remove a KPI from later runs; its history stays. The alert rules that watch it are deleted with `cascade`
+    only.
+    """
     with res.db.begin() as session:
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        service.delete_kpi(session, benchmark_id, kpi_id, res.clock())
+        service.delete_kpi(session, benchmark_id, kpi_id, res.clock(), Consent(cascade))
 
 
 def _edit_benchmark(

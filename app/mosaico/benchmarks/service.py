@@ -25,6 +25,18 @@ from mosaico.benchmarks.schemas import (
     KpiCreate,
 )
 from mosaico.benchmarks.source_fit import SOURCE_FIELDS, source_fit_errors
+from mosaico.core.dependents import (
+    DEPENDENTS,
+    MAX_FOUND,
+    NO_CONSENT,
+    Consent,
+    Dependent,
+    DependentKind,
+    Owner,
+    delete_dependents,
+    find_obstacles,
+    list_dependents,
+)
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.core.schemas import all_fields, given_fields
@@ -49,7 +61,7 @@ KpiBodyT = TypeVar("KpiBodyT", bound=KpiBody)
 
 
 class BenchmarkInUse(Conflict):
-    """Runs or schedules refer to the benchmark; PATCH it with {"archived": true}."""
+    """Runs refer to the benchmark; PATCH it with {"archived": true}."""
 
 
 class KpiMatch(NamedTuple):
@@ -113,16 +125,31 @@ def change_benchmark(
     return benchmark
 
 
-def delete_benchmark(session: Session, benchmark_id: str) -> None:
-    """Raises: `Conflict` if runs or schedules refer to the benchmark."""
-    session.delete(queries.get_benchmark(session, benchmark_id, for_update=True))
+def delete_benchmark(
+    session: Session, benchmark_id: str, now: datetime, consent: Consent = NO_CONSENT
+) -> None:
+    """Delete a benchmark, and with `consent` its schedules, alert rules and webhook secrets.
+
+    Raises: `BenchmarkInUse` if runs refer to the benchmark, `DependentsExist`.
+    """
+    benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+    owner = Owner("benchmark", benchmark_id)
+    if obstacles := find_obstacles(session, owner):
+        raise _benchmark_in_use(benchmark_id, list_dependents(obstacles))
+    delete_dependents(session, owner, consent, now)
+    session.delete(benchmark)
     try:
         session.flush()
     except IntegrityError:
-        raise BenchmarkInUse(
-            f"runs or schedules refer to the benchmark {benchmark_id!r};"
-            ' PATCH it with {"archived": true} to hide it and keep its history'
-        ) from None
+        # Written at the same time.
+        raise _benchmark_in_use(benchmark_id, "runs") from None
+
+
+def _benchmark_in_use(benchmark_id: str, users: str) -> BenchmarkInUse:
+    return BenchmarkInUse(
+        f"the benchmark {benchmark_id!r} cannot be deleted, because of {users};"
+        ' PATCH it with {"archived": true} to hide it and keep its history'
+    )
 
 
 def source_of(benchmark: Benchmark, agent: Agent) -> str:
@@ -174,14 +201,17 @@ def change_kpi(
     return revised
 
 
-def delete_kpi(session: Session, benchmark_id: str, kpi_id: str, now: datetime) -> None:
-    """Retire a KPI: later runs do not have it, its history stays.
+def delete_kpi(
+    session: Session, benchmark_id: str, kpi_id: str, now: datetime, consent: Consent = NO_CONSENT
+) -> None:
+    """Retire a KPI: later runs do not have it, its history stays. With `consent`, the alert rules that watch it
+    are deleted.
 
-    Raises: `KpiInUse` if alert rules watch it.
+    Raises: `DependentsExist` if alert rules watch it.
     """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     kpi = queries.get_kpi(session, benchmark_id, kpi_id)
-    require_unwatched(session, benchmark_id, {kpi.id: kpi.name}, pointer="")
+    delete_dependents(session, Owner("KPI", kpi_id, benchmark_id), consent, now)
     # Never deleted: earlier runs and their comparisons refer to this revision.
     kpi.retired_at = now
     add_revision(session, benchmark, now, [f"KPI {kpi.name}: removed"])
@@ -410,3 +440,14 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     if "metadata" in columns:
         columns["metadata_"] = columns.pop("metadata")
     return columns
+
+
+def _find_benchmarks_of_agent(session: Session, owner: Owner) -> list[Dependent]:
+    """The benchmarks that list an agent: without it, a list might be empty, which means any agent."""
+    if owner.kind != "agent":
+        return []
+    benchmarks = queries.list_benchmarks_of_agent(session, owner.id, MAX_FOUND)
+    return [Dependent("benchmark", row.id, row.display_name) for row in benchmarks]
+
+
+DEPENDENTS.append(DependentKind(_find_benchmarks_of_agent))

@@ -74,6 +74,7 @@ def _remove(api: "ApiClient") -> bool:
     deleted = 0
     for path in paths:
         with suppress(NotFound):
-            api.delete(path)
+            # What users have made for the sample data goes with it.
+            api.delete(path, cascade=path.startswith(("/benchmarks/", "/agents/")))
             deleted += 1
     return deleted > 0

@@ -7,6 +7,7 @@ from sqlalchemy import func, literal, select, text
 from sqlalchemy.orm import Session
 
 from mosaico.core.db import fetch_tuples
+from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import waking_streams
@@ -20,6 +21,8 @@ from mosaico.traces.queries import find_collected_trace, find_transcript
 from mosaico.traces.types import TraceOutcome
 
 # Texts may have megabytes each; a page of them must not fill the memory of the API process.
+# Of the runs that keep an agent or a benchmark; others say nothing new.
+MAX_RUNS_NAMED = 3
 PAGE_BYTES = 8 * 1024 * 1024
 
 # The statements are built once: building one takes as long as executing it.
@@ -311,3 +314,16 @@ def read_trace_values(
         .limit(limit)
     )
     return [TraceValues(*row) for row in session.execute(statement)]
+
+
+def _find_runs_of(session: Session, owner: Owner) -> list[Dependent]:
+    """The newest runs of an agent or a benchmark, which keep it: they are its history."""
+    if owner.kind == "KPI":
+        return []
+    column = _RUNS.c.agent_id if owner.kind == "agent" else _RUNS.c.benchmark_id
+    statement = select(_RUNS.c.id, _RUNS.c.run_name).where(column == owner.id)
+    rows = session.execute(statement.order_by(_RUNS.c.seq.desc()).limit(MAX_RUNS_NAMED))
+    return [Dependent("run", row.id, row.run_name or "without a name") for row in rows]
+
+
+DEPENDENTS.append(DependentKind(_find_runs_of))

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mosaico.agents.queries import get_agent
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.benchmarks.service import source_of
+from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.resources import Resources
@@ -96,6 +97,30 @@ def delete_schedule(session: Session, schedule_id: str) -> None:
     if last_fire is not None:
         enqueue(session, DropFires(schedule_id=schedule_id, last_fire=last_fire))
     session.flush()
+
+
+def _find_schedules_of(session: Session, owner: Owner) -> list[Dependent]:
+    if owner.kind == "KPI":
+        return []
+    statement = select(ScheduleConfig.id, ScheduleConfig.name).where(_is_of(owner))
+    rows = session.execute(
+        statement.order_by(ScheduleConfig.name, ScheduleConfig.id).limit(MAX_FOUND)
+    )
+    return [Dependent("schedule", row.id, row.name) for row in rows]
+
+
+def _delete_schedules_of(session: Session, owner: Owner, now: datetime) -> None:  # noqa: ARG001 - as others
+    for schedule_id in session.scalars(select(ScheduleConfig.id).where(_is_of(owner))).all():
+        delete_schedule(session, schedule_id)
+
+
+def _is_of(owner: Owner) -> ColumnElement[bool]:
+    if owner.kind == "agent":
+        return ScheduleConfig.agent_id == owner.id
+    return ScheduleConfig.benchmark_id == owner.id
+
+
+DEPENDENTS.append(DependentKind(_find_schedules_of, _delete_schedules_of))
 
 
 def recompute_next_runs(session: Session, now: datetime, after_id: str, limit: int) -> str | None:

@@ -3,10 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.queries import get_benchmark
+from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
@@ -122,3 +123,21 @@ def _insert_secret(
 
 def _decrypt(row: WebhookSecret, box: SecretBox) -> Secret:
     return box.decrypt(row.secret, table="webhook_secrets", row=row.id, column="secret")
+
+
+def _find_secrets_of(session: Session, owner: Owner) -> list[Dependent]:
+    """The webhook secrets of a benchmark: without them, the callers of its webhook are refused."""
+    if owner.kind != "benchmark":
+        return []
+    statement = select(WebhookSecret.id, WebhookSecret.name).where(
+        WebhookSecret.benchmark_id == owner.id
+    )
+    rows = session.execute(statement.order_by(WebhookSecret.id).limit(MAX_FOUND))
+    return [Dependent("webhook secret", row.id, row.name or "without a name") for row in rows]
+
+
+def _delete_secrets_of(session: Session, owner: Owner, now: datetime) -> None:  # noqa: ARG001 - as others
+    session.execute(delete(WebhookSecret).where(WebhookSecret.benchmark_id == owner.id))
+
+
+DEPENDENTS.append(DependentKind(_find_secrets_of, _delete_secrets_of))

@@ -15,10 +15,8 @@ def test_delete_kpi__watched_by_a_rule_is_refused_with_its_name(
 ) -> None:
     create_rule()
     problem = benchmark_service.expect_problem(409, "DELETE", "/benchmarks/bench-001/kpis/k-1")
-    assert problem["type"].endswith("/kpi-in-use")
-    assert problem["detail"].startswith(
-        "'quality' cannot be removed, because the alert rules 'quality falls' (rule-1) watch it"
-    )
+    assert problem["type"].endswith("/dependents-exist")
+    assert "the alert rule 'quality falls' (rule-1)" in problem["detail"]
     benchmark_service.delete("/alert-configs/rule-1")
     benchmark_service.delete("/benchmarks/bench-001/kpis/k-1")
 

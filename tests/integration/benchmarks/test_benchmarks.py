@@ -313,8 +313,8 @@ def test_list_benchmarks__shows_agents_and_kpis(service: Service) -> None:
 def test_create_benchmark__rejected_request_writes_nothing(service: Service) -> None:
     service.create_benchmark(measures=[{"id": "quality", "name": "quality", "formula": "ROUGE"}])
     before = service.get("/benchmarks/bench-001")
-    body = {"measures": [{"id": "quality", "name": "x", "formula": "BLEU"}]}
-    service.expect_problem(409, "POST", "/benchmarks", {"id": "other", **body})
+    body = {"evaluates": ["nobody"], "measures": [{"name": "x", "formula": "BLEU"}]}
+    service.expect_problem(422, "POST", "/benchmarks", {"id": "other", **body})
     service.expect_problem(404, "GET", "/benchmarks/other")
     half = {"metadata": {"a": 1}, "measures": [{"name": "x", "formula": "NOPE"}]}
     service.expect_problem(422, "PATCH", "/benchmarks/bench-001", half)

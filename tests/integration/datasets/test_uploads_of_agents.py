@@ -119,7 +119,8 @@ def test_upload__unknown_agent_is_rejected(service: Service) -> None:
 def test_agent__with_uploads_is_not_deleted(two_agents: Service) -> None:
     two_agents.upload([pair(1)], agentId="agent-001")
     problem = two_agents.expect_problem(409, "DELETE", "/agents/agent-001")
-    assert "uploads" in problem["detail"]
+    assert problem["type"] == "/problems/agent-in-use"
+    assert "support/run-1" in problem["detail"]
 
 
 def test_dataset_updated__upload_starts_a_run_of_its_agent_only(two_agents: Service) -> None:

@@ -118,7 +118,8 @@ def test_schedules_api__unknown_benchmark_or_agent_is_rejected(prepared_service:
 def test_delete__benchmark_and_agent_of_schedule_are_protected(prepared_service: Service) -> None:
     scheduled(prepared_service)
     for path in ("/benchmarks/bench-001", "/agents/agent-001"):
-        assert "schedules" in prepared_service.expect_problem(409, "DELETE", path)["detail"]
+        problem = prepared_service.expect_problem(409, "DELETE", path)
+        assert problem["type"] == "/problems/dependents-exist"
 
 
 def test_change_schedule__agent_deleted_concurrently_is_rejected(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 from pydantic import BaseModel
@@ -120,10 +120,14 @@ class ApiClient:
         response = self.perform(fetch(ApiRequest("GET", path)))
         return TaggedDocument(parse_json(response), response.headers.get("ETag"))
 
-    def delete(self, path: str, etag: str | None = None) -> None:
-        """Delete a resource. Raises: `Conflict` also if it no longer has this `etag`."""
-        headers = {"If-Match": etag} if etag else {}
-        self.perform(fetch(ApiRequest("DELETE", path, options={"headers": headers})))
+    def delete(self, path: str, etag: str | None = None, *, cascade: bool = False) -> None:
+        """Delete a resource, with `cascade` also what goes with it. Raises: `Conflict` also if it no longer has
+        this `etag`.
+        """
+        options: dict[str, Any] = {"headers": {"If-Match": etag} if etag else {}}
+        if cascade:
+            options["params"] = {"cascade": "true"}
+        self.perform(fetch(ApiRequest("DELETE", path, options=options)))
 
     def page(self, path: str, *, limit: int, **parameters: QueryValue) -> JSON:
         """The first `limit` items of a list, with as many requests as its page size requires."""

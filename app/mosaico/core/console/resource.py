@@ -5,6 +5,7 @@ and `update` are the fields of the API's own request schemas: a new field of a s
 option, without any change here or in the domain's `cli` module.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,14 +48,19 @@ from mosaico.core.console.terminal import (
     WrongUsage,
     Yes,
     confirm,
+    is_interactive,
     print_json,
     print_status,
 )
+from mosaico.core.errors import Conflict
 from mosaico.core.web.page_paths import page_parameter, path_of
 
 if TYPE_CHECKING:
     from mosaico.core.console.api_calls import QueryValue
+    from mosaico.core.console.api_client import ApiClient
 
+# The code of `mosaico.core.dependents.DependentsExist`, whose module needs the database.
+DEPENDENTS_EXIST = "dependents-exist"
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -233,9 +239,10 @@ class Resource:
         help_text: str,
         verb: str = "delete",
         describe: Callable[[JSON], str] | None = None,
+        dependents: str | None = None,
     ) -> None:
         """Add `delete`, which asks for confirmation; `describe` adds details to the ID in the
-        question.
+        question. `dependents` says what else `--cascade` deletes.
         """
 
         def run(values: Values) -> None:
@@ -250,8 +257,10 @@ class Resource:
                     print_status(f"would {verb} {label}; nothing was changed")
                     return
                 confirm(f"{verb.capitalize()} {label}? This cannot be undone.", yes=values["yes"])
-                api.delete(self._path_of(full_id), etag)
+                _delete(api, self._path_of(full_id), etag, values)
             print_status(f"{label} is {verb}d")
+
+        cascade = typer.Option("--cascade", help=f"Also delete {dependents}, without asking.")
 
         self._add(
             verb,
@@ -259,6 +268,11 @@ class Resource:
             self._id,
             CommandParameter("yes", Yes, default=False),
             CommandParameter("dry_run", DryRun, default=False),
+            *(
+                [CommandParameter("cascade", Annotated[bool, cascade], default=False)]
+                if dependents
+                else ()
+            ),
             help_text=help_text,
         )
 
@@ -368,6 +382,23 @@ class Resource:
             "--file", metavar="FILE", help=f"The {self.noun} as JSON for the API; - is stdin."
         )
         return CommandParameter("file", Annotated[str | None, option])
+
+
+def _delete(api: "ApiClient", path: str, etag: str | None, values: Values) -> None:
+    """Delete a resource; asks, naming them, before others go with it."""
+    cascade = values.get("cascade", False)
+    try:
+        api.delete(path, etag, cascade=cascade)
+    except Conflict as error:
+        if error.error_code != DEPENDENTS_EXIST:
+            raise
+        if values["yes"] or not is_interactive(sys.stdin):
+            error.extra["hint"] = "add --cascade to delete all of it"
+            raise
+        for item in error.errors:
+            print_status(item.detail)
+        confirm("Delete all of it?", yes=False)
+        api.delete(path, etag, cascade=True)
 
 
 def page_query(parameters: "Mapping[str, QueryValue]") -> dict[str, Any]:

@@ -41,6 +41,9 @@ async def _page_query(
 
 
 PageParams = Annotated[PageQuery, Depends(_page_query)]
+Cascade = Annotated[
+    bool, Query(description="Whether to delete also what the error `dependents-exist` names.")
+]
 
 
 async def _list_query(cursor: Annotated[str, Query(max_length=MAX_CURSOR)] = "") -> PageQuery:

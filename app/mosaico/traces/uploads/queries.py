@@ -23,6 +23,7 @@ from mosaico.traces.types import Trace
 from mosaico.traces.upload_errors import UploadNotFound
 
 MAX_RUN_NAMES_SHOWN = 10
+MAX_OF_AGENT = 3
 MAX_PAGE_BYTES = 8 * 1024 * 1024
 # What an item and its page do not show, and has no limit that is small.
 NOT_READ = frozenset({"error", "url", "tool_calls", "scores"})
@@ -90,6 +91,13 @@ def list_newest_uploads(session: Session, name: str) -> list[LocalDataset]:
     statement = select(LocalDataset).where(LocalDataset.name == name)
     newest_first = statement.order_by(LocalDataset.created_at.desc())
     return list(session.scalars(newest_first.limit(MAX_RUN_NAMES_SHOWN)))
+
+
+def list_newest_of_agent(session: Session, agent_id: str) -> list[LocalDataset]:
+    """The newest uploads of an agent."""
+    statement = select(LocalDataset).where(LocalDataset.agent_id == agent_id)
+    newest_first = statement.order_by(LocalDataset.created_at.desc(), LocalDataset.id.desc())
+    return list(session.scalars(newest_first.limit(MAX_OF_AGENT)))
 
 
 class UploadFilter(ListFilter):

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.core.bulk_copy import copy_encoded_file
 from mosaico.core.db import Database
+from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.jobs.declarations import DropTraces, RecordChange
@@ -256,3 +257,14 @@ def _lock_upload(session: Session, name: str, run_name: str, agent_id: str | Non
         raise UploadInFlight(
             f"another upload of {name!r}, run {run_name!r}, is in progress; try again after it"
         )
+
+
+def _find_uploads_of(session: Session, owner: Owner) -> list[Dependent]:
+    """The newest uploads of an agent, which keep it: they are its answers."""
+    if owner.kind != "agent":
+        return []
+    uploads = queries.list_newest_of_agent(session, owner.id)
+    return [Dependent("upload", row.id, f"{row.name}/{row.run_name}") for row in uploads]
+
+
+DEPENDENTS.append(DependentKind(_find_uploads_of))
