@@ -35,7 +35,7 @@ from mosaico.plugin_loading import load_plugins
 from mosaico.runs import tasks as run_tasks
 from mosaico.runs.llm_cache import evict_expired_answers
 from mosaico.runs.retention import purge_expired_runs
-from mosaico.schedules import daily_summary, missed_schedules
+from mosaico.schedules import daily_summary, missed_schedules, nonexistent_times
 from mosaico.schedules import tasks as schedule_tasks
 from mosaico.startup import opened_resources, set_up_logs
 from mosaico.traces.otel.service import delete_expired_traces
@@ -123,6 +123,10 @@ async def _work(
             ),
             "gathered": (publishing.TICK_S, lambda: _publish_gathered(resources)),
             "missing": (missing_runs.TICK_S, lambda: _report_missing_runs(resources)),
+            "nonexistent": (
+                nonexistent_times.TICK_S,
+                lambda: _record_nonexistent_times(resources),
+            ),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
             "summary": (
                 daily_summary.CHECK_INTERVAL_S,
@@ -160,6 +164,11 @@ def _publish_gathered(resources: Resources) -> None:
     while agent_id is not None:
         with resources.db.begin() as session:
             agent_id = publishing.publish_gathered(session, agent_id, resources.clock())
+
+
+def _record_nonexistent_times(resources: Resources) -> None:
+    with resources.db.begin() as session:
+        nonexistent_times.record_nonexistent_times(session, resources.clock())
 
 
 def _report_missed_schedules(resources: Resources) -> None:

@@ -33,7 +33,8 @@ from mosaico.overview.schemas import (
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
-from mosaico.schedules.models import MISSED, ScheduleConfig, ScheduleFire
+from mosaico.schedules.models import SHOWN_MISS, ScheduleConfig, ScheduleFire
+from mosaico.schedules.rules import FireSkipReason
 
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20
@@ -123,7 +124,8 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
     active = list(session.scalars(_select_active()))
     ends = expect_ends(session, active, now)
     names = read_names(session, [(run.benchmark_id, run.agent_id) for run in active])
-    missed = _count_missed(session, max(since, now - timedelta(days=30)), now)
+    missed_since = max(since, now - timedelta(days=30))
+    missed = _count_missed(session, missed_since, now)
     return Overview(
         since=since,
         cells=cells,
@@ -137,7 +139,7 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         active_count=_count_active(session) if len(active) == MAX_ACTIVE else len(active),
         next_schedule=_next_schedule(session),
         missed_fires=sum(missed.values()),
-        missed_schedules=_missed_schedules(session, missed),
+        missed_schedules=_missed_schedules(session, missed, missed_since, now),
     )
 
 
@@ -290,7 +292,7 @@ def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str,
     """The number of the last due times that started no run, by schedule, the most first."""
     fires = (
         select(ScheduleFire.schedule_id)
-        .where(ScheduleFire.due_at >= since, ScheduleFire.due_at < now, text(MISSED))
+        .where(ScheduleFire.due_at >= since, ScheduleFire.due_at < now, text(SHOWN_MISS))
         .order_by(ScheduleFire.due_at.desc())
         .limit(MAX_COUNTED)
         .subquery()
@@ -304,14 +306,29 @@ def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str,
     return {row.schedule_id: row.missed for row in session.execute(statement)}
 
 
-def _missed_schedules(session: Session, missed: Mapping[str, int]) -> list[MissedSchedule]:
+def _missed_schedules(
+    session: Session, missed: Mapping[str, int], since: datetime, now: datetime
+) -> list[MissedSchedule]:
     ids = list(missed)[:MAX_MISSED]
     if not ids:
         return []
     names = select(ScheduleConfig.id, ScheduleConfig.name).where(ScheduleConfig.id.in_(ids))
     name_of = {row.id: row.name for row in session.execute(names)}
+    details = (
+        select(ScheduleFire.schedule_id, ScheduleFire.detail)
+        .where(
+            ScheduleFire.schedule_id.in_(ids),
+            ScheduleFire.due_at >= since,
+            ScheduleFire.due_at < now,
+            ScheduleFire.reason == FireSkipReason.NONEXISTENT_TIME,
+        )
+        .order_by(ScheduleFire.due_at)
+    )
+    detail_of = {row.schedule_id: row.detail for row in session.execute(details)}
     return [
-        MissedSchedule(schedule_id=id_, name=name_of[id_], missed=missed[id_])
+        MissedSchedule(
+            schedule_id=id_, name=name_of[id_], missed=missed[id_], detail=detail_of.get(id_)
+        )
         for id_ in ids
         if id_ in name_of
     ]

@@ -101,6 +101,9 @@ class MissedSchedule(WireModel):
     schedule_id: str
     name: StoredText
     missed: Annotated[int, Field(description="Number of its due times that started no run.")]
+    detail: Annotated[
+        StoredText | None, Field(description="The newest of its due times that did not exist.")
+    ] = None
 
 
 class SearchKind(StrEnum):

@@ -128,6 +128,7 @@ def describe_created(schedule: JSON) -> list[str]:
     return [
         f"schedule {schedule_id} is created",
         *describe_next_run(schedule),
+        *(f"note: {format_cell(change['text'])}" for change in schedule["clockChanges"]),
         f"next: `mosaico schedules fires {schedule_id}`",
     ]
 

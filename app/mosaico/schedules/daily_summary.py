@@ -4,7 +4,7 @@
 the inbox and to the endpoints that receive it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
@@ -27,8 +27,8 @@ from mosaico.notifications.types import (
 )
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RunStatus, Validity
-from mosaico.schedules.models import ScheduleConfig
-from mosaico.schedules.rules import FireStatus
+from mosaico.schedules.models import ScheduleConfig, ScheduleFire
+from mosaico.schedules.rules import FireSkipReason, FireStatus
 from mosaico.schedules.schemas import (
     DailySummaryView,
     DisabledScheduleView,
@@ -238,10 +238,17 @@ def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
             link=schedule_page_path(schedule.id),
         )
     for idle in summary.idle_schedules:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in idle.reasons.items())
+        reasons = ", ".join(
+            f"{reason}: {count}"
+            for reason, count in idle.reasons.items()
+            if reason != FireSkipReason.NONEXISTENT_TIME
+        )
         yield MessageItem(
             title=f"Schedule started no run: {idle.name}",
-            sentences=(f"Skipped or failed instants by reason: {reasons}",),
+            sentences=(
+                *(f"{detail[:1].upper()}{detail[1:]}." for detail in idle.details),
+                *([f"Skipped or failed instants by reason: {reasons}"] if reasons else ()),
+            ),
             link=schedule_page_path(idle.id),
         )
 
@@ -298,6 +305,29 @@ def _read_day_fires(session: Session, day: SummaryDay) -> DayFires:
         if row.schedule_id is None:
             counts[row.status] = row.number
             continue
-        view = IdleScheduleView(id=row.schedule_id, name=row.name, reasons={})
+        view = IdleScheduleView(id=row.schedule_id, name=row.name, reasons={}, details=[])
         idle.setdefault(row.schedule_id, view).reasons[row.reason or ""] = row.number
+    for schedule_id, detail in _read_nonexistent_times(session, day, idle):
+        idle[schedule_id].details.append(detail)
     return DayFires(counts, list(idle.values()))
+
+
+def _read_nonexistent_times(
+    session: Session, day: SummaryDay, idle: Mapping[str, IdleScheduleView]
+) -> Iterable[tuple[str, str]]:
+    """What did not exist on a day, by the schedules that started no run for it."""
+    schedule_ids = [
+        schedule_id
+        for schedule_id, view in idle.items()
+        if FireSkipReason.NONEXISTENT_TIME in view.reasons
+    ]
+    if not schedule_ids:
+        return []
+    statement = select(ScheduleFire.schedule_id, ScheduleFire.detail).where(
+        ScheduleFire.schedule_id.in_(schedule_ids),
+        ScheduleFire.due_at >= day.since,
+        ScheduleFire.due_at < day.until,
+        ScheduleFire.reason == FireSkipReason.NONEXISTENT_TIME,
+    )
+    rows = session.execute(statement.order_by(ScheduleFire.schedule_id, ScheduleFire.due_at))
+    return [(row.schedule_id, row.detail or "") for row in rows]

@@ -6,7 +6,7 @@ from sqlalchemy import ForeignKey, Identity, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mosaico.core.db import Base, ModelJson
-from mosaico.schedules.rules import MISSED_REASONS, FirePlan
+from mosaico.schedules.rules import MISSED_REASONS, SHOWN_REASONS, FirePlan
 
 
 class ScheduleConfig(Base):
@@ -21,6 +21,13 @@ class ScheduleConfig(Base):
         Index(
             "ix_schedule_configs_next_run_at",
             "next_run_at",
+            postgresql_where=text("next_run_at IS NOT NULL"),
+        ),
+        # The zones of enabled schedules, and the times in each.
+        Index(
+            "ix_schedule_configs_timezone_cron_expression",
+            "timezone",
+            "cron_expression",
             postgresql_where=text("next_run_at IS NOT NULL"),
         ),
         Index("ix_schedule_configs_created_at_id", "created_at", "id"),
@@ -62,6 +69,7 @@ class ScheduleConfig(Base):
 
 # Without parameters, so that the planner finds the indexes of these conditions.
 MISSED = f"reason IN ({', '.join(repr(str(reason)) for reason in MISSED_REASONS)})"
+SHOWN_MISS = f"reason IN ({', '.join(repr(str(reason)) for reason in SHOWN_REASONS)})"
 UNSETTLED = "settled_at IS NULL AND run_id IS NOT NULL"
 UNREPORTED_MISS = f"reported_at IS NULL AND (status = 'FAILED' OR {MISSED})"
 
@@ -86,7 +94,9 @@ class ScheduleFire(Base):
             "due_at",
             postgresql_include=["schedule_id", "reason"],
         ),
-        Index("ix_schedule_fires_missed", "due_at", "schedule_id", postgresql_where=text(MISSED)),
+        Index(
+            "ix_schedule_fires_missed", "due_at", "schedule_id", postgresql_where=text(SHOWN_MISS)
+        ),
         Index("ix_schedule_fires_run_id", "run_id", postgresql_where=text("run_id IS NOT NULL")),
         # Of the fires of a schedule few have a run whose end is not counted yet.
         Index("ix_schedule_fires_unsettled", "schedule_id", postgresql_where=text(UNSETTLED)),

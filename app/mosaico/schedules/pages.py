@@ -1,7 +1,7 @@
 """Pages of schedules: when each fires next, whether it fired, and the form that explains an expression."""
 
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request, Response
@@ -46,7 +46,8 @@ from mosaico.schedules.schedule_view import (
     preview_typed,
     show_fires,
 )
-from mosaico.schedules.schemas import ScheduleCreate, SchedulePatch, ScheduleView
+from mosaico.schedules.schemas import ScheduleCreate, SchedulePatch
+from mosaico.schedules.views import schedule_view
 
 router = Router()
 
@@ -295,7 +296,7 @@ def _form_page(request: Request, schedule_id: str | None, res: Resources) -> For
         action=address,
         back=address,
         submit="Save" if schedule else "Create",
-        values=_values(schedule) if schedule else {"timezone": zone.key},
+        values=_values(schedule, res.clock()) if schedule else {"timezone": zone.key},
         choices={name: names.choices() for name, names in targets.items()},
         revision=schedule.revision if schedule else None,
         template="schedule_form.html",
@@ -304,8 +305,8 @@ def _form_page(request: Request, schedule_id: str | None, res: Resources) -> For
     )
 
 
-def _values(schedule: ScheduleConfig) -> dict[str, Any]:
-    return ScheduleView.model_validate(schedule).model_dump(mode="json")
+def _values(schedule: ScheduleConfig, now: datetime) -> dict[str, Any]:
+    return schedule_view(schedule, now).model_dump(mode="json")
 
 
 def _target_names(session: Session) -> dict[str, Names]:

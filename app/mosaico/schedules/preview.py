@@ -1,21 +1,20 @@
 """Preview of a cron expression: its next instants, a description, and notes on clock changes."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from mosaico.core.text import join_words
 from mosaico.schedules import rules
-from mosaico.schedules.cron import CronExpression, DstPolicy
+from mosaico.schedules.clock_changes import clock_notes
+from mosaico.schedules.cron import CronExpression
 from mosaico.schedules.cron_parser import MONTHS, WEEKDAYS
 from mosaico.schedules.rules import ScheduleTiming
-from mosaico.schedules.schemas import ClockNote, PreviewRequest, PreviewView
-from mosaico.schedules.time_zones import OffsetChange, get_time_zone, iter_offset_changes
+from mosaico.schedules.schemas import PreviewRequest, PreviewView
+from mosaico.schedules.time_zones import get_time_zone
 
 ORDINALS = ("", "first", "second", "third", "fourth", "fifth")
 MAX_LISTED_TIMES = 6
-MAX_NOTE_SPAN = timedelta(days=400)
 
 
 class _Names(NamedTuple):
@@ -86,46 +85,6 @@ def describe(expression: CronExpression) -> str:
     if len(parts) == 1 and parts[0].startswith("at "):
         parts.append("every day")
     return ", ".join(parts)
-
-
-def clock_notes(
-    expression: CronExpression, zone: ZoneInfo, after: datetime, end: datetime, policy: DstPolicy
-) -> list[ClockNote]:
-    """The effects of the clock changes of at most 400 days on the times of an expression."""
-    utc_start = after.astimezone(UTC).replace(tzinfo=None)
-    # A rare expression may reach decades ahead, with two clock changes a year.
-    utc_end = min(end.astimezone(UTC).replace(tzinfo=None), utc_start + MAX_NOTE_SPAN)
-    fires_once = policy is DstPolicy.ONCE and expression.has_fixed_times
-    notes = []
-    for change in iter_offset_changes(utc_start, utc_end, zone):
-        text = _describe_change(expression, change, fires_once=fires_once)
-        if text:
-            notes.append(ClockNote(at=change.at.replace(tzinfo=UTC).astimezone(zone), text=text))
-    return notes
-
-
-def _describe_change(
-    expression: CronExpression, change: OffsetChange, *, fires_once: bool
-) -> str | None:
-    """The effect of a clock change; None if it affects no time of the expression."""
-    # The wall clock just before and just after the change.
-    old, new = change.at + change.before, change.at + change.after
-    wall = expression.next_wall_time(min(old, new))
-    # No time of the expression lies between the two: the change affects nothing.
-    if wall is None or wall >= max(old, new):
-        return None
-    day, time = f"{wall:%Y-%m-%d}", f"{wall:%H:%M:%S}".removesuffix(":00")
-    if new > old:
-        effect = f"fires at {new:%H:%M} instead" if fires_once else "does not fire"
-        return (
-            f"{day}: the clocks go forward from {old:%H:%M} to {new:%H:%M};"
-            f" {time} does not exist and the schedule {effect}"
-        )
-    effect = "fires the first time only" if fires_once else "fires twice"
-    return (
-        f"{day}: the clocks go back from {old:%H:%M} to {new:%H:%M};"
-        f" {time} occurs twice and the schedule {effect}"
-    )
 
 
 def _describe_times(expression: CronExpression) -> str:

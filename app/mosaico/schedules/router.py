@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import Path, Query, Response
+from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.access.idempotency import Idempotent
@@ -26,6 +27,7 @@ from mosaico.schedules.schemas import (
     SchedulePatch,
     ScheduleView,
 )
+from mosaico.schedules.views import schedule_view
 
 router = Router(prefix="/schedule-configs", tags=["schedules"])
 summary_router = Router(tags=["schedules"])
@@ -38,9 +40,7 @@ def create_schedule(body: ScheduleCreate, once: Idempotent) -> Response:
     """Create a schedule. The cron expression has six fields, second first."""
     return once(
         body,
-        lambda session: ScheduleView.model_validate(
-            service.create_schedule(session, body, queries.database_now(session))
-        ),
+        lambda session: _create(session, body),
     )
 
 
@@ -53,7 +53,8 @@ def list_schedules(
     """List schedules, newest first. A repeated filter lists those with any of its values."""
     with res.db.read() as session:
         rows = queries.list_schedules(session, page, schedule_filter)
-        return rows.to_page(ScheduleView.model_validate)
+        now = res.clock()
+        return rows.to_page(lambda schedule: schedule_view(schedule, now))
 
 
 @router.post("/preview", dependencies=READ)
@@ -66,7 +67,8 @@ def preview_schedule(body: PreviewRequest, res: Res) -> PreviewView:
 def get_schedule(schedule_id: ScheduleId, res: Res, tagged: IfNoneMatch) -> ScheduleView:
     """Show a schedule."""
     with res.db.read() as session:
-        return tagged(ScheduleView.model_validate(queries.get_schedule(session, schedule_id)))
+        schedule = queries.get_schedule(session, schedule_id)
+        return tagged(schedule_view(schedule, res.clock()))
 
 
 @router.patch("/{scheduleId}", dependencies=ADMIN, responses=CONFLICT)
@@ -127,6 +129,11 @@ def get_daily_summary(
         return daily_summary.summarize_day(session, summary_day)
 
 
+def _create(session: Session, body: ScheduleCreate) -> ScheduleView:
+    now = queries.database_now(session)
+    return schedule_view(service.create_schedule(session, body, now), now)
+
+
 def _edit_schedule(
     schedule_id: str, body: ScheduleBody, res: Resources, match: RevisionCheck
 ) -> ScheduleView:
@@ -134,7 +141,7 @@ def _edit_schedule(
         match(queries.get_schedule(session, schedule_id, for_update=True).revision)
         now = queries.database_now(session)
         schedule = service.change_schedule(session, schedule_id, body, now)
-        return match.etag(ScheduleView.model_validate(schedule))
+        return match.etag(schedule_view(schedule, now))
 
 
 def fire_view(fire: ScheduleFire) -> FireView:

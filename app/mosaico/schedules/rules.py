@@ -65,6 +65,7 @@ class FireSkipReason(StrEnum):
     OVERLAP = "OVERLAP"
     NO_NEW_RUN = "NO_NEW_RUN"
     DISABLED = "DISABLED"
+    NONEXISTENT_TIME = "NONEXISTENT_TIME"
 
 
 # The other reasons are not misses: another instant fired instead, there was nothing to run, or a run was in
@@ -74,6 +75,8 @@ MISSED_REASONS = (
     FireSkipReason.OUTSIDE_CATCHUP_WINDOW,
     FireSkipReason.TOO_MANY_MISSED,
 )
+# Due times without a run that people should see. One that does not exist is no failure of a scheduler: nobody is paged.
+SHOWN_REASONS = (*MISSED_REASONS, FireSkipReason.NONEXISTENT_TIME)
 
 # A page and a message show them, too: in plain words, without the names of fields.
 SKIP_DETAILS: Final[Mapping[str, str]] = {
@@ -90,6 +93,7 @@ SKIP_DETAILS: Final[Mapping[str, str]] = {
     " overlap",
     FireSkipReason.NO_NEW_RUN: "no new complete run matches the run name pattern: there is none, or"
     " the newest one was evaluated before",
+    FireSkipReason.NONEXISTENT_TIME: "the clocks went forward over this time, so it did not exist on that day",
     FireSkipReason.DISABLED: "failures disabled the schedule before this time was processed",
 }
 

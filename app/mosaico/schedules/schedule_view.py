@@ -1,7 +1,7 @@
 """Builds the view of a schedule on pages: its description, its next instants, and a strip of its fires."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -13,10 +13,17 @@ from mosaico.core.web.form_words import translate_phrases, with_label
 from mosaico.core.web.forms.sent_fields import check_form
 from mosaico.core.web.page_paths import path_of, run_page_path, schedule_page_path
 from mosaico.core.web.page_text import TextPart, mark_spans
+from mosaico.schedules.clock_changes import MAX_NOTE_SPAN, clock_notes
 from mosaico.schedules.cron import CronExpression
 from mosaico.schedules.models import ScheduleConfig, ScheduleFire
-from mosaico.schedules.preview import clock_notes, preview
-from mosaico.schedules.rules import MISSED_REASONS, ON_TIME, SKIP_DETAILS, FireStatus
+from mosaico.schedules.preview import preview
+from mosaico.schedules.rules import (
+    MISSED_REASONS,
+    ON_TIME,
+    SKIP_DETAILS,
+    FireSkipReason,
+    FireStatus,
+)
 from mosaico.schedules.schemas import DailySummaryView, PreviewRequest
 from mosaico.schedules.time_zones import get_time_zone
 
@@ -25,8 +32,6 @@ NEXT_FIRES = 5
 LABELS = {
     "cronExpression": "Cron expression", "timezone": "Time zone", "dstPolicy": "When the clocks change",
 }  # fmt: skip
-# A year and more: every clock change of a zone is in it.
-NOTED_SPAN = timedelta(days=400)
 
 
 class NextFire(NamedTuple):
@@ -132,10 +137,14 @@ def iter_problems(summary: DailySummaryView, names: DisplayNameReader) -> Iterat
         address = schedule_page_path(schedule.id)
         yield DayProblem("disabled", schedule.name, address, schedule.disabled_reason)
     for idle in summary.idle_schedules:
-        causes = (
-            f"{count:,} × {SKIP_DETAILS.get(reason, reason)}"
-            for reason, count in idle.reasons.items()
-        )
+        causes = [
+            *idle.details,
+            *(
+                f"{count:,} × {SKIP_DETAILS.get(reason, reason)}"
+                for reason, count in idle.reasons.items()
+                if reason != FireSkipReason.NONEXISTENT_TIME
+            ),
+        ]
         yield DayProblem("no run", idle.name, schedule_page_path(idle.id), "; ".join(causes))
 
 
@@ -145,7 +154,7 @@ def _preview(request: PreviewRequest, now: datetime, reader: ZoneInfo) -> Schedu
         CronExpression.parse(request.cron_expression),
         get_time_zone(request.timezone),
     )
-    notes = clock_notes(expression, zone, now, now + NOTED_SPAN, request.dst_policy)
+    notes = clock_notes(expression, zone, now, now + MAX_NOTE_SPAN, request.dst_policy)
     note_of = {note.at.date(): "the clocks change" for note in notes}
     return SchedulePreview(
         timezone=request.timezone,
@@ -181,7 +190,8 @@ def _describe_fire(fire: ScheduleFire) -> tuple[str, str, str]:
         case FireStatus.SKIPPED if fire.reason in MISSED_REASONS:
             return "MISSED", "regressed", f"missed: {detail}"
         case FireStatus.SKIPPED:
-            return "SKIPPED", "no-evidence", f"skipped: {detail}"
+            is_nonexistent = fire.reason == FireSkipReason.NONEXISTENT_TIME
+            return "SKIPPED", "no-evidence", detail if is_nonexistent else f"skipped: {detail}"
         case FireStatus.STARTED:
             if late > ON_TIME:
                 return "LATE", "inconclusive", f"started {format_duration(late)} late"

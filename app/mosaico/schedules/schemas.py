@@ -81,6 +81,13 @@ class SchedulePatch(ScheduleBody):
     """The fields to change; null clears a field."""
 
 
+class ClockNote(WireModel):
+    """A clock change that affects the schedule."""
+
+    at: datetime
+    text: str
+
+
 class ScheduleView(WireModel):
     """A schedule. `disabledAt` and `disabledReason` are set if the service disabled it."""
 
@@ -104,6 +111,10 @@ class ScheduleView(WireModel):
     next_run_at: datetime | None
     disabled_at: datetime | None
     disabled_reason: StoredText | None
+    clock_changes: Annotated[
+        list[ClockNote],
+        Field(description="The clock changes of the next 400 days that skip or repeat a due time."),
+    ]
     revision: int
     created_at: datetime
     updated_at: datetime
@@ -136,13 +147,6 @@ class PreviewRequest(WireModel):
     count: Annotated[int, Field(ge=1, le=MAX_PREVIEWED)] = 10
 
 
-class ClockNote(WireModel):
-    """A clock change that affects the schedule."""
-
-    at: datetime
-    text: str
-
-
 class PreviewView(WireModel):
     """The fire times of an expression: a description, and instants in its time zone."""
 
@@ -173,11 +177,14 @@ class FailedRunView(WireModel):
 
 
 class IdleScheduleView(WireModel):
-    """A schedule that was due and started no run; `reasons` counts the instants by reason."""
+    """A schedule that was due and started no run; `reasons` counts the instants by reason. `details` are sentences
+    about times that did not exist.
+    """
 
     id: str
     name: str
     reasons: dict[str, int]
+    details: list[StoredText]
 
 
 class DailySummaryView(WireModel):

@@ -149,7 +149,7 @@ def test_command__asks_on_a_terminal_before_others_go(
 ) -> None:
     questions: list[str] = []
     monkeypatch.setattr(resource, "is_interactive", lambda _: True)
-    monkeypatch.setattr(resource, "confirm", lambda text, yes: questions.append(text))
+    monkeypatch.setattr(resource, "confirm", lambda text, **_: questions.append(text))
     done = run_mosaico(used, "agents", "delete", "agent-001")
     assert done.exit_code == 0, done.stderr
     assert len(questions) == 2

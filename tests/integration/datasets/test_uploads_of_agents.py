@@ -63,7 +63,7 @@ def test_run__unlisted_agents_change_nothing_of_what_it_reads(service: Service) 
 @pytest.mark.parametrize("archived", [False, True])
 def test_run__state_of_a_listed_agent_does_not_change_what_it_reads(
     two_agents: Service,
-    archived: bool,  # noqa: FBT001 - a parameter of the test
+    archived: bool,
 ) -> None:
     two_agents.patch("/benchmarks/bench-001", {"evaluates": ["agent-001", "agent-002"]})
     two_agents.patch("/agents/agent-002", {"archived": archived})

@@ -41,7 +41,7 @@ class NightlyTeam:
             "a-bench", datasetRef="a-set", metrics=["ACCURACY"], measures=[kpi]
         )
         target = {"benchmarkId": "a-bench", "agentId": "a-agent"}
-        rules = (
+        rules: tuple[JSON, ...] = (
             {"condition": "LESS_THAN", "threshold": 0.5, "kpi": "Quality"},
             {"condition": "REGRESSED", "kpi": "quality"},
             {"condition": "LESS_THAN", "threshold": 0.5, "metric": "ACCURACY.mean"},
@@ -68,13 +68,19 @@ class NightlyTeam:
         schedule = service.get("/schedule-configs/a-nightly")
         return [
             [
-                self._pick(run, "status", "runName", "errorCode", "validity", "validityReasons")
-                + [(run["verdict"] or {}).get("verdict")]
+                [
+                    *self._pick(
+                        run, "status", "runName", "errorCode", "validity", "validityReasons"
+                    ),
+                    (run["verdict"] or {}).get("verdict"),
+                ]
                 for run in runs
             ],
             [
-                self._pick(value, "name", "value", "intervalLow", "intervalHigh", "formula")
-                + [(value["verdict"] or {}).get("verdict")]
+                [
+                    *self._pick(value, "name", "value", "intervalLow", "intervalHigh", "formula"),
+                    (value["verdict"] or {}).get("verdict"),
+                ]
                 for value in history
             ],
             sorted(
@@ -185,15 +191,17 @@ class RandomTeam:
         self._send("DELETE", f"/benchmarks/{self.numbers.choice(self.benchmarks)}/kpis/quality")
 
     def _add_rule(self) -> None:
+        conditions: list[JSON] = [
+            {"condition": "REGRESSED"},
+            {"condition": "GREATER_THAN", "threshold": 0.1},
+        ]
         rule = {
             "name": self.numbers.choice(["A 0", "A 1", "B"]),
             "benchmarkId": self.numbers.choice(self.benchmarks),
             "kpi": "quality",
             "severity": "CRITICAL",
             "channels": ["IN_APP"],
-            **self.numbers.choice(
-                [{"condition": "REGRESSED"}, {"condition": "GREATER_THAN", "threshold": 0.1}]
-            ),
+            **self.numbers.choice(conditions),
         }
         self._send("POST", "/alert-configs", rule)
 

@@ -97,7 +97,9 @@ def test_daily_summary__runs_failures_and_idle_schedules(
     [failed] = summary["failedRuns"]
     assert failed["errorCode"] == "RUN_NOT_FOUND"
     assert [schedule["id"] for schedule in summary["disabledSchedules"]] == ["s-1"]
-    assert summary["idleSchedules"] == [{"id": "s-2", "name": "nightly", "reasons": {"MISSED": 1}}]
+    assert summary["idleSchedules"] == [
+        {"id": "s-2", "name": "nightly", "reasons": {"MISSED": 1}, "details": []}
+    ]
     assert prepared_service.get("/daily-summary", date="2020-01-01")["runs"] == {}
 
 
