@@ -167,8 +167,10 @@ def _publish_gathered(resources: Resources) -> None:
 
 
 def _record_nonexistent_times(resources: Resources) -> None:
-    with resources.db.begin() as session:
-        nonexistent_times.record_nonexistent_times(session, resources.clock())
+    recorded = nonexistent_times.BATCH_SIZE
+    while recorded >= nonexistent_times.BATCH_SIZE:
+        with resources.db.begin() as session:
+            recorded = nonexistent_times.record_nonexistent_times(session, resources.clock())
 
 
 def _report_missed_schedules(resources: Resources) -> None:

@@ -72,6 +72,7 @@ LIMITED: Final[Mapping[str, str]] = {
     "mosaico.schedules.firing.INSERT_FIRES": "mosaico.schedules.firing.MAX_FIRES_PER_TRANSACTION",
     "mosaico.schedules.firing.delete_old_fires": "mosaico.schedules.firing.DELETE_BATCH",
     "mosaico.schedules.missed_schedules.REPORT_MISSES": "mosaico.schedules.missed_schedules.BATCH_SIZE",
+    "mosaico.schedules.nonexistent_times._RECORD": "mosaico.schedules.nonexistent_times.BATCH_SIZE",
     "mosaico.traces.otel.service._MERGE_SPANS": _EXPORT,
     "mosaico.traces.otel.service._MERGE_TRACES": _EXPORT,
     "mosaico.traces.otel.service.delete_expired_traces": "mosaico.traces.otel.service.TRACES_PER_BATCH",

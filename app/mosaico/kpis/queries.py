@@ -51,8 +51,7 @@ class KpiHistoryFilter(OwnerFilter, PeriodFilter):
     kpis: FilterValues = Field(
         default=[],
         validation_alias="kpi",
-        description="ID or name of a KPI. With a benchmark, a name also selects the values from before"
-        " the KPI got this name.",
+        description="ID or name of a KPI; with a benchmark, a name also selects earlier values under other names.",
     )
 
 

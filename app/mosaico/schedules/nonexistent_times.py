@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import text
+from sqlalchemy import CursorResult, text
 from sqlalchemy.orm import Session
 
 from mosaico.core.text import join_words
@@ -27,6 +27,7 @@ from mosaico.schedules.time_zones import (
 TICK_S = 60.0
 # A longer time without any worker leaves the days in it without the record.
 LOOKBACK = timedelta(days=3)
+BATCH_SIZE = 500
 MAX_NAMED = 3
 # Instants are whole seconds: the row of a time that does not exist never takes the place of an instant.
 _OFFSET = timedelta(microseconds=1)
@@ -58,7 +59,9 @@ _RECORD = text(
     SELECT id, :due_at, :now, 'SCHEDULED', :status, :reason, :detail FROM schedule_configs
     WHERE next_run_at IS NOT NULL AND timezone = :timezone AND cron_expression = :cron_expression
       AND dst_policy = :dst_policy AND updated_at <= :due_at
-    ORDER BY id ON CONFLICT (schedule_id, due_at) DO NOTHING
+      AND NOT EXISTS (SELECT FROM schedule_fires AS fire
+                      WHERE fire.schedule_id = schedule_configs.id AND fire.due_at = :due_at)
+    ORDER BY id LIMIT :batch_size ON CONFLICT (schedule_id, due_at) DO NOTHING
     """
 )
 
@@ -70,11 +73,19 @@ class NonexistentTime(NamedTuple):
     detail: str
 
 
-def record_nonexistent_times(session: Session, now: datetime) -> None:
-    """Record the due times of the last days that do not exist, once for each schedule and clock change."""
+def record_nonexistent_times(session: Session, now: datetime) -> int:
+    """Record the due times of the last days that do not exist, once for each schedule and clock change.
+
+    Returns: how many were recorded; if `BATCH_SIZE` or more, call again in a new transaction.
+    """
+    recorded = 0
     for timezone in session.scalars(_ZONES).all():
         for change in _recent_gaps(timezone, now):
-            _record_gap(session, timezone, change, now)
+            for skipped in _list_skipped(session, timezone, change):
+                if recorded >= BATCH_SIZE:
+                    return recorded
+                recorded += _record(session, skipped, now)
+    return recorded
 
 
 def find_nonexistent_time(
@@ -113,7 +124,10 @@ def _recent_gaps(timezone: str, now: datetime) -> Iterator[OffsetChange]:
             yield change
 
 
-def _record_gap(session: Session, timezone: str, change: OffsetChange, now: datetime) -> None:
+def _list_skipped(
+    session: Session, timezone: str, change: OffsetChange
+) -> Iterator[dict[str, str | datetime]]:
+    """What a clock change takes from the schedules of a zone, by their expression, as parameters of `_RECORD`."""
     zone = get_time_zone(timezone)
     for row in session.execute(_EXPRESSIONS, {"timezone": timezone}).all():
         try:
@@ -121,19 +135,27 @@ def _record_gap(session: Session, timezone: str, change: OffsetChange, now: date
         except InvalidCron:
             continue
         skipped = find_nonexistent_time(expression, zone, DstPolicy(row.dst_policy), change)
-        if skipped is None:
-            continue
-        parameters = {
-            "timezone": timezone,
-            "cron_expression": row.cron_expression,
-            "dst_policy": row.dst_policy,
-            "due_at": skipped.at + _OFFSET,
-            "now": now,
-            "status": FireStatus.SKIPPED,
-            "reason": FireSkipReason.NONEXISTENT_TIME,
-            "detail": skipped.detail,
-        }
-        session.execute(_RECORD, parameters)
+        if skipped is not None:
+            yield {
+                "timezone": timezone,
+                "cron_expression": row.cron_expression,
+                "dst_policy": row.dst_policy,
+                "due_at": skipped.at + _OFFSET,
+                "detail": skipped.detail,
+            }
+
+
+def _record(session: Session, skipped: dict[str, str | datetime], now: datetime) -> int:
+    parameters = {
+        **skipped,
+        "now": now,
+        "status": FireStatus.SKIPPED,
+        "reason": FireSkipReason.NONEXISTENT_TIME,
+        "batch_size": BATCH_SIZE,
+    }
+    result = session.execute(_RECORD, parameters)
+    assert isinstance(result, CursorResult)
+    return result.rowcount
 
 
 def _walls_between(expression: CronExpression, start: datetime, end: datetime) -> list[datetime]:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.queries import get_benchmark
@@ -137,7 +137,11 @@ def _find_secrets_of(session: Session, owner: Owner) -> list[Dependent]:
 
 
 def _delete_secrets_of(session: Session, owner: Owner, now: datetime) -> None:  # noqa: ARG001 - as others
-    session.execute(delete(WebhookSecret).where(WebhookSecret.benchmark_id == owner.id))
+    for secret in session.scalars(
+        select(WebhookSecret).where(WebhookSecret.benchmark_id == owner.id)
+    ):
+        session.delete(secret)
+    session.flush()
 
 
 DEPENDENTS.append(DependentKind(_find_secrets_of, _delete_secrets_of))

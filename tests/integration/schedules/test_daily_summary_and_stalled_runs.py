@@ -119,7 +119,9 @@ def test_daily_summary__schedule_with_a_run_or_before_its_start_is_not_idle(
     summary = prepared_service.get("/daily-summary", date="2020-01-05")
     assert summary["fires"] == {"STARTED": 1, "PENDING": 1, "SKIPPED": 7}
     reasons = {"MISSED": 2, "OVERLAP": 1}
-    assert summary["idleSchedules"] == [{"id": "s-idle", "name": "nightly", "reasons": reasons}]
+    assert summary["idleSchedules"] == [
+        {"id": "s-idle", "name": "nightly", "reasons": reasons, "details": []}
+    ]
 
 
 def test_daily_summary__day_is_in_time_zone(prepared_service: Service) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from mosaico import worker
 from mosaico.overview.queries import read_overview
 from mosaico.schedules.cron import CronExpression, DstPolicy
 from mosaico.schedules.daily_summary import (
@@ -217,9 +218,19 @@ def test_command__says_the_next_change_when_it_creates(prepared_service: Service
 def test_worker__records_them(
     prepared_service: Service, create: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mosaico import worker
-
     create()
     resources = replace(prepared_service.resources, clock=lambda: CHANGE + MINUTE)
     worker._record_nonexistent_times(resources)
     assert len(skipped(prepared_service)) == 1
+
+
+def test_record__many_schedules_are_recorded_in_batches(
+    prepared_service: Service, create: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mosaico.schedules.nonexistent_times.BATCH_SIZE", 2)
+    ids = [f"s-{number}" for number in range(5)]
+    for schedule_id in ids:
+        create(schedule_id)
+    resources = replace(prepared_service.resources, clock=lambda: CHANGE + MINUTE)
+    worker._record_nonexistent_times(resources)
+    assert [len(skipped(prepared_service, schedule_id)) for schedule_id in ids] == [1] * 5

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mosaico.schedules.clock_changes import clock_notes
 from mosaico.schedules.cron import CronExpression, DstPolicy
-from mosaico.schedules.preview import clock_notes, describe
+from mosaico.schedules.preview import describe
 from mosaico.schedules.rules import (
     FIRE_ALL_LIMIT,
     RECORDED_LIMIT,
