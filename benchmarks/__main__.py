@@ -1,7 +1,8 @@
-"""`make bench`: measures every performance goal of the project on this machine.
+"""`make bench`: measures every performance goal of the project on this machine, in about half an hour.
 
-`python -m benchmarks storage formula` measures only these groups. `collection`, `takeover-busy` and
-`large` take long and run only if they are named; `python -m benchmarks large start` measures one part of `large`.
+`python -m benchmarks storage lists` measures only these groups. The groups of `ONLY_BY_NAME` take long or need
+much space, and run only if they are named. Most have variables of the environment for other sizes: see their
+modules.
 """
 
 import sys
@@ -9,60 +10,48 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import (
     api,
-    bash_eval,
-    cli,
     collection,
-    formula,
-    langfuse,
-    large,
+    environment,
+    faults,
+    history,
     lists,
-    load,
-    mcp,
-    memory,
+    many_runs,
     metrics,
-    otel,
     pages,
-    scale,
+    run,
     schedules,
-    statistics,
+    start,
     storage,
     takeover,
+    workers,
 )
 from benchmarks.result_rows import BenchRow
 
+# To add a group: a module with `measure() -> Iterator[BenchRow]`, and a line here.
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "metrics": metrics.measure,
-    "formula": formula.measure,
-    "statistics": statistics.measure,
-    "storage": storage.measure,
-    "memory": memory.measure,
-    "takeover": takeover.measure,
-    "schedules": schedules.measure,
-    "scale": scale.measure,
-    "cli": cli.measure,
-    "langfuse": langfuse.measure,
-    "otel": otel.measure,
-    "bash": bash_eval.measure,
-    "mcp": mcp.measure,
     "api": api.measure,
     "lists": lists.measure,
+    "storage": storage.measure,
+    "schedules": schedules.measure,
+    "takeover": takeover.measure,
+    "environment": environment.measure,
+    "start": start.measure,
+    "run": run.measure,
     "pages": pages.measure,
-    "load": load.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "collection": collection.measure,
+    "faults": faults.measure,
+    "history": history.measure,
+    "many-runs": many_runs.measure,
     "takeover-busy": takeover.measure_busy,
+    "workers": workers.measure,
 }
 
 
 def main(names: list[str]) -> None:
-    match names:
-        case ["large"]:
-            print_rows(large.PARTS, list(large.PARTS))
-        case ["large", *parts]:
-            print_rows(large.PARTS, parts)
-        case _:
-            print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
+    print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
 
 
 def print_rows(groups: dict[str, Callable[[], Iterator[BenchRow]]], names: list[str]) -> None:

@@ -3,8 +3,7 @@
 All contenders are real servers in processes of their own, with the same tables and an API key in
 each request. The peer follows the documentation of the framework: `async def`, an `AsyncSession`
 per request, a `response_model`. It looks up the key through the ORM, as the service does for a key
-that it has not seen for a second. It uses the same driver as the service, psycopg; the cost with
-asyncpg, the fastest driver, is printed as well.
+that it has not seen for a second. It uses the same driver as the service, psycopg.
 
 Set `MOSAICO_BENCH_ROWS=1000000` for a list of the promised length; the default takes seconds.
 """
@@ -34,8 +33,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 from starlette.types import ASGIApp
 
-from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, orm_app
-from benchmarks.peer_app import PAGE
+from benchmarks.api_peer import DEFAULT_LANGFUSE_URL, PAGE, orm_app
 from benchmarks.result_rows import BenchRow
 from benchmarks.table_rows import insert_rows
 from mosaico.access.service import create_key
@@ -95,13 +93,9 @@ def measure() -> Iterator[BenchRow]:
         drop_database(running.url, "bench_api")
         url = make_database(running.url, "bench_api")
         token = _filled(url)
-        with (
-            open_server("service", url) as ours,
-            open_server("orm", url) as peer,
-            open_server("orm-asyncpg", url) as fastest,
-        ):
+        with open_server("service", url) as ours, open_server("orm", url) as peer:
             for load in _loads():
-                yield from _compared(load, (ours, peer, fastest), token)
+                yield _compared(load, ours, peer, token)
 
 
 def _loads() -> list[Load]:
@@ -124,25 +118,22 @@ def _loads() -> list[Load]:
     ]
 
 
-def _compared(load: Load, servers: Sequence[Server], token: str) -> Iterator[BenchRow]:
-    """`servers` are the service, its peer, and the peer on asyncpg."""
-    for server in servers:
+def _compared(load: Load, ours: Server, peer: Server, token: str) -> BenchRow:
+    for server in (ours, peer):
         # The first requests open connections and compile statements.
         _send_all(server.port, load, token, CLIENTS * 5)
-    rounds = [[_cost(load, server, token) for server in servers] for _ in range(ROUNDS)]
-    our, their, fastest = (_median_cost(list(costs)) for costs in zip(*rounds, strict=True))
+    rounds = [(_cost(load, ours, token), _cost(load, peer, token)) for _ in range(ROUNDS)]
+    our_cost, peer_cost = (_median_cost(costs) for costs in zip(*rounds, strict=True))
     # The median of the ratios: each compares costs of the same second.
-    ratio = statistics.median(peer.cpu_seconds / ours.cpu_seconds for ours, peer, *_ in rounds)
-    yield BenchRow(
+    ratio = statistics.median(theirs.cpu_seconds / mine.cpu_seconds for mine, theirs in rounds)
+    return BenchRow(
         load.name,
         f"≥ {A1_GOAL:g}× an asynchronous ORM route, with an API key",
         ratio,
         ratio >= A1_GOAL,
-        f"{_each_ms(our.cpu_seconds):.2f} ms of processor time per request compared with"
-        f" {_each_ms(their.cpu_seconds):.2f} ms (on asyncpg {_each_ms(fastest.cpu_seconds):.2f} ms,"
-        f" {fastest.cpu_seconds / our.cpu_seconds:.2f}×); {REQUESTS / our.seconds:,.0f} requests"
-        f" per second compared with {REQUESTS / their.seconds:,.0f}"
-        f" ({REQUESTS / fastest.seconds:,.0f}); {ROWS:,} runs",
+        f"{_request_ms(our_cost):.2f} ms of processor time per request compared with"
+        f" {_request_ms(peer_cost):.2f} ms; {REQUESTS / our_cost.seconds:,.0f} requests"
+        f" per second compared with {REQUESTS / peer_cost.seconds:,.0f}; {ROWS:,} runs",
     )
 
 
@@ -152,12 +143,13 @@ def _cost(load: Load, server: Server, token: str) -> Cost:
     return Cost(time.perf_counter() - started, server.cpu_seconds() - cpu_seconds)
 
 
-def _median_cost(costs: list[Cost]) -> Cost:
+def _median_cost(costs: Sequence[Cost]) -> Cost:
     return Cost(*(statistics.median(column) for column in zip(*costs, strict=True)))
 
 
-def _each_ms(seconds: float, requests: int = REQUESTS) -> float:
-    return seconds / requests * 1000
+def _request_ms(cost: Cost) -> float:
+    """Milliseconds of processor time of one request."""
+    return cost.cpu_seconds / REQUESTS * 1000
 
 
 def _send_all(port: int, load: Load, token: str, requests: int) -> None:
@@ -233,25 +225,17 @@ def _filled(url: str) -> str:
 @contextmanager
 def open_server(kind: str, url: str) -> Iterator[Server]:
     """A contender as a process of its own: a name of `APPS`."""
-    with open_module("benchmarks.api", kind, url=url) as server:
-        yield server
-
-
-@contextmanager
-def open_module(*command: str, url: str, log_errors: bool = True) -> Iterator[Server]:
-    """A module that calls `serve_app`, as a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", *command],
+        [sys.executable, "-m", "benchmarks.api", kind],
         env={**os.environ, "DATABASE_URL": url},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=None if log_errors else subprocess.DEVNULL,
         text=True,
     )
     try:
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], STARTS_WITHIN_S)
-        assert ready, f"the server {command} did not start"
+        assert ready, f"the server {kind} did not start"
         yield Server(int(process.stdout.readline()), process)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -277,11 +261,7 @@ def service_app(url: str) -> FastAPI:
     )
 
 
-APPS: dict[str, Callable[[str], ASGIApp]] = {
-    "service": service_app,
-    "orm": orm_app,
-    "orm-asyncpg": partial(orm_app, driver="asyncpg"),
-}
+APPS: dict[str, Callable[[str], ASGIApp]] = {"service": service_app, "orm": orm_app}
 
 
 def serve_app(app: ASGIApp, http: type[asyncio.Protocol] | Literal["auto"] = "auto") -> None:

@@ -7,20 +7,18 @@ measured only when it is named.
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 import psutil
 import uvicorn
 
-from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
-from benchmarks.large.run import SIZES, WARM_UP, WARM_UP_RUNS, growth_row, memory_rows
-from benchmarks.large.run_table import SizedRun, TableRow, render_table
-from benchmarks.memory import RunningService, run_to_end, served
+from benchmarks.processes import cpu_seconds_by_role, peak_mib_by_role
 from benchmarks.result_rows import BenchRow
+from benchmarks.run import SIZES, WARM_UP, WARM_UP_RUNS, SizedRun, growth_rows, memory_rows
+from benchmarks.running_service import RunningService, run_to_end, served
 from benchmarks.traces import expected_of, output_of
 from tests.support.langfuse.builder import FakeLangfuse
 from tests.support.langfuse.server import FakeServer
@@ -29,37 +27,6 @@ PUBLIC_KEY, SECRET_KEY = "pk-bench", "sk-bench"
 
 
 WARM_UP_NAMES: Final = tuple(f"warm-{number}" for number in range(WARM_UP_RUNS))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectedRun(SizedRun):
-    """The figures of one run, and the CPU of the server that it reads on the same machine."""
-
-    stand_in_cpu_s: float
-
-
-ROWS: Final[Sequence[TableRow[CollectedRun]]] = (
-    ("time per trace, from POST to COMPLETED", lambda run: f"{run.micros(run.whole_s):.0f} µs"),
-    ("CPU of all processes per trace", lambda run: f"{run.micros(run.whole_cpu_s):.0f} µs"),
-    (
-        "of it metric processes, worker, database",
-        lambda run: run.cpu_micros("metric child", "worker", "database"),
-    ),
-    (
-        "CPU of the stand-in per trace, on the same cores",
-        lambda run: f"{run.micros(run.stand_in_cpu_s):.0f} µs",
-    ),
-    (
-        "peak memory of API, scheduler, worker, metric process (goals: 300, 150, 300, 200 MiB)",
-        lambda run: (
-            ", ".join(
-                f"{run.peaks.get(role, 0.0):.0f}"
-                for role in ("api", "scheduler", "worker", "metric child")
-            )
-            + " MiB"
-        ),
-    ),
-)
 
 
 class StandIn(NamedTuple):
@@ -78,27 +45,34 @@ def measure() -> Iterator[BenchRow]:
         keys = {"langfusePublicKey": PUBLIC_KEY, "langfuseSecretKey": SECRET_KEY}
         service.client.post("/agents", json={**agent, **keys}).raise_for_status()
         for name in WARM_UP_NAMES:
-            _run(service, stand_in, name, WARM_UP)
-        runs = []
+            _run(service, name, WARM_UP)
+        runs = list[SizedRun]()
         for size in SIZES:
-            runs.append(_run(service, stand_in, f"n-{size}", size))
-            yield from memory_rows(size, runs[-1].peaks)
-        yield growth_row("time per trace", {run.size: run.micros(run.whole_s) for run in runs})
-        yield growth_row("CPU per trace", {run.size: run.micros(run.whole_cpu_s) for run in runs})
-        print(f"\n{render_table('python -m benchmarks collection', ROWS, runs)}\n")
+            stand_in_before_s = stand_in.cpu_s()
+            run = _run(service, name=f"n-{size}", size=size)
+            runs.append(run)
+            stand_in_us = run.micros(stand_in.cpu_s() - stand_in_before_s)
+            yield BenchRow(
+                f"stand-in {size}",
+                "CPU of the server, on the same cores, is printed",
+                0.0,
+                True,
+                f"{stand_in_us:.0f} µs per trace",
+            )
+            yield from memory_rows(size, run.peaks)
+        yield from growth_rows(runs)
 
 
-def _run(service: RunningService, stand_in: StandIn, name: str, size: int) -> CollectedRun:
+def _run(service: RunningService, name: str, size: int) -> SizedRun:
     body = {"id": name, "source": "langfuse", "datasetRef": name}
     service.client.post("/benchmarks", json=body).raise_for_status()
-    before, stand_in_before = cpu_seconds_by_role(service), stand_in.cpu_s()
+    before = cpu_seconds_by_role(service)
     whole_s = run_to_end(service.client, {"benchmarkId": name, "agentId": "collected"})
     after = cpu_seconds_by_role(service)
-    return CollectedRun(
+    return SizedRun(
         size=size,
         whole_s=whole_s,
         cpu_s={role: after[role] - before.get(role, 0.0) for role in sorted(after)},
-        stand_in_cpu_s=stand_in.cpu_s() - stand_in_before,
         peaks=peak_mib_by_role(service),
     )
 

@@ -4,7 +4,7 @@ import base64
 import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from mosaico.core.db import Database
@@ -16,7 +16,6 @@ from mosaico.metrics.registry import load_metrics
 from mosaico.plugin_loading import load_plugins
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import Deployment, deployed_service
-from tests.support.pgbouncer import pooled_url
 from tests.support.service import Service, running_service
 
 
@@ -25,36 +24,20 @@ def deployment_with_workers() -> Iterator[Deployment]:
     """A service with the plugins and worker processes of the kill tests."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        api_with_database(Path(folder)) as service,
+        _api_with_database(Path(folder)) as service,
         deployed_service(service, Path(folder)) as deployment,
     ):
         yield deployment
 
 
 @contextmanager
-def pooled_deployment(pool_size: int) -> Iterator[Deployment]:
-    """The same behind PgBouncer, which has so many connections to the server."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        api_with_database(Path(folder), pool_size) as service,
-        deployed_service(service, Path(folder)) as deployment,
-    ):
-        yield deployment
-
-
-@contextmanager
-def api_with_database(folder: Path, pool_size: int | None = None) -> Iterator[Service]:
-    """The API in this process, with an own database in the folder, behind PgBouncer if it has a size."""
+def _api_with_database(folder: Path) -> Iterator[Service]:
+    """The API in this process, with an own database in the folder."""
     load_plugins()
-    with ExitStack() as stack:
-        direct_url = stack.enter_context(EmbeddedPostgres(folder / "postgres").own())
-        upgrade(direct_url)
-        db = Database(direct_url)
-        if pool_size is not None:
-            url = stack.enter_context(pooled_url(direct_url, pool_size=pool_size))
-            db = Database(url, direct_url=direct_url)
+    with EmbeddedPostgres(folder / "postgres").own() as url:
+        upgrade(url)
         resources = Resources(
-            db=db,
+            db=Database(url),
             secrets=SecretBox.from_keys([base64.b64encode(secrets.token_bytes(32)).decode()]),
             data_dir=folder,
             options={"langfuse_default_url": "https://cloud.langfuse.com"},

@@ -30,7 +30,7 @@ SCHEDULES = 10_000
 ROUNDS = 3
 ENOUGH_S = 60.0
 LATEST_S = 2.0
-GOAL = 20.0
+GOAL = 10.0
 GRACE_S = 3600
 PATIENCE_S = 240.0
 LEAD = timedelta(seconds=8)  # a starting scheduler recomputes every schedule

@@ -1,4 +1,4 @@
-"""D1 to D3: writing and storing metric values, compared with narrow rows through SQLAlchemy Core."""
+"""D1: writing metric values, compared with narrow rows through SQLAlchemy Core."""
 
 import random
 import tempfile
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 
 from sqlalchemy import Column, Double, MetaData, Table, Text, text
 from sqlalchemy.dialects.postgresql import insert
@@ -27,7 +26,7 @@ SHARDS = 15  # 180 000 values per round
 ROUNDS = 5
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
-D1_GOAL, D2_GOAL_BYTES, D3_GOAL_MS = 8.0, 200.0, 1.0
+D1_GOAL = 8.0
 
 NARROW = Table(
     "narrow_values",
@@ -59,48 +58,6 @@ def measure() -> Iterator[BenchRow]:
             f"{values} values: {values / seconds.ours_seconds:,.0f} per second"
             f" compared with {values / seconds.peer_seconds:,.0f}",
         )
-        yield _bytes_per_trace(db)
-        yield _stored_aggregates(db)
-
-
-def _bytes_per_trace(db: Database) -> BenchRow:
-    with db.begin() as session:
-        count = session.scalar(text("SELECT count(*) FROM trace_results")) or 0
-        size = session.scalar(text("SELECT pg_total_relation_size('trace_results')")) or 0
-    bytes_per_trace = size / count
-    return BenchRow(
-        "D2",
-        f"≤ {D2_GOAL_BYTES:g} bytes per trace with indexes, 6 metrics",
-        bytes_per_trace,
-        bytes_per_trace <= D2_GOAL_BYTES,
-        f"{bytes_per_trace:.0f} bytes per trace for {count} traces",
-    )
-
-
-def _stored_aggregates(db: Database) -> BenchRow:
-    """Database time of both queries, for a run that was written above."""
-    with db.read() as session:
-        ours = median(_explained(session, OURS, 25))
-        narrow = median(_explained(session, NARROW_MEANS, 5))
-    return BenchRow(
-        "D3",
-        f"≤ {D3_GOAL_MS:g} ms for the stored aggregates of a run",
-        ours,
-        ours <= D3_GOAL_MS,
-        f"{ours:.3f} ms; the average over narrow rows takes {narrow:.1f} ms",
-    )
-
-
-OURS = "SELECT * FROM run_metrics WHERE run_seq = 1 ORDER BY ordinal"
-NARROW_MEANS = "SELECT metric, avg(value) FROM narrow_values WHERE run_id = 'run-1' GROUP BY metric"
-
-
-def _explained(session: object, query: str, repeat: int) -> list[float]:
-    plans = [
-        session.scalar(text(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}"))  # type: ignore[attr-defined]
-        for _ in range(repeat)
-    ]
-    return [plan[0]["Execution Time"] + plan[0]["Planning Time"] for plan in plans]
 
 
 def _write_ours(db: Database, number: int, shards: list[list[TraceMeasurements]]) -> None:

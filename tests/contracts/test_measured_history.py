@@ -1,6 +1,6 @@
-"""`python -m benchmarks large history` requests every route, so each has the query that it needs."""
+"""`python -m benchmarks history` requests every route, so each has the query that it needs."""
 
-from benchmarks.large.history import EXCLUDED, QUERIES
+from benchmarks.history import EXCLUDED, QUERIES
 from mosaico.api import PREFIX
 from tests.support.described_api import api_document, list_event_streams
 from tests.support.every_page import QUERIES as PAGE_QUERIES

@@ -1,6 +1,6 @@
 """The distributions that count as the environment of the service."""
 
-from benchmarks.large.environment import SERVICE, measure, required_by
+from benchmarks.environment import SERVICE, measure, required_by
 
 
 def test_required_by__has_what_the_service_needs_and_no_extras() -> None:

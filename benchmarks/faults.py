@@ -16,10 +16,10 @@ from typing import Final
 
 import psutil
 
-from benchmarks.large.run import WARM_UP, WARM_UP_RUNS, upload_traces, write_traces
-from benchmarks.large.stored_values import StoredValues, stored_values
-from benchmarks.memory import RunningService, served
 from benchmarks.result_rows import BenchRow
+from benchmarks.run import WARM_UP, WARM_UP_RUNS, upload_traces, write_traces
+from benchmarks.running_service import RunningService, served
+from benchmarks.stored_values import StoredValues, stored_values
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.service import JSON
 from tests.support.stored import KPIS, DatabaseReader

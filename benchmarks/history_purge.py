@@ -11,7 +11,7 @@ from typing import Final
 
 import psycopg
 
-from benchmarks.large.history_rows import ITEMS, TRIALS, HistorySize
+from benchmarks.history_rows import ITEMS, TRIALS, HistorySize
 from benchmarks.result_rows import BenchRow
 from mosaico.core.clock import utc_now
 from mosaico.jobs.declarations import DropPurgedRun, DropResults, DropTraces

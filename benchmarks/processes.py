@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.memory import RunningService, peak_mib
+from benchmarks.running_service import RunningService
 from mosaico.postgres.server import EmbeddedPostgres
 
 
@@ -73,3 +73,10 @@ def _role(process: psutil.Process) -> str:
         if line.endswith(f"mosaico.cli {role}"):
             return role
     return "database" if process.name() == "postgres" else "other"
+
+
+def peak_mib(pid: int) -> float:
+    """The largest resident size of a process so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024

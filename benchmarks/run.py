@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,9 @@ from typing import Final
 import httpx
 import psycopg
 
-from benchmarks.large.growth_plot import write_growth_plot
-from benchmarks.large.processes import cpu_seconds_by_role, peak_mib_by_role
-from benchmarks.large.run_table import RunFigures, render_run_table
-from benchmarks.memory import RunningService, run_to_end, served
+from benchmarks.processes import cpu_seconds_by_role, peak_mib_by_role
 from benchmarks.result_rows import BenchRow
+from benchmarks.running_service import RunningService, run_to_end, served
 from benchmarks.traces import long_pair
 from mosaico.postgres.server import EmbeddedPostgres
 
@@ -45,24 +43,35 @@ PHASES: Final = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LargeRun:
+class SizedRun:
     """What one run of a size cost; `cpu_s` by role from POST to COMPLETED, peaks in MiB so far."""
 
     size: int
-    upload_s: float
-    upload_cpu_s: float
-    score_s: float
-    finish_s: float
+    whole_s: float
     cpu_s: dict[str, float]
     peaks: dict[str, float]
 
     @property
-    def whole_s(self) -> float:
-        return self.upload_s + self.score_s + self.finish_s
-
-    @property
     def whole_cpu_s(self) -> float:
         return sum(self.cpu_s.values())
+
+    def micros(self, seconds: float) -> float:
+        """Microseconds per trace."""
+        return seconds / self.size * 1e6
+
+    def cpu_text(self) -> str:
+        """The CPU of each role per trace."""
+        return ", ".join(f"{role} {self.micros(s):.0f}" for role, s in self.cpu_s.items()) + " µs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedRun(SizedRun):
+    """A run with its upload, which `whole_s` includes."""
+
+    upload_s: float
+    upload_cpu_s: float
+    score_s: float
+    finish_s: float
 
 
 def measure() -> Iterator[BenchRow]:
@@ -74,28 +83,15 @@ def measure() -> Iterator[BenchRow]:
             _measured_run(service, write_traces(Path(folder), WARM_UP, f"warm-{number}"), WARM_UP)
         # Only now: the scheduler imports its modules when the API is ready.
         yield _idle_row(service)
-        runs, figures = [], []
+        runs = list[SizedRun]()
         for size in SIZES:
             file = write_traces(Path(folder), size, str(size))
-            runs.append(_measured_run(service, file, size))
-            yield from _rows(runs[-1])
-            peer_s = _peer_seconds(file) if size <= PEER_LIMIT else None
-            if peer_s is not None:
-                yield _peer_row(runs[-1], peer_s)
-            figures.append(_figures(runs[-1], peer_s))
-        yield from _growth(runs)
-        print(f"\n{render_run_table(figures)}\n")
-
-
-def _figures(run: LargeRun, peer_s: float | None) -> RunFigures:
-    return RunFigures(
-        size=run.size,
-        whole_s=run.whole_s,
-        finish_s=run.finish_s,
-        cpu_s=run.cpu_s,
-        peer_s=peer_s,
-        peaks=run.peaks,
-    )
+            run = _measured_run(service, file, size)
+            runs.append(run)
+            yield from _rows(run)
+            if size <= PEER_LIMIT:
+                yield _peer_row(run, _peer_seconds(file))
+        yield from growth_rows(runs)
 
 
 def _idle_row(service: RunningService) -> BenchRow:
@@ -109,7 +105,7 @@ def _idle_row(service: RunningService) -> BenchRow:
     return BenchRow("idle", "CPU of a service without work is printed", total, True, parts)
 
 
-def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
+def _measured_run(service: RunningService, file: Path, size: int) -> UploadedRun:
     client = service.client
     idle = cpu_seconds_by_role(service)
     upload_s = upload_traces(client, file)
@@ -120,8 +116,9 @@ def _measured_run(service: RunningService, file: Path, size: int) -> LargeRun:
     with psycopg.connect(EmbeddedPostgres(service.data_dir).url()) as connection:
         phases = connection.execute(PHASES, [file.stem]).fetchone()
     assert phases is not None
-    return LargeRun(
+    return UploadedRun(
         size=size,
+        whole_s=upload_s + phases[0] + phases[1],
         upload_s=upload_s,
         upload_cpu_s=sum(before.values()) - sum(idle.values()),
         score_s=phases[0],
@@ -189,7 +186,7 @@ def _peer_scores(pairs: list[tuple[str, str]]) -> list[tuple[float, ...]]:
     ]
 
 
-def _rows(run: LargeRun) -> Iterator[BenchRow]:
+def _rows(run: UploadedRun) -> Iterator[BenchRow]:
     yield BenchRow(
         f"upload {run.size}",
         "≤ 1/3 of the whole",
@@ -217,7 +214,7 @@ def memory_rows(size: int, peaks: Mapping[str, float]) -> Iterator[BenchRow]:
         )
 
 
-def _peer_row(run: LargeRun, peer_s: float) -> BenchRow:
+def _peer_row(run: UploadedRun, peer_s: float) -> BenchRow:
     whole_s = run.whole_s
     return BenchRow(
         f"peer {run.size}",
@@ -229,19 +226,17 @@ def _peer_row(run: LargeRun, peer_s: float) -> BenchRow:
     )
 
 
-def _growth(runs: list[LargeRun]) -> Iterator[BenchRow]:
+def growth_rows(runs: Sequence[SizedRun]) -> Iterator[BenchRow]:
     """The processor time of a trace does not depend on what else the machine does, unlike its seconds."""
-    seconds = {run.size: run.whole_s / run.size * 1e6 for run in runs}
-    cpu_s = {run.size: run.whole_cpu_s / run.size * 1e6 for run in runs}
-    lines = {"time with upload": seconds, "CPU of the run": cpu_s}
-    write_growth_plot("growth", "Cost of a trace, by traces of the run", "µs", lines)
-    peaks = {role: {run.size: run.peaks.get(role, 0.0) for run in runs} for role in LIMIT_MIB}
-    write_growth_plot("growth-memory", "Peak memory, by traces of the run", "MiB", peaks)
-    yield growth_row("time per trace", seconds)
-    yield growth_row("CPU per trace", cpu_s)
+    yield _growth_row("time per trace", {run.size: run.micros(run.whole_s) for run in runs})
+    yield _growth_row("CPU per trace", {run.size: run.micros(run.whole_cpu_s) for run in runs})
+    for run in runs:
+        yield BenchRow(
+            f"CPU {run.size}", "CPU per trace by process is printed", 0.0, True, run.cpu_text()
+        )
 
 
-def growth_row(name: str, micros: Mapping[int, float]) -> BenchRow:
+def _growth_row(name: str, micros: Mapping[int, float]) -> BenchRow:
     """The cost of a trace by size of its run."""
     ratio = max(micros.values()) / min(micros.values())
     sizes = ", ".join(f"{amount:.0f} at {size:,}" for size, amount in micros.items())

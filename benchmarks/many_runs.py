@@ -12,9 +12,9 @@ from typing import Final
 import httpx
 import psycopg
 
-from benchmarks.large.processes import cpu_seconds_by_role
-from benchmarks.memory import RunningService, served
+from benchmarks.processes import cpu_seconds_by_role
 from benchmarks.result_rows import BenchRow
+from benchmarks.running_service import RunningService, served
 from benchmarks.traces import long_pair
 from mosaico.metrics.engine import score_chunk
 from mosaico.metrics.registry import default_refs, load_metrics

@@ -8,8 +8,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.memory import served_from
 from benchmarks.result_rows import BenchRow
+from benchmarks.running_service import served_from
 
 READY_GOAL_S: Final = 6.0
 ROUNDS: Final = 5

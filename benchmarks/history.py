@@ -1,6 +1,6 @@
 """Database time in a long history: every list and page, verdicts, backtests, the end of a run, purges.
 
-The rows are those of `benchmarks.large.history_rows`: 100,000 runs of 200 benchmarks, 20 KPIs and 100 traces
+The rows are those of `benchmarks.history_rows`: 100,000 runs of 200 benchmarks, 20 KPIs and 100 traces
 each. Times are those of the server for each statement, from its log: parsing, planning and execution. Each
 request is repeated after a first one that does not count.
 
@@ -15,8 +15,8 @@ from functools import partial
 from statistics import median
 from typing import Final, NamedTuple
 
-from benchmarks.large.history_purge import measure_purge
-from benchmarks.large.history_rows import (
+from benchmarks.history_purge import measure_purge
+from benchmarks.history_rows import (
     AGENT,
     BENCHMARK,
     HistorySize,
@@ -30,7 +30,7 @@ from benchmarks.result_rows import BenchRow
 from mosaico.api import PREFIX, ROUTERS
 from tests.support.every_page import fill_path, is_form, iter_page_routes
 from tests.support.page_pictures import served
-from tests.support.postgres import server_below, url_of
+from tests.support.postgres import server_below, superuser_url_of, url_of
 from tests.support.service import JSON, Service
 from tests.support.statement_log import (
     LoggedStatement,
@@ -103,7 +103,7 @@ def measure() -> Iterator[BenchRow]:
         server = server_below(service.resources.data_dir)
         database = service.resources.db.engine.url.database
         assert database is not None
-        superuser_url = url_of(server.superuser_url(), database)
+        superuser_url = url_of(superuser_url_of(server), database)
         ids = seed(service)
         started = time.perf_counter()
         with service.resources.db.begin() as session:
@@ -113,7 +113,7 @@ def measure() -> Iterator[BenchRow]:
         yield _fill_row(time.perf_counter() - started)
         yield from _storage_rows(service)
         service.resources.db.dispose()
-        with timed_statements(server.superuser_url(), database, server.status().log_dir) as log:
+        with timed_statements(superuser_url_of(server), database, server.status().log_dir) as log:
             yield from _measure_statements(service, log, ids)
             yield from measure_purge(service, superuser_url, log, SIZE)
 
