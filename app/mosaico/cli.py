@@ -5,7 +5,6 @@ the table below and imports no command; every `cli` module imports heavy package
 the API client, rich) inside the functions that need them. A unit test asserts this.
 """
 
-import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -30,8 +29,6 @@ from mosaico.core.console.terminal import (
     load_command,
     print_status,
 )
-
-GC_THRESHOLD = 50_000
 
 
 class Heading(StrEnum):
@@ -371,8 +368,6 @@ def plugins(output: Format = OutputFormat.TABLE) -> None:
 
 def main() -> None:
     """Entry point of the program `mosaico`."""
-    # Start-up creates objects that live until exit: collecting garbage meanwhile costs 20 % of it.
-    gc.set_threshold(GC_THRESHOLD)
     run_program(cli)
 
 

@@ -3,7 +3,6 @@
 import signal
 import socket
 import sys
-import threading
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,7 +48,6 @@ from mosaico.core.web.client_network import NO_PROXIES, TrustedProxies
 from mosaico.core.web.forwarded_headers import ForwardedHeadersMiddleware
 from mosaico.core.web.http_protocol import HttpProtocol
 from mosaico.core.web.listener import inherited_listener
-from mosaico.core.web.pages import compile_templates
 from mosaico.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
 from mosaico.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
 from mosaico.core.web.sse import EventHub
@@ -134,14 +132,7 @@ def create_app(
 
 
 class Server(uvicorn.Server):
-    """Uvicorn that compiles the templates once it accepts requests, and that ends the open event streams
-    before it waits for running requests.
-    """
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        # In a thread that nobody waits for: the service is ready without it.
-        threading.Thread(target=compile_templates, name="compile-templates", daemon=True).start()
+    """Uvicorn that ends the open event streams before it waits for running requests."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
@@ -46,9 +45,6 @@ log = logging.getLogger(__name__)
 
 PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
-# A metric process waits for the thread that hands it the next traces, while other jobs of this process encode
-# rows or parse pages; with the default of 5 ms it would wait as long as it works.
-SWITCH_INTERVAL_S = 0.0005
 
 # By the name of their mark, which is stored.
 PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
@@ -82,7 +78,6 @@ def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
     pool_size = settings.worker_concurrency + 2
     with opened_resources(settings, name="mosaico-worker", pool_size=pool_size) as resources:
         pool = ProcessPool(settings.metric_processes, warm_up=load_metrics)
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             asyncio.run(_work(settings, resources, pool, queues))
         finally:

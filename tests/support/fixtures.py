@@ -20,6 +20,7 @@ from tests.support.postgres import (
     drop_database,
     make_migrated_database,
     server_below,
+    superuser_url_of,
 )
 from tests.support.recycling import Databases
 from tests.support.service import Service, SharedProcessPool, new_resources, running_service
@@ -47,7 +48,7 @@ def postgres_server(run_folder: Path) -> Iterator[SharedServer]:
 
 @pytest.fixture(scope="session")
 def superuser_url(postgres_server: SharedServer, run_folder: Path) -> str:
-    return server_below(run_folder).superuser_url()
+    return superuser_url_of(server_below(run_folder))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from psycopg import sql
 from mosaico.core.migrations import upgrade
 from mosaico.postgres.data_folder import FileLock
 from mosaico.postgres.errors import BlockedStart
-from mosaico.postgres.launch import APP_ROLE
+from mosaico.postgres.launch import APP_ROLE, HOST, SUPERUSER
 from mosaico.postgres.server import EmbeddedPostgres
 
 ONE_AT_A_TIME = 7_202_611
@@ -42,7 +42,7 @@ def cluster(tmp_root: Path) -> Iterator[SharedServer]:
             starting = tmp_root / "start-of-postgres"
             with FileLock(starting, timeout=START_TIMEOUT_S, error=BlockedStart()):
                 url = server.start()
-                _prepare_role(server.superuser_url(), url)
+                _prepare_role(superuser_url_of(server), url)
             yield SharedServer(url)
         finally:
             # Nobody else has the shared lock: this is the last one.
@@ -94,6 +94,12 @@ def drop_database(server_url: str, name: str) -> None:
 def url_of(server_url: str, name: str) -> str:
     """The URL of another database on the same server."""
     return urlunsplit(urlsplit(server_url)._replace(path=f"/{quote(name)}"))
+
+
+def superuser_url_of(server: EmbeddedPostgres) -> str:
+    """The URL of the superuser, who can create roles and extensions."""
+    password = server._folder.password(SUPERUSER)
+    return f"postgresql://{SUPERUSER}:{password}@{HOST}:{server.status().port}/{SUPERUSER}"
 
 
 def _prepare_role(superuser_url: str, server_url: str) -> None:

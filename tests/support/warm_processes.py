@@ -279,7 +279,6 @@ def load_service() -> None:
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
     api: Any = import_module("mosaico.main")
-    api.compile_templates()
     api._routes()
 
 

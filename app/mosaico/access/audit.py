@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from mosaico.access.models import AuditEntry
 from mosaico.core import correlation
 from mosaico.core.batch_delete import BATCH_ROWS
-from mosaico.core.db import append_row
 from mosaico.core.defaults import KEEP_AUDIT_ENTRIES
 
 ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
@@ -49,21 +48,19 @@ def record_action(
     `action` is verb and noun (`create_agent`), `fields` the names of the sent fields. Actions of
     API keys are recorded by `audit_request`; call this for other actors.
     """
-    append_row(
-        session,
-        AuditEntry,
-        {
-            "actor_type": actor.type,
-            "actor_id": actor.id,
-            "action": action,
-            "resource_type": resource.type,
-            "resource_id": resource.id,
-            "outcome": outcome,
-            "fields": list(fields),
-            "method": method,
-            "path": path,
-            "request_id": correlation.current_request_id(),
-        },
+    session.add(
+        AuditEntry(
+            actor_type=actor.type,
+            actor_id=actor.id,
+            action=action,
+            resource_type=resource.type,
+            resource_id=resource.id,
+            outcome=outcome,
+            fields=list(fields),
+            method=method,
+            path=path,
+            request_id=correlation.current_request_id(),
+        )
     )
 
 

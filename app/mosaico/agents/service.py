@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from psycopg.errors import UniqueViolation
 from pydantic import SecretStr
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -12,7 +11,6 @@ from sqlalchemy.orm import Session
 from mosaico.agents import queries
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate
-from mosaico.core.db import insert_row
 from mosaico.core.dependents import (
     NO_CONSENT,
     Consent,
@@ -49,13 +47,15 @@ class SecretRequired(Invalid):
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
     """Raises: `Conflict` if the id is taken."""
     agent_id = body.id or new_id()
-    columns = _columns(agent_id, {**all_fields(body), "id": agent_id}, box)
+    agent = Agent(**_columns(agent_id, {**all_fields(body), "id": agent_id}, box))
+    session.add(agent)
     try:
-        return Agent(**insert_row(session, Agent, columns))
-    except UniqueViolation:
+        session.flush()
+    except IntegrityError:
         raise Conflict(
             f"the agent id {agent_id!r} is taken; choose another id, or PATCH that agent"
         ) from None
+    return agent
 
 
 def change_agent(

@@ -4,8 +4,7 @@ import copy
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
-from functools import cache
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import psycopg
 from psycopg.rows import dict_row, tuple_row
@@ -13,16 +12,13 @@ from pydantic import TypeAdapter
 from sqlalchemy import (
     TIMESTAMP,
     BigInteger,
-    ColumnElement,
     Dialect,
     Insert,
     MetaData,
     Select,
-    Table,
     Text,
     TextClause,
     TypeDecorator,
-    insert,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -32,7 +28,6 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
-from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from mosaico.core.engine import (
     CONNECTION_ERRORS,
@@ -225,68 +220,6 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
-
-
-def insert_row(
-    session: Session,
-    entity: type[DeclarativeBase],
-    values: Mapping[str, object],
-    *extra: ColumnElement[Any],
-) -> Row:
-    """Insert one row in the transaction of a session, without the ORM; for the most frequent writes.
-
-    Returns every column of the stored row, and the value of each constant expression in `extra`.
-    Reads:  `values` by column; a missing column gets its default. JSON documents are not supported.
-    Raises: the errors of the driver. The session is not flushed first.
-    Cost:   a quarter of the same insert through the session.
-    """
-    row = _insert(session, entity, values, extra).fetchone()
-    assert row is not None
-    return row
-
-
-def append_row(
-    session: Session, entity: type[DeclarativeBase], values: Mapping[str, object]
-) -> None:
-    """`insert_row` without returning the stored row."""
-    _insert(session, entity, values, None)
-
-
-def _insert(
-    session: Session,
-    entity: type[DeclarativeBase],
-    values: Mapping[str, object],
-    extra: tuple[ColumnElement[Any], ...] | None,
-) -> psycopg.Cursor[Row]:
-    inserting = _build_insert(cast("Table", entity.__table__), tuple(values), extra)
-    driver = cast("Driver", session.connection().connection.driver_connection)
-    return _execute(driver, inserting.sql, {**inserting.defaults, **values})
-
-
-class _InsertStatement(NamedTuple):
-    """A compiled INSERT of one row, and its constant parameters."""
-
-    sql: str
-    defaults: dict[str, object]
-
-
-@cache
-def _build_insert(
-    table: Table, columns: tuple[str, ...], extra: tuple[ColumnElement[Any], ...] | None
-) -> _InsertStatement:
-    """The statement; with `extra`, it returns all columns and these expressions.
-
-    Cached: compiling the statement takes longer than writing the row.
-    """
-    defaults: dict[str, object] = {
-        column.key: column.default.arg
-        for column in table.columns
-        if isinstance(column.default, ScalarElementColumnDefault) and column.key not in columns
-    }
-    statement = insert(table).inline()
-    if extra is not None:
-        statement = statement.returning(*table.columns, *extra)
-    return _InsertStatement(compile_sql(statement, columns=[*columns, *defaults]), defaults)
 
 
 def stream_rows(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -10,7 +10,6 @@ from mosaico.core.resources import Resources
 from mosaico.core.text import replace_unstorable
 from mosaico.jobs.declarations import FailureReport, JobRequest
 from mosaico.jobs.process_pool import ProcessPool
-from mosaico.jobs.queue import enqueue
 
 MAX_ATTEMPTS = 5
 MESSAGE_CHARS = 4_000
@@ -18,14 +17,6 @@ MESSAGE_CHARS = 4_000
 
 class WorkerStopping(Exception):
     """The worker is stopping; another worker runs the job again."""
-
-
-class StartNext(Protocol):
-    """Starts the next job in the transaction of a session; `enqueue` and `JobContext.start_next`."""
-
-    def __call__(
-        self, session: Session, request: JobRequest, *, lock: str | None = None
-    ) -> None: ...
 
 
 # Records in the transaction of a session that it stores a part of the work of a job: the earlier deaths of
@@ -68,17 +59,15 @@ HOLDS_JOB = """
 class JobContext:
     """The context of a handler, in addition to its arguments.
 
-    `call_timeout_s` bounds one call in the process pool. `start_next` starts the following job:
-    this worker runs it at once, without the queue, if allowed. `record_progress` is called with each
-    part of the work that is stored. `token` proves that the worker has the job. `check_lease` raises
-    when the output of the job is no longer needed.
+    `call_timeout_s` bounds one call in the process pool. `record_progress` is called with each part of
+    the work that is stored. `token` proves that the worker has the job. `check_lease` raises when the
+    output of the job is no longer needed.
     """
 
     resources: Resources
     pool: ProcessPool
     is_stopping: Callable[[], bool]
     call_timeout_s: float = 60.0
-    start_next: StartNext = enqueue
     record_progress: RecordProgress = ignore_progress
     token: JobToken = NO_JOB
     check_lease: Callable[[], None] = _no_lease

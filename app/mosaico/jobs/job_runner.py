@@ -32,13 +32,10 @@ from mosaico.jobs.outcomes import (
     JobProgress,
     JobReleased,
     JobSucceeded,
-    JobTakenOver,
-    NextStep,
     decide_outcome,
     record_outcome,
 )
 from mosaico.jobs.process_pool import ProcessPool
-from mosaico.jobs.queries import has_preferred_job
 from mosaico.jobs.queue import split_arguments
 from mosaico.jobs.rescue import HEARTBEAT_INTERVAL_S, RESCUE_INTERVAL_S, Rescue
 from mosaico.jobs.worker_process import WorkerPresence
@@ -50,8 +47,6 @@ log = logging.getLogger(__name__)
 SHUTDOWN_GRACE_S = 4.0
 CONNECT_TIMEOUT_S = 5
 POLL_INTERVAL_S = 1.0
-# The steps of most runs take less, and go on without a query.
-YIELD_AFTER_S = 2.0
 # A job of a newer version is offered again twice a minute, until a worker knows it and its arguments.
 UNKNOWN_JOB_DELAY_S = 30.0
 FORGET_WORKER_AFTER_S = 24 * 3600.0
@@ -212,63 +207,39 @@ class Worker:
         return app
 
     def _run(self, context: ProcrastinateContext, /, **_: Any) -> None:
-        """Run a job, and the jobs that follow it without the queue."""
+        """Run a job."""
         claim = claim_of(context.job)
-        started_at = time.monotonic()
-        while True:
-            call = split_arguments(claim.arguments)
-            with (
-                bind_correlation(call.correlation),
-                structlog.contextvars.bound_contextvars(**_ids_of(call.arguments)),
-            ):
-                next_claim = self._run_step(context, claim)
-            if next_claim is None:
-                return
-            claim = next_claim
-            # The deaths were those of the earlier step.
-            self._running.share(claim.id)
-            if self._must_yield(started_at):
-                self._record_outcome(claim, JobReleased())
-                return
+        call = split_arguments(claim.arguments)
+        with (
+            bind_correlation(call.correlation),
+            structlog.contextvars.bound_contextvars(**_ids_of(call.arguments)),
+        ):
+            self._run_claimed(context, claim, call.arguments)
 
-    def _must_yield(self, started_at: float) -> bool:
-        """Return whether a preferred job waits for a slot and this job has used its slot for long."""
-        is_long = time.monotonic() - started_at >= YIELD_AFTER_S
-        try:
-            return is_long and has_preferred_job(self._resources.db, self._queues)
-        except Unavailable:
-            # The next step waits for the database itself.
-            return False
-
-    def _run_step(self, context: ProcrastinateContext, claim: JobClaim) -> JobClaim | None:
-        """Run one job; returns the claim of the one that follows."""
+    def _run_claimed(
+        self, context: ProcrastinateContext, claim: JobClaim, arguments: dict[str, Any]
+    ) -> None:
         handler = self._find_handler(claim)
         if handler is None:
             self._release_unknown(claim)
-            return None
-        next_step = NextStep(claim, self._may_run)
+            return
         job = JobContext(
             resources=self._resources,
             pool=self._pool,
             # procrastinate's own flag is set only after its grace period.
             is_stopping=lambda: context.should_abort() or self._stopping.is_set(),
             call_timeout_s=self._call_timeout_s,
-            start_next=next_step.start,
             record_progress=JobProgress(claim, self._running.share).record,
             token=claim.token,
         )
         outcome: JobOutcome = JobSucceeded()
         try:
             job.checkpoint()
-            handler.run(job, split_arguments(claim.arguments).arguments)
+            handler.run(job, arguments)
         except Exception as error:  # noqa: BLE001 - any error is an outcome of the job
             outcome = decide_outcome(error, claim.retries, handler)
             _log_outcome(claim, outcome, error)
-        else:
-            if next_step.next_claim is not None:
-                return next_step.next_claim
         self._record_outcome(claim, outcome)
-        return None
 
     def _may_run(self, name: str) -> bool:
         """Return whether this worker runs jobs of a name."""
@@ -353,9 +324,6 @@ def _ids_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _log_outcome(claim: JobClaim, outcome: JobOutcome, error: Exception) -> None:
     if isinstance(error, WorkerStopping):
         log.info("job %s (%d) is released", claim.name, claim.id)
-    elif isinstance(error, JobTakenOver):
-        # The refusal of the outcome is logged.
-        return
     elif isinstance(outcome, JobFailed):
         is_expected = isinstance(error, AppError)
         log.error(

@@ -1,16 +1,14 @@
 """Outcome of a job: succeeded, released, retried or failed; written only by the holder of its claim."""
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from sqlalchemy import CursorResult, event, text
+from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
 from mosaico.core.correlation import bind_correlation
 from mosaico.core.errors import Unavailable
-from mosaico.jobs.declarations import JobRequest
 from mosaico.jobs.handlers import (
     MAX_ATTEMPTS,
     JobHandler,
@@ -20,10 +18,7 @@ from mosaico.jobs.handlers import (
     describe_error,
 )
 from mosaico.jobs.queue import (
-    CORRELATION,
     DEATHS,
-    RESCUES,
-    enqueue,
     enqueue_failure,
     split_arguments,
 )
@@ -38,7 +33,7 @@ RETRY_DELAY_FACTOR = 4
 # `attempts` together identify the claim: each rescue increases `attempts`.
 _LOCK_CLAIM = text(
     """
-    SELECT task_name FROM procrastinate_jobs
+    SELECT id FROM procrastinate_jobs
     WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
     FOR UPDATE
     """
@@ -53,13 +48,6 @@ FINISH_CLAIMED_JOB = """
         FOR UPDATE
     ) AS held
 """
-_BECOME = text(
-    """
-    UPDATE procrastinate_jobs
-    SET task_name = :name, queue_name = :queue, args = CAST(:args AS jsonb), lock = NULL, priority = 0
-    WHERE id = :job_id AND status = 'doing' AND worker_id = :job_worker_id AND attempts = :job_attempts
-    """
-)
 _FORGET_DEATHS = text(
     f"""
     UPDATE procrastinate_jobs SET args = args - '{DEATHS}', priority = 0
@@ -111,64 +99,6 @@ class JobClaim:
     @property
     def token(self) -> JobToken:
         return JobToken(self.id, self.worker_id, self.attempts)
-
-
-class JobTakenOver(Exception):
-    """The job belongs to another worker now, which does it again."""
-
-
-@dataclass(slots=True)
-class NextStep:
-    """The job that follows a job, done by the same worker without the queue.
-
-    The row of the job becomes that of the next one, in the transaction of its cause. So the next job
-    exists exactly when that transaction commits, is rescued like any other, and costs one statement
-    instead of an outcome, a new row and a fetch. A job with a lock, or of a queue that this worker does
-    not serve (`may_run`), is enqueued. At most one job follows.
-    """
-
-    claim: JobClaim
-    may_run: Callable[[str], bool]
-    next_claim: JobClaim | None = None
-    _session: Session | None = None
-
-    def start(self, session: Session, request: JobRequest, *, lock: str | None = None) -> None:
-        """See `StartNext`. Raises: `JobTakenOver` when the worker has lost the claim."""
-        # A lock is taken by the queue when a job is fetched, so a job with a lock must go through
-        # the queue.
-        name = request.NAME
-        if lock is not None or not self.may_run(name):
-            enqueue(session, request, lock=lock)
-            return
-        if self.next_claim is not None or session is self._session:
-            raise RuntimeError(
-                f"{self.claim.name} has its next job already, and cannot start {name}"
-            )
-        if session.in_nested_transaction():
-            # The end of a savepoint would count as the commit.
-            raise RuntimeError(
-                f"{name} is started in a savepoint; start it in the transaction itself"
-            )
-        next_claim = replace(self.claim, name=name, arguments=self._arguments(request.arguments()))
-        changes = {"name": name, "queue": request.queue(), "args": json.dumps(next_claim.arguments)}
-        changed = cast(
-            "CursorResult[Any]", session.execute(_BECOME, {**self.claim.token._asdict(), **changes})
-        )
-        if changed.rowcount == 0:
-            raise JobTakenOver
-        self._session = session
-        # A rollback leaves the job as it was.
-        event.listen(session, "after_commit", lambda _: self._become(next_claim), once=True)
-
-    def _become(self, next_claim: JobClaim) -> None:
-        self.next_claim = next_claim
-
-    def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        reserved = self.claim.arguments.get(CORRELATION)
-        queue_arguments = {CORRELATION: reserved} if reserved else {}
-        # The attempts of the earlier steps are none of the next one.
-        attempts = {RESCUES: self.claim.attempts} if self.claim.attempts else {}
-        return {**arguments, **queue_arguments, **attempts}
 
 
 class JobProgress:
@@ -249,19 +179,14 @@ def decide_outcome(error: Exception, retries: int, handler: JobHandler) -> JobOu
 def record_outcome(
     session: Session, claim: JobClaim, outcome: JobOutcome, handlers: JobHandlers
 ) -> bool:
-    """Write the outcome of a job; the job is released if it has become the next step already.
+    """Write the outcome of a job.
 
     Returns False, and writes nothing, when the worker has lost the claim.
     Locks:   the row of the job, so that no rescue takes place between check and write.
     """
     # Not an error: the new holder does the same work, and its outcome counts.
-    name = session.scalar(_LOCK_CLAIM, claim.token._asdict())
-    if name is None:
+    if session.scalar(_LOCK_CLAIM, claim.token._asdict()) is None:
         return False
-    if name != claim.name:
-        # The reply to the COMMIT that started the next step was lost: the outcome of this one counts no
-        # more.
-        outcome = JobReleased()
     if isinstance(outcome, JobReleased | JobRetry) and finish_twin(session, claim):
         return True
     match outcome:

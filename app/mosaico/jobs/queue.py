@@ -24,10 +24,11 @@ CORRELATION = "_correlation"
 # that held the job.
 RESCUES = "_rescues"
 DEATHS = "_deaths"
-# All other jobs have the priority 0. Higher ones start first: short jobs also go on while a worker waits until
-# it can start a job that must run alone.
-SHORT_JOB_PRIORITY = 2
-ALONE_PRIORITY = 1
+# All other jobs have the priority 0. Higher ones start first: a run that has begun goes on before the next one
+# begins, and short jobs also go on while a worker waits until it can start a job that must run alone.
+SHORT_JOB_PRIORITY = 3
+ALONE_PRIORITY = 2
+NEXT_STEP_PRIORITY = 1
 
 
 class NewJob(NamedTuple):
@@ -64,6 +65,12 @@ def enqueue(
     earliest start.
     """
     task = _task(session, request.NAME, lock=lock, schedule_at=start_at)
+    task.defer(**request.arguments(), **_correlation_argument())
+
+
+def enqueue_next(session: Session, request: JobRequest, *, lock: str | None = None) -> None:
+    """Enqueue the next step of a run that has begun: it starts before the first steps of other runs."""
+    task = _task(session, request.NAME, lock=lock, priority=NEXT_STEP_PRIORITY)
     task.defer(**request.arguments(), **_correlation_argument())
 
 

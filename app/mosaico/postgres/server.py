@@ -12,7 +12,7 @@ import psycopg
 
 from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from mosaico.postgres.errors import DatabaseNotRunning, DatabaseStartError, translate_os_errors
-from mosaico.postgres.launch import APP_ROLE, DATABASE, HOST, SUPERUSER, Launcher
+from mosaico.postgres.launch import APP_ROLE, DATABASE, HOST, Launcher
 from mosaico.postgres.postmaster import Postmaster, find_postmaster, is_postmaster, shut_down
 from mosaico.postgres.programs import server_account, usable_binaries
 
@@ -152,11 +152,6 @@ class EmbeddedPostgres:
     def url(self) -> str:
         """The URL of the running server, with its password; raises `DatabaseNotRunning`."""
         return self._url_of(self._running())
-
-    def superuser_url(self) -> str:
-        """The URL of the superuser, who can create roles and extensions."""
-        port, password = self._running().port, self._folder.password(SUPERUSER)
-        return f"postgresql://{SUPERUSER}:{password}@{HOST}:{port}/{SUPERUSER}"
 
     def count_sessions(self) -> int:
         """The number of sessions that use the database; 0 if the server is not running."""

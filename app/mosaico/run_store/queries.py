@@ -10,7 +10,7 @@ from mosaico.core.db import fetch_tuples
 from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
-from mosaico.core.postgres_notify import waking_streams
+from mosaico.core.postgres_notify import notify_streams
 from mosaico.harness.transcript import Transcript
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
@@ -132,9 +132,9 @@ def get_run(session: Session, run_id: str, *, for_update: bool = False) -> Bench
     be inserted in parallel.
     """
     if for_update:
-        statement = select(BenchmarkRun, waking_streams(run_id)).where(BenchmarkRun.id == run_id)
-        row = session.execute(statement.with_for_update(key_share=True)).one_or_none()
-        run = None if row is None else row[0]
+        statement = select(BenchmarkRun).where(BenchmarkRun.id == run_id)
+        run = session.scalars(statement.with_for_update(key_share=True)).one_or_none()
+        notify_streams(session, run_id)
     else:
         # Without a statement for a run that the transaction has read already.
         run = session.get(BenchmarkRun, run_id)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mosaico.core.postgres_notify import waking_streams
+from mosaico.core.postgres_notify import notify_streams
 from mosaico.jobs.declarations import DropTraces
 from mosaico.jobs.handlers import JobContext, RecordProgress, ignore_progress
 from mosaico.jobs.queue import enqueue
@@ -126,11 +126,11 @@ def _drop_replaced(session: Session, collection: Collection) -> None:
 
 
 def _lock_run_with_collection(session: Session, lease: RunLease) -> tuple[BenchmarkRun, Collection]:
-    """Lock the run and its collection with one statement, which also wakes the event streams of the
-    run. Raises: `RunEnded` when the lease is void.
+    """Lock the run and its collection, and wake the event streams of the run. Raises: `RunEnded` when the
+    lease is void.
     """
     statement = (
-        select(BenchmarkRun, Collection, waking_streams(lease.run_id))
+        select(BenchmarkRun, Collection)
         .join(Collection, Collection.id == lease.collection_id)
         .where(BenchmarkRun.id == lease.run_id)
         .with_for_update(key_share=True)
@@ -138,6 +138,7 @@ def _lock_run_with_collection(session: Session, lease: RunLease) -> tuple[Benchm
     row = session.execute(statement).one_or_none()
     if row is None or not is_held_by(row[0], lease):
         raise RunEnded
+    notify_streams(session, lease.run_id)
     return row[0], row[1]
 
 

@@ -14,8 +14,6 @@ from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.service import record_decisions
 from mosaico.comparison.acceptance import hold_regressed
 from mosaico.comparison.verdict_text import NOT_COMPARABLE
-from mosaico.jobs.handlers import StartNext
-from mosaico.jobs.queue import enqueue
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import BaselineSelection
 from mosaico.run_store import rules
@@ -36,11 +34,8 @@ def finish_run(
     result: RunResult,
     decisions: Sequence[AlertDecision],
     now: datetime,
-    *,
-    start_next: StartNext = enqueue,
 ) -> None:
-    """Write the result of a run, what follows for its alerts, and COMPLETED. The worker continues with
-    `start_next` where the end of the run is counted for its schedule.
+    """Write the result of a run, what follows for its alerts, and COMPLETED.
 
     Raises: `RunEnded` when the lease is void.
     """
@@ -61,7 +56,7 @@ def finish_run(
         store_points(session, result.run_seq, result.items, result.series)
     if is_news and result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
         publish_notice(session, _not_comparable(run, result), now)
-    end_run(session, run, RunStatus.COMPLETED, now, start_next=start_next)
+    end_run(session, run, RunStatus.COMPLETED, now)
 
 
 def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:

@@ -5,7 +5,7 @@
 Each function is one job. It acquires the lease of its step, after which the previous holder can no
 longer write, works outside any transaction, and writes its output in one transaction, which fails if the
 lease is void or the run has ended. So a job can be killed at any point and be repeated. The transaction
-also starts the next step: the same worker continues with it, the other shards wait for any worker.
+also enqueues the next step, which starts before the first steps of other runs.
 """
 
 from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
@@ -28,7 +28,7 @@ def begin(job: JobContext, step: BeginRun) -> None:
         if (run := service.lock_pending(session, step.run_id)) is not None:
             plan = make_plan(session, run, res.llm_server)
             lock = collect_lock(session, plan, res)
-            service.begin_run(session, run, plan, lock, res.clock(), start_next=job.start_next)
+            service.begin_run(session, run, plan, lock, res.clock())
 
 
 def collect_traces(job: JobContext, step: CollectTraces) -> None:
@@ -45,7 +45,7 @@ def score(job: JobContext, step: ScoreShard) -> None:
     shard = measure_shard(job, lease)
     res = job.resources
     with res.db.begin() as session:
-        store_shard(session, lease, shard, res.clock(), start_next=job.start_next)
+        store_shard(session, lease, shard, res.clock())
 
 
 def finish(job: JobContext, step: FinishRun) -> None:
@@ -56,7 +56,7 @@ def finish(job: JobContext, step: FinishRun) -> None:
     alerts = AlertEvaluationService(res.db, read_budget(res.options))
     decisions = alerts.evaluate_alerts_for_run(result)
     with res.db.begin() as session:
-        finish_run(session, lease, result, decisions, res.clock(), start_next=job.start_next)
+        finish_run(session, lease, result, decisions, res.clock())
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
             request_write_back(session, step.run_id, res)

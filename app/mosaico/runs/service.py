@@ -3,9 +3,8 @@
 from datetime import datetime
 
 import structlog
-from psycopg.errors import ForeignKeyViolation
-from psycopg.types.json import Jsonb
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
@@ -17,20 +16,18 @@ from mosaico.alerts.stored_series import accept_series
 from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from mosaico.comparison.acceptance import accept_level
-from mosaico.core.db import insert_row
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
-from mosaico.core.postgres_notify import WAKING_STREAMS_OF_ROW
+from mosaico.core.postgres_notify import notify_streams
 from mosaico.jobs.declarations import BeginRun, CollectTraces, RecordRunEnd
-from mosaico.jobs.handlers import StartNext
-from mosaico.jobs.queue import enqueue
+from mosaico.jobs.queue import enqueue, enqueue_next
 from mosaico.run_store import queries, rules
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.runs.collection import choose_collection
 from mosaico.runs.schemas import RunView
-from mosaico.runs.views import run_columns_view
+from mosaico.runs.views import run_view
 from mosaico.traces.production import TraceWindow
 
 log = structlog.stdlib.get_logger(__name__)
@@ -63,36 +60,37 @@ def create_run(
     if window is not None and get_benchmark(session, benchmark_id).production is None:
         raise reads_no_production(benchmark_id)
     run_id = new_id()
-    new = {
-        "id": run_id,
-        "benchmark_id": benchmark_id,
-        "agent_id": agent_id,
-        "status": RunStatus.PENDING.value,
-        "triggered_by": trigger.value,
-        "trigger_event_id": trigger_event_id,
-        "schedule_id": schedule_id,
-        "run_name": run_name,
-        "trace_window": Jsonb(window.model_dump(mode="json")) if window else None,
-        "retry_of": retry_of.id if retry_of else None,
-        "retry_count": retry_of.retry_count + 1 if retry_of else 0,
-        "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
-        "collection_id": rescore_of.collection_id if rescore_of else None,
-        "source_key": rescore_of.source_key if rescore_of else None,
-        "source_seq": rescore_of.source_seq if rescore_of else None,
-        "source_run_id": rescore_of.source_run_id if rescore_of else None,
-        "source_run_at": rescore_of.source_run_at if rescore_of else None,
-        "source_warning": rescore_of.source_warning if rescore_of else None,
-    }
+    run = BenchmarkRun(
+        id=run_id,
+        benchmark_id=benchmark_id,
+        agent_id=agent_id,
+        status=RunStatus.PENDING.value,
+        triggered_by=trigger.value,
+        trigger_event_id=trigger_event_id,
+        schedule_id=schedule_id,
+        run_name=run_name,
+        trace_window=window,
+        retry_of=retry_of.id if retry_of else None,
+        retry_count=retry_of.retry_count + 1 if retry_of else 0,
+        rescore_of=(rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
+        collection_id=rescore_of.collection_id if rescore_of else None,
+        source_key=rescore_of.source_key if rescore_of else None,
+        source_seq=rescore_of.source_seq if rescore_of else None,
+        source_run_id=rescore_of.source_run_id if rescore_of else None,
+        source_run_at=rescore_of.source_run_at if rescore_of else None,
+        source_warning=rescore_of.source_warning if rescore_of else None,
+    )
+    session.add(run)
     try:
-        # Past the ORM: creating a run is one of the most frequent writes.
-        # The open lists offer it at once, also while no worker is free.
-        row = insert_row(session, BenchmarkRun, new, WAKING_STREAMS_OF_ROW)
-    except ForeignKeyViolation:
+        session.flush()
+    except IntegrityError:
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
+    # The open lists offer it at once, also while no worker is free.
+    notify_streams(session, run_id)
     enqueue(session, BeginRun(run_id=run_id))
-    return run_columns_view(row)
+    return run_view(run)
 
 
 def reads_no_production(benchmark_id: str) -> Invalid:
@@ -219,8 +217,6 @@ def begin_run(
     plan: RunPlan,
     collect_lock: str | None,
     now: datetime,
-    *,
-    start_next: StartNext = enqueue,
 ) -> None:
     """PENDING → RUNNING, with the frozen plan, a collection and the job that fills it. The caller holds
     the lock of the run.
@@ -236,7 +232,7 @@ def begin_run(
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.
-    start_next(session, CollectTraces(run_id=run.id), lock=collect_lock)
+    enqueue_next(session, CollectTraces(run_id=run.id), lock=collect_lock)
 
 
 def end_run(
@@ -244,8 +240,6 @@ def end_run(
     run: BenchmarkRun,
     status: RunStatus,
     now: datetime,
-    *,
-    start_next: StartNext = enqueue,
 ) -> None:
     """Move a locked run to a final state; every way into one passes here."""
     run.status, run.completed_at = status, now
@@ -253,7 +247,7 @@ def end_run(
     run.fencing_token += 1
     session.flush()
     if run.triggered_by == TriggerType.SCHEDULED:
-        start_next(session, RecordRunEnd(run_id=run.id))
+        enqueue_next(session, RecordRunEnd(run_id=run.id))
 
 
 def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:

@@ -18,10 +18,10 @@ from mosaico.core.bulk_copy import (
     encode_json,
 )
 from mosaico.core.interruption import interrupted_by
-from mosaico.core.postgres_notify import waking_streams
+from mosaico.core.postgres_notify import notify_streams
 from mosaico.jobs.declarations import FinishRun, ScoreShard
-from mosaico.jobs.handlers import JobContext, StartNext
-from mosaico.jobs.queue import enqueue, enqueue_many
+from mosaico.jobs.handlers import JobContext
+from mosaico.jobs.queue import enqueue_many, enqueue_next
 from mosaico.metrics.engine import NOT_SELECTED
 from mosaico.metrics.run_value import StoredSummary
 from mosaico.metrics.types import MetricNote, TraceMeasurements, note_of
@@ -111,7 +111,7 @@ def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
         if ranges and field is not None and run.collection_id is not None:
             require_clusters(session, run.collection_id, field)
     with db.begin() as session:
-        create_shards(session, lease, ranges, fingerprint, start_next=job.start_next)
+        create_shards(session, lease, ranges, fingerprint)
 
 
 def create_shards(
@@ -119,12 +119,9 @@ def create_shards(
     lease: RunLease,
     ranges: Sequence[ShardRange],
     fingerprint: str,
-    *,
-    start_next: StartNext = enqueue,
 ) -> None:
     """Create a shard and its job for each range; does nothing when the run has shards already. The
-    items of the run are known now, so that its fingerprint is stored too. The job of the first shard
-    is started with `start_next`.
+    items of the run are known now, so that its fingerprint is stored too.
 
     Raises: `CollectionFailed` when there is no trace to score.
     """
@@ -162,7 +159,7 @@ def create_shards(
     # Rows and jobs become visible with the same commit: no worker can look for a missing shard.
     later_shards = [ScoreShard(run_id=lease.run_id, shard=shard) for shard in range(1, len(ranges))]
     enqueue_many(session, later_shards)
-    start_next(session, ScoreShard(run_id=lease.run_id, shard=0))
+    enqueue_next(session, ScoreShard(run_id=lease.run_id, shard=0))
 
 
 def store_shard(
@@ -170,8 +167,6 @@ def store_shard(
     lease: ShardLease,
     shard: MeasuredShard,
     now: datetime,
-    *,
-    start_next: StartNext = enqueue,
 ) -> None:
     """Write the values of a shard; the last shard starts the finish of the run.
 
@@ -194,17 +189,16 @@ def store_shard(
             - shard.reused,
             metrics_reused=BenchmarkRun.metrics_reused + shard.reused,
         )
-        .returning(
-            BenchmarkRun.shards_done, BenchmarkRun.shards_total, waking_streams(lease.run_id)
-        )
+        .returning(BenchmarkRun.shards_done, BenchmarkRun.shards_total)
     ).one_or_none()
     # The run ended in the meantime: the rollback removes the rows that were copied above.
     if progress is None:
         raise RunEnded
+    notify_streams(session, lease.run_id)
     # In this transaction: a worker that dies after the commit cannot leave a run without its
     # finish.
     if progress.shards_done == progress.shards_total:
-        start_next(session, FinishRun(run_id=lease.run_id))
+        enqueue_next(session, FinishRun(run_id=lease.run_id))
 
 
 def _count_values(measured: Sequence[TraceMeasurements]) -> int:

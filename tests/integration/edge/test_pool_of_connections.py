@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
-from sqlalchemy import MetaData, Text, bindparam, func, select, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy import Text, bindparam, func, select, text
+from sqlalchemy.orm import Session
 
 from mosaico.core import engine as pool
-from mosaico.core.db import Database, DatabaseUnavailable, compile_sql, insert_row
+from mosaico.core.db import Database, DatabaseUnavailable, compile_sql
 from mosaico.core.engine import libpq_url
 
 AN_HOUR_S = 3600.0
@@ -99,35 +99,6 @@ def test_fetch_row__dead_connection_fails_once_and_is_replaced(
     with pytest.raises(DatabaseUnavailable):
         db.fetch_row(ITSELF, {"said": "one"})
     assert db.fetch_row(ITSELF, {"said": "two"})
-
-
-class KeptTables(DeclarativeBase):
-    metadata = MetaData()
-
-
-class Kept(KeptTables):
-    __tablename__ = "kept"
-    __table_args__ = ({"prefixes": ["TEMPORARY"]},)
-
-    word: Mapped[str] = mapped_column(primary_key=True)
-    kind: Mapped[str] = mapped_column(default="noun")
-    uses: Mapped[int] = mapped_column(server_default="7")
-
-
-def keep(db: Database, *words: str) -> None:
-    with db.begin() as session:
-        for word in words:
-            row = insert_row(session, Kept, {"word": word})
-            assert row == {"word": word, "kind": "noun", "uses": 7}
-
-
-def test_insert_row__writes_in_the_transaction_of_the_session(db: Database) -> None:
-    KeptTables.metadata.create_all(db.engine)
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        keep(db, "first", "first")
-    keep(db, "second")
-    with db.begin() as session:
-        assert session.scalars(select(Kept.word)).all() == ["second"]
 
 
 def test_begin__read_only_server_is_unavailable(db: Database) -> None:

@@ -20,6 +20,7 @@ from mosaico.postgres.postmaster import find_postmaster, lock_file
 from mosaico.postgres.programs import server_account
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import LIVENESS_SECONDS, StartOwner, until
+from tests.support.postgres import superuser_url_of
 
 # A subreaper gets the orphaned server as its child, and never waits for it.
 STARTER_THAT_KEEPS_ZOMBIES = """
@@ -92,7 +93,7 @@ def test_revive__ends_sessions_that_outlive_the_killed_server(
         connection = psycopg.connect(url)
         connection.pgconn.send_query(hour.encode())
         connection.pgconn.flush()
-        with psycopg.connect(postgres.superuser_url()) as watcher:
+        with psycopg.connect(superuser_url_of(postgres)) as watcher:
             until(
                 lambda: (
                     watcher.execute(

@@ -115,13 +115,6 @@ def environment() -> Environment:
     return env
 
 
-def compile_templates() -> None:
-    """Compile every template: half a second of processor time, which else the first readers would wait."""
-    templates = environment()
-    for name in templates.list_templates():
-        templates.get_template(name)
-
-
 def render_page(
     request: Request,
     template: str,

@@ -43,14 +43,8 @@ def _iter_uploaded(api: ApiClient, name: str) -> Iterator[DatasetItem]:
             f"{name!r} is not a file, and the service has no upload of that name; `mosaico "
             "datasets list` lists the uploads, langfuse:NAME is a Langfuse dataset"
         )
-    cursor: str | None = None
-    while True:
-        path = f"{UPLOADS_PATH}/{uploads[0]['id']}/items"
-        page = api.get(path, limit=PAGE_SIZE, cursor=cursor)
-        yield from map(_item_of_view, page["items"])
-        cursor = page["nextCursor"]
-        if cursor is None:
-            return
+    path = f"{UPLOADS_PATH}/{uploads[0]['id']}/items"
+    yield from map(_item_of_view, api.items(path))
 
 
 def _item_of_view(view: JSON) -> DatasetItem:
