@@ -17,10 +17,9 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from benchmarks.result_rows import BenchRow, interleave
-from mosaico.metrics.engine import measure_chunk
+from mosaico.metrics.engine import CHUNK_SIZE, measure_chunk
 from mosaico.metrics.registry import default_refs, load_metrics, providers_for
 from mosaico.metrics.types import MetricProvider, MetricRef
-from mosaico.runs.scoring import MAX_CHUNK_SIZE
 from mosaico.traces.types import Trace
 
 REAL_PAIRS: Final = Path(__file__).resolve().parents[2] / "shared/data/mosaico/traces.jsonl"
@@ -110,8 +109,8 @@ def _providers(stemmed: bool) -> tuple[MetricProvider, ...]:  # noqa: FBT001
 def _our_work(task: Task) -> Callable[[], list[Sequence[float | None]]]:
     providers = _providers(task.stemmed)
     traces = [_trace(number, pair) for number, pair in enumerate(task.pairs)]
-    # As a worker does after its first calls: `app/mosaico/runs/scoring.py`.
-    chunks = [traces[i : i + MAX_CHUNK_SIZE] for i in range(0, len(traces), MAX_CHUNK_SIZE)]
+    # As a worker does: `app/mosaico/runs/scoring.py`.
+    chunks = [traces[i : i + CHUNK_SIZE] for i in range(0, len(traces), CHUNK_SIZE)]
     return lambda: [row.values for chunk in chunks for row in measure_chunk(chunk, providers)]
 
 

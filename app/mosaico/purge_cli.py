@@ -52,7 +52,7 @@ def purge(
 
     Metric aggregates and KPI values are kept. Needs the database, but no server: the command marks
     the runs, and workers delete the rows a day later. Deletes nothing if the clocks of this machine
-    and of the database differ by more than five minutes.
+    and of the database differ too much (`mosaico doctor` shows it).
     """
     if undo == (older_than is not None):
         raise WrongUsage(

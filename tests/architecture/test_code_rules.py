@@ -67,7 +67,8 @@ MAY_CATCH_EVERYTHING = {
     # A metric or KPI that fails touches no other.
     "app/mosaico/comparison/value_failures.py",
     "app/mosaico/core/network_policy.py",
-    # Raises in one thread what a check raised in another.
+    # They raise in one thread what another raised.
+    "app/mosaico/core/http/threads.py",
     "app/mosaico/core/interruption.py",
     "app/mosaico/core/periodic_functions.py",
     "app/mosaico/core/problem_documents.py",

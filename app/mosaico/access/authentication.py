@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mosaico.access import sessions
-from mosaico.access.key_cache import KeyCache
+from mosaico.access.key_finder import KeyFinder
 from mosaico.access.queries import KeyIdentity
 from mosaico.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
 from mosaico.access.rules import hash_token
@@ -42,7 +42,7 @@ class Caller:
 class AccessControl:
     """The access state of a process; `requests` is None without a rate limit."""
 
-    key_cache: KeyCache
+    keys: KeyFinder
     failures: FailureLimiter
     requests: RequestLimiter | None
 
@@ -58,7 +58,7 @@ class AuthenticationMiddleware:
 
     Sets: `request.state.caller`, and the headers `RateLimit` and `RateLimit-Policy`.
     Responds with: 401 (the same for unknown, mistyped, expired and revoked keys), 429, 503.
-    Cost: one lookup by primary key, none when the key was used within the last second.
+    Cost: one lookup by primary key.
     """
 
     def __init__(
@@ -116,52 +116,24 @@ async def _authenticate(
     request.state.caller = Caller(key_id=key.id, role=key.role, session=digest)
     if access.requests is not None:
         _count_request(access.requests, request, key.id, background_tasks)
-    if access.key_cache.is_use_due(key.id):
-        background_tasks.add_task(access.key_cache.record_use, key.id)
+    if access.keys.is_use_due(key.id):
+        background_tasks.add_task(access.keys.record_use, key.id)
 
 
 async def identify_token(request: Request, token: str) -> KeyIdentity:
     """The usable key of a token. Raises `Unauthorized`, `TooManyRequests`.
 
-    A cached key is checked on the event loop; only a database query takes a thread.
-    """
-    access = _access_control(request)
-    # On the event loop, without a thread: most requests come with a key that was used a moment ago.
-    cached = access.key_cache.get_cached(token)
-    if cached is not None:
-        return cached
-    return await run_in_threadpool(_find_key, access, request, token)
-
-
-async def _find_session_key(request: Request) -> KeyIdentity | None:
-    """The key of the session in the cookie; None without a session. Raises `CrossSiteRequest`."""
-    token = request.cookies.get(sessions.COOKIE)
-    # Programs that change something send a key: a cookie would also be sent by other web sites.
-    is_program = request.scope["path"].startswith("/api/")
-    if token is None or (is_program and request.method not in SAFE_METHODS):
-        return None
-    require_same_origin(request)
-    resources: Resources = request.app.state.resources
-
-    def find() -> KeyIdentity | None:
-        with resources.db.read_statement() as session:
-            return sessions.find_session_key(session, token, resources.clock())
-
-    return await run_in_threadpool(find)
-
-
-def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentity:
-    """The key of a token. Raises `Unauthorized`, `TooManyRequests`.
-
     An address that sent too many invalid keys is refused for a while. During that time only tokens
     that cannot be guesses are looked up: valid callers behind the same proxy are not locked out,
     and guessing keys stays hopeless.
     """
+    access = _access_control(request)
     address = request.client.host if request.client else None
     wait_s = access.failures.retry_after_s(address)
+    # A limited request occupies neither a thread nor a connection.
     key = (
-        access.key_cache.find_key(token)
-        if not wait_s or access.key_cache.is_not_guessed(token)
+        await run_in_threadpool(access.keys.find_key, token)
+        if not wait_s or access.keys.is_not_guessed(token)
         else None
     )
     if key is not None:
@@ -179,6 +151,23 @@ def _find_key(access: AccessControl, request: Request, token: str) -> KeyIdentit
         " send another one, or ask an administrator for one",
         headers=CHALLENGE,
     )
+
+
+async def _find_session_key(request: Request) -> KeyIdentity | None:
+    """The key of the session in the cookie; None without a session. Raises `CrossSiteRequest`."""
+    token = request.cookies.get(sessions.COOKIE)
+    # Programs that change something send a key: a cookie would also be sent by other web sites.
+    is_program = request.scope["path"].startswith("/api/")
+    if token is None or (is_program and request.method not in SAFE_METHODS):
+        return None
+    require_same_origin(request)
+    resources: Resources = request.app.state.resources
+
+    def find() -> KeyIdentity | None:
+        with resources.db.read_statement() as session:
+            return sessions.find_session_key(session, token, resources.clock())
+
+    return await run_in_threadpool(find)
 
 
 def _count_request(
@@ -206,7 +195,7 @@ def _access_control(request: Request) -> AccessControl:
         resources: Resources = state.resources
         per_minute = int(resources.options.get(RATE_LIMIT, "0"))
         control = state.access_control = AccessControl(
-            key_cache=KeyCache(resources.db, resources.clock),
+            keys=KeyFinder(resources.db, resources.clock),
             failures=FailureLimiter(),
             requests=RequestLimiter(resources.db, per_minute) if per_minute else None,
         )

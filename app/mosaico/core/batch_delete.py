@@ -30,8 +30,8 @@ class PurgeMark(Base):
 
 
 class ClocksDiffer(Unavailable):
-    """The clocks of this machine and of the database differ by more than five minutes, and nothing
-    old is deleted; set both clocks, for example with NTP.
+    """The clocks of this machine and of the database differ too much, and nothing old is deleted; set
+    both clocks, for example with NTP.
     """
 
 

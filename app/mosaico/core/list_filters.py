@@ -44,9 +44,11 @@ def split_filters(
             (column, value) for index in columns for column, value in single if column is index
         ]
         if len(prefix) == len(columns):
-            used = [column for column, _ in prefix]
-            others = [item for item in filters if not any(item[0] is column for column in used)]
-            return SplitFilters(prefix, match_any(*others))
+            indexed_columns = [column for column, _ in prefix]
+            tested_filters = [
+                item for item in filters if not any(item[0] is column for column in indexed_columns)
+            ]
+            return SplitFilters(prefix, match_any(*tested_filters))
     return SplitFilters([], match_any(*filters))
 
 

@@ -50,7 +50,10 @@ class PeriodicFunctions:
         )
 
     def stop(self) -> None:
-        """Start no further call. A call in progress may take long, and is not waited for."""
+        """Start no further call.
+
+        A call in progress goes on: the process waits for it when it exits.
+        """
         self._scheduler.shutdown(wait=False)
 
 

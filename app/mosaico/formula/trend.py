@@ -152,13 +152,13 @@ def _trend_of_quotient(left: _Part, right: _Part) -> Trend:
 
 
 def _trend_of_call(function: str, arguments: Sequence[_Part]) -> Trend:
-    first, *others = arguments
+    value, *thresholds = arguments
     if function in _RISING:
         return _common(*(argument.trend for argument in arguments))
     if function == "THRESHOLD":
-        return _common(first.trend, *(other.trend.opposite for other in others))
+        return _common(value.trend, *(threshold.trend.opposite for threshold in thresholds))
     if function == "ABS":
-        return _times(first.trend, first.bounds)
+        return _times(value.trend, value.bounds)
     return Trend.UNKNOWN
 
 

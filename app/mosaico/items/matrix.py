@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 # Runs that share fewer items are compared as two samples of all their items.
-MIN_SHARED_ITEMS = 5
+MIN_PAIRED_ITEMS = 5
 # The largest expected answer that may be a label.
 MAX_LABEL_WORDS = 3
 MAX_LABEL_BYTES = 32
@@ -170,7 +170,7 @@ def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
     ]
     # Very small runs stay paired: two samples of fewer than five items would show nothing either.
     smaller = min(len(baseline.items), len(candidate.items))
-    is_paired = len(unrevised) >= MIN_SHARED_ITEMS or smaller < MIN_SHARED_ITEMS
+    is_paired = len(unrevised) >= MIN_PAIRED_ITEMS or smaller < MIN_PAIRED_ITEMS
     return ItemPairing(
         baseline=baseline.take([old for old, _ in unrevised]) if is_paired else baseline,
         candidate=candidate.take([new for _, new in unrevised]) if is_paired else candidate,

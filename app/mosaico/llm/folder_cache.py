@@ -22,7 +22,7 @@ _TURN: Final = TypeAdapter(Turn)
 
 
 class AnswerCache:
-    """Answers that are at most 30 days old; `now` is in seconds since the epoch.
+    """Answers that are at most `KEEP_LLM_ANSWERS` old; `now` is in seconds since the epoch.
 
     Several processes may use one folder. A file that cannot be read is not an answer.
     """

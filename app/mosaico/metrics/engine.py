@@ -27,7 +27,9 @@ from mosaico.traces.types import Trace, TraceOutcome
 
 T = TypeVar("T")
 
-CHUNK_SIZE: Final = 64  # traces of a first call of the pool: some milliseconds of work
+# Traces of one call of the pool. A call costs as much as some traces with cheap metrics, but it is also the time
+# after which a cancelled run stops, and what a metric that hangs loses at first.
+CHUNK_SIZE: Final = 64
 _DETAIL_CHARS: Final = 299
 _PROVIDER_ERRORS: Final = (Exception, SystemExit)  # third-party code may even exit
 

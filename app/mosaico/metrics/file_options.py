@@ -11,6 +11,7 @@ import typer
 
 from mosaico.core.console.files import InvalidInput, read_object
 from mosaico.core.console.terminal import WrongUsage, print_status
+from mosaico.core.defaults import KEEP_LLM_ANSWERS
 
 if TYPE_CHECKING:
     from mosaico.metrics.formula_direction import KpiFormulaText
@@ -142,7 +143,7 @@ class ModelLimits(NamedTuple):
         typer.Option(
             "--cache",
             metavar="FOLDER",
-            help="LLM cache; each request is sent once in 30 days (default: a folder of the user).",
+            help=f"LLM cache; each request is sent once in {KEEP_LLM_ANSWERS.days} days (default: a folder of the user).",
         ),
     ] = None
 

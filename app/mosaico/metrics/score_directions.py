@@ -101,25 +101,25 @@ def direction_of_score(name: str, better: str = "") -> ScoreDirection:
 
 def _direction_of_name(name: str) -> ScoreDirection:
     words = [word.lower() for word in _WORD.findall(name)]
-    known = {*words}
-    if known & (_WORK | _WORK_LOWER):
-        is_lower = bool(known & _WORK_LOWER) and not known & (_UNCLEAR | _HIGHER)
+    word_set = {*words}
+    if word_set & (_WORK | _WORK_LOWER):
+        is_lower = bool(word_set & _WORK_LOWER) and not word_set & (_UNCLEAR | _HIGHER)
         return ScoreDirection(LOW if is_lower else Direction.NEITHER, _origin(is_lower), False)
     direction = _judged_direction(words)
     return ScoreDirection(direction, _origin(direction is not Direction.NEITHER))
 
 
 def _judged_direction(words: list[str]) -> Direction:
-    known = {*words}
+    word_set = {*words}
     pairs = {_PAIRS[pair] for pair in pairwise(words) if pair in _PAIRS}
     if pairs:
         return pairs.pop()
-    lower, higher = known & _LOWER, known & _HIGHER
-    if lower and not higher and not known & (_UNCLEAR - _LOWER):
+    lower, higher = word_set & _LOWER, word_set & _HIGHER
+    if lower and not higher and not word_set & (_UNCLEAR - _LOWER):
         return LOW
-    if higher and not lower and not known & _UNCLEAR:
+    if higher and not lower and not word_set & _UNCLEAR:
         return HIGH
-    is_generic = bool(known & _GENERIC) and all(
+    is_generic = bool(word_set & _GENERIC) and all(
         word.rstrip("0123456789") in _GENERIC_WORDS for word in words
     )
     return HIGH if is_generic else Direction.NEITHER

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
+from mosaico.core.defaults import MAX_SECRET_OVERLAP_S
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.text import cut_middle
@@ -193,7 +194,8 @@ def rotate_endpoint_secret(
     rotation = check_form(EndpointSecretRotation, document).body
     if rotation is None:
         raise Invalid(
-            "the validity of the previous secret must be a number of seconds, at most 30 days"
+            "the validity of the previous secret must be a number of seconds, at most"
+            f" {MAX_SECRET_OVERLAP_S // DAY_S} days"
         )
     with res.db.begin() as session:
         secret = endpoints.rotate_secret(

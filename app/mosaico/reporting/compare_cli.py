@@ -234,8 +234,8 @@ def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
     if is_complete:
         print_result("")
         _print_rows(METRIC_TITLES, metric_rows(comparison))
-    elif others := describe_others(comparison):
-        print_result(f"{others}; --all lists them.")
+    elif hidden_metrics := describe_others(comparison):
+        print_result(f"{hidden_metrics}; --all lists them.")
 
 
 def _pairing_hint(comparison: "Comparison") -> str | None:

@@ -1,6 +1,5 @@
 """Computes metric values of traces, and of whole runs, in child processes."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,9 +27,6 @@ from mosaico.traces.types import Trace
 
 # A metric that lost so many calls in a shard would lose them on every trace, and each costs time.
 MAX_LOST_CALLS = 3
-MAX_CHUNK_SIZE = 512
-SHORT_CALL_S = 0.1
-LONG_CALL_S = 0.5
 
 
 def score_traces(
@@ -45,23 +41,9 @@ def score_traces(
     """
     scorer = _ShardScorer(job)
     rows: list[TraceMeasurements] = []
-    size = CHUNK_SIZE
-    while len(rows) < len(traces):
-        began = time.monotonic()
-        rows += scorer.rows(traces[len(rows) : len(rows) + size], refs)
-        size = next_chunk_size(size, time.monotonic() - began)
+    for start in range(0, len(traces), CHUNK_SIZE):
+        rows += scorer.rows(traces[start : start + CHUNK_SIZE], refs)
     return rows
-
-
-def next_chunk_size(size: int, seconds: float) -> int:
-    """The number of traces of the next call, after a call of `size` traces took `seconds`.
-
-    A call costs as much as some traces with cheap metrics, but it is also the time after which a
-    cancelled run stops, and what a metric that hangs loses at first.
-    """
-    if seconds <= SHORT_CALL_S:
-        return min(2 * size, MAX_CHUNK_SIZE)
-    return size if seconds <= LONG_CALL_S else CHUNK_SIZE
 
 
 class _ShardScorer:

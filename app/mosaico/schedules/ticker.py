@@ -67,9 +67,10 @@ class Ticker:
             self._functions.start(name, interval_s, function, is_first_at_once=True)
 
     def stop(self) -> None:
-        """Stop, after the tick in progress has ended."""
+        """Stop, after the tick in progress has ended. A chore in progress goes on: the process waits for it when
+        it exits.
+        """
         self._stopping.set()
-        # Not for the chores: one in progress can take long, and only an interrupted tick would matter.
         self._functions.stop()
         with self._ticking:
             pass

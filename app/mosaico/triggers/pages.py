@@ -8,6 +8,7 @@ from fastapi import Depends, Path, Request, Response
 from mosaico.access.deps import ADMIN, READ
 from mosaico.access.one_time_secrets import find_secret, forget_secret, redirect_with_secret
 from mosaico.benchmarks.queries import get_benchmark, list_benchmark_names
+from mosaico.core.defaults import KEEP_TRIGGER_EVENTS
 from mosaico.core.keyset import MAX_LIMIT, PageQuery
 from mosaico.core.text import cut_middle
 from mosaico.core.web.deps import Res
@@ -54,7 +55,7 @@ SecretId = Annotated[str, Path(alias="secretId")]
 
 @router.get("/triggers", dependencies=READ)
 def show_triggers(request: Request, res: Res, query: ListQuery, filters: EventFilters) -> Response:
-    """The trigger events of the last seven days, newest first, and the secrets of Langfuse."""
+    """The trigger events that are kept, newest first, and the secrets of Langfuse."""
     with res.db.read() as session:
         page = queries.list_events(session, query, filters.of_list)
         stored = queries.list_secrets(session, None, PageQuery(MAX_LIMIT)).rows
@@ -66,6 +67,7 @@ def show_triggers(request: Request, res: Res, query: ListQuery, filters: EventFi
         api=list_in_api(request, "/trigger-events", **filters.in_api),
         filters=filters.fields,
         events=page.rows,
+        kept_days=KEEP_TRIGGER_EVENTS.days,
         secrets=stored,
         langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",
         next_cursor=page.next_cursor,

@@ -34,7 +34,7 @@ class WebhookSecretNotFound(NotFound):
 
 
 class TriggerEventNotFound(NotFound):
-    """The trigger event does not exist; GET /api/v1/trigger-events lists the last seven days."""
+    """The trigger event does not exist; GET /api/v1/trigger-events lists those that are kept."""
 
 
 class TriggerEventFilter(ListFilter):

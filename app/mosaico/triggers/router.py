@@ -173,7 +173,7 @@ def list_trigger_events(
     res: Res,
     event_filter: Annotated[queries.TriggerEventFilter, Query()],
 ) -> Page[TriggerEventView]:
-    """List the trigger events of the last seven days, newest first."""
+    """List the trigger events that are kept, newest first."""
     with res.db.read() as session:
         rows = queries.list_events(session, page, event_filter)
         return rows.to_page(TriggerEventView.model_validate)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import event, text
+from sqlalchemy import text
 
-from mosaico.access import key_cache, queries
-from mosaico.access.key_cache import KeyCache
+from mosaico.access import key_finder, queries
+from mosaico.access.key_finder import KeyFinder
 from mosaico.access.models import ApiKey
 from mosaico.access.rules import RoleName, generate_token, parse_token
 from mosaico.access.service import ensure_first_admin_key, revoke_key
@@ -167,63 +167,40 @@ def test_find_key__compares_digests_in_constant_time(
     assert compared == [32]
 
 
-def test_key_cache__revoked_key_is_refused_within_a_second(
+def test_key_finder__revoked_key_is_refused_at_once(
     db: Database, create_token: CreateToken
 ) -> None:
-    token, seconds = create_token("read"), [100.0]
-    ring = KeyCache(db, ManualClock(), monotonic=lambda: seconds[0])
-    assert ring.find_key(token) is not None
+    token = create_token("read")
+    keys = KeyFinder(db, ManualClock())
+    assert keys.find_key(token) is not None
     with db.begin() as session:
         revoke_key(session, key_id(token), now=START)
-    # Just before CACHE_TTL_S (0.8 s), and then at it.
-    seconds[0] += 0.79
-    assert ring.find_key(token) is not None
-    seconds[0] += 0.01
-    assert ring.find_key(token) is None
-    assert key_cache.CACHE_TTL_S < 1
+    assert keys.find_key(token) is None
 
 
-def test_key_cache__expired_key_is_refused_at_once(db: Database, create_token: CreateToken) -> None:
-    clock = ManualClock()
-    token = create_token("read", expires_at=START + timedelta(seconds=1))
-    ring = KeyCache(db, clock, monotonic=lambda: 100.0)
-    assert ring.find_key(token) is not None
-    clock.forward(seconds=1)
-    assert ring.find_key(token) is None
-
-
-def test_key_cache__one_query_per_key_and_second_none_for_mistyped_keys(
+def test_key_finder__expired_key_is_refused_at_once(
     db: Database, create_token: CreateToken
 ) -> None:
-    token, statements = create_token("read"), list[str]()
-    ring = KeyCache(db, ManualClock(), monotonic=lambda: 100.0)
-
-    def note(*arguments: object) -> None:
-        statements.append(str(arguments[2]))
-
-    event.listen(db.engine, "before_cursor_execute", note)
-    try:
-        for _ in range(50):
-            ring.find_key(token)
-        # The checksum is wrong, which needs no query.
-        ring.find_key(token[:-1] + ("0" if token[-1] != "0" else "1"))
-    finally:
-        event.remove(db.engine, "before_cursor_execute", note)
-    assert len(statements) == 1
+    clock = ManualClock()
+    token = create_token("read", expires_at=START + timedelta(seconds=1))
+    keys = KeyFinder(db, clock)
+    assert keys.find_key(token) is not None
+    clock.forward(seconds=1)
+    assert keys.find_key(token) is None
 
 
-def test_key_cache__number_of_entries_is_limited(
+def test_key_finder__number_of_accepted_keys_is_limited(
     db: Database, create_token: CreateToken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_cache, "MAX_ENTRIES", 3)
-    ring = KeyCache(db, ManualClock())
+    monkeypatch.setattr(key_finder, "MAX_ACCEPTED", 3)
+    keys = KeyFinder(db, ManualClock())
     for _ in range(5):
         # Keys that do not exist are not kept: guesses would push the valid ones out.
-        assert ring.find_key(generate_token("read").text) is None
-    assert len(ring._entries) == 0
+        assert keys.find_key(generate_token("read").text) is None
+    assert len(keys._accepted) == 0
     for _ in range(5):
-        assert ring.find_key(create_token("read")) is not None
-        assert len(ring._entries) <= 3
+        assert keys.find_key(create_token("read")) is not None
+    assert len(keys._accepted) == 3
 
 
 def test_record_use__writes_once_a_minute(

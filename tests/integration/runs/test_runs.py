@@ -326,8 +326,10 @@ def test_run_events__stream_from_the_first_state_to_the_last(service: Service) -
     assert progress == sorted(progress)
 
 
-def test_run_events__the_first_event_takes_one_connection(service: Service) -> None:
-    """A second query for each stream would fill the pool when many pages are opened at once."""
+def test_run_events__the_first_event_takes_one_connection_after_that_of_the_key(
+    service: Service,
+) -> None:
+    """A further query for each stream would fill the pool when many pages are opened at once."""
     create_benchmark(service)
     run = service.start_run()
     checkouts: list[object] = []
@@ -338,4 +340,4 @@ def test_run_events__the_first_event_takes_one_connection(service: Service) -> N
             assert next(response.iter_lines()) == "event: run"
     finally:
         event.remove(pool, "checkout", count)
-    assert len(checkouts) == 1
+    assert len(checkouts) == 2

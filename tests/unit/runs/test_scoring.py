@@ -17,9 +17,8 @@ from mosaico.metrics.types import (
     MetricSkipReason,
     TraceMeasurements,
 )
-from mosaico.runs import scoring
 from mosaico.runs.leases import RunEnded
-from mosaico.runs.scoring import next_chunk_size, score_traces, summarize
+from mosaico.runs.scoring import score_traces, summarize
 from mosaico.traces.types import Trace, TraceOutcome
 
 R = TypeVar("R")
@@ -62,12 +61,6 @@ class FakeProcessPool(ProcessPool):
 
 def valid_lease() -> None:
     """The check of a run that continues and a lease that is valid."""
-
-
-@pytest.fixture(autouse=True)
-def _chunks_of_64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call is short enough for a larger chunk, however fast the machine is."""
-    monkeypatch.setattr(scoring, "SHORT_CALL_S", -1.0)
 
 
 def pairs(count: int) -> list[Trace]:
@@ -225,28 +218,8 @@ def test_summarize__uses_the_traces_before_the_metric_was_given_up() -> None:
     assert "summary" in summaries["F1_SCORE"]
 
 
-def test_score_traces__short_calls_grow_to_512_traces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "SHORT_CALL_S", 3600.0)
+def test_score_traces__calls_have_64_traces_at_most() -> None:
     pool = FakeProcessPool()
-    rows = score_with(pool, pairs(1600), ROUGE)
-    assert [row.trace_id for row in rows] == [f"t-{number}" for number in range(1600)]
-    assert [call.traces for call in pool.calls] == [64, 128, 256, 512, 512, 128]
-
-
-@pytest.mark.parametrize(
-    ("size", "seconds", "following"),
-    [
-        (64, 0.02, 128),
-        (256, 0.1, 512),
-        (512, 0.02, 512),  # a cancelled run stops after at most so many traces
-        (256, 0.3, 256),
-        (512, 0.6, 64),  # a loaded machine, or a slow metric
-        (64, 60.0, 64),  # a metric that hangs
-    ],
-)
-def test_next_chunk_size__grows_while_calls_are_short(
-    monkeypatch: pytest.MonkeyPatch, size: int, seconds: float, following: int
-) -> None:
-    # The thresholds of the product, in place of those that the fixture set.
-    monkeypatch.undo()
-    assert next_chunk_size(size, seconds) == following
+    rows = score_with(pool, pairs(150), ROUGE)
+    assert [row.trace_id for row in rows] == [f"t-{number}" for number in range(150)]
+    assert [call.traces for call in pool.calls] == [64, 64, 22]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mosaico.core.parameter_names import UserInterface, messages_for
-from mosaico.traces.files.import_file import EmptyImport, InvalidImport
+from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
 from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
 from mosaico.traces.types import TraceOutcome
@@ -147,9 +147,9 @@ def test_upload__empty_file_has_the_error_of_score(
     path.write_bytes(content)
     reader = TraceReader(print, refuse_plugin, mapping={})
     for open_file in (reader.open, reader.upload_lines, reader.open_items):
-        with pytest.raises(EmptyImport, match=message), open_file(path) as rows:
+        with pytest.raises(InvalidImport, match=message), open_file(path) as rows:
             list(rows)
-    with pytest.raises(EmptyImport, match=message):
+    with pytest.raises(InvalidImport, match=message):
         list(read_upload_lines("run.csv", BytesIO(content), {}))
 
 

@@ -12,7 +12,6 @@ import typer
 
 from mosaico.core.console.files import replaced_file
 from mosaico.core.console.terminal import WrongUsage
-from mosaico.core.errors import BadUsage
 from mosaico.core.reports import write_csv
 
 JSON = dict[str, Any]
@@ -40,17 +39,13 @@ ExportAs = Annotated[
 ]
 
 
-class MissingPyarrow(BadUsage):
-    """Parquet files need pyarrow; install it with `pip install pyarrow`."""
-
-
 def export_rows(
     rows: Iterable[JSON], columns: Columns, file: Path, requested_format: ExportFormat | None
 ) -> None:
     """Write rows with these columns; a value that a row does not have is empty.
 
     Lists and objects are texts in CSV and Parquet, see `_flatten`. Raises: `WrongUsage` for Parquet on standard
-    output and for an ending that names no format, `MissingPyarrow`, `UnwritableOutput`.
+    output and for an ending that names no format, `UnwritableOutput`.
     """
     row_format = requested_format or _format_of(file)
     if row_format is ExportFormat.PARQUET:
@@ -104,7 +99,7 @@ def _write_parquet(rows: Iterable[JSON], columns: Columns, file: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise MissingPyarrow("Parquet needs pyarrow", hint="pip install pyarrow") from None
+        raise WrongUsage("Parquet needs pyarrow", hint="pip install pyarrow") from None
     schema = pa.schema([(name, _arrow_type(kind, pa)) for name, kind in columns.items()])
     remaining = iter(rows)
     with pq.ParquetWriter(file, schema) as writer:

@@ -6,15 +6,10 @@ from typing import NamedTuple
 
 import httpx
 
-from mosaico.core.errors import Misconfigured
 from mosaico.core.secret_files import read_secret_file
-from mosaico.core.settings import Settings, base_url, find_public_url, load_settings
+from mosaico.core.settings import BadSettings, Settings, base_url, find_public_url, load_settings
 
 ADMIN_KEY_FILE = "admin.key"
-
-
-class InvalidServiceUrl(Misconfigured):
-    """MOSAICO_URL is not a valid HTTP address; write it as http://127.0.0.1:8080."""
 
 
 class ServiceAddress(NamedTuple):
@@ -30,7 +25,7 @@ def find_service() -> ServiceAddress:
 
     The key is MOSAICO_API_KEY. Without it, the administrator's key is used, but only for a service
     on this machine: it is never sent anywhere else.
-    Raises: `InvalidServiceUrl`, `UnsafeSecretFile`, `BadSettings`.
+    Raises: `UnsafeSecretFile`, `BadSettings`.
     """
     # The address of a request, copied from Swagger or a log, is as good.
     url = os.environ.get("MOSAICO_URL", "").strip().rstrip("/").removesuffix("/api/v1")
@@ -71,7 +66,7 @@ def _check_url(url: str) -> None:
     except httpx.InvalidURL:
         is_valid = False
     if not is_valid:
-        raise InvalidServiceUrl(
+        raise BadSettings(
             "MOSAICO_URL is not a valid HTTP address",
             hint="write it as http://127.0.0.1:8080, or unset it",
         )

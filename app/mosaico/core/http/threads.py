@@ -6,8 +6,7 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
-from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from mosaico.core.http.throttle import CancelToken
 
@@ -22,8 +21,10 @@ def run_in_thread(work: Callable[[], T]) -> "Future[T]":
     context = copy_context()  # log records keep the request ID of the caller
 
     def run() -> None:
-        with _FutureGuard(future):
+        try:
             future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the consumer would wait for ever
+            future.set_exception(error)
 
     threading.Thread(target=context.run, args=(run,), name="network", daemon=True).start()
     return future
@@ -61,23 +62,3 @@ def with_heartbeat(
         # A generator that still runs in its thread cannot be closed; the cancel ends it there.
         if step is None or step.done():
             items.close()
-
-
-class _FutureGuard(Generic[T]):
-    """Passes every exception of its block to the future, KeyboardInterrupt and SystemExit too.
-
-    Otherwise the consumer of the future would wait for ever.
-    """
-
-    def __init__(self, future: "Future[T]") -> None:
-        self._future = future
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | Any
-    ) -> bool:
-        if error is not None:
-            self._future.set_exception(error)
-        return True

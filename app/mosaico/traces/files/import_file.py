@@ -39,12 +39,6 @@ class InvalidImport(Invalid):
     """The file cannot be imported; correct it at the line in the message."""
 
 
-class EmptyImport(InvalidImport):
-    """The file contains no results; name a file with results."""
-
-    exit_code = 2
-
-
 class Container(StrEnum):
     """The outer form of a file."""
 

@@ -10,8 +10,8 @@ from mosaico.core.console.files import iter_chunks
 from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.files.import_file import (
     Container,
-    EmptyImport,
     ImportFile,
+    InvalidImport,
     ResultSource,
     is_blank_row,
     open_import,
@@ -167,16 +167,16 @@ def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:
 
 
 def _require_rows(file: ImportFile) -> None:
-    """Raise `EmptyImport` for an empty file, and for the header of a table without a row."""
+    """Raise `InvalidImport` for an empty file, and for the header of a table without a row."""
     if file.container not in (Container.CSV, Container.JSON_LINES):
         return
     if any(not is_blank_row(row) for row in file.rows()):
         return
     if file.container is Container.CSV:
-        raise EmptyImport(
+        raise InvalidImport(
             f"{file.name}: line 1 is the header, and no row follows it; expected a row for each answer"
         )
-    raise EmptyImport(
+    raise InvalidImport(
         f"{file.name}: the file is empty; expected results as CSV with a header, JSON Lines, JSON or"
         " Parquet"
     )
