@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN
 from mosaico.agents.queries import list_agent_names
-from mosaico.benchmarks import queries, service
+from mosaico.benchmarks import kpi_service, queries, service
 from mosaico.benchmarks.formula_check import check_formula_text
 from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.schemas import (
@@ -207,7 +207,7 @@ def create_kpi(request: Request, benchmark_id: BenchmarkId, form: SentForm, res:
 
     def save(body: KpiCreate) -> str:
         with res.db.begin() as session:
-            kpi = service.create_kpi(session, benchmark_id, body, res.clock())
+            kpi = kpi_service.create_kpi(session, benchmark_id, body, res.clock())
             request.state.created = path_of("benchmarks", benchmark_id, "kpis", kpi.id)
         return path_of("benchmarks", benchmark_id)
 
@@ -229,7 +229,7 @@ def change_kpi(
     def save(body: KpiPatch) -> str:
         with res.db.begin() as session:
             require_revision(form, queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-            service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
+            kpi_service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
         return path_of("benchmarks", benchmark_id)
 
     return submit_form(request, form, lambda: _kpi_page(benchmark_id, kpi_id, res), save)
@@ -244,7 +244,7 @@ def delete_kpi(
 
     def delete(consent: Consent) -> str:
         with res.db.begin() as session:
-            service.delete_kpi(session, benchmark_id, kpi_id, res.clock(), consent)
+            kpi_service.delete_kpi(session, benchmark_id, kpi_id, res.clock(), consent)
         return address
 
     return delete_with_dependents(request, form, delete, back=address)
@@ -276,7 +276,7 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
         benchmark = queries.get_benchmark(session, benchmark_id)
         kpi = queries.get_kpi(session, benchmark_id, kpi_id) if kpi_id is not None else None
         values = KpiView.model_validate(kpi).model_dump(mode="json") if kpi else {}
-        if kpi is not None and service.follows_formula(kpi):
+        if kpi is not None and kpi_service.follows_formula(kpi):
             # Follows an edited formula, too.
             values["direction"] = None
         metrics = [metric.key for metric in benchmark_view(session, benchmark).metrics]

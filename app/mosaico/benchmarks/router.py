@@ -6,7 +6,7 @@ from fastapi import Path, Query, Response
 
 from mosaico.access.deps import ADMIN, READ
 from mosaico.access.idempotency import Idempotent
-from mosaico.benchmarks import queries, service
+from mosaico.benchmarks import kpi_service, queries, service
 from mosaico.benchmarks.schemas import (
     BenchmarkBody,
     BenchmarkCreate,
@@ -108,7 +108,7 @@ def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Idemp
     return once(
         body,
         lambda session: KpiView.model_validate(
-            service.create_kpi(session, benchmark_id, body, res.clock())
+            kpi_service.create_kpi(session, benchmark_id, body, res.clock())
         ),
         location=lambda kpi: f"/api/v1/benchmarks/{benchmark_id}/kpis/{kpi.id}",
     )
@@ -156,7 +156,7 @@ def delete_kpi(
     """
     with res.db.begin() as session:
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        service.delete_kpi(session, benchmark_id, kpi_id, res.clock(), Consent(cascade))
+        kpi_service.delete_kpi(session, benchmark_id, kpi_id, res.clock(), Consent(cascade))
 
 
 def _edit_benchmark(
@@ -173,5 +173,5 @@ def _edit_kpi(
 ) -> KpiView:
     with res.db.begin() as session:
         match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
+        kpi = kpi_service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
         return match.etag(KpiView.model_validate(kpi))

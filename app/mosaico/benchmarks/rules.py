@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mosaico.core.errors import AppError, ErrorItem
+from mosaico.core.errors import AppError, ErrorItem, Invalid
 from mosaico.core.strict_json import escape_pointer_step
 from mosaico.formula import validate
 from mosaico.formula.ast import split_filter
@@ -109,3 +109,10 @@ def kpi_list_errors(kpis: Sequence[IdentifiedKpiInput]) -> list[ErrorItem]:
         names.add(kpi.name.casefold())
         ids |= {kpi.id} if kpi.id else set()
     return errors
+
+
+def raise_if_any(errors: Sequence[ErrorItem]) -> None:
+    if errors:
+        raise Invalid(
+            "the request is not valid; `errors` lists each field to correct", errors=errors
+        )

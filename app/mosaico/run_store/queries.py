@@ -39,21 +39,6 @@ _HIDDEN_COLUMNS = (
 )
 RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _HIDDEN_COLUMNS))
 
-# Answers yes or no in one round trip; `require_runnable` finds the reason of a no.
-RUNNABLE = text(
-    """
-    SELECT EXISTS (
-        SELECT FROM benchmarks AS benchmark, agents AS agent
-        WHERE benchmark.id = :benchmark_id AND NOT benchmark.archived
-          AND agent.id = :agent_id AND NOT agent.archived
-          AND (EXISTS (SELECT FROM benchmark_agents AS evaluated
-                       WHERE evaluated.benchmark_id = benchmark.id
-                         AND evaluated.agent_id = agent.id)
-               OR NOT EXISTS (SELECT FROM benchmark_agents AS evaluated
-                              WHERE evaluated.benchmark_id = benchmark.id)))
-    """
-)
-
 _LOST_OUTCOMES = [outcome.value for outcome in TraceOutcome if outcome.is_missing]
 
 # A trace is read only if its item is needed or a value is missing: only then can its outcome be an error of the
@@ -116,12 +101,6 @@ class TraceValues(NamedTuple):
     position: int
     trace_id: str
     values: list[float | None]
-
-
-def is_runnable(session: Session, benchmark_id: str, agent_id: str) -> bool:
-    """Return whether the benchmark may be run for the agent; checked with every new run."""
-    parameters = {"benchmark_id": benchmark_id, "agent_id": agent_id}
-    return bool(session.scalar(RUNNABLE, parameters))
 
 
 def get_run(session: Session, run_id: str, *, for_update: bool = False) -> BenchmarkRun:

@@ -53,11 +53,9 @@ def create_run(
     Raises: `NotFound` for an unknown benchmark or agent, `Invalid` when the benchmark does not
             evaluate the agent, `Conflict` when one of them is archived.
     """
-    # One small query in the usual case; benchmark and agent are read only to say why not.
-    if not queries.is_runnable(session, benchmark_id, agent_id):
-        benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
-        require_runnable(session, benchmark, agent)
-    if window is not None and get_benchmark(session, benchmark_id).production is None:
+    benchmark, agent = get_benchmark(session, benchmark_id), get_agent(session, agent_id)
+    require_runnable(session, benchmark, agent)
+    if window is not None and benchmark.production is None:
         raise reads_no_production(benchmark_id)
     run_id = new_id()
     run = BenchmarkRun(

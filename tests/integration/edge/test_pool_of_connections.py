@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Text, bindparam, func, select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from mosaico.core.db import Database, DatabaseUnavailable, compile_sql
+from mosaico.core.db import Database, DatabaseUnavailable
 from mosaico.core.engine import libpq_url
 
 
@@ -67,9 +67,7 @@ def test_fetch_row__dead_connection_is_replaced_without_an_error(db: Database) -
     assert db.fetch_row("SELECT 1 AS one", {}) == {"one": 1}
 
 
-ITSELF = compile_sql(
-    select(func.pg_backend_pid().label("pid"), bindparam("said", type_=Text).label("x"))
-)
+ITSELF = "SELECT pg_backend_pid() AS pid, %(said)s::text AS x"
 
 
 def test_fetch_row__returns_columns_outside_of_transactions(db: Database) -> None:
