@@ -36,6 +36,7 @@ from tests.support.mcp_bench import (
 )
 from tests.support.mcp_models import failing
 from tests.support.mcp_servers import faults
+from tests.support.texts import assert_names
 
 pytestmark = pytest.mark.usefixtures("loaded_evaluators")
 
@@ -78,9 +79,7 @@ def test_conversation__single_server_keeps_tool_names() -> None:
     assert transcript is not None
     assert transcript.steps[0] == TranscriptMessage(role="system", text=request.system)
     assert (request.tools[0].name, request.tools[0].description) == ("echo", "Does echo.")
-    assert request.system == (
-        "Be brief.\n\nInstructions of faults:\nExpect the worst.\n\nYou have 16 tools of 1 server."
-    )
+    assert_names(request.system, "Be brief.", "Expect the worst.", "16 tools of 1 server")
 
 
 def test_conversation__several_servers_prefix_tool_names() -> None:

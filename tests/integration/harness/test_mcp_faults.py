@@ -21,6 +21,7 @@ from mosaico.harness.results import AttemptOutcome
 from tests.support.mcp_bench import Ran, direct_task, run
 from tests.support.mcp_servers import FAULTS, faults, http, stdio
 from tests.support.processes import lives, processes_of, until
+from tests.support.texts import assert_names
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -137,9 +138,7 @@ def test_stdio_server__refused_session_is_reported_in_the_words_of_the_server(ma
     """-32000 is also the code of the SDK for a closed connection."""
     kind, detail = error_of(call(mark, "echo", "unlicensed"))
     assert kind is ErrorKind.SERVER_START
-    assert detail == (
-        "server 'faults' does not start: it refused the session: MCP error -32000: license expired"
-    )
+    assert_names(detail, "server 'faults'", "refused the session", "-32000: license expired")
 
 
 def test_stdio_server__short_secret_is_masked_where_it_stands_alone() -> None:
@@ -211,10 +210,8 @@ def test_tool_error__invalid_result_is_a_tool_error(mark: str) -> None:
 def test_stdio_server__invalid_answer_is_described_in_our_words(mark: str) -> None:
     kind, detail = error_of(call(mark, "echo", "schemaless"))
     assert kind is ErrorKind.SERVER_START
-    assert detail == (
-        "server 'faults' does not start: its answer is invalid:"
-        " tools/0/inputSchema: inputSchema is missing"
-    )
+    assert_names(detail, "server 'faults'", "tools/0/inputSchema", "is missing")
+    assert "Field required" not in detail
 
 
 def test_stdio_server__log_lines_on_stdout_are_skipped(mark: str) -> None:

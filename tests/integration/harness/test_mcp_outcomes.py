@@ -164,7 +164,5 @@ def test_judge__timeout_is_that_of_the_task() -> None:
     result = run(harness_task(evaluator=evaluator, timeout_s=0.2), model=judge).result
     assert result.error is not None
     assert result.error.kind is ErrorKind.JUDGE
-    assert result.error.detail == (
-        "the judge did not answer: m: timed out after 0.2 s: no response to request 1 for 0.2 s"
-    )
+    assert "timed out after 0.2 s" in result.error.detail
     assert judge.is_cancelled

@@ -36,6 +36,7 @@ from tests.support.model_server import (
     model_server,
 )
 from tests.support.processes import until
+from tests.support.texts import assert_names
 
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
 NOW = {"Retry-After": "0.001"}
@@ -350,7 +351,5 @@ def test_provider_request__retry_after_does_not_exceed_the_timeout() -> None:
     result, requests = ask(later, ends("Hello."), timeout_s=0.5)
     assert result.outcome is AttemptOutcome.INFRA_ERROR
     assert result.error is not None
-    assert result.error.detail == (
-        "the model did not answer: m: timed out after 1 × 429 within 0.5 s (last: 429: busy)"
-    )
+    assert_names(result.error.detail, "1 × 429", "0.5 s", "429: busy")
     assert len(requests) == 1

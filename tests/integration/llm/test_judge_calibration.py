@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.llm import ModelService, ReceivedLlmRequest
 from tests.support.service import JSON, Service, pair
+from tests.support.texts import assert_names
 
 WATCHED = {"key": "LLM_JUDGE", "options": {"prompt": "Judge: {output}"}}
 FROZEN = [{"output": text, "gold": gold} for text, gold in (("good", 1), ("fair", 0.5), ("bad", 0))]
@@ -51,8 +52,5 @@ def test_judge_calibration__kinder_judge_makes_the_run_invalid(
     assert run["validity"] == "INVALID"
     # 1 stays 1; 0.5 and 0 are judged 0.3 too high: 0.6 / 3.
     [reason] = run["validityReasons"]
-    assert (
-        "LLM_JUDGE scores higher than the gold scores of 3 answers, with a mean error of 0.2"
-        in reason
-    )
+    assert_names(reason, "LLM_JUDGE scores higher", "3 answers", "mean error of 0.2")
     assert run["verdict"]["verdict"] == "INVALID"

@@ -14,6 +14,7 @@ from mosaico.harness.mcp.loader import (
 )
 from mosaico.harness.mcp.yaml_parser import MAX_BYTES, InvalidYaml, SourcePosition, parse_yaml
 from tests.support.mcp_files import SCENARIO, bench, errors, inspected, task
+from tests.support.texts import assert_names
 
 pytestmark = pytest.mark.usefixtures("loaded_evaluators")
 
@@ -185,21 +186,25 @@ scenarios:
       - 7
 """
     texts = [error.split(" ", 1)[1] for error in errors(inspected(text))]
-    assert texts == [
-        "servers/a: type must be stdio or http, not 'sse'",
-        "servers/b: type is missing; write stdio or http",
-        "servers/c d: a server name has at most 40 letters, digits, `_` and `-`",
-        "servers/c d/url: write a URL such as http://127.0.0.1:8931/mcp",
-        "servers/e/command: must not be empty",
-        "servers/e/args: must be a list",
-        "servers/e/timeout: must be greater than 0",
-        "scenarios/0/tasks/0/server: must be a text or a list",
-        "scenarios/0/tasks/1: type must be harness or direct, not 'drect'",
-        "scenarios/0/tasks/2/server/0: a server name has at most 40 letters, digits, `_` and `-`",
-        "scenarios/0/tasks/3/prompt: must be a text",
-        "scenarios/0/tasks/3/evaluate/scale: must be 1 or 100",
-        "scenarios/0/tasks/4: must be a mapping",
-    ]
+    reasons = dict(text.split(": ", 1) for text in texts)
+    remedies = {
+        "servers/a": "stdio or http",
+        "servers/b": "write stdio or http",
+        "servers/c d": "at most 40 letters",
+        "servers/c d/url": "http://127.0.0.1:8931/mcp",
+        "servers/e/command": "not be empty",
+        "servers/e/args": "must be a list",
+        "servers/e/timeout": "greater than 0",
+        "scenarios/0/tasks/0/server": "a text or a list",
+        "scenarios/0/tasks/1": "harness or direct",
+        "scenarios/0/tasks/2/server/0": "at most 40 letters",
+        "scenarios/0/tasks/3/prompt": "must be a text",
+        "scenarios/0/tasks/3/evaluate/scale": "1 or 100",
+        "scenarios/0/tasks/4": "must be a mapping",
+    }
+    assert list(reasons) == list(remedies)
+    for place, remedy in remedies.items():
+        assert_names(reasons[place], remedy)
 
 
 def test_lint__prompt_of_delimiters_only_is_an_error() -> None:

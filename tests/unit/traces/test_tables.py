@@ -13,6 +13,7 @@ from mosaico.traces.files.table_columns import InvalidMapping, choose_columns, p
 from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
 from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin, write_file
+from tests.support.texts import assert_names
 
 
 @pytest.mark.parametrize(
@@ -111,10 +112,7 @@ def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
     path = write_file(tmp_path / "a.csv", "question,expected,answer\nq,e,a\n,e,\n")
     with pytest.raises(InvalidImport) as refused:
         import_path(path)
-    assert str(refused.value) == (
-        f"{path}: line 3: the columns 'question' and 'answer' are empty; write the question and the"
-        " answer, delete the row, or ignore the column of questions: --map input="
-    )
+    assert_names(str(refused.value), f"{path}: line 3", "'question' and 'answer'", "--map input=")
     # An error or a score says what happened to the question that the file does not have.
     write_file(path, "id,question,answer,error\n1,,,TimeoutError\n")
     assert import_path(path).of("1").error == "TimeoutError"
