@@ -27,13 +27,13 @@ from mosaico.jobs.process_pool import ProcessPool
 from tests.support.chromium import INSTALL_ADVICE, find_chromium, launch_chromium
 from tests.support.scheduling import group_of
 from tests.support.service import Service, new_resources, running_service
+from tests.support.waiting import LIVENESS_MS
 
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
 
 
-# On a loaded machine a page takes seconds, and a comparison half a minute.
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=LIVENESS_MS)
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Site:
         moves, which takes processor time as long as the page is open."""
         defaults = {"viewport": WIDE, "base_url": self.url, "reduced_motion": "reduce"}
         context = self.browser.new_context(**{**defaults, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(LIVENESS_MS)
         self.contexts.append(context)
         if login:
             response = context.request.post(

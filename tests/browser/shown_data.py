@@ -179,7 +179,8 @@ class ApiData:
         if " " in text and any(text.removesuffix("…") in sentence for sentence in self._sentences):
             return ""
         for sentence in self._sentences:
-            text = re.sub(rf"(?<![\w.,]){re.escape(sentence)}(?!\w)", " ", text)
+            if sentence in text:
+                text = re.sub(rf"(?<![\w.,]){re.escape(sentence)}(?!\w)", " ", text)
         text = WORDING.sub(" ", text)
         # The API counts trials and attempts from zero.
         counted = r"()(\d+)" if label == "Attempt" else r"\b(trial )(\d+)"

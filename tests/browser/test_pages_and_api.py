@@ -37,6 +37,7 @@ from tests.support.every_page import (
     write_every_page,
 )
 from tests.support.service import Service, pair
+from tests.support.waiting import LIVENESS_S
 
 # Filters of a list that has pages, besides none.
 FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -224,7 +225,9 @@ def test_role__sees_no_link_or_form_that_is_refused(role: str, service: Service)
     """Criterion 21: nothing on a page answers 403 to its reader, without data and with data."""
     token = service.post("/keys", {"name": role, "role": role})["token"]
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/html"}
-    with httpx.Client(base_url=service.client.base_url, headers=headers, timeout=60) as client:
+    with httpx.Client(
+        base_url=service.client.base_url, headers=headers, timeout=LIVENESS_S
+    ) as client:
         refused = find_refused(client, role, page_paths_without_data())
         with service.resources.db.begin() as session:
             write_every_page(session)

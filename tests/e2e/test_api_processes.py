@@ -12,6 +12,7 @@ from mosaico.jobs.process_pool import ProcessPool
 from tests.support.processes import children_named, until
 from tests.support.serve import ServiceProcesses, running_processes
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 pytestmark = pytest.mark.xdist_group("serve")
 
@@ -54,7 +55,9 @@ def _agents(service: Service, key: str) -> int:
     """The status of a request on a connection of its own."""
     url = f"{service.client.base_url}/api/v1/agents"
     headers = {"Authorization": f"Bearer {key}"}
-    return httpx.get(url, headers=headers, trust_env=False, verify=False, timeout=60).status_code
+    return httpx.get(
+        url, headers=headers, trust_env=False, verify=False, timeout=LIVENESS_S
+    ).status_code
 
 
 def test_api_processes__each_answers_and_none_knows_a_revoked_key(

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +20,7 @@ from mosaico.core.web.static_files import STYLE_SHEETS
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import LIVENESS_S, ROOT, Program
+from tests.support.serve import free_port
 
 FOREIGN_PACKAGE = "raise SystemExit('a package of the current folder was executed')\n"
 # The files of a project of a user, as every FastAPI project has them.
@@ -81,7 +81,6 @@ class WithoutExtra:
 sys.meta_path[:] = map(WithoutExtra, sys.meta_path)
 """
 
-MORNING_WITHIN_S = 10.0
 PAGE_FILES = {"icon.svg", "theme.js", "app.js", *STYLE_SHEETS}
 # Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -282,8 +281,7 @@ def test_serve__from_a_folder_with_its_own_app_package_starts_every_process(
     installed_wheel: Path, foreign_folder: Path
 ) -> None:
     """Criterion 1 of the pages, too: a fresh environment without network, and a link that logs in."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     log_file = foreign_folder / "serve.log"
     inherited = {
         name: value

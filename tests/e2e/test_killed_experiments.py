@@ -16,6 +16,7 @@ from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.processes import Program, Programs, until
 from tests.support.service import JSON, Service
 from tests.support.stored import WAIT_FOR_LOCK, DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 EXPERIMENT = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support", "payload": "{}"}
 
@@ -97,7 +98,7 @@ def scenario(service: Service, worker_programs: Programs) -> Iterator[Experiment
 def send_experiment(service: Service) -> JSON:
     service.post("/langfuse-secrets", {"name": "one", "secret": LANGFUSE_SECRET})
     with httpx.Client(
-        base_url=service.client.base_url, trust_env=False, verify=False, timeout=60
+        base_url=service.client.base_url, trust_env=False, verify=False, timeout=LIVENESS_S
     ) as client:
         setup = TriggerSetup(service=service, client=client, clock=AdjustableClock())
         return LangfuseSender(setup).accepted(EXPERIMENT)

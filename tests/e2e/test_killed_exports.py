@@ -11,6 +11,7 @@ import pytest
 from tests.support.otlp import PROTOBUF, export, span
 from tests.support.processes import MASTER_KEY, Program, Programs, programs, until
 from tests.support.stored import DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 KEY = "a-key-for-the-killed-exports"
 COUNTS = "SELECT (SELECT count(*) FROM otel_traces) || '/' || (SELECT count(*) FROM otel_spans)"
@@ -58,7 +59,7 @@ def send_until_accepted(port: int, body: bytes, stop: Callable[[], bool]) -> Non
                 headers={**PROTOBUF, "Authorization": f"Bearer {KEY}"},
                 trust_env=False,
                 verify=False,
-                timeout=60,
+                timeout=LIVENESS_S,
             )
         except httpx.TransportError:
             continue

@@ -9,6 +9,7 @@ import httpx
 
 from tests.support.described_api import api_routes, roles
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "api.md").read_text(encoding="utf-8")
@@ -78,7 +79,7 @@ class PageShell:
         # The stream ends with its run.
         if url.endswith("/events"):
             self.service.work()
-        with httpx.Client(trust_env=False, verify=False, timeout=30) as stranger:
+        with httpx.Client(trust_env=False, verify=False, timeout=LIVENESS_S) as stranger:
             return stranger.request(method, url, headers=headers, content=content)
 
     def _expanded(self, word: str) -> str:

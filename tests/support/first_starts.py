@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mosaico.access.service import ensure_first_admin_key
 from mosaico.core.db import Database
+from tests.support.waiting import LIVENESS_S
 
 
 def make_first_key(url: str, folder: str, gate: Barrier, created: "Queue[bool]") -> None:
@@ -13,6 +14,6 @@ def make_first_key(url: str, folder: str, gate: Barrier, created: "Queue[bool]")
     # Connected before the barrier, so that the processes meet in
     # the function and not in the handshake.
     db.ping()
-    gate.wait(60)
+    gate.wait(LIVENESS_S)
     created.put(ensure_first_admin_key(db, Path(folder), None).created)
     db.dispose()

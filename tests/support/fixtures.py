@@ -24,6 +24,7 @@ from tests.support.postgres import (
 )
 from tests.support.recycling import Databases
 from tests.support.service import Service, SharedProcessPool, new_resources, running_service
+from tests.support.waiting import LIVENESS_S
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -149,6 +150,6 @@ def stranger(service: Service) -> Iterator[httpx.Client]:
     """A client without an API key."""
     # The certificates of the machine take long to load, and the service speaks plain HTTP.
     with httpx.Client(
-        base_url=service.client.base_url, trust_env=False, verify=False, timeout=60
+        base_url=service.client.base_url, trust_env=False, verify=False, timeout=LIVENESS_S
     ) as client:
         yield client

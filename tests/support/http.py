@@ -15,8 +15,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from mosaico.core.web.http_protocol import HttpProtocol
+from tests.support.waiting import LIVENESS_S
 
-STARTS_WITHIN_S = 300.0
 # A busy machine must not end a connection while the client sends its next request.
 IDLE_S = 3600
 
@@ -88,7 +88,9 @@ def serving(
             _wait_until_started(server, thread)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             # It meets no certificates; to read those of this machine takes longer than many tests.
-            with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=300) as client:
+            with httpx.Client(
+                base_url=url, trust_env=False, verify=False, timeout=LIVENESS_S
+            ) as client:
                 yield client
         finally:
             if isinstance(server, PromptServer) and server.started:
@@ -99,7 +101,7 @@ def serving(
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
-    deadline = time.monotonic() + STARTS_WITHIN_S
+    deadline = time.monotonic() + LIVENESS_S
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RuntimeError("the server did not start; its log says why")

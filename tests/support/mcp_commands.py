@@ -21,7 +21,6 @@ from tests.support.model_server import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 60
 
 SERVERS = f"""
 description: what echoes

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.processes import forked_programs
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 
 def command_environment(service: Service, folder: Path) -> dict[str, str]:
@@ -33,6 +34,6 @@ def run_command(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIVENESS_S,
         check=False,
     )

@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from mosaico.core.engine import libpq_url
 from tests.support.processes import until
 from tests.support.serve import free_port
+from tests.support.waiting import LIVENESS_S
 
 ADVICE = "PgBouncer is not installed: apt install pgbouncer"
 CONFIG = """\
@@ -72,7 +73,7 @@ def pooled_url(url: str, *, pool_size: int) -> Iterator[str]:
             yield pooled.render_as_string(hide_password=False)
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(LIVENESS_S)
 
 
 def _accepts(process: "subprocess.Popen[bytes]", port: int) -> bool:

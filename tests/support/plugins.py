@@ -12,6 +12,7 @@ from mosaico.core.registry import LoadedPlugin, Registry
 from mosaico.formula import python_api
 from mosaico.metrics.registry import METRICS
 from mosaico.overview.providers import REGISTRIES
+from tests.support.waiting import LIVENESS_S
 
 SOURCES = Path(__file__).parent / "sample_plugin"
 PACKAGE = "mosaico_sample"
@@ -27,7 +28,7 @@ def install_sample(folder: Path) -> Path:
             # No network: hatchling, which builds it, and the dependencies are installed here.
             "--no-index", "--no-deps", "--no-build-isolation", "--target", target, copy,
         ],
-        check=True, capture_output=True, timeout=120,
+        check=True, capture_output=True, timeout=LIVENESS_S,
     )  # fmt: skip
     return target
 

@@ -15,11 +15,10 @@ from mosaico.postgres.data_folder import FileLock
 from mosaico.postgres.errors import BlockedStart
 from mosaico.postgres.launch import APP_ROLE, HOST, SUPERUSER
 from mosaico.postgres.server import EmbeddedPostgres
+from tests.support.waiting import LIVENESS_S
 
 ONE_AT_A_TIME = 7_202_611
 MIGRATED = "migrated"
-# A loaded machine needs long for a new cluster.
-START_TIMEOUT_S = 300.0
 
 
 class SharedServer(NamedTuple):
@@ -40,7 +39,7 @@ def cluster(tmp_root: Path) -> Iterator[SharedServer]:
         fcntl.flock(users, fcntl.LOCK_SH)
         try:
             starting = tmp_root / "start-of-postgres"
-            with FileLock(starting, timeout=START_TIMEOUT_S, error=BlockedStart()):
+            with FileLock(starting, timeout=LIVENESS_S, error=BlockedStart()):
                 url = server.start()
                 _prepare_role(superuser_url_of(server), url)
             yield SharedServer(url)

@@ -9,34 +9,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from mosaico.serve import SUPERVISED
 from tests.support import gates
+from tests.support.waiting import LIVENESS_S as LIVENESS_S  # noqa: PLC0414 for those who wait for processes
+from tests.support.waiting import until as until  # noqa: PLC0414
 from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses, write_program
 
 ROOT = Path(__file__).resolve().parents[2]
-LIVENESS_S = 300.0  # generous: other test processes load the machine, too
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
 # The environment of a developer must not change the results of tests.
 SERVICE_PREFIXES = ("MOSAICO_", "DATABASE_URL")
-
-
-def until(condition: Callable[[], bool], *, within_s: float = LIVENESS_S, what: str = "") -> float:
-    """Wait until the condition is true; returns the waiting time in seconds."""
-    started = time.monotonic()
-    while not condition():
-        waited_s = time.monotonic() - started
-        assert waited_s < within_s, (
-            f"the condition did not become true within {within_s:g} s: {what}"
-        )
-        # A check may open a database session or list all processes, so the pauses grow.
-        time.sleep(min(max(0.02, waited_s / 20), 0.5))
-    return time.monotonic() - started
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from tests.support.stored import DatabaseReader
 
 TWO = datetime(2026, 3, 2, 2, tzinfo=UTC)
 DAY = timedelta(days=1)
-LIVENESS_S = 300.0
 
 Due = Callable[..., JSON]
 Tick = Callable[[datetime], int]

@@ -114,7 +114,7 @@ def running_processes(
             headers=headers,
             trust_env=False,
             verify=False,
-            timeout=60,
+            timeout=LIVENESS_S,
         ) as client:
             service = Service(client=client, resources=resources, pool=pool)
             service_processes = ServiceProcesses(

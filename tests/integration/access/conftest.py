@@ -28,6 +28,7 @@ from tests.support.browser_sessions import HTML, listens
 from tests.support.postgres import cluster, drop_database, make_database
 from tests.support.processes import until
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +118,6 @@ def browser(service: Service) -> Iterator[httpx.Client]:
     headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
     url = service.client.base_url
     with httpx.Client(
-        base_url=url, headers=headers, trust_env=False, verify=False, timeout=60
+        base_url=url, headers=headers, trust_env=False, verify=False, timeout=LIVENESS_S
     ) as client:
         yield client

@@ -20,6 +20,7 @@ from tests.support.browser_sessions import (
 )
 from tests.support.http import serving
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 
 def test_login__session_reads_the_api_and_changes_nothing_there(
@@ -97,7 +98,7 @@ def test_key__that_is_revoked_or_expires_ends_its_streams(
             headers={"Authorization": f"Bearer {created['token']}"},
             trust_env=False,
             verify=False,
-            timeout=60,
+            timeout=LIVENESS_S,
         ) as reader,
         reader.stream("GET", "/api/v1/notifications/events") as stream,
     ):
@@ -117,7 +118,7 @@ def test_logout__ends_the_streams_of_the_session(service: Service, browser: http
     cookies, url = dict(browser.cookies), browser.base_url
     with (
         httpx.Client(
-            base_url=url, cookies=cookies, trust_env=False, verify=False, timeout=60
+            base_url=url, cookies=cookies, trust_env=False, verify=False, timeout=LIVENESS_S
         ) as reader,
         reader.stream("GET", "/api/v1/notifications/events") as stream,
     ):

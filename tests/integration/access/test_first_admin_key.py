@@ -26,6 +26,7 @@ from mosaico.core.encryption import Secret
 from mosaico.core.secret_files import UnsafeSecretFile
 from tests.integration.access.toy_service import START, ManualClock
 from tests.support.first_starts import make_first_key
+from tests.support.waiting import LIVENESS_S
 
 CONFIGURED = Secret("a key that the operator chose")
 OTHER = Secret("another key of the operator's")
@@ -280,9 +281,9 @@ def test_first_admin_key__concurrent_starts_create_one_key(
     ]
     for process in starts:
         process.start()
-    answers = sorted(created.get(timeout=60) for _ in starts)
+    answers = sorted(created.get(timeout=LIVENESS_S) for _ in starts)
     for process in starts:
-        process.join(60)
+        process.join(LIVENESS_S)
     assert answers == [False, False, False, True]
     assert len(rows(db)) == 1
     assert is_admin_token(db, token_in(tmp_path))

@@ -18,6 +18,7 @@ from mosaico.core.http.client import outbound_client
 from mosaico.jobs.declarations import JobRequest
 from mosaico.jobs.handlers import HANDLERS, JobContext, JobHandler
 from tests.support.service import JSON, Service
+from tests.support.waiting import LIVENESS_S
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEADERS = {"X-Request-Id": "request-7", "traceparent": TRACEPARENT}
@@ -94,7 +95,7 @@ def test_idempotency_key__200_concurrent_requests_start_one_run(prepared_service
             headers=headers,
             trust_env=False,
             verify=False,
-            timeout=60,
+            timeout=LIVENESS_S,
             # By default the client sends 100 at a time, and the others later.
             limits=httpx.Limits(max_connections=None),
         ) as client,

@@ -14,6 +14,7 @@ from mosaico.jobs.process_pool import ProcessPool
 from mosaico.main import create_app
 from tests.support.http import serving
 from tests.support.service import Service, running_service
+from tests.support.waiting import LIVENESS_S
 
 PUBLIC = "https://mosaico.example"
 
@@ -28,7 +29,9 @@ def https_service(service_resources: Resources, metric_pool: ProcessPool) -> Ite
 def log_in(service: Service, key: str, origin: str | None) -> httpx.Response:
     headers = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
     headers |= {"Origin": origin} if origin else {}
-    with httpx.Client(base_url=service.client.base_url, trust_env=False, timeout=60) as browser:
+    with httpx.Client(
+        base_url=service.client.base_url, trust_env=False, timeout=LIVENESS_S
+    ) as browser:
         return browser.post("/login", data={"key": key}, headers=headers)
 
 

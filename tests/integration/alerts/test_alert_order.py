@@ -13,6 +13,7 @@ from tests.integration.alerts.conftest import RULE
 from tests.support.results import run_result
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 
 def decision(outcome: AlertOutcome) -> AlertDecision:
@@ -65,7 +66,7 @@ def test_record_decisions__concurrent_writers_notify_each_incident_once(
 
     def judge(_: int) -> None:
         for seq in range(1, 2 * incident_count + 1):
-            together.wait(timeout=60)
+            together.wait(timeout=LIVENESS_S)
             record(service_with_rule, seq, AlertOutcome.BREACH if seq % 2 else AlertOutcome.HEALTHY)
 
     with ThreadPoolExecutor(2) as pool:

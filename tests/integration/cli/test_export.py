@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
+from tests.support.waiting import LIVENESS_S
 
 EXPECTED = [
     {"itemId": "item-1", "output": "a b c d", "ROUGE": 1.0, "tags": ""},
@@ -107,7 +108,7 @@ def test_output__a_closed_pipe_ends_the_command_quietly(mosaico: Shell, tmp_path
     assert process.stdout is not None and process.stderr is not None  # noqa: PT018 - both are pipes
     assert process.stdout.readline() == b'{"rows":[\n'
     process.stdout.close()
-    assert process.wait(60) == 141  # as git and gh
+    assert process.wait(LIVENESS_S) == 141  # as git and gh
     assert b"Traceback" not in (errors := process.stderr.read())
     assert b"BrokenPipe" not in errors
     process.stderr.close()

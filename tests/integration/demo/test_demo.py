@@ -13,6 +13,7 @@ from demo.receiver import ReceivedWebhook, is_signed, receiving
 from demo.tour import Api, show
 from tests.support.service import Service
 from tests.support.texts import assert_names
+from tests.support.waiting import LIVENESS_S
 
 SECRET = "whsec_" + "QUFB" * 8
 
@@ -63,7 +64,10 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
 
 def post_webhook(url: str, headers: dict[str, str]) -> None:
     assert (
-        httpx.post(url, content=b'{"type": "test"}', headers=headers, timeout=60).status_code == 204
+        httpx.post(
+            url, content=b'{"type": "test"}', headers=headers, timeout=LIVENESS_S
+        ).status_code
+        == 204
     )
 
 

@@ -11,6 +11,7 @@ from tests.integration.docs.test_examples import ROOT, blocks, examples
 from tests.integration.test_api_page import matches_output
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 PAGE = "docs/handover.md"
 
@@ -56,7 +57,7 @@ def test_handover_page__requests_return_the_documented_responses(
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIVENESS_S,
             check=True,
         )
         assert matches_output(output, done.stdout), f"{command}\n{done.stdout}"

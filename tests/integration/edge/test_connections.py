@@ -18,6 +18,7 @@ from mosaico.main import create_app
 from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, toy_app
 from tests.support.http import serving
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
 
 
 def connect(client: httpx.Client) -> socket.socket:
-    return socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=60)
+    return socket.create_connection(
+        (client.base_url.host, client.base_url.port or 0), timeout=LIVENESS_S
+    )
 
 
 def exchange(client: httpx.Client, request: bytes) -> tuple[bytes, bytes]:
@@ -91,7 +94,7 @@ def test_slow_headers__end_the_connection_with_408(client: httpx.Client, part: b
 def test_slow_headers__trickled_bytes_do_not_prolong_the_deadline(client: httpx.Client) -> None:
     with closing(connect(client)) as connection:
         connection.settimeout(0.05)
-        answer, deadline = b"", time.monotonic() + 60
+        answer, deadline = b"", time.monotonic() + LIVENESS_S
         while not answer:
             assert time.monotonic() < deadline
             # It never makes a line, and is never malformed.
@@ -125,7 +128,7 @@ HELD_BODY = b"POST /things HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r
 
 def post_until(client: httpx.Client, status: int) -> httpx.Response:
     """The first answer with this status to a small body."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIVENESS_S
     while time.monotonic() < deadline:
         answer = client.post(THINGS, json={"name": "a", "text": "a" * 600})
         if answer.status_code == status:

@@ -31,6 +31,7 @@ from mosaico.traces.registry import TraceQuery
 from tests.support.processes import start_command
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 CHECKS = [
     "versions", "time zone", "disk", "port", "mail server", "database", "migrations", "keys", "clock",
@@ -69,7 +70,7 @@ def environment(
 @pytest.fixture
 def present_worker(fresh_database_url: str) -> Iterator[None]:
     """The connection by which a worker is known to be alive."""
-    presence = WorkerPresence(fresh_database_url, connect_timeout_s=30)
+    presence = WorkerPresence(fresh_database_url, connect_timeout_s=LIVENESS_S)
     with asyncio.Runner() as runner:
         runner.run(presence.execute(7, "SELECT 1"))
         yield

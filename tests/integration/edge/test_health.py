@@ -12,8 +12,7 @@ from mosaico.core.db import Database
 from mosaico.core.web.prometheus import query_queues
 from tests.integration.edge.toy_things import THINGS, ThingStore, toy_app
 from tests.support.http import serving
-
-LIVENESS_S = 300
+from tests.support.waiting import LIVENESS_S
 
 
 def test_health__without_database_alive_but_not_ready(client: httpx.Client) -> None:

@@ -25,6 +25,7 @@ from mosaico.core.network_policy import (
     parse_networks,
 )
 from tests.support.http import serving
+from tests.support.waiting import LIVENESS_S
 
 MIB = 1024 * 1024
 LOOPBACK_ONLY = OutboundPolicy(allowed=parse_networks("127.0.0.0/8"))
@@ -94,7 +95,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def outbound() -> Iterator[httpx.Client]:
-    with outbound_client(timeout_s=10, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
+    with outbound_client(timeout_s=LIVENESS_S, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
         yield client
 
 
@@ -161,7 +162,7 @@ def test_outbound_client__slow_name_resolution_ends_at_the_deadline(url: str) ->
     over = threading.Event()
 
     def stuck(_host: str, _port: int) -> list[IPAddress]:
-        over.wait(60)
+        over.wait(LIVENESS_S)
         return []
 
     with outbound_client(
@@ -181,7 +182,7 @@ def test_outbound_client__proxies_of_the_environment_are_ignored(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    with outbound_client(timeout_s=10, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
+    with outbound_client(timeout_s=LIVENESS_S, max_bytes=MIB, policy=PRIVATE_SERVERS) as client:
         assert client.get(f"{url}/headers").status_code == 200
 
 
@@ -210,7 +211,7 @@ def test_outbound_client__connects_to_the_checked_address_despite_dns_rebinding(
 
     port = httpx.URL(url).port
     with outbound_client(
-        timeout_s=10, max_bytes=MIB, policy=LOOPBACK_ONLY, resolve=rebinding
+        timeout_s=LIVENESS_S, max_bytes=MIB, policy=LOOPBACK_ONLY, resolve=rebinding
     ) as client:
         response = client.get(f"http://rebind.example:{port}/headers")
         assert response.json()["host"] == f"rebind.example:{port}"
@@ -222,7 +223,7 @@ def test_outbound_client__connects_to_the_checked_address_despite_dns_rebinding(
 
 def test_outbound_client__local_server_is_refused_unless_allowed(url: str) -> None:
     with (
-        outbound_client(timeout_s=10, max_bytes=MIB, policy=PUBLIC_ONLY) as client,
+        outbound_client(timeout_s=LIVENESS_S, max_bytes=MIB, policy=PUBLIC_ONLY) as client,
         pytest.raises(RefusedAddress, match=r"MOSAICO_OUTBOUND_ALLOW=127\.0\.0\.1/32"),
     ):
         client.get(f"{url}/headers")

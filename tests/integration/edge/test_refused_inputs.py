@@ -16,6 +16,7 @@ from mosaico.core.keyset import encode_cursor
 from mosaico.core.web.form_words import words_of
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
+from tests.support.waiting import LIVENESS_S
 
 INT64_MAX = 2**63 - 1
 AGENT = {"id": "agent-002", "name": "Pelican"}
@@ -97,7 +98,7 @@ def test_stranger__is_refused_before_anything_is_checked(
 
 def _exchange(service: Service, request: bytes) -> bytes:
     url = service.client.base_url
-    with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
+    with socket.create_connection((url.host, url.port or 80), timeout=LIVENESS_S) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 

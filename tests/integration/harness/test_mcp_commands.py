@@ -10,7 +10,8 @@ import yaml
 
 from mosaico.harness.mcp.result_file import write_report
 from mosaico.harness.mcp.types import McpReport
-from tests.support.mcp_commands import ASKING, DIRECT, LIMIT_S, ROOT, bench_file, ot_bench
+from tests.support.mcp_commands import ASKING, DIRECT, ROOT, bench_file, ot_bench
+from tests.support.waiting import LIVENESS_S
 
 BENCHES = ROOT / "demo" / "bench"
 
@@ -182,7 +183,7 @@ def test_run__tui_picks_a_favorite() -> None:
             "PROMPT_TOOLKIT_NO_CPR": "1",  # nobody here tells where the cursor is
         },
         encoding="utf-8",
-        timeout=LIMIT_S,
+        timeout=LIVENESS_S,
         dimensions=(40, 200),
     )
     child.expect("first - what echoes")

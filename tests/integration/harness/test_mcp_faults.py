@@ -22,6 +22,7 @@ from tests.support.mcp_bench import Ran, direct_task, run
 from tests.support.mcp_servers import FAULTS, faults, http, stdio
 from tests.support.processes import lives, processes_of, until
 from tests.support.texts import assert_names
+from tests.support.waiting import LIVENESS_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -308,7 +309,7 @@ def test_process_reaper__servers_end_with_a_killed_parent(mark: str) -> None:
         assert owner.stdout.readline() == b"run\n"
         until(lambda: len(processes_of(mark)) == 2)
         owner.kill()
-        owner.wait(60)
+        owner.wait(LIVENESS_S)
     until(lambda: not processes_of(mark), what="the servers have ended")
 
 
@@ -338,8 +339,11 @@ def test_process_reaper__killed_helper_is_replaced(mark: str) -> None:
         # The helper is known to nobody else; a lack of memory may end it.
         assert reaper._process is not None
         reaper._process.kill()
-        reaper._process.wait(60)
+        reaper._process.wait(LIVENESS_S)
         reaper.watch(second.pid)
         # The new helper must know both: the first group was watched by the killed one.
         reaper.close()
-        assert (first.wait(60), second.wait(60)) == (-signal.SIGKILL, -signal.SIGKILL)
+        assert (first.wait(LIVENESS_S), second.wait(LIVENESS_S)) == (
+            -signal.SIGKILL,
+            -signal.SIGKILL,
+        )

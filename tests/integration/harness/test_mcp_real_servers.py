@@ -37,6 +37,7 @@ from tests.support.model_server import (
 )
 from tests.support.processes import until
 from tests.support.texts import assert_names
+from tests.support.waiting import LIVENESS_S
 
 PROVIDERS = [Provider.ANTHROPIC, Provider.OPENAI, Provider.OPENAI_RESPONSES]
 NOW = {"Retry-After": "0.001"}
@@ -106,7 +107,7 @@ def everything_over_http(port: int) -> Iterator[bool]:
 
 def listens(port: int) -> bool:
     try:
-        create_connection(("127.0.0.1", port), timeout=60).close()
+        create_connection(("127.0.0.1", port), timeout=LIVENESS_S).close()
     except OSError:
         return False
     return True

@@ -14,18 +14,12 @@ from mosaico.harness.mcp.agent_loop.attempt import run_attempt
 from mosaico.harness.mcp.result_file import read_report, write_report
 from mosaico.harness.result_file import claim_result_file, journal_of
 from mosaico.harness.results import AttemptOutcome
-from tests.support.mcp_commands import (
-    ASKING,
-    DIRECT,
-    LIMIT_S,
-    SERVERS,
-    bench_file,
-    ot_bench,
-)
+from tests.support.mcp_commands import ASKING, DIRECT, SERVERS, bench_file, ot_bench
 from tests.support.model_server import (
     ModelServer,
 )
 from tests.support.processes import start_command
+from tests.support.waiting import LIVENESS_S
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -68,7 +62,7 @@ def test_run__interrupted_run_keeps_finished_attempts(
     async def ended_by_somebody(attempt: object, *arguments: object) -> object:
         if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
             signal.raise_signal(signal.SIGINT)
-            await asyncio.sleep(LIMIT_S)
+            await asyncio.sleep(LIVENESS_S)
         return await run_attempt(attempt, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("mosaico.harness.mcp.agent_loop.run.run_attempt", ended_by_somebody)

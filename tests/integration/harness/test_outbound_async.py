@@ -24,11 +24,10 @@ from mosaico.llm.conversation import Provider, TurnSettings, user_message
 from mosaico.llm.errors import LlmError
 from mosaico.llm.providers import open_llm
 from tests.support.model_server import ModelServer, RawReply, model_server
+from tests.support.waiting import LIVENESS_S
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
-
-CLOSED_WITHIN_S = 30
 
 
 def post_request(
@@ -144,7 +143,7 @@ def test_outbound__closes_each_connection_when_it_is_cancelled_meanwhile(turns: 
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        client = outbound_async_client(timeout_s=60, max_bytes=1000, policy=PRIVATE_SERVERS)
+        client = outbound_async_client(timeout_s=LIVENESS_S, max_bytes=1000, policy=PRIVATE_SERVERS)
         async with server:
             await asyncio.gather(*(client.get(address) for _ in range(count)))
             closing = asyncio.create_task(client.aclose())
@@ -153,7 +152,7 @@ def test_outbound__closes_each_connection_when_it_is_cancelled_meanwhile(turns: 
             closing.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await closing
-            async with asyncio.timeout(CLOSED_WITHIN_S):
+            async with asyncio.timeout(LIVENESS_S):
                 await all_closed.wait()
 
     asyncio.run(close())
@@ -174,14 +173,14 @@ def test_outbound__cancelled_tls_handshake_closes_its_connection() -> None:
 
         server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
         address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        client = outbound_async_client(timeout_s=60, max_bytes=1000, policy=PRIVATE_SERVERS)
+        client = outbound_async_client(timeout_s=LIVENESS_S, max_bytes=1000, policy=PRIVATE_SERVERS)
         async with server, client:
             request = asyncio.create_task(client.get(address))
             await handshake_began.wait()
             request.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await request
-            async with asyncio.timeout(CLOSED_WITHIN_S):
+            async with asyncio.timeout(LIVENESS_S):
                 await closed.wait()
 
     asyncio.run(cancel())
@@ -191,7 +190,7 @@ def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:
     released, finished = threading.Event(), []
 
     def stuck(_host: str, _port: int) -> Sequence[IPAddress]:
-        released.wait(60)
+        released.wait(LIVENESS_S)
         finished.append(True)
         return []
 
@@ -208,7 +207,7 @@ def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:
 def test_outbound__sdk_gets_the_refused_address_without_retries(provider: Provider) -> None:
     def ask(server: ModelServer, policy: OutboundPolicy, max_bytes: int) -> LlmError:
         async def turn() -> None:
-            http = outbound_async_client(timeout_s=10, max_bytes=max_bytes, policy=policy)
+            http = outbound_async_client(timeout_s=LIVENESS_S, max_bytes=max_bytes, policy=policy)
             llm = open_llm(
                 provider,
                 "m",

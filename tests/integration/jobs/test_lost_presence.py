@@ -67,7 +67,7 @@ def test_worker__gets_its_presence_back_after_the_database_refused_it(
             assert refused.wait(LIVENESS_S)
 
         # The old session ended before the refusal, so a holder is a new session.
-        until(lambda: len(rows.all(HOLDERS, PRESENCE_LOCK)) == 1, within_s=60)
+        until(lambda: len(rows.all(HOLDERS, PRESENCE_LOCK)) == 1)
         may_end.set()
         until(lambda: bool(rows.value("SELECT status = 'succeeded' FROM procrastinate_jobs")))
 
@@ -113,7 +113,7 @@ def test_worker__sends_heartbeats_after_a_failed_fetch_while_a_job_runs(
 
 def test_job_manager__fetches_no_job_without_presence(service_resources: Resources) -> None:
     url = libpq_url(service_resources.db.url)
-    presence = WorkerPresence(url, connect_timeout_s=5)
+    presence = WorkerPresence(url, connect_timeout_s=LIVENESS_S)
     with service_resources.db.begin() as session:
         enqueue(session, BuildToy())
 
@@ -165,7 +165,7 @@ def test_job_manager__listens_again_after_an_error(monkeypatch: pytest.MonkeyPat
     connector = procrastinate.PsycopgConnector()
     manager = FencedJobManager(
         connector,
-        WorkerPresence("", connect_timeout_s=5),
+        WorkerPresence("", connect_timeout_s=LIVENESS_S),
         JobHandlers(),
         RunningJobs(),
         release_unknown=lambda _: None,

@@ -21,8 +21,6 @@ from mosaico.jobs.process_pool import (
 from tests.support.pool_calls import add, die, fill, nothing, quit_process, refuse, sleep
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 
-GENEROUS_S = 60.0
-
 # A call that keeps the interpreter lock, in a child whose parent is then killed.
 BUSY_PARENT = """
 from mosaico.jobs import process_pool
@@ -41,29 +39,29 @@ def pool() -> Iterator[ProcessPool]:
 
 
 def test_pool__hanging_or_crashing_call_does_not_affect_later_calls(pool: ProcessPool) -> None:
-    assert pool.run(add, 1, 2, timeout_s=GENEROUS_S) == 3
+    assert pool.run(add, 1, 2, timeout_s=LIVENESS_S) == 3
     with pytest.raises(CallTimeout, match=r"0\.2 s"):
-        pool.run(sleep, GENEROUS_S, timeout_s=0.2)
+        pool.run(sleep, LIVENESS_S, timeout_s=0.2)
     with pytest.raises(ChildExited):
-        pool.run(die, timeout_s=GENEROUS_S)
-    assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
+        pool.run(die, timeout_s=LIVENESS_S)
+    assert pool.run(add, 3, 4, timeout_s=LIVENESS_S) == 7
 
 
 def test_pool__call_beyond_the_memory_limit_does_not_affect_later_calls() -> None:
     pool = ProcessPool(1, warm_up=nothing, memory_bytes=256 * 1024**2)
     before = pool.pids()
-    assert pool.run(fill, 1024**2, timeout_s=GENEROUS_S) == 1024**2
+    assert pool.run(fill, 1024**2, timeout_s=LIVENESS_S) == 1024**2
     with pytest.raises(OutOfMemory):
-        pool.run(fill, 1024**3, timeout_s=GENEROUS_S)
+        pool.run(fill, 1024**3, timeout_s=LIVENESS_S)
     assert pool.pids() != before  # the first child was replaced
-    assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
+    assert pool.run(add, 3, 4, timeout_s=LIVENESS_S) == 7
     pool.close()
 
 
 def test_pool__call_that_exits_does_not_exit_the_caller(pool: ProcessPool) -> None:
     with pytest.raises(ChildExited):
-        pool.run(quit_process, timeout_s=GENEROUS_S)
-    assert pool.run(add, 3, 4, timeout_s=GENEROUS_S) == 7
+        pool.run(quit_process, timeout_s=LIVENESS_S)
+    assert pool.run(add, 3, 4, timeout_s=LIVENESS_S) == 7
 
 
 def test_pool__exception_reaches_the_caller_and_keeps_the_child(
@@ -72,7 +70,7 @@ def test_pool__exception_reaches_the_caller_and_keeps_the_child(
     before = pool.pids()
 
     with pytest.raises(RuntimeError, match="not today"):
-        pool.run(refuse, timeout_s=GENEROUS_S)
+        pool.run(refuse, timeout_s=LIVENESS_S)
 
     assert pool.pids() == before
 
@@ -82,7 +80,7 @@ def test_pool__child_that_keeps_little_memory_stays_after_calls_per_child() -> N
     first = pool.pids()
     # Twice as many calls as allow a replacement, which costs as much as thousands of traces.
     for _ in range(5):
-        pool.run(add, 1, 1, timeout_s=GENEROUS_S)
+        pool.run(add, 1, 1, timeout_s=LIVENESS_S)
     assert pool.pids() == first
     pool.close()
 
@@ -91,20 +89,20 @@ def test_pool__child_that_keeps_much_memory_is_replaced_after_calls_per_child() 
     # Every child keeps more than zero bytes: the number of calls alone decides.
     pool = ProcessPool(1, warm_up=nothing, calls_per_child=2, kept_bytes=0)
     first = pool.pids()
-    pool.run(add, 1, 1, timeout_s=GENEROUS_S)
+    pool.run(add, 1, 1, timeout_s=LIVENESS_S)
     assert pool.pids() == first
-    pool.run(add, 1, 1, timeout_s=GENEROUS_S)
+    pool.run(add, 1, 1, timeout_s=LIVENESS_S)
     assert pool.pids() != first
     pool.close()
 
 
 def test_pool_close__ends_running_and_waiting_calls(pool: ProcessPool) -> None:
     lost_calls: list[CallLost] = []
-    pool.run(add, 1, 1, timeout_s=GENEROUS_S)
+    pool.run(add, 1, 1, timeout_s=LIVENESS_S)
 
     def call() -> None:
         try:
-            pool.run(sleep, GENEROUS_S, timeout_s=GENEROUS_S)
+            pool.run(sleep, LIVENESS_S, timeout_s=LIVENESS_S)
         except CallLost as error:
             lost_calls.append(error)
 
@@ -120,7 +118,7 @@ def test_pool_close__ends_running_and_waiting_calls(pool: ProcessPool) -> None:
     # The running call raises ChildExited and the waiting ones PoolClosed; CallLost is their base.
     assert len(lost_calls) == 3
     with pytest.raises(PoolClosed):
-        pool.run(add, 1, 1, timeout_s=GENEROUS_S)
+        pool.run(add, 1, 1, timeout_s=LIVENESS_S)
 
 
 def test_pool__stuck_child_exits_after_its_parent_was_killed() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.langfuse.api_reader import ApiReader
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
+from tests.support.waiting import LIVENESS_S
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +77,6 @@ def _reader_of(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
         auth=(langfuse.public_key, langfuse.secret_key),
         trust_env=False,
         verify=False,  # no certificates to read
-        timeout=60,
+        timeout=LIVENESS_S,
     ) as client:
         yield ApiReader(client)

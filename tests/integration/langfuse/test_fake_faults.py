@@ -28,6 +28,7 @@ from tests.support.langfuse.faults import (
     SlowBody,
     TruncatedJson,
 )
+from tests.support.waiting import LIVENESS_S
 
 ROWS = "/experiment-items"
 
@@ -144,7 +145,7 @@ def test_no_response_ever__server_stops_at_the_end_of_its_block() -> None:
     with ThreadPoolExecutor(1) as threads:
         with run_fake_langfuse() as langfuse:
             langfuse.inject(NoResponseEver())
-            waiting = threads.submit(httpx.get, langfuse.url, trust_env=False, timeout=30)
+            waiting = threads.submit(httpx.get, langfuse.url, trust_env=False, timeout=LIVENESS_S)
             while not langfuse.requests and not waiting.done():
                 time.sleep(0.01)
 
@@ -156,7 +157,7 @@ def test_slow_body__bytes_arrive_one_by_one(langfuse: FakeLangfuse, reader: ApiR
     langfuse.inject(SlowBody(pause_s=0.01))
     came = 0
 
-    with reader.client.stream("GET", "/projects", timeout=10) as answer:
+    with reader.client.stream("GET", "/projects", timeout=LIVENESS_S) as answer:
         for piece in answer.iter_raw():
             came += len(piece)
             if came == 5:

@@ -8,13 +8,14 @@ import pytest
 
 from tests.integration.langfuse.api_reader import EVER, ApiReader, condition, matching
 from tests.support.langfuse import FakeLangfuse, ScorePlan
+from tests.support.waiting import LIVENESS_S
 
 JSON = dict[str, Any]
 
 
 def test_fake__health_needs_no_key(langfuse: FakeLangfuse) -> None:
     answer = httpx.get(
-        f"{langfuse.url}/api/public/health", trust_env=False, verify=False, timeout=60
+        f"{langfuse.url}/api/public/health", trust_env=False, verify=False, timeout=LIVENESS_S
     )
 
     assert answer.json() == {"status": "OK", "version": "4.16.0"}
@@ -33,7 +34,11 @@ def test_fake__wrong_key_and_organization_key_differ(
     langfuse: FakeLangfuse, key: tuple[str, str] | None, status: int
 ) -> None:
     answer = httpx.get(
-        f"{langfuse.url}/api/public/projects", auth=key, trust_env=False, verify=False, timeout=60
+        f"{langfuse.url}/api/public/projects",
+        auth=key,
+        trust_env=False,
+        verify=False,
+        timeout=LIVENESS_S,
     )
 
     assert answer.status_code == status
@@ -312,7 +317,7 @@ def test_fake__trials_are_rows_of_the_same_item(langfuse: FakeLangfuse, reader: 
 
 def test_fake__v3_endpoints_answer_404_before_authentication(langfuse: FakeLangfuse) -> None:
     answer = httpx.get(
-        f"{langfuse.url}/api/public/traces", trust_env=False, verify=False, timeout=60
+        f"{langfuse.url}/api/public/traces", trust_env=False, verify=False, timeout=LIVENESS_S
     )
 
     # A 404 even without keys is how a client recognizes a server that has API v4 only.

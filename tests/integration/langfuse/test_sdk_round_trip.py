@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from tests.integration.langfuse.api_reader import EVER, ApiReader, condition, matching
 from tests.support.langfuse import FakeLangfuse, ScorePlan, run_fake_langfuse
 from tests.support.langfuse.builder import experiment_id
+from tests.support.waiting import LIVENESS_S
 
 JSON = dict[str, Any]
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -24,7 +25,7 @@ CAPITALS = {"Italy": "Rome", "France": "Paris", "Chile": "Santiago"}
 def sdk_of(langfuse: FakeLangfuse) -> Iterator[Langfuse]:
     """The SDK with its own HTTP client and tracer, shut down afterwards."""
     tracers = TracerProvider(shutdown_on_exit=False)
-    with httpx.Client(trust_env=False, verify=False, timeout=20) as client:
+    with httpx.Client(trust_env=False, verify=False, timeout=LIVENESS_S) as client:
         sdk = Langfuse(
             public_key=langfuse.public_key,
             secret_key=langfuse.secret_key,

@@ -1,7 +1,6 @@
 """Benchmark runs with traces from Langfuse, through the REST API."""
 
 import threading
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from tests.support.langfuse.faults import ALWAYS, ModifiedResponse, RateLimited
 from tests.support.langfuse.source_benchmarks import agent, benchmark, refused_at
 from tests.support.service import JSON, Service
 from tests.support.texts import assert_names
+from tests.support.waiting import LIVENESS_S, until
 
 ROWS = "/experiment-items"
 
@@ -258,16 +258,13 @@ def test_run__can_be_cancelled_while_it_waits(service: Service, langfuse: FakeLa
         _until_refused(langfuse)
         service.post(f"/benchmark-runs/{run['id']}/cancel")
     finally:
-        worker.join(timeout=60)  # liveness: the requested wait is five times as long
+        worker.join(LIVENESS_S)
     assert not worker.is_alive()
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
 
 
 def _until_refused(langfuse: FakeLangfuse) -> None:
-    deadline = time.monotonic() + 60
-    while not any(request.status == 429 for request in langfuse.requests):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: any(request.status == 429 for request in langfuse.requests))
 
 
 def test_run__changed_keys_are_used_for_the_rest(service: Service, langfuse: FakeLangfuse) -> None:

@@ -20,8 +20,8 @@ from mosaico.notifications.service import publish
 from mosaico.notifications.types import DeliveryTarget, NotificationMessage
 from tests.support.http import serving
 from tests.support.service import JSON, Service, running_service
+from tests.support.waiting import LIVENESS_S
 
-LIVENESS_S = 300
 TEST_MESSAGE = NotificationMessage(topic="test.sent", title="The pelican has landed")
 
 

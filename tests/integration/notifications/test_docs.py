@@ -9,6 +9,7 @@ from mosaico.notifications.types import DeliveryTarget
 from tests.integration.docs.test_examples import blocks, examples, matches
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.page_commands import command_environment
+from tests.support.waiting import LIVENESS_S
 
 
 def test_the_commands_of_the_page_answer_as_shown(
@@ -36,7 +37,7 @@ def run_beside_a_worker(command: str, environment: dict[str, str], work: Callabl
             work()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.3)
-        output, complaint = process.communicate(timeout=60)
+        output, complaint = process.communicate(timeout=LIVENESS_S)
     return output or (complaint if process.returncode else "")
 
 

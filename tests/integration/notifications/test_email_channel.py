@@ -35,6 +35,7 @@ from mosaico.notifications.types import (
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.service import Service, running_service
 from tests.support.tls import trusted_server
+from tests.support.waiting import LIVENESS_S
 
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 USER, PASSWORD = b"mosaico", b"correct horse"
@@ -269,7 +270,7 @@ def test_email_channel__slow_server_is_closed_at_deadline(
         struck.set()
 
     def find_late(*where: Any) -> socket.socket:
-        assert struck.wait(60)
+        assert struck.wait(LIVENESS_S)
         return connect(*where)
 
     monkeypatch.setattr(mail_session, "_hang_up", strike)

@@ -26,6 +26,7 @@ from mosaico.notifications.types import NotificationMessage
 from mosaico.notifications.views import list_delivery_rows
 from tests.support.processes import until
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 RECIPIENT = "team@example.com"
 RULE = {
@@ -177,7 +178,7 @@ def test_delete__waits_for_a_rule_that_is_being_stored(service: Service, endpoin
         service, endpoint_id, lambda session: rule_service.create_rule(session, rule, secrets)
     )
     with pytest.raises(EndpointInUse):
-        deletion.result(60)
+        deletion.result(LIVENESS_S)
     with service.resources.db.read() as session:
         assert session.scalars(select(AlertRule.endpoints)).all() == [[endpoint_id]]
 
@@ -189,7 +190,7 @@ def test_delete__waits_for_a_message_that_is_being_published(
     deletion = delete_during(
         service, endpoint_id, lambda session: publish(session, message, [endpoint_id])
     )
-    deletion.result(60)
+    deletion.result(LIVENESS_S)
     assert len(stored_deliveries(service)) == 1
     service.work()
     assert stored_deliveries(service) == set()

@@ -18,6 +18,7 @@ from mosaico.postgres.programs import packaged_binaries
 from tests.integration.notifications.conftest import NotificationScenario
 from tests.support.every_page import QUERIES, iter_page_routes
 from tests.support.service import JSON, pair, run_mosaico
+from tests.support.waiting import LIVENESS_S
 
 # The path of each product, with the channel of its format; each token has its name.
 PRODUCTS = {
@@ -138,7 +139,7 @@ def read_everything(
     key = scenario.service.post("/keys", {"name": f"a {role}", "role": role})["token"]
     url, statuses = scenario.service.client.base_url, Counter[tuple[str, int]]()
     leaks: list[str] = []
-    with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as client:
+    with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=LIVENESS_S) as client:
         login = client.post("/login", data={"key": key}, headers={"Sec-Fetch-Site": "same-origin"})
         # The session reads the API, too. Its cookie is for https only, which a client would obey.
         client.headers["Cookie"] = login.headers["set-cookie"].partition(";")[0]
@@ -184,7 +185,7 @@ def test_webhook_urls__are_in_no_report_and_no_dump(
         env={**os.environ, **psql_environment(url)},
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=LIVENESS_S,
     ).stdout.decode()
 
     assert "quality" in dump

@@ -13,6 +13,7 @@ from mosaico.metrics.registry import METRICS
 from mosaico.traces.registry import TRACE_SOURCES
 from tests.support.processes import ROOT
 from tests.support.service import JSON, Service, pair
+from tests.support.waiting import LIVENESS_S
 
 pytestmark = pytest.mark.xdist_group("sample plugins")
 ORIGIN = "mosaico-sample 2.5 (mosaico_sample."
@@ -63,7 +64,7 @@ def test_plugins_command__shows_origin_and_load_errors(installed_plugins: Path) 
         env=os.environ | {"PYTHONPATH": str(installed_plugins)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIVENESS_S,
         check=False,
     )
     assert done.returncode == 3, done.stderr

@@ -4,7 +4,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -13,6 +12,7 @@ import pytest
 
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.postgres import SharedServer, cluster
+from tests.support.waiting import LIVENESS_S
 
 OWNER = """
 import signal
@@ -25,7 +25,6 @@ with EmbeddedPostgres(Path(sys.argv[1]), durable=False).own() as url:
     print(url, flush=True)
     sys.stdin.readline()
 """
-LIVENESS_SECONDS = 300
 
 
 class OwnerProcess:
@@ -45,15 +44,15 @@ class OwnerProcess:
         return _pipe(self.process.stdout).readline().strip()
 
     def stop(self) -> None:
-        self.process.communicate("\n", timeout=LIVENESS_SECONDS)
+        self.process.communicate("\n", timeout=LIVENESS_S)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         self.process.send_signal(number)
-        self.process.communicate(timeout=LIVENESS_SECONDS)
+        self.process.communicate(timeout=LIVENESS_S)
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=LIVENESS_SECONDS)
+        self.process.wait(timeout=LIVENESS_S)
         for stream in (self.process.stdin, self.process.stdout):
             _pipe(stream).close()
 
@@ -64,14 +63,6 @@ StartOwner = Callable[..., OwnerProcess]
 def _pipe(stream: IO[str] | None) -> IO[str]:
     assert stream is not None
     return stream
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition is true."""
-    deadline = time.monotonic() + LIVENESS_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not become true in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from mosaico.postgres.cli import cli
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import StartOwner
 from tests.support.postgres import SharedServer
+from tests.support.waiting import LIVENESS_S
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"
 
@@ -93,7 +94,7 @@ def test_db_psql__password_is_not_an_argument(shared: SharedServer, data_dir: Pa
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=LIVENESS_S,
     )
     assert done.stdout == "mosaico\n"
 

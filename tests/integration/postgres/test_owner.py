@@ -10,7 +10,8 @@ import pytest
 from mosaico.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
 from mosaico.postgres.errors import BlockedStart, DatabaseHasOwner, DatabaseNotRunning
 from mosaico.postgres.server import EmbeddedPostgres
-from tests.integration.postgres.conftest import StartOwner, until
+from tests.integration.postgres.conftest import StartOwner
+from tests.support.waiting import LIVENESS_S, until
 
 OWNER_WITH_SPAWNED_CHILD = """
 import subprocess, sys
@@ -76,7 +77,7 @@ def test_server__survives_a_signal_to_the_process_group_of_its_owner(
     owner = start_owner()
     owner.read_line()
     os.killpg(owner.process.pid, number)
-    owner.process.communicate(timeout=60)
+    owner.process.communicate(timeout=LIVENESS_S)
     assert postgres.status().running
 
 
@@ -88,7 +89,7 @@ def test_owner__child_of_a_killed_owner_does_not_count(
     try:
         assert postgres.status().owner == owner.process.pid
         owner.process.kill()
-        owner.process.wait(timeout=60)
+        owner.process.wait(timeout=LIVENESS_S)
         os.kill(child, 0)  # it lives
         assert postgres.status().owner is None
     finally:
@@ -128,7 +129,7 @@ def test_server__every_process_holds_the_server_lock(
     ):
         pass
     # The process that writes the log reads to its end: it goes a moment after the server.
-    with FileLock(path, timeout=60, error=BlockedStart("in use")):
+    with FileLock(path, timeout=LIVENESS_S, error=BlockedStart("in use")):
         pass
 
 

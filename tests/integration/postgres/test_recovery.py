@@ -19,8 +19,9 @@ from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from mosaico.postgres.postmaster import find_postmaster, lock_file
 from mosaico.postgres.programs import server_account
 from mosaico.postgres.server import EmbeddedPostgres
-from tests.integration.postgres.conftest import LIVENESS_SECONDS, StartOwner, until
+from tests.integration.postgres.conftest import StartOwner
 from tests.support.postgres import superuser_url_of
+from tests.support.waiting import LIVENESS_S, until
 
 # A subreaper gets the orphaned server as its child, and never waits for it.
 STARTER_THAT_KEEPS_ZOMBIES = """
@@ -262,7 +263,7 @@ def test_keep_alive__owner_learns_that_the_server_has_another_port(
         until(lambda: launch.is_free(port))
         moved = threading.Event()
         with taken_port(port), kept_alive(postgres, url, on_move=moved.set):
-            assert moved.wait(LIVENESS_SECONDS)
+            assert moved.wait(LIVENESS_S)
         assert postgres.status().port != port
         assert postgres.url() != url
 
@@ -312,4 +313,4 @@ class UnrelatedProcess:
         return self.process
 
     def __exit__(self, *exception: object) -> None:
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=LIVENESS_S)

@@ -21,6 +21,7 @@ from schemathesis.schemas import APIOperation
 
 from tests.support.described_api import list_event_streams
 from tests.support.service import Service, pair
+from tests.support.waiting import LIVENESS_S
 
 # Every check of schemathesis is used, also those of later versions, but these, each for its reason:
 EXCLUDED = {
@@ -33,7 +34,6 @@ OF_GENERATED = {"negative_data_rejection"}
 ALWAYS_VALID = {"GET /healthz", "GET /readyz", "GET /problems/{code}", "GET /metrics"}
 # Refused before the route did anything.
 TURNED_AWAY = {400, 401, 404, 405, 408, 413, 415, 422, 429}
-ANSWERS_WITHIN_S = 60
 # These routes check a signature, which a generated request does not have.
 SIGNED = {
     "POST /api/v1/webhooks/benchmarks/{benchmarkId}/runs",
@@ -118,7 +118,7 @@ class Fuzzer:
             base_url=str(self.service.client.base_url),
             session=self.session,
             headers={"Authorization": self.service.client.headers["Authorization"]},
-            timeout=ANSWERS_WITHIN_S,
+            timeout=LIVENESS_S,
         )
         self.statuses[case.operation.label].add(response.status_code)
         case.validate_response(response, checks=checks)

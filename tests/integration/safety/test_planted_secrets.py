@@ -25,6 +25,7 @@ from tests.integration.safety.conftest import PASSWORD
 from tests.support.http import serving
 from tests.support.postgres import url_of
 from tests.support.processes import Programs, programs, until
+from tests.support.waiting import LIVENESS_S
 
 
 def canary(prefix: str = "", size: int = 24) -> str:
@@ -113,7 +114,7 @@ def scenario(restricted_url: str, tmp_path: Path) -> Iterator[SecretsScenario]:
             headers=headers,
             trust_env=False,
             verify=False,
-            timeout=30,
+            timeout=LIVENESS_S,
         ) as client,
     ):
         started.start("api")
@@ -239,7 +240,7 @@ def dumped(url: str) -> str:
         env={**os.environ, **psql_environment(url)},
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=LIVENESS_S,
     )
     return done.stdout.decode()
 

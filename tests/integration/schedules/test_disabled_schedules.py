@@ -8,7 +8,6 @@ from mosaico.schedules.firing import start_fire
 from mosaico.schedules.models import ScheduleFire
 from tests.support.schedule_fires import (
     DAY,
-    LIVENESS_S,
     TWO,
     Due,
     Tick,
@@ -19,6 +18,7 @@ from tests.support.schedule_fires import (
 )
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 
 def test_auto_disable__last_failure_disables_with_reason(

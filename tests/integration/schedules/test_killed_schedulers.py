@@ -11,12 +11,12 @@ import pytest
 
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 SCHEDULES = 200
 INSTANTS = 10_000
 SCHEDULERS = 4
 KILL_EVERY_S = 2.0
-LIVENESS_S = 600.0
 
 FILL = """
     INSERT INTO schedule_configs SELECT (jsonb_populate_record(one, jsonb_build_object(

@@ -8,11 +8,9 @@ import pytest
 from mosaico.core.db import Database
 from mosaico.schedules import ticker as ticks
 from mosaico.schedules.ticker import Ticker, fire_all_due
-from tests.support.schedule_fires import (
-    LIVENESS_S,
-)
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
+from tests.support.waiting import LIVENESS_S
 
 AN_HOUR_S = 3600.0
 

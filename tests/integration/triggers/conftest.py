@@ -14,6 +14,7 @@ from mosaico.core.resources import Resources
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.triggers import tasks
 from tests.support.service import JSON, Service, pair, running_service
+from tests.support.waiting import LIVENESS_S
 
 LANGFUSE_SECRET = "lf-whsec_0123456789abcdef0123456789abcdef"
 
@@ -112,7 +113,7 @@ def setup(
         service.upload([pair(1)])
         service.work()
         with httpx.Client(
-            base_url=service.client.base_url, trust_env=False, verify=False, timeout=60
+            base_url=service.client.base_url, trust_env=False, verify=False, timeout=LIVENESS_S
         ) as client:
             yield TriggerSetup(service=service, client=client, clock=clock)
 

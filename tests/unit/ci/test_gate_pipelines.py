@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.support.processes import forked_programs
+from tests.support.waiting import LIVENESS_S
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = yaml.safe_load((ROOT / "ci" / "github" / "action.yml").read_text(encoding="utf-8"))
@@ -44,7 +45,7 @@ def run_shell(script: str, folder: Path, **variables: str) -> subprocess.Complet
         env={"PATH": path, "HOME": str(folder), **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIVENESS_S,
         check=False,
     )
 
@@ -185,7 +186,7 @@ def test_file__fits_the_schema_of_its_server(
 ) -> None:
     def validate(path: Path) -> int:
         tool = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
-        return subprocess.run(tool, capture_output=True, timeout=60, check=False).returncode
+        return subprocess.run(tool, capture_output=True, timeout=LIVENESS_S, check=False).returncode
 
     assert validate(ROOT / file) == 0
     content = (ROOT / file).read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from mosaico.cli import COMMANDS, cli, load_entry
 from mosaico.core.errors import AppError
 from tests.support.cli_reference import MARK, PAGE, LeafCommand, commands, page
+from tests.support.waiting import LIVENESS_S
 
 ALL = list(commands())
 NAMES = [" ".join(leaf.words) for leaf in ALL]
@@ -46,7 +47,7 @@ def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=LIVENESS_S,
     )
 
 
@@ -198,7 +199,7 @@ def test_startup__version_and_help_import_no_heavy_package() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=LIVENESS_S,
         )
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert not loaded & set(HEAVY)
@@ -247,7 +248,7 @@ def test_output__a_pipe_that_nobody_reads_ends_the_command_quietly(
         stderr=subprocess.PIPE,
         text=True,
         check=False,
-        timeout=60,
+        timeout=LIVENESS_S,
     )
     os.close(writer)
     assert done.returncode == exit_code

@@ -9,8 +9,7 @@ import pytest
 from mosaico.core.errors import NotFound
 from mosaico.core.schemas import WireModel
 from mosaico.core.web.event_feeds import EventFeed, EventSnapshot, FeedReader, encode_event
-
-LIVENESS_S = 300
+from tests.support.waiting import LIVENESS_S
 
 
 class Counters:

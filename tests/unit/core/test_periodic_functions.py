@@ -8,8 +8,8 @@ import pytest
 
 from mosaico.core.errors import Unavailable
 from mosaico.core.periodic_functions import PeriodicFunctions
+from tests.support.waiting import LIVENESS_S
 
-LIVENESS_S = 60.0
 AN_HOUR_S = 3600.0
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mosaico.core.http.threads import run_in_thread, with_heartbeat
 from mosaico.core.http.throttle import Cancelled, CancelToken
+from tests.support.waiting import LIVENESS_S
 
 
 def test_with_heartbeat__yields_items_in_order_and_none_while_waiting() -> None:
@@ -14,7 +15,7 @@ def test_with_heartbeat__yields_items_in_order_and_none_while_waiting() -> None:
 
     def slow() -> Generator[str, None, None]:
         yield "a"
-        ready.wait(60)
+        ready.wait(LIVENESS_S)
         yield "b"
 
     items = with_heartbeat(slow(), CancelToken(), heartbeat_s=0.01)
@@ -50,7 +51,7 @@ def test_with_heartbeat__closing_ends_the_waits_of_the_producer() -> None:
     items = with_heartbeat(waiting(), stop, heartbeat_s=0.01)
     assert next(items) is None
     items.close()  # type: ignore[attr-defined]
-    assert ended.wait(60)
+    assert ended.wait(LIVENESS_S)
 
 
 def test_with_heartbeat__closing_closes_an_idle_producer() -> None:

@@ -10,8 +10,8 @@ import pytest
 from mosaico.harness.background import run_in_background
 from mosaico.harness.bash.attempt_runner import OnResult
 from tests.support.bash_eval import result, task
+from tests.support.waiting import LIVENESS_S
 
-LIVENESS_S = 60
 FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 

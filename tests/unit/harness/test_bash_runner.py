@@ -154,6 +154,7 @@ def test_judge__final_error_stops_run() -> None:
         AttemptOutcome.JUDGE_ERROR,
         AttemptOutcome.SKIPPED,
     ]
+    assert results[1].reason is not None
     assert_names(results[1].reason, "no request was sent", "at t:", "401: wrong key")
     assert len(model.received) == 1
 

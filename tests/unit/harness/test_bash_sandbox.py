@@ -10,7 +10,6 @@ from mosaico.harness.bash.check_registry import FileKind, UnreadableFile
 from mosaico.harness.bash.sandbox import Sandbox, SandboxLimits, sandbox_prompt
 
 SHORT_TIMEOUT = SandboxLimits(timeout_s=1.0)
-LIVENESS_S = 60.0  # without the limit each call takes ten minutes or never ends
 
 
 def output(commands: str, **files: str) -> str:

@@ -7,9 +7,9 @@ import anyio
 
 from mosaico.llm.completion_pool import CompletionPool, model_event_loop
 from mosaico.llm.types import BatchResponse, RequestBatch
+from tests.support.waiting import LIVENESS_S
 
 CONNECTIONS = 3
-LIVENESS_S = 60.0
 
 
 class ClosingClient:

@@ -11,13 +11,18 @@ import pytest
 import mosaico
 import mosaico.formula
 import mosaico.plugins
+from tests.support.waiting import LIVENESS_S
 
 
 def loaded_packages(statement: str) -> set[str]:
     """The top-level packages of a process after a statement."""
     program = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     completed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIVENESS_S,
     )
     return set(completed.stdout.split())
 

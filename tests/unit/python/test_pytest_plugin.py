@@ -11,6 +11,7 @@ import pytest
 
 from mosaico.sdk.pytest_plugin import UPDATE
 from tests.support.inner_pytest import PLUGIN, run_inner_pytest
+from tests.support.waiting import LIVENESS_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -67,7 +68,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         env={"PYTHONPATH": str(ROOT / "app"), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIVENESS_S,
         check=False,
     )
 
@@ -126,6 +127,10 @@ def test_plugin__is_an_entry_point_and_costs_our_own_tests_nothing() -> None:
     program = "import sys, pytest; before = {*sys.modules}; import mosaico.sdk.pytest_plugin;"
     program += " print(*{name.partition('.')[0] for name in {*sys.modules} - before})"
     loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIVENESS_S,
     )
     assert not {*loaded.stdout.split()} & {"pydantic", "numpy", "httpx"}

@@ -18,6 +18,7 @@ from mosaico.traces.sources.langfuse.v4_paging import (
     fetch_with_splitting,
     iter_newest_first,
 )
+from tests.support.waiting import LIVENESS_S
 
 JSON = dict[str, Any]
 DAY = TimeWindow(start=0, end=86_400_000, limit=100)
@@ -197,7 +198,7 @@ def test_iter_newest_first__large_pages_are_not_prefetched() -> None:
 
 def test_iter_newest_first__small_pages_are_prefetched_after_the_first() -> None:
     fetched_windows: list[TimeWindow] = []
-    four = Barrier(4, timeout=60)
+    four = Barrier(4, timeout=LIVENESS_S)
 
     def fetch(part: TimeWindow) -> WindowRows:
         fetched_windows.append(part)
