@@ -233,9 +233,6 @@ def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path
     "command",
     [
         "bashkit-eval run tasks.jsonl --provider scripted --model script.jsonl",
-        "bashkit-eval lint tasks.jsonl",
-        "bashkit-eval replay result.json",
-        "bashkit-eval rescore result.json",
         "ot-bench run bench.yaml",
         "mosaico score traces.jsonl --metrics LLM_JUDGE",
     ],

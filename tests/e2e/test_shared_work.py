@@ -67,31 +67,6 @@ def test_workers__scaled_to_zero_and_back_complete_what_waited(deployment: Deplo
         assert len(deployment.database.stored_run(run_id).results) == TRACES
 
 
-def test_workers__a_metric_that_hangs_or_crashes_costs_one_value(
-    deployment: Deployment,
-) -> None:
-    deployment.upload("hangs", tags=["hang"], count=100)
-    deployment.upload("crashes", tags=["segfault"], count=100)
-    worker = deployment.programs.worker(MOSAICO_METRIC_TIMEOUT_S="3")
-
-    runs = [deployment.start("hangs"), deployment.start("crashes")]
-
-    for run_id, kind in zip(runs, ("HANG", "DIED"), strict=True):
-        run = deployment.completed_run(run_id)
-        # Three metrics; only GATE lacks the value of the tagged trace.
-        assert run["metricsComputed"] == 3 * 100 - 1, worker.log
-        [result] = [
-            result
-            for result in deployment.service.get(f"/benchmark-runs/{run_id}/results", limit=200)[
-                "items"
-            ]
-            if result["missing"]
-        ]
-        assert result["traceId"] == "t-99"
-        assert result["missing"]["GATE"]["failed"] == kind
-        assert result["values"]["ROUGE"] is not None
-
-
 def test_workers__a_failing_source_fails_the_run_with_its_code(deployment: Deployment) -> None:
     deployment.programs.worker()
 

@@ -20,18 +20,6 @@ class ApiReader:
         answer: JSON = response.json()
         return answer
 
-    def post(self, path: str, body: Any, status: int = 200) -> JSON:
-        response = self.client.post(path, json=body)
-        assert response.status_code == status, response.text
-        answer: JSON = response.json()
-        return answer
-
-    def expect_problem(self, status: int, path: str, **parameters: Any) -> JSON:
-        response = self.client.get(path, params=parameters)
-        assert response.status_code == status, response.text
-        answer: JSON = response.json()
-        return answer
-
     def pages(self, path: str, **parameters: Any) -> Iterator[list[JSON]]:
         """Yield all pages by cursor."""
         page = self.get(path, **parameters)

@@ -58,20 +58,6 @@ def server(request: pytest.FixtureRequest) -> FakeLangfuse:
 
 @pytest.fixture
 def reader(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
-    yield from _reader_of(langfuse)
-
-
-@pytest.fixture
-def reader_v3(langfuse_v3: FakeLangfuse) -> Iterator[ApiReader]:
-    yield from _reader_of(langfuse_v3)
-
-
-@pytest.fixture
-def reader_dual(langfuse_dual: FakeLangfuse) -> Iterator[ApiReader]:
-    yield from _reader_of(langfuse_dual)
-
-
-def _reader_of(langfuse: FakeLangfuse) -> Iterator[ApiReader]:
     with httpx.Client(
         base_url=f"{langfuse.url}/api/public",
         auth=(langfuse.public_key, langfuse.secret_key),

@@ -1,8 +1,7 @@
 """The real SDK reads from and writes to the fake server."""
 
-import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -227,66 +226,3 @@ def test_sdk__experiment_spans_separate_task_and_judge(
     assert [span["totalCost"] for span in judged] == [8.0] * 2
     assert {by_id[span["parentObservationId"]]["type"] for span in judged} == {"EVALUATOR"}
     assert {span["name"] for span in spans if span["isRootObservation"]} == {"experiment-item-run"}
-
-
-def test_sdk__score_lists_are_rejected_by_servers_up_to_4_16(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with run_fake_langfuse() as older:
-        experiment = older.experiment(items=1)
-        for sdk in sdk_of(older):
-            with caplog.at_level(logging.ERROR, logger="langfuse"):
-                sdk.create_score(name="n", value=1.0, trace_id=experiment.trace_id(0))
-                sdk.flush()
-            stored_scores = sdk.api.scores.get_many(trace_id=experiment.trace_id(0)).data
-        statuses = [request.status for request in older.requests_for("/scores")]
-
-    # SDK 5 sends a list of scores, and drops it with a line of the log when it is refused.
-    assert stored_scores == []
-    assert statuses == [400]
-    assert caplog.records
-
-
-def test_otlp__json_and_protobuf_give_the_same_spans(
-    langfuse: FakeLangfuse, reader: ApiReader
-) -> None:
-    begins = int((LONG_AGO + timedelta(days=1)).timestamp() * 1e9)
-    span = {
-        "traceId": "0af7651916cd43dd8448eb211c80319c",
-        "spanId": "b7ad6b7169203331",
-        "name": "task",
-        "startTimeUnixNano": str(begins),
-        "endTimeUnixNano": str(begins + 1_500_000_000),
-        "attributes": [
-            attribute("langfuse.observation.type", "agent"),
-            attribute("langfuse.observation.output", "done"),
-            attribute("langfuse.observation.metadata.n", "3"),
-            attribute("langfuse.experiment.id", "run-1"),
-            attribute("langfuse.experiment.name", "by hand"),
-            attribute("langfuse.experiment.item.id", "item-1"),
-            attribute("langfuse.experiment.item.root_observation_id", "b7ad6b7169203331"),
-        ],
-    }
-    body = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
-
-    reader.post("/otel/v1/traces", body)
-
-    row = reader.rows("/experiment-items", fromStartTime=EVER, fields="core,io")[0]
-    observation = reader.rows("/v2/observations", fields="basic,metadata,metrics")[0]
-    assert (row["id"], row["traceId"]) == (span["spanId"], span["traceId"])
-    assert (row["experimentName"], row["output"]) == ("by hand", "done")
-    assert (observation["type"], observation["latency"], observation["metadata"]) == (
-        "AGENT",
-        1.5,
-        {"n": 3},
-    )
-
-
-def test_otlp__invalid_spans_are_rejected(langfuse: FakeLangfuse, reader: ApiReader) -> None:
-    for headers in ({"Content-Type": "application/x-protobuf"}, {"Content-Encoding": "gzip"}):
-        answer = reader.client.post("/otel/v1/traces", content=b"\xff\xff", headers=headers)
-        assert answer.status_code == 400
-
-
-def attribute(name: str, value: str) -> JSON:
-    return {"key": name, "value": {"stringValue": value}}

@@ -144,12 +144,12 @@ SCORES = {"Tone": 0.5, "Depth": 0.25, "Topic": "refund"}
     ("production", "metrics", "count"),
     [
         ({}, [SCORE, "LATENCY"], 0),
-        ({}, [SCORE, "LATENCY"], 230),
-        ({}, ["LATENCY"], 230),
-        ({"sampleSize": 150}, [SCORE, "LATENCY"], 230),
-        ({"sampleSize": 150}, ["LATENCY"], 230),
-        ({"sampleSize": 5000}, [SCORE, "LATENCY"], 230),
-        ({"filters": {"tags": ["beta"]}}, [SCORE, "LATENCY"], 230),
+        ({}, [SCORE, "LATENCY"], 130),
+        ({}, ["LATENCY"], 130),
+        ({"sampleSize": 110}, [SCORE, "LATENCY"], 130),
+        ({"sampleSize": 110}, ["LATENCY"], 130),
+        ({"sampleSize": 5000}, [SCORE, "LATENCY"], 130),
+        ({"filters": {"tags": ["beta"]}}, [SCORE, "LATENCY"], 130),
     ],
     ids=[
         *("empty window", "all", "all without scores", "sample", "sample without scores"),

@@ -14,7 +14,7 @@ from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 
 pytestmark = pytest.mark.xdist_group("sample plugins")
-CALL_TIMEOUT_S: Final = 1.0  # a correct call takes milliseconds
+CALL_TIMEOUT_S: Final = 3.0  # a correct call takes milliseconds, on a busy machine a second
 
 
 def completed_run(
@@ -88,7 +88,7 @@ def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
     details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in by_metric]
     assert (
         details
-        == ["no result within 1 s"] * 3
+        == [f"no result within {CALL_TIMEOUT_S:g} s"] * 3
         + ["not computed: the metric was lost on 3 traces before"] * 37
     )
     hangs, rouge = extended_service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]

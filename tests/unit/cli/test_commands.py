@@ -51,50 +51,6 @@ def mosaico(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_root__has_the_documented_commands() -> None:
-    documented = {
-        "serve",
-        "api",
-        "worker",
-        "db",
-        "agents",
-        "benchmarks",
-        "runs",
-        "score",
-        "formula",
-    }
-    documented |= {
-        "compare",
-        "demo",
-        "history",
-        "doctor",
-        "plugins",
-        "datasets",
-        "keys",
-        "audit",
-        "secrets",
-        "purge",
-        "bash-eval",
-    }
-    documented |= {
-        "schedules",
-        "cron",
-        "scheduler",
-        "notify",
-        "inbox",
-        "incidents",
-        "alerts",
-        "ot-bench",
-        "gate",
-        "help",
-    }
-    assert documented == {leaf.words[0] for leaf in ALL}
-    assert {"runs start", "runs list", "runs show", "runs watch", "runs report"} <= set(NAMES)
-    assert {"alerts rules create", "alerts silences delete", "notify endpoints enable"} <= set(
-        NAMES
-    )
-
-
 @pytest.mark.parametrize(
     "group", ["agents", "benchmarks", "schedules", "alerts rules", "alerts silences"]
 )
