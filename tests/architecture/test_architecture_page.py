@@ -69,16 +69,3 @@ def test_architecture_page__import_order_is_that_of_the_checked_contract() -> No
     order = PAGE.split("## Import order")[1].split("\n\n")[2].replace("`", "").split("→")
     documented = [sorted(re.findall(r"\w+", layer)) for layer in order]
     assert documented == [sorted(re.findall(r"\w+", layer)) for layer in layers]
-
-
-def test_decisions__each_has_a_number_of_its_own_in_its_name_and_title() -> None:
-    records = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
-    numbers = [record.name[:4] for record in records]
-    assert len(set(numbers)) == len(numbers) > 0
-    titles = [record.read_text(encoding="utf-8").splitlines()[0] for record in records]
-    misnumbered = [
-        record.name
-        for record, number, title in zip(records, numbers, titles, strict=True)
-        if number not in title
-    ]
-    assert misnumbered == []

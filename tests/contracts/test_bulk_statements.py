@@ -116,12 +116,12 @@ def _is_statement(node: ast.AST, imported: dict[str, str]) -> bool:
             return STATEMENT.search(value) is not None
         case ast.Call(func=ast.Name(id=name)):
             return imported.get(name, "").rpartition(".")[2] in BUILDERS | BULK_FUNCTIONS
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)):
-            module = imported.get(ast.unparse(owner).partition(".")[0], "")
-            is_ours = module.startswith(("sqlalchemy", "mosaico.")) or "__table__" in ast.unparse(
-                owner
-            )
-            return name in BULK_METHODS | BULK_FUNCTIONS or (name in BUILDERS and is_ours)
+        case ast.Call(func=ast.Attribute(attr=name)) if name in BULK_METHODS | BULK_FUNCTIONS:
+            return True
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in BUILDERS:
+            text = ast.unparse(owner)
+            module = imported.get(text.partition(".")[0], "")
+            return module.startswith(("sqlalchemy", "mosaico.")) or "__table__" in text
     return False
 
 

@@ -139,12 +139,13 @@ def list_values(schema: Mapping[str, Any]) -> set[str]:
 
 def test_pages__have_each_filter_and_order_of_the_api(filled: Service) -> None:
     missing, used = [], set()
+    pages = {path: read_controls(filled.client, page) for path, page in PAGES.items()}
     for path, parameter in query_parameters():
         key = (path, parameter["name"])
         if key in EXCEPTIONS or (path, "*") in EXCEPTIONS:
             used |= {key, (path, "*")} & EXCEPTIONS.keys()
             continue
-        controls = read_controls(filled.client, PAGES[path]) if path in PAGES else None
+        controls = pages.get(path)
         name = RENAMED.get(key, page_parameter(parameter["name"]))
         if controls is None or name not in controls.names:
             missing.append(f"{path} {parameter['name']}")

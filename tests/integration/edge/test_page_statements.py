@@ -1,4 +1,4 @@
-"""The statements of a page, on a month of data: none for each row, and no columns that it does not show."""
+"""The statements of a page: they read no columns that it does not show."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,11 +43,6 @@ def read_page(service: Service, path: str) -> list[str]:
         response = service.client.get(path, headers=HTML)
     assert response.status_code == 200, response.text
     return statements
-
-
-def test_runs__a_longer_page_takes_no_more_statements(month: Service) -> None:
-    short = read_page(month, "/runs?limit=2")
-    assert len(read_page(month, "/runs?limit=50")) == len(short)
 
 
 def test_list_of_runs__reads_no_document_of_a_run(month: Service) -> None:

@@ -27,14 +27,3 @@ def test_schedule_page__of_a_paused_schedule_promises_no_fire(service: Service) 
     with service.resources.db.begin() as session:
         session.execute(text("UPDATE schedule_configs SET enabled = true"))
     assert "<h2>Next</h2>" in read_page(service)
-
-
-def test_schedule_page__one_fire_is_no_plural(service: Service) -> None:
-    with service.resources.db.begin() as session:
-        session.execute(
-            text(
-                "DELETE FROM schedule_fires WHERE due_at <> (SELECT max(due_at) FROM schedule_fires"
-                " WHERE schedule_id = 'nightly')"
-            )
-        )
-    assert ">Last 1 fire</h2>" in read_page(service)

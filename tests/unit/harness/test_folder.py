@@ -74,4 +74,4 @@ def test_read_below__closes_refused_file(dataset_folder: Path) -> None:
     for name in ("pipe", "nightly", "linked.jsonl", "through/outside.jsonl"):
         with pytest.raises(NotFound):
             read_below(dataset_folder, name)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -147,12 +147,6 @@ def test_show_progress__a_log_has_one_line_per_attempt_and_one_for_the_rest(
     ]
 
 
-def test_show_progress__one_attempt_is_singular(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_progress(5, done=4) as show:
-        show(attempt(AttemptStatus.SKIPPED))
-    assert capsys.readouterr().err.splitlines() == ["1 attempt", "1 attempt was not reached"]
-
-
 @pytest.mark.parametrize(
     ("no_color", "variable", "is_colored"),
     [(False, None, True), (True, None, False), (False, "1", False)],
