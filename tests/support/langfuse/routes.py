@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote
 
-from tests.support.langfuse import v3, v4, v4_scores
+from tests.support.langfuse import annotation_queues, v3, v4, v4_scores
 from tests.support.langfuse.ingestion import ingest_batch
 from tests.support.langfuse.json_v4 import project_json
 from tests.support.langfuse.metrics import query_metrics
@@ -77,6 +77,8 @@ READS: Final = (
     _read("/v2/datasets/{}", v4.get_dataset),
     _read("/dataset-items", v4.list_items),
     _read("/dataset-items/{}", v4.get_item),
+    _read("/annotation-queues/{}", annotation_queues.get_queue),
+    _read("/annotation-queues/{}/items", annotation_queues.list_queue_items),
     _read("/experiments", v4.list_experiments, "v4", "experiments"),
     _read("/experiment-items", v4.list_rows, "v4", "experiment items"),
     _read("/v2/observations", v4.list_observations, "v4", "observations v2"),
@@ -96,6 +98,7 @@ WRITES: Final = (
     _write("/v2/datasets", create_dataset),
     _write("/dataset-items", create_item),
     _write("/scores", create_scores),
+    _write("/annotation-queues/{}/items", annotation_queues.create_queue_item),
     _write("/otel/v1/traces", ingest_spans),
     _write("/ingestion", ingest_batch),
     _write("/dataset-run-items", v3.create_run_item, "v3"),

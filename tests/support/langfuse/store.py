@@ -119,6 +119,8 @@ class Store:
     linked_runs: dict[str, LinkedRun] = field(default_factory=dict)
     delayed_scores: list[DelayedScore] = field(default_factory=list)
     score_delay_reads: int = 0
+    # The IDs of the queued objects by queue.
+    annotation_queues: dict[str, list[str]] = field(default_factory=dict)
     rows_missing_per_page: int = 0
 
     def page_size(self, limit: int) -> int:
