@@ -154,12 +154,3 @@ def kill_postmaster(service_processes: ServiceProcesses) -> None:
     os.kill(pid, signal.SIGKILL)
     until(lambda: not lives(pid))
     until(service_processes.is_ready, what=service_processes.serve.log)
-
-
-def kill_worker(service_processes: ServiceProcesses) -> None:
-    """Kill the worker only: `mosaico serve` starts another one."""
-    pid = service_processes.child("worker")
-    os.kill(pid, signal.SIGKILL)
-    until(
-        lambda: service_processes.child("worker") not in (0, pid), what=service_processes.serve.log
-    )

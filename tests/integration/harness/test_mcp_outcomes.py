@@ -37,7 +37,7 @@ def test_timeout__cancels_request_and_sends_no_more() -> None:
     assert (result.outcome, result.ending) == (AttemptOutcome.INFRA_ERROR, ConversationEnding.ERROR)
     assert result.error is not None
     assert result.error.detail.startswith(
-        "the model did not answer: m: timed out after 0.05 s: no response to request 1 for 0."
+        "the model did not answer: m: timed out after 0.05 s: no response to request 1 for "
     )
     assert model.is_cancelled
 

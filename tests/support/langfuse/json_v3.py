@@ -14,26 +14,25 @@ def trace_json(
     trace_id: str,
     spans: Sequence[Observation],
     scores: Sequence[Score],
-    written: JSON,
     groups: frozenset[str],
 ) -> JSON:
     """A trace with the IDs of its observations and scores."""
     root = next((span for span in spans if span.parent_id is None), None)
-    at = _began(spans, written)
+    at = min(span.start for span in spans)
     answer: JSON = {
         "id": trace_id,
         "externalId": None,
         "projectId": PROJECT_ID,
         "timestamp": moment(at),
-        "name": written.get("name") or (root and (root.trace_name or root.name)),
-        "userId": written.get("userId") or (root.user_id if root else None),
-        "sessionId": written.get("sessionId") or (root.session_id if root else None),
+        "name": root and (root.trace_name or root.name),
+        "userId": root.user_id if root else None,
+        "sessionId": root.session_id if root else None,
         "release": root.release if root else None,
         "version": root.version if root else None,
         "environment": root.environment if root else "default",
         "public": False,
         "bookmarked": False,
-        "tags": written.get("tags") or (list(root.tags) if root else []),
+        "tags": list(root.tags) if root else [],
         "createdAt": moment(at),
         "updatedAt": moment(at),
         "htmlPath": f"/project/{PROJECT_ID}/traces/{trace_id}",
@@ -45,17 +44,15 @@ def trace_json(
         "scores": [score.id for score in scores] if "scores" in groups else [],
     }
     if "io" in groups:
-        answer["input"] = written.get("input") or parsed(root.input if root else None)
-        answer["output"] = written.get("output") or parsed(root.output if root else None)
-        answer["metadata"] = written.get("metadata") or (_metadata(root) if root else {})
+        answer["input"] = parsed(root.input if root else None)
+        answer["output"] = parsed(root.output if root else None)
+        answer["metadata"] = _metadata(root) if root else {}
     return answer
 
 
-def whole_trace_json(
-    trace_id: str, spans: Sequence[Observation], scores: Sequence[Score], written: JSON
-) -> JSON:
+def whole_trace_json(trace_id: str, spans: Sequence[Observation], scores: Sequence[Score]) -> JSON:
     groups = frozenset({"core", "io", "scores", "observations", "metrics"})
-    return trace_json(trace_id, spans, scores, written, groups) | {
+    return trace_json(trace_id, spans, scores, groups) | {
         "observations": [observation_json(span) for span in spans],
         "scores": [score_json(score) for score in scores],
     }
@@ -165,11 +162,6 @@ def _value(score: Score) -> JSON:
 
 def _metadata(span: Observation) -> JSON:
     return {name: decoded(text) for name, text in span.metadata.items()}
-
-
-def _began(spans: Sequence[Observation], written: JSON) -> datetime:
-    starts = [span.start for span in spans]
-    return min(starts) if starts else datetime.fromisoformat(written["timestamp"])
 
 
 def _latency_s(spans: Sequence[Observation]) -> float:

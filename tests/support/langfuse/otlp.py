@@ -1,6 +1,5 @@
-"""Reads OTLP spans, in protobuf or JSON, as observations."""
+"""Reads OTLP spans, in protobuf, as observations."""
 
-import base64
 import gzip
 import json
 import zlib
@@ -8,10 +7,6 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from google.protobuf.json_format import (
-    ParseDict,
-    ParseError,
-)
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -26,7 +21,6 @@ Attributes = Mapping[str, Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN: Final = "langfuse.observation."
 _OF_EXPERIMENT: Final = "langfuse.experiment."
-_IDS: Final = ("traceId", "spanId", "parentSpanId")
 
 
 def ingest_spans(write: WriteRequest) -> WriteResponse:
@@ -37,7 +31,7 @@ def ingest_spans(write: WriteRequest) -> WriteResponse:
 
 def read_spans(body: bytes, headers: Mapping[str, str]) -> Iterator[Observation]:
     """Raises `ErrorResponse` for an invalid export request."""
-    request = _request(_unpacked(body, headers), headers)
+    request = _request(_unpacked(body, headers))
     for resource_spans in request.resource_spans:
         of_resource = _attributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
@@ -56,30 +50,13 @@ def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
         raise ErrorResponse(400, {"message": "Failed to read the gzip body"}) from None
 
 
-def _request(body: bytes, headers: Mapping[str, str]) -> ExportTraceServiceRequest:
+def _request(body: bytes) -> ExportTraceServiceRequest:
     request = ExportTraceServiceRequest()
     try:
-        if "json" in headers.get("content-type", ""):
-            ParseDict(_with_packed_ids(json.loads(body)), request, ignore_unknown_fields=True)
-        else:
-            request.ParseFromString(body)
-    except (DecodeError, ParseError, ValueError):
+        request.ParseFromString(body)
+    except DecodeError:
         raise ErrorResponse(400, {"message": "Failed to parse the OTel trace"}) from None
     return request
-
-
-def _with_packed_ids(content: Any) -> Any:
-    """Convert IDs: OTLP writes them in hexadecimal, protobuf JSON expects base64."""
-    if isinstance(content, list):
-        return [_with_packed_ids(entry) for entry in content]
-    if not isinstance(content, dict):
-        return content
-    return {
-        name: base64.b64encode(bytes.fromhex(value)).decode()
-        if name in _IDS
-        else _with_packed_ids(value)
-        for name, value in content.items()
-    }
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:

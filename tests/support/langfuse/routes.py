@@ -101,7 +101,6 @@ WRITES: Final = (
     _write("/annotation-queues/{}/items", annotation_queues.create_queue_item),
     _write("/otel/v1/traces", ingest_spans),
     _write("/ingestion", ingest_batch),
-    _write("/dataset-run-items", v3.create_run_item, "v3"),
 )
 
 

@@ -156,7 +156,6 @@ class FakeServer:
             now=datetime.now(UTC),
             number=self.writes,
             takes_score_lists=self.takes_score_lists,
-            events_only=self.mode == "events_only",
             parts=parts,
         )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tests.support.langfuse.datasets import Dataset
 from tests.support.langfuse.generated import Experiment
 from tests.support.langfuse.pagination import NewestFirst
-from tests.support.langfuse.records import JSON, Membership, Observation, Score
+from tests.support.langfuse.records import Membership, Observation, Score
 
 
 class SpanId(NamedTuple):
@@ -40,17 +40,6 @@ class RunLink:
     trace_id: str
     observation_id: str | None
     at: datetime
-
-
-@dataclass(slots=True, kw_only=True)
-class LinkedRun:
-    id: str
-    name: str
-    dataset_id: str
-    dataset_name: str
-    metadata: JSON
-    description: str | None
-    links: list[RunLink] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,8 +104,6 @@ class Store:
     experiments: list[Experiment] = field(default_factory=list)
     spans: dict[SpanId, Observation] = field(default_factory=dict)
     scores: dict[ScoreId, Score] = field(default_factory=dict)
-    traces: dict[str, JSON] = field(default_factory=dict)
-    linked_runs: dict[str, LinkedRun] = field(default_factory=dict)
     delayed_scores: list[DelayedScore] = field(default_factory=list)
     score_delay_reads: int = 0
     # The IDs of the queued objects by queue.
@@ -191,32 +178,15 @@ class Store:
         self.spans[SpanId(span.trace_id, span.id)] = span
 
     def has_trace(self, trace_id: str) -> bool:
-        in_traces = trace_id in self.traces or any(
+        is_generated = any(
             experiment.number_of(trace_id) is not None for experiment in self.experiments
         )
-        return in_traces or any(span.trace_id == trace_id for span in self.spans.values())
+        return is_generated or any(span.trace_id == trace_id for span in self.spans.values())
 
     def trace_roots(self) -> Iterator[NewestFirst[Observation]]:
         for experiment in self.experiments:
             yield experiment.roots()
         yield NewestFirst.of(span for span in self.spans.values() if span.parent_id is None)
-
-    def link_run(self, dataset: Dataset, name: str, link: RunLink, about: JSON) -> str:
-        """Add a link to a run, which is created if it is missing; returns the run ID."""
-        run_id = f"run-{dataset.id}-{name}"
-        run = self.linked_runs.setdefault(
-            run_id,
-            LinkedRun(
-                id=run_id,
-                name=name,
-                dataset_id=dataset.id,
-                dataset_name=dataset.name,
-                metadata=about.get("metadata") or {},
-                description=about.get("runDescription"),
-            ),
-        )
-        run.links.append(link)
-        return run_id
 
     def accept_score(self, score: Score) -> None:
         """Store a score now, or after the configured number of reads."""

@@ -22,7 +22,6 @@ from tests.support.langfuse.pagination import NewestFirst, newest_first, page_me
 from tests.support.langfuse.parameters import Parameters
 from tests.support.langfuse.records import JSON, Observation, Score
 from tests.support.langfuse.store import RunLink, Store
-from tests.support.langfuse.writes import WriteRequest, WriteResponse
 
 TRACE_GROUPS: Final = ("core", "io", "scores", "observations", "metrics")
 
@@ -135,42 +134,9 @@ def _count_read(store: Store, run: Run) -> Run:
     return run
 
 
-def create_run_item(write: WriteRequest) -> WriteResponse:
-    body, store = write.object(), write.store
-    item_id = body.get("datasetItemId", "")
-    # The request names only the item: the server finds its dataset.
-    homes = [dataset for dataset in store.datasets.values() if dataset.find(item_id) is not None]
-    if not homes:
-        raise not_found("Dataset item not found")
-    if not body.get("traceId"):
-        raise not_found("Trace not found")
-    link = RunLink(
-        id=f"run-item-{write.number}",
-        item_id=item_id,
-        trace_id=body["traceId"],
-        observation_id=body.get("observationId"),
-        at=write.now,
-    )
-    run_id = store.link_run(homes[0], body["runName"], link, body)
-    return WriteResponse(
-        content={"id": link.id, "datasetRunId": run_id, "datasetRunName": body["runName"]}
-    )
-
-
 def _runs(store: Store) -> Iterator[Run]:
     for experiments in reversed(store.runs_by_id("run_items").values()):
         yield _generated_run(experiments)
-    for linked in store.linked_runs.values():
-        yield Run(
-            id=linked.id,
-            name=linked.name,
-            dataset_id=linked.dataset_id,
-            dataset_name=linked.dataset_name,
-            at=linked.links[0].at,
-            links=lambda linked=linked: iter(linked.links[::-1]),  # type: ignore[misc]
-            metadata=linked.metadata,
-            description=linked.description,
-        )
 
 
 def _generated_run(experiments: Sequence[Experiment]) -> Run:
@@ -267,7 +233,7 @@ def _all_traces(
 def _trace(store: Store, trace_id: str, groups: frozenset[str]) -> JSON:
     spans = list(store.observations_of_traces([trace_id]))
     scores = list(store.scores_of_traces([trace_id]))
-    return trace_json(trace_id, spans, scores, store.traces.get(trace_id, {}), groups)
+    return trace_json(trace_id, spans, scores, groups)
 
 
 def get_trace(store: Store, parameters: Parameters, trace_id: str) -> JSON:
@@ -276,7 +242,7 @@ def get_trace(store: Store, parameters: Parameters, trace_id: str) -> JSON:
         raise not_found(f"Trace {trace_id} not found within authorized project")
     spans = list(store.observations_of_traces([trace_id]))
     scores = list(store.scores_of_traces([trace_id]))
-    return whole_trace_json(trace_id, spans, scores, store.traces.get(trace_id, {}))
+    return whole_trace_json(trace_id, spans, scores)
 
 
 def list_observations(store: Store, parameters: Parameters) -> JSON:

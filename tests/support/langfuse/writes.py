@@ -27,7 +27,6 @@ class WriteRequest:
     now: datetime
     number: int
     takes_score_lists: bool
-    events_only: bool
     parts: Sequence[str] = ()
 
     def json(self) -> Any:
