@@ -413,7 +413,8 @@ def _expected_answers(pairing: ItemPairing) -> ExpectedAnswers:
     sides = (pairing.baseline, pairing.candidate)
     return ExpectedAnswers(
         items=sum(len(side.items) for side in sides),
-        short=sum(sum(side.short) for side in sides),
+        absent=sum(side.short.count(None) for side in sides),
+        short=sum(side.short.count(True) for side in sides),
         distinct=2 * len({revision for side in sides for revision in side.revisions}),
     )
 

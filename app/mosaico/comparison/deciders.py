@@ -26,6 +26,8 @@ _NO_QUALITY_UNITS: Final = frozenset({"ms", "s", "USD", "tokens", "calls", "turn
 _LEAST_EQUAL: Final = 0.1
 _SHORT_SHARE: Final = 0.9
 _DISTINCT_SHARE: Final = 0.5
+# A metric that has values of fewer items than another one, by more than this share, does not decide in its place.
+_MOST_ITEMS: Final = 0.9
 
 
 class DecidedBy(StrEnum):
@@ -95,6 +97,11 @@ class CommonMetric:
     def is_directed(self) -> bool:
         return self.spec.direction is not Direction.NEITHER
 
+    def reads_most(self, answers: "ExpectedAnswers") -> bool:
+        """Return whether the metric has values of most items of both runs, or reads expected answers of any kind."""
+        is_any = self.spec.readable is None
+        return is_any or 2 * self.items > (answers.items - answers.absent) / 2
+
     @property
     def is_quality(self) -> bool:
         """Return whether the metric may stand for quality."""
@@ -110,11 +117,14 @@ class CommonMetric:
 
 
 class ExpectedAnswers(NamedTuple):
-    """The expected answers of the items of both runs: how many are as short as a label, and how many differ."""
+    """The expected answers of the items of both runs: how many are as short as a label, how many differ, and how many
+    items have none.
+    """
 
     items: int = 0
     short: int = 0
     distinct: int = 0
+    absent: int = 0
 
     @property
     def are_short(self) -> bool:
@@ -151,7 +161,7 @@ def _by_quality(
     metrics: Sequence[CommonMetric], answers: ExpectedAnswers
 ) -> tuple[tuple[str, ...], DecidedBy]:
     """The metrics that stand for quality, by column."""
-    quality = [metric for metric in metrics if metric.is_quality]
+    quality = [metric for metric in metrics if metric.is_quality and metric.reads_most(answers)]
     directed = [metric for metric in quality if metric.is_directed]
     if source := [metric for metric in directed if metric.is_of_source]:
         return _in_order(source), DecidedBy.SOURCE
@@ -228,13 +238,18 @@ def _answer_metric(
 
 
 def _first_of(families: Sequence[str], metrics: Iterable[CommonMetric]) -> str | None:
-    """The metric of the most items, otherwise the first in the order of the families; by column."""
-    candidates = [
-        (-metric.items, families.index(metric.family), metric.spec.key)
-        for metric in metrics
-        if metric.family in families
+    """The first in the order of the families of the metrics with the most items, give or take a few; by column.
+
+    Otherwise one item that a metric cannot read would make another one decide.
+    """
+    candidates = [metric for metric in metrics if metric.family in families]
+    most = max((metric.items for metric in candidates), default=0)
+    order = [
+        (families.index(metric.family), -metric.items, metric.spec.key)
+        for metric in candidates
+        if metric.items >= _MOST_ITEMS * most
     ]
-    return min(candidates)[-1] if candidates else None
+    return min(order)[-1] if order else None
 
 
 def _in_order(metrics: Iterable[CommonMetric]) -> tuple[str, ...]:

@@ -234,7 +234,9 @@ def _gate_files(
         selected = judge_kpis(selected)
     for warning in kpi_warnings(selected):
         print_warning(warning)
-    return gate_files(*files.sources, selected, terms, files.reader, announce=print_status)
+    return gate_files(
+        *files.sources, selected, terms, files.reader, announce=print_status, warn=print_warning
+    )
 
 
 def _parse_kpis(texts: Sequence[str] | None) -> "dict[str, KpiFormulaText]":

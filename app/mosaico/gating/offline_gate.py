@@ -43,9 +43,11 @@ from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summ
 from mosaico.metrics.types import (
     CountedMetric,
     MetricFailed,
+    MetricRef,
     TraceMeasurements,
     note_of,
 )
+from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import Validity, assess_validity
@@ -86,6 +88,10 @@ class _MeasuredFile(NamedTuple):
     def has_values(self, column: str) -> bool:
         return bool(item_means(self.side.items, column))
 
+    def all_columns(self) -> MetricColumns:
+        """The values of all metrics of the file."""
+        return _select_columns(self, self.side.plan.columns)
+
     def with_run_values(self, aggregates: dict[str, Aggregate]) -> dict[str, Aggregate]:
         """The aggregates of the file, those of metrics of the whole file with their values."""
         return aggregates | {
@@ -107,12 +113,12 @@ class _MeasuredFile(NamedTuple):
 class _MeasuredTrace(NamedTuple):
     """The values of a trace, without its long texts, which need not be kept in memory.
 
-    `is_short`: its expected answer is as short as a label. `summaries` are those of metrics of the whole run, by column, where the trace has a value.
+    `is_short`: its expected answer is as short as a label; None without one. `summaries` are those of metrics of the whole run, by column, where the trace has a value.
     """
 
     attributes: AttributeRow
     trial: int
-    is_short: bool
+    is_short: bool | None
     row: TraceMeasurements
     summaries: Mapping[str, StoredSummary]
 
@@ -161,14 +167,16 @@ def gate_files(
     terms: GateTerms,
     reader: TraceReader,
     announce: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> GateResult:
     """The gate result of two files with these metrics. Imports numpy and scipy. `announce` gets a line that says what
-    was read and what decides.
+    was read and what decides, `warn` the warning of `pair_files`.
 
     Raises: the errors of `reader`, and `NothingToGate`.
     """
     requested = terms.with_columns(selected.columns, selected.requested)
-    comparison = compare(pair_files(baseline, candidate, selected, reader, requested.names))
+    pair = pair_files(baseline, candidate, selected, reader, requested.names, warn)
+    comparison = compare(pair)
     result = decide(comparison, requested)
     announce(describe_reading(comparison, selected.refs, reader.columns))
     return result
@@ -180,13 +188,16 @@ def pair_files(
     metrics: OfflineMetrics,
     reader: TraceReader,
     judged: Sequence[str] = (),
+    warn: Callable[[str], None] = lambda _: None,
 ) -> RunPair:
     """Two files, measured, as the input of a comparison; `judged` names the KPIs and metrics that
-    are judged together.
+    are judged together. `warn` gets a line about metrics that cannot read many of the expected texts.
 
     Raises: the errors of `reader`, which name the file and the line.
     """
     files = [_measure_file(path, metrics, reader) for path in (baseline, candidate)]
+    if warning := _warn_of_unread(files, metrics.refs):
+        warn(warning)
     named = {*judged, *kpi_columns(metrics)}
     # A metric that applies to no trace of either file says nothing about them. One that applies to
     # one file only stays: the texts that it needs are missing in the other one.
@@ -206,8 +217,18 @@ def pair_files(
         for file, selected in zip(files, columns, strict=True)
     )
     aggregates = files[1].with_run_values(columns[1].aggregates())
-    kpis = evaluate_kpis(metrics.kpis, lambda key, name: aggregates[column_of(key)].statistic(name))
+    kpis = evaluate_kpis(
+        metrics.kpis,
+        lambda key, name: aggregates[column_of(key)].statistic(name),
+        measured_texts(metrics.refs, aggregates),
+    )
     return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
+
+
+def _warn_of_unread(files: Sequence[_MeasuredFile], refs: Sequence[MetricRef]) -> str | None:
+    """The warning of the file in which a metric cannot read more of the expected texts, by metric."""
+    texts = (measured_texts(refs, file.all_columns().aggregates()) for file in files)
+    return warn_of_unread(max(pair, key=lambda of: of.unread) for pair in zip(*texts, strict=True))
 
 
 def _measure_file(

@@ -15,14 +15,16 @@ MAX_LABEL_BYTES = 32
 
 
 class ItemRow(NamedTuple):
-    """The metric values of one trace of a run; `is_short`: its expected answer is as short as a label."""
+    """The metric values of one trace of a run; `is_short`: its expected answer is as short as a label; None without
+    an expected answer.
+    """
 
     run_seq: int
     item_id: str
     revision: str
     tags: list[str]
     values: list[float | None]
-    is_short: bool = False
+    is_short: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class ItemMatrix:
 
     Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
     …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks, and
-    `short` says of which the expected answer is as short as a label. `clusters` is the cluster of each
+    `short` says of which the expected answer is as short as a label, None without one. `clusters` is the cluster of each
     item, empty without clusters. `counts` are the label counts of metrics that are not a mean over
     items. `left_out` is the number of items beyond the limit. `is_sample`: the items are a sample of
     their own, and no item of another matrix is the same one.
@@ -62,7 +64,7 @@ class ItemMatrix:
 
     items: list[str] = field(default_factory=list)
     revisions: list[str] = field(default_factory=list)
-    short: list[bool] = field(default_factory=list)
+    short: list[bool | None] = field(default_factory=list)
     clusters: list[str] = field(default_factory=list)
     item_index: "array[int]" = field(default_factory=lambda: array("l"))
     run_index: "array[int]" = field(default_factory=lambda: array("l"))
@@ -130,14 +132,13 @@ class ItemPairing:
     are_samples: bool = False
 
 
-def is_short_text(text: str | None) -> bool:
-    """Return whether an expected answer is as short as a label. As `items.queries.IS_SHORT`."""
+def is_short_text(text: str | None) -> bool | None:
+    """Return whether an expected answer is as short as a label; None without one. As `items.queries.IS_SHORT`."""
+    if text is None:
+        return None
     # Bytes, because a sentence without spaces may have few characters.
-    return (
-        text is not None
-        and len(text.encode()) <= MAX_LABEL_BYTES
-        and 1 <= len(text.split()) <= MAX_LABEL_WORDS
-    )
+    is_short = len(text.encode()) <= MAX_LABEL_BYTES
+    return is_short and 1 <= len(text.split()) <= MAX_LABEL_WORDS
 
 
 def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:

@@ -41,7 +41,7 @@ REVISION = """
 # As `items.matrix.is_short_text`; words are counted in short texts only.
 IS_SHORT = f"""
     CASE WHEN octet_length(trace.expected_output) > {MAX_LABEL_BYTES} THEN false
-    ELSE coalesce(trace.expected_output ~ '^\\s*\\S+(\\s+\\S+){{0,{MAX_LABEL_WORDS - 1}}}\\s*$', false) END
+    ELSE trace.expected_output ~ '^\\s*\\S+(\\s+\\S+){{0,{MAX_LABEL_WORDS - 1}}}\\s*$' END
 """
 
 # The tags of a trace, and its attributes as tags: `Trace.all_tags`.

@@ -1,11 +1,12 @@
 """Evaluates the KPIs of a run from its aggregates."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
 from mosaico.formula import Reference, compile_formula
+from mosaico.metrics.unread_texts import MeasuredTexts, explain_value
 
 
 class PlannedKpi(BaseModel):
@@ -45,17 +46,25 @@ class KpiValue:
 
 
 def evaluate_kpis(
-    kpis: Iterable[PlannedKpi], statistic: Callable[[str, str], float | None]
+    kpis: Iterable[PlannedKpi],
+    statistic: Callable[[str, str], float | None],
+    texts: Sequence[MeasuredTexts] = (),
 ) -> list[KpiValue]:
-    """Evaluate each KPI; `statistic("ROUGE", "p95")` returns a statistic of the run."""
-    return [_evaluate(kpi, statistic) for kpi in kpis]
+    """Evaluate each KPI; `statistic("ROUGE", "p95")` returns a statistic of the run, `texts` are what its metrics read,
+    for the reasons of undefined KPIs.
+    """
+    return [_evaluate(kpi, statistic, texts) for kpi in kpis]
 
 
-def _evaluate(kpi: PlannedKpi, statistic: Callable[[str, str], float | None]) -> KpiValue:
+def _evaluate(
+    kpi: PlannedKpi,
+    statistic: Callable[[str, str], float | None],
+    texts: Sequence[MeasuredTexts],
+) -> KpiValue:
     # The formula of the plan, not the current one of the benchmark.
     formula = compile_formula(kpi.formula)
     values: Mapping[Reference, float | None] = {
         reference: statistic(reference.key, reference.stat) for reference in formula.references
     }
     result = formula.evaluate(values)
-    return KpiValue(kpi=kpi, value=result.value, reason=result.reason)
+    return KpiValue(kpi=kpi, value=result.value, reason=explain_value(result, values, texts))

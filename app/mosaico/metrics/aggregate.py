@@ -32,7 +32,7 @@ class Aggregate:
     order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without any value
     all but n, count and coverage are None; without any trace coverage is None, too. `missing`
     counts the reasons, such as `NO_OUTPUT` or `RAISED`; `expected` is the number of traces that the
-    metric is about, for a filtered metric those with its tags.
+    metric is about: those with the tags of its filter to which it is applicable.
     """
 
     mean: float | None
@@ -48,6 +48,11 @@ class Aggregate:
     coverage: float | None
     missing: Mapping[str, int]
     expected: int
+
+    @property
+    def not_applicable(self) -> int:
+        """The number of traces with an expected text that the metric cannot read."""
+        return self.missing.get(MetricSkipReason.NOT_APPLICABLE, 0)
 
     def statistic(self, name: str) -> float | None:
         """One statistic by its name in formulas. Raises Invalid for an unknown name."""
@@ -113,9 +118,12 @@ def aggregate_measured(
     missing: Mapping[str, int] | None = None,
     items: Sequence[str] | None = None,
 ) -> Aggregate:
-    """`aggregate` of one entry per trace; traces that a filter does not select are not counted."""
+    """`aggregate` of one entry per trace. Traces that a filter does not select are not counted; those to which the
+    metric is not applicable are counted as missing, outside of its coverage.
+    """
     counted = dict(missing or {})
     outside = counted.pop(MetricSkipReason.NOT_SELECTED, 0)
+    outside += counted.get(MetricSkipReason.NOT_APPLICABLE, 0)
     return aggregate(column, expected=len(column) - outside, missing=counted, items=items)
 
 

@@ -84,6 +84,8 @@ def score(
             f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
         )
     _print_missing(scores)
+    if scores.warning:
+        print_warning(format_cell(scores.warning))
     if output is OutputFormat.JSON:
         _print_json(scores, models.usage)
     else:

@@ -43,6 +43,7 @@ _NO_EXPECTED: Final = MetricSkipped(MetricSkipReason.NO_EXPECTED_OUTPUT)
 _NO_OUTPUT: Final = MetricSkipped(MetricSkipReason.NO_OUTPUT)
 _AGENT_FAILED: Final = MetricSkipped(MetricSkipReason.AGENT_ERROR)
 NOT_SELECTED: Final = MetricSkipped(MetricSkipReason.NOT_SELECTED)
+_NOT_APPLICABLE: Final = MetricSkipped(MetricSkipReason.NOT_APPLICABLE)
 _NOT_SUPPORTED: Final = MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
 
 
@@ -193,8 +194,8 @@ def _measure_one(trace: Trace, provider: MetricProvider) -> Measurement:
 
 def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
     spec = provider.spec
-    if spec.tags and not spec.selects(trace):
-        return NOT_SELECTED
+    if (spec.tags or spec.readable) and (outside := _measure_outside(trace, spec)):
+        return outside
     try:
         if not provider.supports(trace):
             return _unsupported(trace, spec)
@@ -219,9 +220,9 @@ def _is_blank(text: str | None) -> bool:
 
 def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
     """A measurement that needs no provider: skipped, or the worst value after a failure."""
-    # Before the outcome: a failure outside of the selected traces is not one of this metric.
-    if spec.tags and not spec.selects(trace):
-        return NOT_SELECTED
+    # Before the outcome: a failure outside of the metric's traces is not one of this metric.
+    if outside := _measure_outside(trace, spec):
+        return outside
     if _is_complete(trace):
         return None
     if trace.outcome in _NOT_THE_AGENT:
@@ -232,6 +233,18 @@ def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
         # An agent that crashes must not look better than one that answers badly.
         return _AGENT_FAILED if spec.worst is None else float(spec.worst)
     return _measure_from_output(trace, spec)
+
+
+def _measure_outside(trace: Trace, spec: MetricSpec) -> Missing | None:
+    """The reason why a trace is not one of the metric's traces; None when it is one."""
+    if spec.tags and not spec.selects(trace):
+        return NOT_SELECTED
+    if spec.readable is None:
+        return None
+    applies = attempt(spec.applies_to, trace)
+    if isinstance(applies, MetricFailed):
+        return applies
+    return None if applies else _NOT_APPLICABLE
 
 
 def _measure_from_output(trace: Trace, spec: MetricSpec) -> Measurement | None:

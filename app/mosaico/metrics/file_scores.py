@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from mosaico.formula import CompiledFormula, FormulaValue, Reference, compile_formula
+from mosaico.formula import CompiledFormula, FormulaValue, compile_formula
 from mosaico.metrics.aggregate import Aggregate, aggregate_measured, missing_counts, with_run_value
 from mosaico.metrics.metric_names import parse_metrics
 from mosaico.metrics.model_metrics import is_remote
@@ -20,6 +20,12 @@ from mosaico.metrics.registry import (
 )
 from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from mosaico.metrics.types import MetricRef, RunMetric, TraceMeasurements
+from mosaico.metrics.unread_texts import (
+    MeasuredTexts,
+    explain_value,
+    measured_texts,
+    warn_of_unread,
+)
 from mosaico.traces.files.import_file import STDIN, ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
@@ -28,12 +34,15 @@ SUMMARIZED_TRACES = 1_000
 
 
 class FileScores(NamedTuple):
-    """The scores of a file: rows in file order, one aggregate per metric, and the KPI if requested."""
+    """The scores of a file: rows in file order, one aggregate per metric, and the KPI if requested. `warning` names
+    metrics that cannot read many of the expected texts.
+    """
 
     rows: Sequence[TraceMeasurements]
     aggregates: Mapping[str, Aggregate]
     formula: CompiledFormula | None
     kpi: FormulaValue | None
+    warning: str | None = None
 
 
 def score_file(
@@ -66,8 +75,9 @@ def score_file(
     with reader.open(source) as traces:
         rows = list(collector.collect_rows(models.measure_all(collector.collect(traces), selected)))
     aggregates = collector.aggregate(rows)
-    kpi = compiled.evaluate(_values(compiled.references, aggregates)) if compiled else None
-    scores = FileScores(rows, aggregates, compiled, kpi)
+    texts = measured_texts(selected, aggregates)
+    kpi = _evaluate(compiled, aggregates, texts) if compiled else None
+    scores = FileScores(rows, aggregates, compiled, kpi, warn_of_unread(texts))
     return scores if metrics else _drop_empty(scores)
 
 
@@ -156,11 +166,14 @@ class _TraceCollector:
         self._rows = []
 
 
-def _values(
-    references: Iterable[Reference], aggregates: Mapping[str, Aggregate]
-) -> dict[Reference, float | None]:
-
-    return {
+def _evaluate(
+    formula: CompiledFormula,
+    aggregates: Mapping[str, Aggregate],
+    texts: Sequence[MeasuredTexts],
+) -> FormulaValue:
+    values = {
         reference: aggregates[column_of(reference.key)].statistic(reference.stat)
-        for reference in references
+        for reference in formula.references
     }
+    result = formula.evaluate(values)
+    return result._replace(reason=explain_value(result, values, texts))

@@ -7,20 +7,18 @@ their item. Each cache is bounded in characters, and long texts are not cached.
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from functools import cache, lru_cache
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from mosaico.metrics.tokenizers import (
     ARTICLES,
     BoundedCache,
-    bleu_words,
-    rouge_words,
     squad_words,
     squad_words_and_articles,
-    stemmed_rouge_words,
 )
 
 V = TypeVar("V")
+Tokenizer: TypeAlias = Callable[[str], list[bytes]]
 
 _REFERENCE_CHARS: Final = 150_000  # a cached character takes up to 130 bytes
 _LONGEST_KEPT_REFERENCE: Final = 20_000
@@ -247,27 +245,30 @@ def _references(make: Callable[[str], V]) -> BoundedCache[str, V]:
     return BoundedCache(make, chars=_REFERENCE_CHARS, longest=_LONGEST_KEPT_REFERENCE)
 
 
-_ROUGE_REFERENCES: Final = _references(lambda text: ReferenceMasks.of(rouge_words(text)))
-_STEMMED_REFERENCES: Final = _references(lambda text: ReferenceMasks.of(stemmed_rouge_words(text)))
-_BLEU_REFERENCES: Final = _references(lambda text: ReferenceMasks.of(bleu_words(text)))
+@cache
+def rouge_counter(tokenizer: Tokenizer) -> Callable[[str, str], RougeCounts]:
+    """The function that counts the overlap of an expected and an actual text by the tokens of a tokenizer."""
+    references = _references(lambda text: ReferenceMasks.of(tokenizer(text)))
+
+    @lru_cache(maxsize=1)
+    def count(expected: str, output: str) -> RougeCounts:
+        return count_for_rouge(references[expected], tokenizer(output))
+
+    return count
+
+
+@cache
+def bleu_counter(tokenizer: Tokenizer) -> Callable[[str, str], GramCounts]:
+    """The function that counts the common n-grams of two texts by the tokens of a tokenizer, for n = 1 to 4."""
+    references = _references(lambda text: ReferenceMasks.of(tokenizer(text)))
+
+    def count(expected: str, output: str) -> GramCounts:
+        return count_grams(references[expected], tokenizer(output), _LONGEST_BLEU_GRAM)
+
+    return count
+
+
 _SQUAD_REFERENCES: Final = _references(lambda text: WordCounts.of(squad_words(text)))
-
-
-@lru_cache(maxsize=1)
-def rouge_counts(expected: str, output: str) -> RougeCounts:
-    """The overlap of both texts by the tokens of ROUGE."""
-    return count_for_rouge(_ROUGE_REFERENCES[expected], rouge_words(output))
-
-
-@lru_cache(maxsize=1)
-def stemmed_rouge_counts(expected: str, output: str) -> RougeCounts:
-    """The overlap of both texts by the stemmed tokens of ROUGE."""
-    return count_for_rouge(_STEMMED_REFERENCES[expected], stemmed_rouge_words(output))
-
-
-def bleu_counts(expected: str, output: str) -> GramCounts:
-    """The common n-grams of both texts by the tokens of BLEU, for n = 1 to 4."""
-    return count_grams(_BLEU_REFERENCES[expected], bleu_words(output), _LONGEST_BLEU_GRAM)
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,6 @@
 """Types of metrics: specification, provider protocols, measurements of a trace, and errors of metrics in a request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
@@ -47,13 +47,17 @@ class Need(StrEnum):
 
 
 class MetricSkipReason(StrEnum):
-    """The reason why a metric does not apply to a trace. A skipped value is missing, never zero."""
+    """The reason why a metric does not apply to a trace. A skipped value is missing, never zero.
+
+    A trace that is NOT_SELECTED or NOT_APPLICABLE is not one of the metric's traces: it is outside its coverage.
+    """
 
     NO_INPUT = "NO_INPUT"
     NO_EXPECTED_OUTPUT = "NO_EXPECTED_OUTPUT"
     NO_OUTPUT = "NO_OUTPUT"
     NOT_SUPPORTED = "NOT_SUPPORTED"
     NOT_SELECTED = "NOT_SELECTED"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
     AGENT_ERROR = "AGENT_ERROR"
     INFRA_ERROR = "INFRA_ERROR"
     JUDGE_ERROR = "JUDGE_ERROR"
@@ -72,6 +76,17 @@ class MetricFailureKind(StrEnum):
     DIED = "DIED"
 
 
+class ReadableTexts(NamedTuple):
+    """The expected texts that a metric can read: those for which `accepts` is true.
+
+    The expected text alone decides. An answer that the metric cannot read is a bad answer to a readable expected text,
+    not a missing one. `alternatives` are the metrics to use for the other texts, such as "CHRF".
+    """
+
+    accepts: Callable[[str], bool]
+    alternatives: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSpec:
     """Specification of a metric: description, unit, range, direction and source.
@@ -80,7 +95,8 @@ class MetricSpec:
     which the agent failed; with None such a trace is skipped, unless the metric
     `measures_failures`: then it is computed as for any other trace (failures take time and money,
     too). `version` must change whenever the same trace could get another value, and therefore
-    depends on the options. A trace without all of the `tags` is not selected.
+    depends on the options. A trace without all of the `tags` is not selected. To a trace with an expected
+    text that is not one of the `readable` ones the metric is not applicable; None: it reads every text.
     """
 
     key: str
@@ -95,10 +111,17 @@ class MetricSpec:
     measures_failures: bool = False
     needs: frozenset[Need] = frozenset()
     tags: tuple[str, ...] = ()
+    readable: ReadableTexts | None = None
 
     def selects(self, trace: Trace) -> bool:
         """Return whether the trace has all tags of the metric."""
         return all(tag in trace.all_tags for tag in self.tags)
+
+    def applies_to(self, trace: Trace) -> bool:
+        """Return whether the metric can read the expected text of the trace, or it has none."""
+        if self.readable is None or trace.expected_output is None:
+            return True
+        return self.readable.accepts(trace.expected_output)
 
 
 class MetricProvider(Protocol):

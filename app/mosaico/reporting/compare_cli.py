@@ -109,13 +109,16 @@ def compare_files(
         _print_preview((base, candidate), reader)
         return
     requested = choose_metrics(metrics, config)
+    warnings: list[str] = []
     with open_models(limits) as models:
         files = FileInputs((base, candidate), reader, parse_better(better))
         selected = _select(requested, files, models)
-        compared = compare_results(base, candidate, selected, reader)
+        compared = compare_results(base, candidate, selected, reader, warnings.append)
     reading = describe_reading(compared.comparison, selected.refs, reader.columns)
     print_status(format_cell(reading))
-    compared = replace(compared, remarks=[*remarks, reading])
+    for warning in warnings:
+        print_warning(format_cell(warning))
+    compared = replace(compared, remarks=[*remarks, reading, *warnings])
     if target is not None:
         write_text(target, html_comparison(compared))
     link = target and target.resolve().as_uri()

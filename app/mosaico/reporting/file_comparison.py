@@ -1,6 +1,6 @@
 """Compares a file of results with another one, without a server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from mosaico.comparison.pair_comparison import compare, paired_means
@@ -17,13 +17,17 @@ from mosaico.traces.types import Trace
 
 
 def compare_results(
-    base: ResultSource, candidate: ResultSource, selected: OfflineMetrics, reader: TraceReader
+    base: ResultSource,
+    candidate: ResultSource,
+    selected: OfflineMetrics,
+    reader: TraceReader,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> ComparedFiles:
-    """The comparison of two files of results with these metrics. Imports numpy and scipy.
+    """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn`: see `pair_files`.
 
     Raises: the errors of `reader`, and `NothingToGate` for a file without results.
     """
-    pair = pair_files(base, candidate, selected, reader, selected.requested)
+    pair = pair_files(base, candidate, selected, reader, selected.requested, warn)
     for side in (pair.baseline, pair.candidate):
         if not side.run.traces:
             raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")

@@ -58,7 +58,7 @@ class BenchmarkRun(Base):
     `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
     are collected. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
     its own, and `source_warning` what is uncertain about it; `same_source_as` is that first run, unless it is
-    this one. `baseline_hold` is the reason why no later run is compared with this run; the
+    this one. `metric_warning` names metrics that cannot read many of the expected texts. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
 
@@ -173,6 +173,7 @@ class BenchmarkRun(Base):
     validity_reasons: Mapped[list[Any] | None]
     coverage: Mapped[float | None]
     error_share: Mapped[float | None]
+    metric_warning: Mapped[str | None]
     fingerprint: Mapped[str | None]
     verdict: Mapped[RunVerdict | None] = mapped_column(ModelJson(RunVerdict))
     baseline_hold: Mapped[str | None]

@@ -19,7 +19,8 @@ class RunResult:
     """All results of a run. The alert rules evaluate it, and `finish_run` stores it.
 
     `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
-    the source has, including those it did not deliver. `series` holds the KPIs and metrics over the
+    the source has, including those it did not deliver. `metric_warning` names metrics that cannot read many of the
+    expected texts. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
     invalid run and for one that scores old traces again.
     """
@@ -33,6 +34,7 @@ class RunResult:
     kpis: Sequence[KpiValue]
     validity: ValidityVerdict
     verdicts: RunVerdicts
+    metric_warning: str | None = None
     items: ItemIndex | None = None
     series: Mapping[str, SeriesResult] = field(default_factory=dict)
 
@@ -54,9 +56,13 @@ class RunResult:
         return series_result.evidence if series_result else None
 
     def kpi_coverage(self, kpi: PlannedKpi) -> float | None:
-        """Coverage of the least covered metric of a KPI; None when its formula names no metric."""
-        aggregates = self._aggregates_of(kpi)
-        return min((aggregate.coverage or 0.0 for aggregate in aggregates.values()), default=None)
+        """Coverage of the least covered metric of a KPI; None when its formula names no metric that is applicable
+        to any trace.
+        """
+        aggregates = self._aggregates_of(kpi).values()
+        # A metric that can read no expected text of the run has no traces that it could cover.
+        covered = (a for a in aggregates if a.expected or not a.not_applicable)
+        return min((aggregate.coverage or 0.0 for aggregate in covered), default=None)
 
     def kpi_missing(self, kpi: PlannedKpi) -> dict[str, int]:
         """Number of traces without a value, by metric of a KPI; metrics with all values are left out."""

@@ -8,6 +8,7 @@ from mosaico.jobs.handlers import JobContext
 from mosaico.kpis.evaluate import evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate
 from mosaico.metrics.registry import column_of
+from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store import queries
 from mosaico.run_store.plan import PlannedJudgeCalibration
 from mosaico.run_store.queries import ScoredTrace
@@ -38,10 +39,12 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     columns.add_absent(absent.traces)
     tally = columns.tally()
     aggregates = _with_run_values(job, lease, columns.aggregates())
+    texts = measured_texts(plan.refs, aggregates)
     kpis = evaluate_kpis(
         # By column, because a formula may name a metric by an alias.
         plan.kpis,
         lambda key, statistic: aggregates[column_of(key)].statistic(statistic),
+        texts,
     )
     validity = assess_validity(
         tally,
@@ -69,6 +72,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         aggregates=aggregates,
         kpis=kpis,
         validity=validity,
+        metric_warning=warn_of_unread(texts),
         verdicts=verdicts,
         items=judged.items,
         series=judged.series,

@@ -43,6 +43,7 @@ def finish_run(
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     validity = result.validity
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
+    run.metric_warning = result.metric_warning
     run.coverage, run.error_share = validity.coverage, validity.error_share
     run.verdict = result.verdicts.run
     hold_regressed(session, run, result.verdicts.run)

@@ -108,13 +108,16 @@ class MetricColumns:
         )
 
     def _expected(self, index: int) -> int:
-        """The traces of a metric: all traces, or those that its filter selects."""
+        """The traces of a metric: all traces or those that its filter selects, without those that it cannot read."""
+        unread = self._missing[index][MetricSkipReason.NOT_APPLICABLE]
         if not self._is_filtered[index]:
-            return self._total
-        return len(self._values[index]) + sum(self._missing[index].values())
+            return self._total - unread
+        return len(self._values[index]) + sum(self._missing[index].values()) - unread
 
     def _measurements(self, index: int) -> int:
-        if not self._is_filtered[index]:
+        # Traces outside of the metric may have errors, too: with some, only its values and failures are its own.
+        is_partial = self._missing[index][MetricSkipReason.NOT_APPLICABLE] > 0
+        if not (self._is_filtered[index] or is_partial):
             return self._total - self._absent - self._errored
         failures = (self._missing[index][kind] for kind in MetricFailureKind)
         return len(self._values[index]) + sum(failures)

@@ -82,7 +82,8 @@ class WriteBackView(WireModel):
 class RunView(WireModel):
     """A run. `tracesCollected` counts the traces read or made so far, `tracesProcessed` the measured
     ones. `metricsComputed` counts the values computed for it, `metricsReused` those taken from
-    earlier runs over the same traces. `rescoreOf` is the run whose traces it scores again.
+    earlier runs over the same traces. `metricWarning` names the metrics that cannot read a tenth of the
+    expected outputs or more, with what to use instead. `rescoreOf` is the run whose traces it scores again.
     `sourceRunId` and `sourceRunAt` are the
     ID and start of the run of the source that was read; `same_source_as` is the first run of the agent over the
     same run of the source, which is neither compared with it nor counted again. `verdict`
@@ -124,6 +125,7 @@ class RunView(WireModel):
     validity_reasons: list[str] | None
     coverage: float | None
     error_share: float | None
+    metric_warning: str | None
     fingerprint: str | None
     verdict: RunVerdict | None
     baseline_hold: BaselineHold | None

@@ -48,7 +48,7 @@ def compare(
     sources = source_of(base, "base"), source_of(candidate, "candidate")
     files = FileInputs(sources, reader, better or {})
     selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
-    compared = compare_results(*sources, selected, reader)
+    compared = compare_results(*sources, selected, reader, remarks.append)
     remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
     return ResultComparison(
         files=replace(compared, remarks=remarks),
@@ -94,5 +94,7 @@ def gate(
     formulas = {name: parse_kpi_text(text) for name, text in (kpis or {}).items()}
     selected = select_gated(metrics_text(metrics), formulas, terms, files, OfflineModels(llm))
     remarks += kpi_warnings(selected)
-    result = gate_files(*sources, selected, terms, reader, announce=remarks.append)
+    result = gate_files(
+        *sources, selected, terms, reader, announce=remarks.append, warn=remarks.append
+    )
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)

@@ -123,6 +123,6 @@ def score(
         formula=formula,
         kpi=kpi.value if kpi else None,
         kpi_reason=kpi.reason if kpi else None,
-        remarks=remarks,
+        remarks=[*remarks, *filter(None, [scores.warning])],
         llm_usage=models.usage,
     )

@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 from mosaico.metrics.confusion import LabelAverage, LabelStatistic
 from mosaico.metrics.label_metric import label_metric
+from mosaico.metrics.readable_texts import SQUAD_TEXTS
 from mosaico.metrics.registry import METRICS
 from mosaico.metrics.text_metric import BOTH_TEXTS, TextMetric
 from mosaico.metrics.text_overlap import WordOverlap, equal_ignoring_case, squad_overlap
 from mosaico.metrics.types import MetricProvider, MetricSpec
 
 SQUAD = "Rajpurkar et al. 2016 and 2018 (SQuAD evaluation): words as multisets"
+RULES = "by the rules of SQuAD: lower case, without ASCII punctuation and a, an, the"
 
 
 def accuracy(*, labels: LabelAverage = "", positive: str = "") -> MetricProvider:
@@ -71,7 +73,15 @@ def _overlap(spec: MetricSpec, value: Callable[[WordOverlap], float]) -> MetricP
 
 
 def _spec(key: str, description: str) -> MetricSpec:
-    return MetricSpec(key=key, description=description, source=SQUAD, worst=0.0, needs=BOTH_TEXTS)
+    return MetricSpec(
+        key=key,
+        description=f"{description}, {RULES}",
+        source=SQUAD,
+        version="2",
+        worst=0.0,
+        needs=BOTH_TEXTS,
+        readable=SQUAD_TEXTS,
+    )
 
 
 METRICS.register("ACCURACY", accuracy)

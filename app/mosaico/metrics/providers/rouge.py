@@ -1,52 +1,79 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L: F1 of the words that an output shares with the expected text."""
 
 from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, TypeAlias
 
+from mosaico.metrics.readable_texts import ROUGE_TEXTS, UNICODE_TEXTS
 from mosaico.metrics.registry import METRICS, version_with
+from mosaico.metrics.segmentation import unicode_words
 from mosaico.metrics.text_metric import BOTH_TEXTS, TextMetric
-from mosaico.metrics.text_overlap import RougeCounts, rouge_counts, stemmed_rouge_counts
+from mosaico.metrics.text_overlap import RougeCounts, rouge_counter
+from mosaico.metrics.tokenizers import rouge_words, stem_words, stemmed_rouge_words
 from mosaico.metrics.types import MetricProvider, MetricSpec
 
 SOURCE = (
     "Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries; equals rouge-score 0.1.2"
 )
+UNICODE_SOURCE = (
+    "Lin 2004, ROUGE: A Package for Automatic Evaluation of Summaries; words by Unicode 15, UAX #29"
+)
+
+RougeTokenizer: TypeAlias = Literal["", "unicode"]
 
 
-def rouge_l(*, use_stemmer: bool = False) -> MetricProvider:
-    """F1 of the longest common subsequence of words; 0 when either text has no word."""
-    spec = _spec("ROUGE", "ROUGE-L: F1 of the longest common subsequence of words", use_stemmer)
-    return _rouge(spec, _f1_of_subsequence, use_stemmer)
+class _Words(NamedTuple):
+    """The words that a ROUGE metric compares."""
+
+    tokenizer: RougeTokenizer
+    use_stemmer: bool
 
 
-def rouge_1(*, use_stemmer: bool = False) -> MetricProvider:
+def _stemmed_unicode_words(text: str) -> list[bytes]:
+    return stem_words(unicode_words(text))
+
+
+_TOKENIZERS: Final = {
+    _Words("", use_stemmer=False): rouge_words,
+    _Words("", use_stemmer=True): stemmed_rouge_words,
+    _Words("unicode", use_stemmer=False): unicode_words,
+    _Words("unicode", use_stemmer=True): _stemmed_unicode_words,
+}
+
+
+def rouge_l(*, use_stemmer: bool = False, tokenizer: RougeTokenizer = "") -> MetricProvider:
+    """F1 of the longest common subsequence of words; 0 when the output has no word."""
+    description = "ROUGE-L: F1 of the longest common subsequence of words"
+    return _rouge("ROUGE", description, _f1_of_subsequence, _Words(tokenizer, use_stemmer))
+
+
+def rouge_1(*, use_stemmer: bool = False, tokenizer: RougeTokenizer = "") -> MetricProvider:
     """F1 of the common words, each counted at most as often as in the expected text."""
-    spec = _spec("ROUGE_1", "ROUGE-1: F1 of the common words", use_stemmer)
-    return _rouge(spec, _f1_of_words, use_stemmer)
+    description = "ROUGE-1: F1 of the common words"
+    return _rouge("ROUGE_1", description, _f1_of_words, _Words(tokenizer, use_stemmer))
 
 
-def rouge_2(*, use_stemmer: bool = False) -> MetricProvider:
+def rouge_2(*, use_stemmer: bool = False, tokenizer: RougeTokenizer = "") -> MetricProvider:
     """F1 of the common bigrams; 0 when either text has fewer than two words."""
-    spec = _spec("ROUGE_2", "ROUGE-2: F1 of the common bigrams", use_stemmer)
-    return _rouge(spec, _f1_of_pairs, use_stemmer)
+    description = "ROUGE-2: F1 of the common bigrams"
+    return _rouge("ROUGE_2", description, _f1_of_pairs, _Words(tokenizer, use_stemmer))
 
 
 def _rouge(
-    spec: MetricSpec,
-    value: Callable[[RougeCounts], float],
-    use_stemmer: bool,  # noqa: FBT001
+    key: str, description: str, value: Callable[[RougeCounts], float], words: _Words
 ) -> MetricProvider:
-    count = stemmed_rouge_counts if use_stemmer else rouge_counts
-    return TextMetric(spec=spec, score=lambda expected, output: value(count(expected, output)))
-
-
-def _spec(key: str, description: str, use_stemmer: bool) -> MetricSpec:  # noqa: FBT001
-    return MetricSpec(
-        key=key,
-        description=description,
-        source=SOURCE,
-        version=version_with("1", use_stemmer=use_stemmer),
-        worst=0.0,
-        needs=BOTH_TEXTS,
+    count = rouge_counter(_TOKENIZERS[words])
+    is_unicode = words.tokenizer == "unicode"
+    return TextMetric(
+        spec=MetricSpec(
+            key=key,
+            description=description,
+            source=UNICODE_SOURCE if is_unicode else SOURCE,
+            version=version_with("2", **words._asdict()),
+            worst=0.0,
+            needs=BOTH_TEXTS,
+            readable=UNICODE_TEXTS if is_unicode else ROUGE_TEXTS,
+        ),
+        score=lambda expected, output: value(count(expected, output)),
     )
 
 

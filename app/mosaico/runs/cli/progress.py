@@ -88,6 +88,7 @@ def describe_run(run: RunView) -> str:
         *(run.validity_reasons or []),
         run.error_message or "",
         run.source_warning or "",
+        run.metric_warning or "",
     ]
     why = "; ".join(format_cell(reason) for reason in reasons if reason)
     return " ".join(parts) + (f": {why}" if why else "")

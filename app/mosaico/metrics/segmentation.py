@@ -1,0 +1,80 @@
+"""Words of texts in any script: Unicode word segmentation, and the words of a Japanese dictionary.
+
+Scripts that are written without spaces (Chinese, Japanese, Thai and others) have no words that a rule could find; each
+of their characters is a word here.
+"""
+
+import shlex
+import sys
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Final
+
+import regex
+
+from mosaico.core.errors import BadUsage
+
+# Line_Break=SA are the scripts of South-East Asia that need a dictionary, such as Thai (Unicode 15, UAX #14).
+_UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Tibetan}\p{Line_Break=SA}"
+_UNSPACED_LETTER: Final = regex.compile(rf"[[{_UNSPACED}]&&\p{{L}}]", regex.V1)
+# A character with the marks on it, such as the vowels of Thai.
+_UNSPACED_CHARACTER: Final = regex.compile(rf"[[{_UNSPACED}]--\p{{M}}]\p{{M}}*", regex.V1)
+_BOUNDARY: Final = regex.compile(r"\b", regex.V1 | regex.WORD)
+_LETTER_OR_DIGIT: Final = regex.compile(r"[\p{L}\p{N}]", regex.V1)
+_JAPANESE_MODULES: Final = ("MeCab", "ipadic")
+
+
+class MissingJapanesePackages(BadUsage):
+    """The tokenizer ja-mecab of BLEU needs the packages of the extra `ja`; run the command in the message, on every
+    worker and API process.
+    """
+
+
+def unicode_words(text: str) -> list[bytes]:
+    """Case-folded words with a letter or digit; of scripts without spaces, each character.
+
+    Source: Unicode 15, UAX #29 (default word boundaries), after canonical composition.
+    """
+    folded = unicodedata.normalize("NFC", text.casefold())
+    spaced = _UNSPACED_CHARACTER.sub(r" \g<0> ", folded)
+    return [
+        segment.encode("utf-8", "surrogatepass")
+        for segment in _BOUNDARY.split(spaced)
+        if _LETTER_OR_DIGIT.search(segment)
+    ]
+
+
+def count_unspaced_letters(text: str) -> int:
+    """The number of letters of scripts that are written without spaces between words."""
+    return 0 if text.isascii() else sum(1 for _ in _UNSPACED_LETTER.finditer(text))
+
+
+def require_japanese_packages() -> None:
+    """Call this before `japanese_words`. Raises: `MissingJapanesePackages`."""
+    if any(find_spec(name) is None for name in _JAPANESE_MODULES):
+        # The version: without it pip may search the package index, where the name belongs to another project.
+        requirement = shlex.quote(f"mosaico[ja]=={version('mosaico')}")
+        raise MissingJapanesePackages(
+            "the tokenizer ja-mecab of BLEU needs more packages; install them with"
+            f" `{shlex.quote(sys.executable)} -m pip install {requirement}`, or use the tokenizer char"
+        )
+
+
+def japanese_words(text: str) -> list[bytes]:
+    """The words of MeCab with the IPA dictionary. Source: sacrebleu 2.6, `ja-mecab`."""
+    # MeCab takes a text of C: no lone surrogates, and nothing after a zero byte.
+    readable = text.strip().encode("utf-8", "replace").decode().replace("\0", " ")
+    return [word.encode() for word in _mecab()(readable).split()]
+
+
+@lru_cache(maxsize=1)
+def _mecab() -> Callable[[str], str]:
+    # The dictionary takes 50 MB, and only this tokenizer needs it.
+    import ipadic
+    import MeCab
+
+    parse: Callable[[str], str] = MeCab.Tagger(f"{ipadic.MECAB_ARGS} -Owakati").parse
+    return parse
