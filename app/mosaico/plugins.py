@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         MetricProvider,
         MetricSpec,
         Need,
+        ReadableTexts,
         RemoteMetric,
         RunMetric,
     )
@@ -167,6 +168,7 @@ __all__ = (
     "ProductionTraces",
     "PromptMessage",
     "PublishedMessage",
+    "ReadableTexts",
     "RecipientGone",
     "RemoteMetric",
     "RequestEstimate",
@@ -227,7 +229,7 @@ if not TYPE_CHECKING:
             " ModelRequest PromptMessage",
             "metrics.registry": "METRICS",
             "metrics.types": "BatchMetric CountedMetric Direction InvalidJudgment MetricFactory"
-            " MetricJudgeScore MetricProvider MetricSpec Need RemoteMetric RunMetric",
+            " MetricJudgeScore MetricProvider MetricSpec Need ReadableTexts RemoteMetric RunMetric",
             "notifications.message_layout": "MessageLayout TextSpan build_layout",
             "notifications.registry": "CHANNELS ChannelSpec InvalidRecipient OutgoingMessage",
             "notifications.types": "DeliveryFailed DeliveryOutcome DeliverySucceeded MessageFact MessageItem"

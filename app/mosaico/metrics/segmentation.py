@@ -15,7 +15,7 @@ from typing import Final
 
 import regex
 
-from mosaico.core.errors import BadUsage
+from mosaico.core.errors import Invalid
 
 # Line_Break=SA are the scripts of South-East Asia that need a dictionary, such as Thai (Unicode 15, UAX #14).
 _UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Tibetan}\p{Line_Break=SA}"
@@ -27,7 +27,7 @@ _LETTER_OR_DIGIT: Final = regex.compile(r"[\p{L}\p{N}]", regex.V1)
 _JAPANESE_MODULES: Final = ("MeCab", "ipadic")
 
 
-class MissingJapanesePackages(BadUsage):
+class MissingJapanesePackages(Invalid):
     """The tokenizer ja-mecab of BLEU needs the packages of the extra `ja`; run the command in the message, on every
     worker and API process.
     """

@@ -300,7 +300,7 @@ def test_label_mode__is_part_of_the_version() -> None:
     modes = [{}, *({"labels": mode} for mode in MODES), {"labels": "binary", "positive": "yes"}]
     versions = [provider_for(MetricRef.of("RECALL", dict(mode))).spec.version for mode in modes]
     assert versions == [
-        "1", "1+labels=macro", "1+labels=micro", "1+labels=weighted",
+        "2", "1+labels=macro", "1+labels=micro", "1+labels=weighted",
         "1+labels=binary+positive=yes",
     ]  # fmt: skip
 
