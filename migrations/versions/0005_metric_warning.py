@@ -11,3 +11,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("benchmark_runs", sa.Column("metric_warning", sa.Text(), nullable=True))
+
+
+def downgrade() -> None:
+    op.drop_column("benchmark_runs", "metric_warning")

@@ -10,7 +10,9 @@ LABELS = ("refund", "delivery", "other")
 REFUSAL = "I am sorry, but I cannot answer this question for you today"
 # Metrics as a benchmark lists them.
 WORK = ("STATUS", "LATENCY_MS", "JSON_VALID")
-OF_ANSWERS = ("ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "ROUGE", "BLEU", "EDIT_SIMILARITY")
+OF_ANSWERS = (
+    "ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "ROUGE", "CHRF", "BLEU", "EDIT_SIMILARITY",
+)  # fmt: skip
 
 
 class DecidedData(NamedTuple):
@@ -84,6 +86,23 @@ def _texts(refused: int, verbatim: int = 0, more: str = " at home") -> list[JSON
     return _rows(expectedOutput=_gold, output=output)
 
 
+def _translated(gold: str, refusal: str, refused: int) -> list[JSON]:
+    """Answers with one more sign at their end; the last ones are refusals."""
+    return _rows(
+        expectedOutput=gold.format,
+        output=lambda number: refusal if number >= ITEMS - refused else gold.format(number) + "!",
+    )
+
+
+RUSSIAN = (
+    "Чтобы вернуть товар {}, откройте раздел заказов и нажмите кнопку",
+    "Извините, я не могу",
+)
+# Some words of a-z: ROUGE would compare nothing else.
+JAPANESE = ("設定ページのGPTメニューから言語とAPIキーを変更できます。第{}項", "お答えできません")
+CHINESE_ANSWER = "请在设置页面中更改您的语言"
+
+
 def _plain(failed: int = 0) -> list[JSON]:
     rows = _rows(output="an answer", latencyMs=100.0)
     for row in rows[:failed]:
@@ -151,6 +170,17 @@ DATA = {
         _texts(1, verbatim=8), _texts(17, verbatim=9), "REGRESSED", "ROUGE"
     ),
     "texts-better": DecidedData(_texts(17), _texts(1), "IMPROVED", "ROUGE"),
+    "russian-texts-fall": DecidedData(
+        _translated(*RUSSIAN, refused=1), _translated(*RUSSIAN, refused=17), "REGRESSED", "CHRF"
+    ),
+    "japanese-texts-fall": DecidedData(
+        _translated(*JAPANESE, refused=1), _translated(*JAPANESE, refused=17), "REGRESSED", "CHRF"
+    ),
+    "english-answered-in-chinese": DecidedData(
+        _texts(1),
+        _rows(expectedOutput=_gold, output=CHINESE_ANSWER),
+        "REGRESSED", "ROUGE",
+    ),
     "nothing-measured": DecidedData(_plain(), _plain(), "NOT_MEASURED"),
     "counters-only": DecidedData(
         _scored(answer_length=_level(100, 1), num_sources=_level(3, 1)),

@@ -130,3 +130,44 @@ def test_benchmark__contradictory_metric_options_are_refused_with_pointers(
         "/metrics/1/options/positive",
         "/metrics/2",
     ]
+
+
+def test_texts__that_a_metric_cannot_read_are_outside_of_its_coverage_and_named(
+    service: Service,
+) -> None:
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ROUGE", "CHRF", {"key": "BLEU", "options": {"tokenizer": "char"}}],
+        measures=[
+            {"name": "overlap", "formula": "MIN(ROUGE, CHRF)"},
+            {"name": "characters", "formula": "CHRF"},
+        ],
+    )
+    text = "Возврат занимает пять дней"
+    failed = pair(3, text, None, outcome="agent_error")
+    service.upload([pair(1, text, text), pair(2, text, "пять дней"), failed], run_name="russian")
+    run = service.complete_run(runName="russian")
+    assert (run["validity"], run["coverage"], run["errorShare"]) == ("VALID", 1.0, 0.0)
+    assert "ROUGE cannot read 3 of 3 expected answers" in run["metricWarning"]
+    metrics = by_metric(service, run)
+    rouge = metrics["ROUGE"]
+    assert (rouge["n"], rouge["expected"], rouge["coverage"]) == (0, 0, None)
+    assert rouge["missing"] == {"NOT_APPLICABLE": 3}
+    # The failed trace is 0.
+    assert (metrics["CHRF"]["n"], metrics["CHRF"]["coverage"]) == (3, 1.0)
+    assert metrics["CHRF"]["min"] == 0.0
+    kpis = {kpi["name"]: kpi for kpi in service.get(f"{RUNS}/{run['id']}/kpis")["items"]}
+    assert kpis["overlap"]["value"] is None
+    assert "ROUGE cannot read 3 of 3" in kpis["overlap"]["undefinedReason"]
+    assert kpis["overlap"]["coverage"] == 1.0
+    assert kpis["characters"]["value"] is not None
+    page = service.client.get(f"/runs/{run['id']}").text
+    assert "ROUGE cannot read 3 of 3 expected answers" in page
+    assert "3 × NOT_APPLICABLE" in page
+    # One in twelve is said nowhere but in the counts.
+    english = [pair(number, "Returns take five days", "five days") for number in range(2, 13)]
+    service.upload([pair(1, text, text), *english], run_name="english")
+    run = service.complete_run(runName="english")
+    assert run["metricWarning"] is None
+    rouge = by_metric(service, run)["ROUGE"]
+    assert (rouge["n"], rouge["coverage"], rouge["missing"]) == (11, 1.0, {"NOT_APPLICABLE": 1})

@@ -82,6 +82,23 @@ def test_deciders__most_common_items_decide_within_a_kind() -> None:
     assert names(metric("ROUGE", items=10), metric("BLEU"), answers=TEXTS) == ("BLEU",)
 
 
+def test_deciders__a_few_items_that_a_metric_cannot_read_do_not_change_what_decides() -> None:
+    assert names(metric("ROUGE", items=37), metric("CHRF"), answers=TEXTS) == ("ROUGE",)
+    assert names(metric("ROUGE", items=35), metric("CHRF"), answers=TEXTS) == ("CHRF",)
+
+
+def test_deciders__a_metric_that_cannot_read_most_items_never_decides() -> None:
+    # 40 items in each of two runs.
+    assert names(metric("ROUGE", items=21), answers=TEXTS) == ("ROUGE",)
+    assert names(metric("ROUGE", items=20), answers=TEXTS) == ()
+    assert names(metric("F1_SCORE", items=3), answers=LABELS) == ()
+    # Items without an expected answer are not those that it cannot read.
+    half = TEXTS._replace(absent=60)
+    assert names(metric("ROUGE", items=10), answers=half) == ("ROUGE",)
+    # Metrics that read everything may lack values for other reasons.
+    assert names(metric("EDIT_SIMILARITY", items=20), answers=TEXTS) == ("EDIT_SIMILARITY",)
+
+
 def test_deciders__work_and_counters_never_stand_for_quality() -> None:
     deciders = select_deciders([*WORK, score("answer_length"), score("JUDGE_TOKENS")], NONE)
     assert deciders == Deciders((), DecidedBy.NOTHING, "STATUS")

@@ -6,6 +6,10 @@ from hypothesis import strategies as st
 
 from mosaico.formula import register_metric_keys
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi, evaluate_kpis
+from mosaico.metrics.aggregate import aggregate
+from mosaico.metrics.registry import load_metrics
+from mosaico.metrics.types import MetricRef
+from mosaico.metrics.unread_texts import measured_texts
 
 register_metric_keys(["ROUGE", "BLEU"])
 
@@ -45,6 +49,22 @@ def test_evaluate_kpis__a_missing_metric_makes_the_kpi_undefined() -> None:
     # Column 9 of "ROUGE + BLEU".
     assert kpi_value.reason == "BLEU has no value (column 9)"
     assert kpi_value.within_thresholds is None
+
+
+def test_evaluate_kpis__a_metric_that_cannot_read_the_texts_is_named() -> None:
+    load_metrics()
+    aggregates = {
+        "ROUGE": aggregate([], expected=0, missing={"NOT_APPLICABLE": 60}),
+        "BLEU": aggregate([0.5] * 60),
+    }
+    texts = measured_texts([MetricRef.of("ROUGE"), MetricRef.of("BLEU")], aggregates)
+    planned = [kpi("MIN(ROUGE, BLEU)"), kpi("BLEU"), kpi("ROUGE.count")]
+    values = evaluate_kpis(planned, lambda key, name: aggregates[key].statistic(name), texts)
+    assert [value.value for value in values] == [None, 0.5, 0.0]
+    reason = values[0].reason
+    assert reason is not None
+    assert reason.startswith("ROUGE has no value (column 5): ROUGE cannot read 60 of 60")
+    assert "CHRF" in reason
 
 
 @pytest.mark.parametrize(

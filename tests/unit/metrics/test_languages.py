@@ -265,7 +265,7 @@ def test_bleu__ja_mecab_equals_sacrebleu(expected: str, output: str) -> None:
     pair = [
         text.encode("utf-8", "replace").decode().replace("\0", "") for text in (expected, output)
     ]
-    assert_bleu_equals(*pair, "ja-mecab")
+    assert_bleu_equals(pair[0], pair[1], "ja-mecab")
 
 
 def test_bleu__ja_mecab_without_its_packages_says_how_to_install_them(
@@ -306,6 +306,6 @@ def test_rouge__unicode_tokenizer_reads_every_language() -> None:
 
 
 def test_rouge__unicode_tokenizer_stems_english_words_only() -> None:
-    options = {"tokenizer": "unicode", "useStemmer": True}
+    options: dict[str, OptionValue] = {"tokenizer": "unicode", "useStemmer": True}
     assert measured("ROUGE", "running дома", "runs дома", **options) == 1.0
     assert measured("ROUGE", "дома", "домами", **options) == 0.0

@@ -228,3 +228,65 @@ def test_gate_and_score__read_the_same_formats(folder: Path) -> None:
     assert gated.stdout.startswith("REGRESSION: today.csv against last-week.csv")
     scored = CliRunner().invoke(score_cli, ["today.csv", "--map", "item=question", "--json"])
     assert json.loads(scored.stdout)["aggregates"]["ACCURACY"]["mean"] == 0.65
+
+
+RUSSIAN = "Возврат товара номер {} занимает пять рабочих дней"
+
+
+def translated(path: Path, refused: int, russian: int = ITEMS) -> Path:
+    """A table of 40 texts, of which the last are English; the first answers are refusals."""
+    rows = [
+        {"id": f"q{number}", "expected": text.format(number), "answer": answer.format(number)}
+        for number in range(ITEMS)
+        for text in [RUSSIAN if number < russian else "The return of item {} takes five days"]
+        for answer in ["Извините" if number < refused else f"{text}!"]
+    ]
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def warnings_of(result: Result) -> list[str]:
+    return [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+
+
+def test_compare_and_gate__texts_that_a_metric_cannot_read_are_one_warning(folder: Path) -> None:
+    base, candidate = translated(folder / "a.json", 0), translated(folder / "b.json", 20)
+    compared = run(base, candidate, "--no-html")
+    assert compared.stdout.startswith("REGRESSED: CHRF")
+    gated = CliRunner().invoke(gate_cli, ["--run", str(candidate), "--baseline", str(base)])
+    assert gated.exit_code == 1
+    for result in (compared, gated):
+        [warning] = warnings_of(result)
+        assert "ROUGE, ROUGE_1 and ROUGE_2 cannot read 40 of 40 expected answers" in warning
+        assert "use CHRF" in warning
+    # From a tenth of the texts on.
+    for russian, count in ((4, 1), (3, 0)):
+        mixed = translated(folder / "mixed.json", 0, russian)
+        other = translated(folder / "other.json", 20, russian)
+        assert len(warnings_of(run(mixed, other, "--no-html"))) == count
+
+
+def test_gate__a_named_metric_that_cannot_read_the_texts_never_passes(folder: Path) -> None:
+    base, candidate = translated(folder / "a.json", 0), translated(folder / "b.json", 20)
+    files = ["--run", str(candidate), "--baseline", str(base)]
+    for named in (["--metrics", "ROUGE"], ["--kpi", "q=MIN(ROUGE, BLEU)"]):
+        result = CliRunner().invoke(gate_cli, [*files, *named])
+        assert result.exit_code == 3
+        assert warnings_of(result)
+    assert "q: it has no value: ROUGE has no value" in result.stdout
+    assert "ROUGE cannot read 40 of 40 expected answers" in result.stdout
+    unicode = CliRunner().invoke(gate_cli, [*files, "--metrics", "ROUGE:tokenizer=unicode"])
+    assert (unicode.exit_code, warnings_of(unicode)) == (1, [])
+
+
+def test_score__counts_texts_that_a_metric_cannot_read(folder: Path) -> None:
+    path = translated(folder / "a.json", 0, russian=10)
+    arguments = [str(path), "--metrics", "ROUGE,CHRF"]
+    scored = CliRunner().invoke(score_cli, arguments)
+    assert "ROUGE has no value on 10 traces: NOT_APPLICABLE 10" in scored.stderr
+    assert "ROUGE cannot read 10 of 40 expected answers" in scored.stderr
+    document = json.loads(CliRunner().invoke(score_cli, [*arguments, "--json"]).stdout)
+    rouge, chrf = document["aggregates"]["ROUGE"], document["aggregates"]["CHRF"]
+    # The coverage is that of the 30 texts that ROUGE reads.
+    assert (rouge["n"], rouge["coverage"]) == (30, 1.0)
+    assert (chrf["n"], chrf["coverage"]) == (40, 1.0)

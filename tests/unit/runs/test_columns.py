@@ -11,6 +11,7 @@ from mosaico.runs.metric_columns import MetricColumns
 SKIPPED: dict[str, MetricNote] = {
     "no text": {"skipped": "NO_OUTPUT"},
     "not supported": {"skipped": "NOT_SUPPORTED"},
+    "unreadable": {"skipped": "NOT_APPLICABLE"},
     "infra": {"skipped": "INFRA_ERROR"},
     "raised": {"failed": "RAISED", "detail": "ValueError: x"},
 }
@@ -44,6 +45,24 @@ def test_columns__count_rows_by_outcome() -> None:
         8,
         1,
     )
+
+
+def test_columns__traces_to_which_a_metric_is_not_applicable_are_outside_of_it() -> None:
+    columns = MetricColumns(["A", "B"], trials=False)
+    columns.add(row(1.0, 0.5))
+    columns.add(row(None, 0.5, A="unreadable"))
+    columns.add(row(None, 0.5, A="unreadable"))
+    # An error of the infrastructure in a trace that is outside of A anyway.
+    lost: dict[str, MetricNote] = {"A": SKIPPED["unreadable"], "B": SKIPPED["infra"]}
+    columns.add(ScoredTrace([None, None], lost, True, "item"))
+    columns.add(row(None, 0.5, A="raised"))
+    first, second = columns.aggregates().values()
+    assert (first.n, first.expected, first.coverage) == (1, 2, 0.5)
+    assert first.missing == {"NOT_APPLICABLE": 3, "RAISED": 1}
+    assert (second.n, second.expected, second.coverage) == (4, 5, 0.8)
+    tally = columns.tally()
+    # Two measurements of A, of which one failed, and four of B.
+    assert (tally.total, tally.covered, tally.measurements, tally.failed) == (5, 4, 6, 1)
 
 
 def test_columns__absent_traces_lower_the_coverage_without_an_error() -> None:
