@@ -81,7 +81,7 @@ def test_metric_catalog__has_unit_range_direction_version_and_options(service: S
     metrics = {metric["key"]: metric for metric in catalogue["items"]}
     assert list(metrics) == sorted(metrics)
     assert set(metrics) >= {
-        "ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE",
+        "ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "CHRF", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE",
         "SCORE",
     }  # fmt: skip
     rouge = metrics["ROUGE"]
@@ -92,8 +92,11 @@ def test_metric_catalog__has_unit_range_direction_version_and_options(service: S
             "minimum": 0.0,
             "maximum": 1.0,
             "direction": "HIGHER_IS_BETTER",
-            "version": "1",
-            "options": [{"name": "useStemmer", "default": False, "choices": []}],
+            "version": "2",
+            "options": [
+                {"name": "useStemmer", "default": False, "choices": []},
+                {"name": "tokenizer", "default": "", "choices": ["", "unicode"]},
+            ],
             "origin": "built-in",
         }.items()
     )

@@ -121,7 +121,7 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
     assert (
         metrics["ROUGE"].items()
         >= {
-            "version": "1",
+            "version": "2",
             "n": 4,
             "expected": 8,
             "coverage": 0.5,
