@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mosaico.comparison.baselines import find_baseline
+from mosaico.comparison.baselines import find_baseline, find_ruler_changes
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
+from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.core.interruption import interrupted_by
@@ -44,6 +45,14 @@ class ComparedRunResult(NamedTuple):
     points: RunPoints | None = None
 
 
+class BaselineOutdated(Exception):
+    """The run measures by another ruler than the baseline `run_id`, whose traces it could measure again."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
 def compare_with_baseline(
     job: JobContext,
     *,
@@ -53,18 +62,27 @@ def compare_with_baseline(
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
+    is_news: bool = True,
+    may_wait: bool = False,
 ) -> ComparedRunResult:
     """The verdicts, intervals and item values of a run whose traces are all measured.
 
     Reads the items of the run and of its baseline, and computes in a child process. When that
     fails, the run has no verdict but is still stored: its values are correct.
+
+    Raises: `BaselineOutdated` where the run `may_wait`, and stored traces can be measured by its ruler.
     """
     is_valid = validity.validity is Validity.VALID
     with job.resources.db.read() as session:
         baseline = find_baseline(session, run_id, plan) if is_valid else None
-        is_first = get_run(session, run_id).same_source_as is None
-    comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline)
-    conditions = comparison.differences.conditions
+        run = get_run(session, run_id)
+        is_first = run.same_source_as is None
+        ruler = find_ruler_changes(session, run, baseline, plan) if is_news else ()
+    comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline, ruler=ruler)
+    differences = comparison.differences
+    conditions = differences.conditions
+    if may_wait and baseline and differences.measurable_again and not conditions:
+        raise BaselineOutdated(baseline.runs[0].id)
     items = _load_items(job, comparison, {run_seq: plan.columns}, traces)
     pairing = None
     if baseline and not conditions:
@@ -79,19 +97,19 @@ def compare_with_baseline(
         job.checkpoint()
         log.warning("the comparison of run %s failed", run_id, exc_info=True)
         reason = f"the comparison could not be computed: {error}"
-        return ComparedRunResult(comparison.render_not_compared(ComparisonResult(), reason))
+        return ComparedRunResult(render_not_compared(comparison, ComparisonResult(), reason))
     if not is_valid:
         reason = f"the run is invalid: {'; '.join(validity.reasons)}"
-        verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
+        verdicts = render_not_compared(comparison, result, reason, Verdict.INVALID)
     elif conditions:
         reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
-        verdicts = comparison.render_not_compared(result, reason, Verdict.INVALID)
+        verdicts = render_not_compared(comparison, result, reason, Verdict.INVALID)
     elif pairing is None:
-        verdicts = comparison.render_not_compared(
-            result, FIRST_RUN if is_first else SAME_SOURCE_RUN
+        verdicts = render_not_compared(
+            comparison, result, FIRST_RUN if is_first else SAME_SOURCE_RUN
         )
     else:
-        verdicts = comparison.render(result, pairing)
+        verdicts = render_compared(comparison, result, pairing)
     log_failures(run_id, verdicts.failures)
     return ComparedRunResult(verdicts, points if is_valid else None)
 

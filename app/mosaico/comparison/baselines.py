@@ -15,6 +15,7 @@ from mosaico.core.errors import Conflict, Invalid
 from mosaico.kpis.verdict_types import BaselineSelection
 from mosaico.run_store.models import POSITION, BenchmarkBaseline, BenchmarkRun
 from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.plan_differences import compare_plans
 from mosaico.run_store.queries import get_run
 from mosaico.run_store.rules import RunStatus, Validity
 
@@ -116,11 +117,48 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
         pinned_run = get_run(session, pinned.run_id)
         # Another run over the pinned traces is compared like any other run, not with itself.
         if _position(pinned_run) != _position(run):
-            return Baseline(mode=BaselineSelection.PINNED, runs=[_baseline_run(pinned_run)])
+            measured = _measured_alike(session, pinned_run, plan)
+            return Baseline(mode=BaselineSelection.PINNED, runs=[_baseline_run(measured)])
     mode = plan.baseline.mode
     limit = plan.baseline.runs if mode is BaselineMode.MEAN_OF_LAST else 1
     runs = list_baseline_runs(session, run, limit)
     return Baseline(mode=BaselineSelection(mode), runs=runs) if runs else None
+
+
+def _measured_alike(session: Session, pinned: BenchmarkRun, plan: RunPlan) -> BenchmarkRun:
+    """The pinned run, or the newest run over its traces if only that one has the ruler of a plan."""
+    if not compare_plans([pinned.begun_plan], plan).ruler:
+        return pinned
+    statement = (
+        select(BenchmarkRun)
+        .where(
+            BenchmarkRun.rescore_of == (pinned.rescore_of or pinned.id),
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.purged_at.is_(None),
+        )
+        .order_by(BenchmarkRun.seq.desc())
+        .limit(1)
+    )
+    again = session.scalars(statement).one_or_none()
+    if again is None or compare_plans([again.begun_plan], plan).measurable_again:
+        return pinned
+    return again
+
+
+def find_ruler_changes(
+    session: Session, run: BenchmarkRun, baseline: Baseline | None, plan: RunPlan
+) -> tuple[str, ...]:
+    """How a run is measured differently from the last valid run before it; its baseline may have been
+    measured again since.
+    """
+    if baseline is None:
+        return ()
+    before = _valid_runs_before(run).where(BenchmarkRun.rescore_of.is_(None))
+    last = session.scalars(
+        before.order_by(POSITION.desc(), BenchmarkRun.seq.desc()).limit(1)
+    ).first()
+    return () if last is None else compare_plans([last.begun_plan], plan).ruler
 
 
 def _get_run_with_pin(

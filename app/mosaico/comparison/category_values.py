@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from mosaico.comparison.child_computation import compute, observed_values
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
+from mosaico.comparison.comparison_verdicts import render_compared
 from mosaico.comparison.schemas import (
     CategoryComparison,
     CategoryKpi,
@@ -144,7 +145,7 @@ def changes_by_category(
     ]
     comparisons = []
     for changes in _adjust(compared):
-        verdicts = comparison.render(changes.result, changes.pairing)
+        verdicts = render_compared(comparison, changes.result, changes.pairing)
         log_failures(run_id, verdicts.failures)
         comparisons.append(_category_comparison(changes, verdicts, comparison))
     return comparisons

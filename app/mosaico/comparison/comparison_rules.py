@@ -1,54 +1,40 @@
 """A run with its baseline: what is compared by which rules, and the verdicts of the result; pure."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from mosaico.comparison.baselines import Baseline
 from mosaico.comparison.comparison_spec import (
-    ComparisonResult,
     ComparisonSpec,
     KpiComparisonSpec,
-    KpiInterval,
     MetricComparisonSpec,
 )
 from mosaico.comparison.deciders import (
     CommonMetric,
-    DecidedBy,
     Deciders,
     ExpectedAnswers,
     select_deciders,
 )
-from mosaico.comparison.value_failures import ValueFailures, describe_failure
-from mosaico.comparison.verdict_text import (
-    NOT_COMPARABLE,
-    not_compared,
-    render_run,
-    render_verdict,
-    run_not_compared,
-)
+from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import CompiledFormula, Reference, compile_formula
 from mosaico.formula.bounds import Bounds, bounds_of
 from mosaico.items.flipped import item_means
 from mosaico.items.formulas.properties import Line, ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemPairing
 from mosaico.kpis.evaluate import KpiValue
-from mosaico.kpis.verdict_types import (
-    BaselineRuns,
-    ComparedItems,
-    RunVerdict,
-    RunVerdicts,
-    SubjectKey,
-    ValueVerdict,
-)
 from mosaico.metrics.formula_direction import statistic_bounds
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import is_counted, is_run_metric
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec
-from mosaico.run_store.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
-from mosaico.statistics.verdict_rules import MARGIN, MIN_EFFECT, Scale, Side, Verdict, VerdictRule
+from mosaico.run_store.plan import PlannedMetric, RunPlan
+from mosaico.run_store.plan_differences import (
+    PlanDifferences,
+    compare_plans,
+)
+from mosaico.statistics.verdict_rules import MARGIN, MIN_EFFECT, Scale, Side, VerdictRule
 
 HARM_SIDES = {
     Direction.HIGHER_IS_BETTER: Side.LOW,
@@ -59,11 +45,6 @@ HARM_SIDES = {
 RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 # The margin of a KPI as a multiple of its minimum effect: the same ratio as that of the defaults.
 MARGIN_FACTOR = MARGIN / MIN_EFFECT
-CHANGED_METRIC = f"{NOT_COMPARABLE}, which has another version of the metric; rescore the baseline"
-CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline"
-# The source in the plan of a file that is compared without a server.
-FILE_SOURCE = "file"
-NOT_PER_ITEM = "its value of the whole run is neither a mean over items nor computed from counts"
 
 
 class Signal(NamedTuple):
@@ -77,13 +58,15 @@ class Signal(NamedTuple):
 class RunComparison:
     """A run with its plan, its KPI values and its baseline.
 
-    `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them.
+    `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them. `ruler` says how
+    the run is measured differently from the run before it, if it is.
     """
 
     plan: RunPlan
     kpis: Sequence[KpiValue]
     baseline: Baseline | None
     judged: Collection[str] = ()
+    ruler: Sequence[str] = ()
 
     @property
     def item_columns(self) -> list[str]:
@@ -141,7 +124,7 @@ class RunComparison:
             )
             for value in self.kpis
             if value.value is not None
-            and {column_of(ref.key) for ref in _references(value)} <= columns
+            and {column_of(ref.key) for ref in references_of(value)} <= columns
         ]
         return ComparisonSpec(
             run=run,
@@ -190,101 +173,10 @@ class RunComparison:
         is_rate = value.value is not None and 0 <= value.value <= 1 and all(map(_is_rate, specs))
         return VerdictRule(side=side, scale=Scale.RATE if is_rate else Scale.NUMBER)
 
-    def render(self, result: ComparisonResult, pairing: ItemPairing) -> RunVerdicts:
-        """The verdicts of a run that was compared with its baseline."""
-        assert self.baseline is not None
-        changed = self.differences
-        failures = ValueFailures(result.failures)
-        metrics = {
-            metric.column: _verdict_or_failure(
-                failures,
-                (metric.column, None),
-                metric.column,
-                partial(self._metric_verdict, metric, result, changed),
-            )
-            for metric in self.plan.metrics
-        }
-        kpis = {
-            value.kpi.id: _verdict_or_failure(
-                failures,
-                (None, value.kpi.id),
-                value.kpi.name,
-                partial(self._kpi_verdict, value, result, changed),
-            )
-            for value in self.kpis
-        }
-        run = render_run(
-            self._deciding_verdicts(result.deciders, metrics, kpis),
-            noun="KPI" if kpis else "metric",
-            is_measured=result.deciders.by is not DecidedBy.NOTHING,
-            is_file=self.plan.source == FILE_SOURCE,
-            baseline=self._baseline_runs(),
-            items=ComparedItems(
-                compared=len(pairing.candidate.items) if pairing.is_paired else 0,
-                only_baseline=pairing.only_baseline,
-                only_candidate=pairing.only_candidate,
-                revised=pairing.revised,
-                left_out=pairing.left_out,
-                are_samples=pairing.are_samples,
-            ),
-            differences=changed,
-            failures=self._failure_reasons(failures),
-        )
-        return _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
-
-    def render_not_compared(
-        self, result: ComparisonResult, reason: str, verdict: Verdict | None = None
-    ) -> RunVerdicts:
-        """The verdicts of a run that was not compared, with the intervals of its values."""
-        failures = ValueFailures(result.failures)
-        run = run_not_compared(
-            reason,
-            verdict,
-            baseline=self._baseline_runs(),
-            differences=self.differences,
-            failures=self._failure_reasons(failures),
-        )
-
-        def value_verdict(key: SubjectKey, name: str) -> ValueVerdict:
-            failure = failures.by_key.get(key)
-            more = f"; {describe_failure(name, failure)}" if failure else ""
-            return not_compared(f"{reason}{more}", verdict)
-
-        metrics = {
-            metric.column: value_verdict((metric.column, None), metric.column)
-            for metric in self.plan.metrics
-        }
-        kpis = {
-            value.kpi.id: value_verdict((None, value.kpi.id), value.kpi.name) for value in self.kpis
-        }
-        return _with_results(run, metrics, kpis, result)
-
-    def _deciding_verdicts(
-        self,
-        deciders: Deciders,
-        metrics: Mapping[str, ValueVerdict],
-        kpis: Mapping[str, ValueVerdict],
-    ) -> list[ValueVerdict]:
-        """The verdicts that are that of the run: of its KPIs, otherwise of the metrics that decide."""
-        if kpis:
-            return list(kpis.values())
-        guard = metrics.get(deciders.guard or "")
-        is_worse = guard is not None and guard.verdict is Verdict.REGRESSED
-        names = deciders.judged if is_worse else deciders.names
-        return [metrics[name] for name in names if name in metrics]
-
-    def _failure_reasons(self, failures: ValueFailures) -> list[str]:
-        """The reasons of all failures, each with the name of its metric or KPI."""
-        names = {value.kpi.id: value.kpi.name for value in self.kpis}
-        return [
-            describe_failure(column or names.get(kpi_id or "", kpi_id or ""), failure)
-            for (column, kpi_id), failure in failures.by_key.items()
-        ]
-
     def _metric_spec(
         self, metric: PlannedMetric, *, is_changed: bool, is_judged: bool
     ) -> MetricComparisonSpec:
-        spec = _spec(metric)
+        spec = spec_of(metric)
         rule = metric_rule(spec)
         return MetricComparisonSpec(
             column=metric.column,
@@ -313,55 +205,19 @@ class RunComparison:
         """
         line = line_of(formula)
         if line is None:
-            return Signal(line, self._value_limits(formula))
+            return Signal(line, self.value_limits(formula))
         return Signal(line, _value_range(self._bounds(formula)[line.reference]))
 
-    def _value_limits(self, formula: CompiledFormula) -> ValueRange:
+    def value_limits(self, formula: CompiledFormula) -> ValueRange:
         """The smallest and the largest value of a formula."""
         return _value_range(bounds_of(formula, self._bounds(formula)))
 
     def _bounds(self, formula: CompiledFormula) -> dict[Reference, Bounds]:
         planned = {metric.column: metric for metric in self.plan.metrics}
         return {
-            ref: statistic_bounds(ref.stat, _spec(planned[column_of(ref.key)]))
+            ref: statistic_bounds(ref.stat, spec_of(planned[column_of(ref.key)]))
             for ref in formula.references
         }
-
-    def _metric_verdict(
-        self, metric: PlannedMetric, result: ComparisonResult, changed: PlanDifferences
-    ) -> ValueVerdict:
-        change = result.metrics.get(metric.column)
-        if change is not None:
-            spec = _spec(metric)
-            scale = metric_rule(spec).scale
-            limits = ValueRange(spec.minimum, spec.maximum)
-            return render_verdict(metric.column, change, scale, unit=spec.unit, limits=limits)
-        if metric.column in changed.metrics:
-            return not_compared(CHANGED_METRIC, Verdict.INVALID)
-        return not_compared(NOT_PER_ITEM)
-
-    def _kpi_verdict(
-        self, value: KpiValue, result: ComparisonResult, changed: PlanDifferences
-    ) -> ValueVerdict:
-        kpi, change = value.kpi, result.kpis.get(value.kpi.id)
-        if change is not None:
-            scale = self.kpi_rule(value).scale
-            limits = self._value_limits(compile_formula(kpi.formula))
-            return render_verdict(
-                kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate, limits=limits
-            )
-        if value.value is None:
-            return not_compared(f"it has no value: {value.reason}", has_value=False)
-        if kpi.id in changed.kpis:
-            return not_compared(CHANGED_KPI, Verdict.INVALID)
-        return not_compared(NOT_PER_ITEM)
-
-    def _baseline_runs(self) -> BaselineRuns | None:
-        if self.baseline is None:
-            return None
-        return BaselineRuns(
-            mode=self.baseline.mode, run_ids=tuple(run.id for run in self.baseline.runs)
-        )
 
     def _resampled_columns(self, matrices: Sequence[ItemMatrix]) -> set[str]:
         """The columns that can be resampled: label counts have to exist in all matrices."""
@@ -374,7 +230,7 @@ class RunComparison:
 
     def _metric_specs(self, value: KpiValue) -> list[MetricSpec]:
         planned = {metric.column: metric for metric in self.plan.metrics}
-        return [_spec(planned[column_of(ref.key)]) for ref in _references(value)]
+        return [spec_of(planned[column_of(ref.key)]) for ref in references_of(value)]
 
 
 def default_judged(kpis: Sequence[KpiValue]) -> list[str]:
@@ -406,7 +262,7 @@ def _common_metric(metric: PlannedMetric, pairing: ItemPairing) -> CommonMetric 
     before, after = means
     items = len(before.keys() & after.keys()) if pairing.is_paired else min(map(len, means))
     mean = sum(math.fsum(values.values()) / len(values) for values in means) / 2
-    return CommonMetric(ref=metric.ref, spec=_spec(metric), items=items, mean=mean)
+    return CommonMetric(ref=metric.ref, spec=spec_of(metric), items=items, mean=mean)
 
 
 def _expected_answers(pairing: ItemPairing) -> ExpectedAnswers:
@@ -423,58 +279,9 @@ def _is_rate(spec: MetricSpec) -> bool:
     return (spec.minimum, spec.maximum) == (0.0, 1.0)
 
 
-def _spec(metric: PlannedMetric) -> MetricSpec:
+def spec_of(metric: PlannedMetric) -> MetricSpec:
     return provider_for(metric.ref).spec
 
 
-def _references(value: KpiValue) -> tuple[Reference, ...]:
+def references_of(value: KpiValue) -> tuple[Reference, ...]:
     return compile_formula(value.kpi.formula).references
-
-
-def _verdict_or_failure(
-    failures: ValueFailures, key: SubjectKey, name: str, render: Callable[[], ValueVerdict]
-) -> ValueVerdict:
-    """A verdict; without one, and with the reason, where any part of it failed."""
-    verdict = failures.attempt(key, render)
-    if verdict is None or key in failures.by_key:
-        return not_compared(describe_failure(name, failures.by_key[key]))
-    return verdict
-
-
-def _with_results(
-    run: RunVerdict,
-    metrics: Mapping[str, ValueVerdict],
-    kpis: Mapping[str, ValueVerdict],
-    result: ComparisonResult,
-) -> RunVerdicts:
-    """The verdicts with the intervals and trial statistics that every run has."""
-    return RunVerdicts(
-        run=run,
-        metrics={
-            column: verdict.model_copy(update={"repeats": tuple(result.repeats.get(column, ()))})
-            for column, verdict in metrics.items()
-        },
-        kpis={
-            kpi: _with_interval_facts(verdict, result.kpi_intervals.get(kpi))
-            for kpi, verdict in kpis.items()
-        },
-        metric_intervals=result.metric_intervals,
-        kpi_intervals={
-            kpi: interval.interval
-            for kpi, interval in result.kpi_intervals.items()
-            if interval.interval
-        },
-        failures=result.failures,
-    )
-
-
-def _with_interval_facts(verdict: ValueVerdict, interval: KpiInterval | None) -> ValueVerdict:
-    """The verdict of a KPI with its threshold probability and warnings."""
-    if interval is None:
-        return verdict
-    return verdict.model_copy(
-        update={
-            "threshold_probability": interval.threshold_probability,
-            "warnings": tuple(note.sentence for note in interval.notes),
-        }
-    )

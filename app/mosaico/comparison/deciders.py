@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from mosaico.metrics.registry import provider_for, ref_of_column
 from mosaico.metrics.score_directions import ScoreDirection, direction_of_score
-from mosaico.metrics.types import Direction, MetricRef, MetricSpec
+from mosaico.metrics.types import WORK_UNITS, Direction, MetricRef, MetricSpec
 
 # Metrics of an answer beside an expected one; the order decides between equally covered metrics.
 _LABEL_METRICS: Final = ("ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "PRECISION", "RECALL")
@@ -21,7 +21,7 @@ _GUARDS: Final = ("STATUS", "ERROR_RATE")
 _NO_QUALITY: Final = frozenset(
     {*_GUARDS, "ERROR_COUNT", "JSON_VALID", "TOOL_CALL_SUCCESS_RATE", "NATURAL_STOP"}
 )
-_NO_QUALITY_UNITS: Final = frozenset({"ms", "s", "USD", "tokens", "calls", "turns", "errors"})
+_NO_QUALITY_UNITS: Final = WORK_UNITS | {"errors"}
 # Below this mean over both runs equality says nothing: the answers are longer than the labels.
 _LEAST_EQUAL: Final = 0.1
 _SHORT_SHARE: Final = 0.9

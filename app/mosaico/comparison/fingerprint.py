@@ -47,7 +47,7 @@ def find_fingerprint(session: Session, run: BenchmarkRun, plan: RunPlan) -> str:
     session.execute(text("SET LOCAL statement_timeout = 0"))
     plan_fingerprint = plan.fingerprint()
     for earlier in list_last_valid_runs(session, run, RUNS_BACK):
-        if earlier.begun_plan.fingerprint() == plan_fingerprint:
+        if earlier.begun_plan.completed_by(plan).fingerprint() == plan_fingerprint:
             if earlier.fingerprint and _share_most_items(session, run, earlier):
                 return earlier.fingerprint
             # Only the newest run of the same plan counts: items may drift back and forth otherwise.

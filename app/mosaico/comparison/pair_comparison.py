@@ -12,6 +12,7 @@ from mosaico.comparison.comparison_spec import (
     ComparisonSpec,
     MetricComparisonSpec,
 )
+from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.schemas import (
     CategoryComparison,
@@ -235,10 +236,10 @@ def _verdicts(
     for side, name in ((pair.candidate, "candidate"), (pair.baseline, "baseline")):
         if side.invalid_reasons:
             reasons = "; ".join(side.invalid_reasons)
-            return comparison.render_not_compared(
-                result, f"the {name} is invalid: {reasons}", Verdict.INVALID
+            return render_not_compared(
+                comparison, result, f"the {name} is invalid: {reasons}", Verdict.INVALID
             )
-    return comparison.render(result, pairing)
+    return render_compared(comparison, result, pairing)
 
 
 class PairedMeans(NamedTuple):

@@ -16,7 +16,7 @@ from mosaico.core.text import count_noun
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
-from mosaico.run_store.plan import PlanDifferences
+from mosaico.run_store.plan_differences import PlanDifferences
 from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
 
 NOT_COMPARABLE = "not comparable with its baseline"
@@ -82,18 +82,20 @@ def run_not_compared(
     *,
     baseline: BaselineRuns | None,
     differences: PlanDifferences,
+    ruler: Sequence[str] = (),
     failures: Sequence[str] = (),
 ) -> RunVerdict:
-    """The verdict of a run that was not compared. `failures` are the reasons of metrics and KPIs that
+    """The verdict of a run that was not compared. `ruler` says how it is measured differently, `failures` are the reasons of metrics and KPIs that
     could not be computed.
     """
     return RunVerdict(
         verdict=verdict,
         reason=reason,
-        explanation=" ".join(map(_sentence, (reason, *failures))),
+        explanation=" ".join(map(_sentence, (reason, *failures, *_ruler_sentences(ruler)))),
         baseline=baseline,
-        differences=differences.descriptions,
+        differences=_unique([*ruler, *differences.descriptions]),
         conditions=differences.conditions,
+        measured_differently=tuple(ruler),
     )
 
 
@@ -190,19 +192,22 @@ def render_run(
     baseline: BaselineRuns | None,
     items: ComparedItems,
     differences: PlanDifferences,
+    ruler: Sequence[str] = (),
     failures: Sequence[str] = (),
 ) -> RunVerdict:
     """The verdict of a run: that of the KPIs or metrics that decide, which are a `noun`.
 
-    Those that cannot be compared count only when none can be compared. `is_measured`: something measures quality. `failures` are the reasons of
-    metrics and KPIs that could not be computed.
+    Those that cannot be compared count only when none can be compared. `is_measured`: something measures quality.
+    `ruler` says how the run is measured differently from the one before. `failures` are the reasons of metrics and
+    KPIs that could not be computed.
     """
     # A value without a verdict was not compared, for example a KPI of another formula: it must not
     # hide the verdict of the others.
     counts = Counter(str(value.verdict) for value in deciding if value.verdict is not None)
     # One regressed KPI makes the run regressed, however many others improved.
     verdict = next((verdict for verdict in BY_PRIORITY if counts[verdict]), None)
-    all_differences = [*_item_differences(items), *differences.descriptions]
+    all_differences = _unique([*_item_differences(items), *ruler, *differences.descriptions])
+    others = [difference for difference in all_differences if difference not in ruler]
     if verdict is None and not is_measured:
         verdict = Verdict.NOT_MEASURED
     reason = _reason(verdict, all_differences, is_file=is_file)
@@ -213,16 +218,29 @@ def render_run(
             [
                 _sentence(reason) if reason else _summary(counts, noun),
                 *map(_sentence, failures),
+                *map(_sentence, _ruler_sentences(ruler, is_again=not differences.ruler)),
                 *_item_sentences(items),
-                *([f"Differences: {'; '.join(all_differences)}."] if all_differences else []),
+                *([f"Differences: {'; '.join(others)}."] if others else []),
             ]
         ),
         baseline=baseline,
         items=items,
         counts=dict(counts),
-        differences=tuple(all_differences),
+        differences=all_differences,
         conditions=differences.conditions,
+        measured_differently=tuple(ruler),
     )
+
+
+def _ruler_sentences(ruler: Sequence[str], *, is_again: bool = False) -> list[str]:
+    """What is measured differently; `is_again`: the baseline was measured by the same ruler."""
+    if not ruler:
+        return []
+    return [*ruler, *(["the baseline was measured again by the same rules"] if is_again else [])]
+
+
+def _unique(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
 
 
 def _reason(verdict: Verdict | None, differences: Sequence[str], *, is_file: bool) -> str | None:

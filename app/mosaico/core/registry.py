@@ -82,7 +82,9 @@ class Registry(Generic[T]):
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
         self._loaded: list[LoadedPlugin] = []
+        self._packages: dict[str, str] = {}
         self._origin = "built-in"
+        self._package: str | None = None
         self._is_loaded = False
 
     def register(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
@@ -99,6 +101,8 @@ class Registry(Generic[T]):
         self._items[name] = item
         self._aliases.update(dict.fromkeys(aliases, name))
         self._loaded.append(LoadedPlugin(kind=self.kind, name=name, origin=self._origin))
+        if self._package is not None:
+            self._packages[name] = self._package
         return item
 
     def get(self, name: str) -> T:
@@ -119,6 +123,10 @@ class Registry(Generic[T]):
     def canonical_name(self, name: str) -> str:
         """The name of an alias; any other name unchanged."""
         return self._aliases.get(name, name)
+
+    def package_of(self, name: str) -> str | None:
+        """The distribution of a plugin with its version; None for a built-in."""
+        return self._packages.get(self.canonical_name(name))
 
     def names(self) -> list[str]:
         """The names of all items, without aliases."""
@@ -168,14 +176,14 @@ class Registry(Generic[T]):
 
     def _load(self, entry_point: EntryPoint) -> None:
         before = dict(self._items), dict(self._aliases), list(self._loaded)
-        self._origin = _origin(entry_point)
+        self._origin, self._package = _origin(entry_point), _package(entry_point)
         try:
             entry_point.load()(self._register_own)
         except BaseException:
             self._items, self._aliases, self._loaded = before
             raise
         finally:
-            self._origin = "built-in"
+            self._origin, self._package = "built-in", None
 
     def _register_own(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
         if getattr(item, "kind", self.kind) != self.kind:
@@ -202,3 +210,8 @@ def _origin(entry_point: EntryPoint) -> str:
     if distribution is None:
         return entry_point.value
     return f"{distribution.name} {distribution.version} ({entry_point.value})"
+
+
+def _package(entry_point: EntryPoint) -> str | None:
+    distribution = entry_point.dist
+    return None if distribution is None else f"{distribution.name} {distribution.version}"

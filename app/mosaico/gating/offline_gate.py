@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mosaico.comparison.answer_text import describe_reading
-from mosaico.comparison.comparison_rules import FILE_SOURCE
+from mosaico.comparison.comparison_verdicts import FILE_SOURCE
 from mosaico.comparison.deciders import may_decide
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun

@@ -52,6 +52,7 @@ def sentences(result: GateResult) -> Iterator[str]:
         yield f"{check.name}: {check.reason}."
     if result.passes_inconclusive:
         yield PASSES_INCONCLUSIVE
+    yield from map(_sentence, result.ruler)
     if result.choice:
         yield _sentence(result.choice)
 
@@ -81,6 +82,7 @@ def gate_json(result: GateResult) -> dict[str, Any]:
         "reason": result.reason,
         "choice": result.choice,
         "differences": list(result.differences),
+        "measuredDifferently": list(result.ruler),
         "checks": [
             {
                 "name": check.name,
@@ -162,6 +164,7 @@ def _explanations(result: GateResult) -> Iterator[str]:
         yield f"{check.name}: {numbers}{check.reason}."
     if result.choice:
         yield _sentence(result.choice)
+    yield from map(_sentence, result.ruler)
     if result.differences:
         yield f"Differences from the baseline: {'; '.join(result.differences)}."
 

@@ -140,8 +140,8 @@ class GateResult:
 
     With several `baselines` the candidate is compared with their mean. With `inconclusive_passes`
     an INCONCLUSIVE outcome has the exit code 0. `choice` is the reason for the selection when no
-    names were given; then `figures`, which were not judged, are shown for information. `page` is the URL of the
-    page of a run.
+    names were given; then `figures`, which were not judged, are shown for information. `ruler` says how the
+    run is measured differently from the one before. `page` is the URL of the page of a run.
     """
 
     outcome: GateOutcome
@@ -153,6 +153,7 @@ class GateResult:
     choice: str | None = None
     reason: str | None = None
     differences: Sequence[str] = ()
+    ruler: Sequence[str] = ()
     page: str | None = None
 
     @property
@@ -183,6 +184,7 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
         candidate=comparison.candidate.id,
         baselines=comparison.baseline_run_ids,
         differences=verdict.differences,
+        ruler=verdict.measured_differently,
     )
     if not comparison.candidate.traces:
         raise NothingToGate(

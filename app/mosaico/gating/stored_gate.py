@@ -1,6 +1,7 @@
 """Judges a run of the service against its baseline."""
 
 import contextlib
+from dataclasses import replace
 
 from mosaico.comparison.schemas import BaselineView, Comparison
 from mosaico.core.console.api_calls import ApiCall, ApiRequest, fetch_items, fetch_model, full_id
@@ -54,7 +55,15 @@ def gate_run(run_id: str, baseline: str | None, terms: GateTerms) -> ApiCall[Gat
     parameters = {"baseline": baselines, "candidate": run_id, "judge": terms.names or None}
     request = ApiRequest("GET", f"{PATH}/compare", parameters)
     comparison = yield from fetch_model(Comparison, request)
-    return decide(comparison, terms)
+    return _with_ruler(decide(comparison, terms), run)
+
+
+def _with_ruler(result: GateResult, run: RunView) -> GateResult:
+    """The result with what says how the run is measured differently from the one before, which a
+    baseline that was measured again does not show.
+    """
+    ruler = run.verdict.measured_differently if run.verdict else ()
+    return replace(result, ruler=ruler or result.ruler)
 
 
 def _with_columns(run_id: str, terms: GateTerms) -> ApiCall[GateTerms]:

@@ -132,6 +132,8 @@ class RunVerdict(WireModel):
 
     `counts` is the number of KPIs (of the metrics that decide, when the run has no KPI) per verdict, `differences`
     lists what differs between the two runs, and `conditions` the differences that affect all values.
+    `measuredDifferently` says by which ruler the run is the first one to be measured, also where its baseline was
+    measured again by the same.
     """
 
     version: Literal[1] = 1
@@ -143,6 +145,7 @@ class RunVerdict(WireModel):
     counts: Mapping[str, int] = Field(default_factory=dict)
     differences: tuple[StoredText, ...] = ()
     conditions: tuple[StoredText, ...] = ()
+    measured_differently: tuple[StoredText, ...] = ()
 
 
 # A metric as (column, None), a KPI as (None, ID).

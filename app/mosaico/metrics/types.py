@@ -3,7 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    runtime_checkable,
+)
 
 from mosaico.core.errors import Invalid, NotFound
 from mosaico.llm.types import ModelAnswer, ModelKind, ModelRequest
@@ -25,6 +34,9 @@ class UnknownMetric(NotFound):
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+# Units of what an answer took: times, money, tokens, steps. They come from the reader, not from the texts.
+WORK_UNITS: Final = frozenset({"ms", "s", "USD", "tokens", "calls", "turns"})
 
 OptionValue: TypeAlias = bool | int | float | str
 Summary: TypeAlias = Any  # JSON: it is stored, and crosses between processes

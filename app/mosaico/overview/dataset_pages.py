@@ -1,6 +1,6 @@
 """Pages of uploaded datasets: the list, the form that uploads a file, and one upload with its traces."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Annotated, Final
@@ -25,8 +25,9 @@ from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.harness.result_file import InvalidResultFile
 from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
-from mosaico.traces.files.trace_file import read_upload_lines
+from mosaico.traces.files.trace_file import UploadLines, read_upload_lines
 from mosaico.traces.producers.harness_results import read_results
+from mosaico.traces.reader_versions import reader_of
 from mosaico.traces.uploads import queries, service
 from mosaico.traces.uploads.queries import UploadFilter
 from mosaico.traces.uploads.schemas import UploadForm
@@ -141,11 +142,11 @@ def _store(
     mapping: Mapping[str, str],
 ) -> str:
     """Store a file; returns the ID of the upload. Raises: `Invalid`, `Conflict`, `TooLarge`."""
-    run_name, lines = _read_file(filename, file, mapping)
-    with service.encode_traces(res.db, lines) as traces, res.db.begin() as session:
+    run_name, upload = _read_file(filename, file, mapping)
+    with service.encode_traces(res.db, upload.lines) as traces, res.db.begin() as session:
         dataset = service.store_local_dataset(
             session, body.name, body.run_name or run_name, traces, agent_id=body.agent_id,
-            size_bytes=size, replace=body.replace,
+            size_bytes=size, replace=body.replace, reader=upload.reader,
         )  # fmt: skip
         request.state.created = f"/api/v1/local-datasets{path_of(dataset.id)}"
         return dataset.id
@@ -153,13 +154,14 @@ def _store(
 
 def _read_file(
     filename: str, file: IO[bytes], mapping: Mapping[str, str]
-) -> tuple[str, Iterable[tuple[int, bytes]]]:
+) -> tuple[str, UploadLines]:
     """The name of the run in a file, and the numbered lines of its upload."""
     if filename.lower().endswith(".json"):
         # A result of a harness names its run; any other document is read by an importer.
         with suppress(InvalidResultFile):
             recording = read_results(file.read())
-            return recording.run_name, enumerate(recording.lines, start=1)
+            lines = enumerate(recording.lines, start=1)
+            return recording.run_name, UploadLines(lines, reader_of("harness"))
     return Path(filename).stem or filename, read_upload_lines(filename, file, mapping)
 
 

@@ -3,18 +3,17 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from mosaico.benchmarks.config_types import BaselineConfig, GoldAnswer, WriteBackConfig
-from mosaico.formula import compile_formula, format_formula
+from mosaico.formula import format_formula
 from mosaico.harness.harness_config import HarnessConfig
 from mosaico.kpis.evaluate import PlannedKpi
-from mosaico.metrics.registry import column_of
-from mosaico.metrics.types import MetricRef
+from mosaico.metrics.types import Direction, MetricRef
 from mosaico.traces.production import ProductionTraces
+from mosaico.traces.reader_versions import ReaderVersion, TraceReaderVersion
 from mosaico.traces.types import ExpectedItems
 
 
@@ -23,12 +22,23 @@ class _Frozen(BaseModel):
 
 
 class PlannedMetric(_Frozen):
-    """One column of the run. `column` is the name that formulas use."""
+    """One column of the run. `column` is the name that formulas use.
+
+    `package` is the distribution of a plugin with its version, None for a built-in metric. Plans before these fields
+    have neither a `direction` nor a `package`: those were not recorded.
+    """
 
     key: str
     options: dict[str, bool | int | float | str]
     column: str
     version: str
+    direction: Direction | None = None
+    package: str | None = None
+
+    @property
+    def full_version(self) -> str:
+        """What decides the values: the version of the metric, and that of its package."""
+        return f"{self.version} ({self.package})" if self.package else self.version
 
     @property
     def ref(self) -> MetricRef:
@@ -65,20 +75,11 @@ class PlannedJudgeCalibration(_Frozen):
     max_error: float
 
 
-class PlanDifferences(NamedTuple):
-    """The differences of a plan from earlier plans: the metrics (by column) and KPIs (by ID) whose
-    values are not comparable, and descriptions of all differences; `conditions` are the
-    descriptions of those that affect every value.
-    """
-
-    metrics: frozenset[str]
-    kpis: frozenset[str]
-    descriptions: tuple[str, ...]
-    conditions: tuple[str, ...] = ()
-
-
 class RunPlan(_Frozen):
-    """Everything a run will do. It holds no secrets: those are read from the agent when needed."""
+    """Everything a run will do. It holds no secrets: those are read from the agent when needed.
+
+    `reader` is what read the traces; it is known when they are collected.
+    """
 
     version: Literal[1] = 1
     benchmark_id: str
@@ -104,6 +105,7 @@ class RunPlan(_Frozen):
     cluster_field: str | None = None
     baseline: BaselineConfig = BaselineConfig()
     judge_calibration: PlannedJudgeCalibration | None = None
+    reader: TraceReaderVersion | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -142,19 +144,53 @@ class RunPlan(_Frozen):
         """Return whether the items of the run are a sample that no other run shares."""
         return self.production is not None and not self.production.is_paired
 
-    def fingerprint(self) -> str:
-        """Digest of everything that gives the values their meaning: source and dataset, metric versions
-        (which include the models and prompts of judges), formulas, and the conditions of a harness.
+    @property
+    def reader_version(self) -> ReaderVersion:
+        """The versions of the reader; 1 where it was not recorded."""
+        if self.reader is None:
+            return ReaderVersion()
+        return ReaderVersion(self.reader.answers, self.reader.usage)
+
+    def completed_by(self, later: "RunPlan") -> "RunPlan":
+        """The plan with what was not recorded of its metrics, taken from a later plan: an upgrade of this service is
+        no change of the ruler.
         """
-        document = {
+        known = {(metric.column, metric.version): metric for metric in later.metrics}
+        return self.model_copy(
+            update={
+                "metrics": tuple(
+                    metric
+                    if metric.direction or (metric.column, metric.version) not in known
+                    else known[metric.column, metric.version]
+                    for metric in self.metrics
+                )
+            }
+        )
+
+    def fingerprint(self) -> str:
+        """Digest of everything that gives the values their meaning: source and dataset, the ruler, formulas, and the
+        conditions of a harness. The ruler: versions of metrics (which include their options, the models and prompts of
+        judges) and of plugins, directions, and the versions of the reader.
+        """
+        document: dict[str, Any] = {
             "source": self.source,
             "dataset": self.dataset_ref,
-            "metrics": sorted((metric.column, metric.version) for metric in self.metrics),
-            "kpis": sorted((kpi.name, format_formula(kpi.formula)) for kpi in self.kpis),
+            "metrics": sorted(
+                (metric.column, metric.full_version, metric.direction or "")
+                for metric in self.metrics
+            ),
+            "kpis": sorted(
+                (kpi.name, format_formula(kpi.formula), kpi.direction) for kpi in self.kpis
+            ),
             **({"lateScores": True} if self.late_scores and self.reads_scores else {}),
-            **({"harness": _conditions(self.harness)} if self.harness is not None else {}),
-            **({"production": _population(self.production)} if self.production is not None else {}),
+            **({"harness": conditions_of(self.harness)} if self.harness is not None else {}),
+            **(
+                {"production": population_of(self.production)}
+                if self.production is not None
+                else {}
+            ),
             **({"fieldPaths": self.field_paths} if any(self.field_paths) else {}),
+            **({"reader": self.reader_version} if self.reader_version != ReaderVersion() else {}),
         }
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
@@ -166,89 +202,11 @@ def is_score_column(column: str) -> bool:
     return re.match(r"SCORE\b", column) is not None
 
 
-def compare_plans(earlier: Iterable[RunPlan], plan: RunPlan) -> PlanDifferences:
-    """The differences between a plan and any of the earlier plans."""
-    differences = [_compare(earlier_plan, plan) for earlier_plan in earlier]
-    return PlanDifferences(
-        frozenset(column for difference in differences for column in difference.metrics),
-        frozenset(kpi_id for difference in differences for kpi_id in difference.kpis),
-        _unique(text for difference in differences for text in difference.descriptions),
-        _unique(text for difference in differences for text in difference.conditions),
-    )
-
-
-def describe_changes(earlier: RunPlan, plan: RunPlan) -> tuple[str, ...]:
-    """Describe the changes between two runs: the agent, the model, the benchmark and
-    everything that `compare_plans` finds.
-    """
-    old, new = earlier.harness, plan.harness
-    numbers = [
-        ("agent revision", earlier.agent_revision, plan.agent_revision),
-        ("benchmark revision", earlier.benchmark_revision, plan.benchmark_revision),
-        ("provider", getattr(old, "provider", None), getattr(new, "provider", None)),
-        ("model", getattr(old, "model", None), getattr(new, "model", None)),
-        ("command", getattr(old, "command", None), getattr(new, "command", None)),
-    ]
-    return (
-        *(f"{name} {before} → {after}" for name, before, after in numbers if before != after),
-        *compare_plans([earlier], plan).descriptions,
-    )
-
-
-def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
-    versions = {metric.column: metric.version for metric in earlier.metrics}
-    metrics = frozenset(
-        metric.column for metric in plan.metrics if versions.get(metric.column) != metric.version
-    )
-    formulas = {kpi.id: format_formula(kpi.formula) for kpi in earlier.kpis}
-    rewritten = {kpi.id for kpi in plan.kpis if formulas.get(kpi.id) != format_formula(kpi.formula)}
-    affected = {
-        kpi.id
-        for kpi in plan.kpis
-        if any(column_of(ref.key) in metrics for ref in compile_formula(kpi.formula).references)
-    }
-    conditions = tuple(_condition_differences(earlier, plan))
-    descriptions = [
-        *(f"{column} has another version" for column in sorted(metrics & {*versions})),
-        *(f"{column} is new" for column in sorted(metrics - {*versions})),
-        *(
-            f"the KPI {kpi.name} " + ("has another formula" if kpi.id in formulas else "is new")
-            for kpi in plan.kpis
-            if kpi.id in rewritten
-        ),
-        *conditions,
-    ]
-    return PlanDifferences(
-        metrics, frozenset(rewritten | affected), tuple(descriptions), conditions
-    )
-
-
-def _unique(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
-
-
-def _condition_differences(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
-    if earlier.source != plan.source:
-        yield f"its traces come from {plan.source} instead of {earlier.source}"
-    if earlier.dataset_ref != plan.dataset_ref:
-        yield f"its dataset is {plan.dataset_ref} instead of {earlier.dataset_ref}"
-    if earlier.late_scores != plan.late_scores and plan.reads_scores:
-        yield "late scores are counted in only one of the two runs"
-    old, new = earlier.harness, plan.harness
-    if (old and _conditions(old)) != (new and _conditions(new)):
-        yield "the conditions of the model differ (prompt, limits or judge)"
-    earlier_traces, traces = earlier.production, plan.production
-    if (earlier_traces and _population(earlier_traces)) != (traces and _population(traces)):
-        yield "its production traces are selected by other filters or have another itemKey"
-    if earlier.field_paths != plan.field_paths:
-        yield "its texts are read by other paths (inputPath, outputPath, expectedPath)"
-
-
-def _population(production: ProductionTraces) -> dict[str, Any]:
+def population_of(production: ProductionTraces) -> dict[str, Any]:
     """Return the settings that select the traces of a window, without its time and sample size."""
     return production.model_dump(mode="json", include={"filters", "item_key"})
 
 
-def _conditions(harness: HarnessConfig) -> dict[str, Any]:
+def conditions_of(harness: HarnessConfig) -> dict[str, Any]:
     """The options under which a model is measured: prompt, limits and judge."""
     return harness.model_dump(mode="json", exclude=_NOT_CONDITIONS)

@@ -27,9 +27,11 @@ SHARDS_PER_READ = 16
 TRACES_PER_READ = 2000
 
 
-def compute_result(job: JobContext, lease: RunLease) -> RunResult:
+def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) -> RunResult:
     """The result of a run whose shards are all measured. Reads and computes, outside of any
     transaction; writes nothing.
+
+    Raises: `BaselineOutdated` for a run that `may_wait` until its baseline is measured again.
     """
     plan = lease.plan
     with job.resources.db.read() as session:
@@ -61,6 +63,8 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         plan=plan,
         kpis=kpis,
         validity=validity,
+        is_news=lease.is_news,
+        may_wait=may_wait,
     )
     judged = evaluate_series(job, lease, points) if points else SeriesResults()
     return RunResult(

@@ -106,7 +106,7 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
             "run_seq": result.run_seq,
             "metric": metric.column,
             "ordinal": ordinal,
-            "version": metric.version,
+            "version": metric.full_version,
             "expected": aggregate.expected,
             "missing": dict(aggregate.missing),
             "interval_low": interval.low if interval else None,

@@ -154,7 +154,7 @@ def read_cached_shard(session: Session, lease: ShardLease) -> CachedShard:
 
 def _source_runs(session: Session, lease: ShardLease) -> dict[str, CachedColumn]:
     """The newest completed run that measured each column in the planned version."""
-    versions = [(metric.column, metric.version) for metric in lease.plan.metrics]
+    versions = [(metric.column, metric.full_version) for metric in lease.plan.metrics]
     statement = (
         select(RunMetricAggregate.metric, RunMetricAggregate.run_seq, RunMetricAggregate.ordinal)
         .join(BenchmarkRun, BenchmarkRun.seq == RunMetricAggregate.run_seq)

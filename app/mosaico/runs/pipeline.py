@@ -9,6 +9,7 @@ also enqueues the next step, which starts before the first steps of other runs.
 """
 
 from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
+from mosaico.comparison.baseline_comparison import BaselineOutdated
 from mosaico.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
 from mosaico.jobs.handlers import JobContext
 from mosaico.runs import leases, service
@@ -52,7 +53,15 @@ def finish(job: JobContext, step: FinishRun) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     job, lease = leases.lease_run(job, step.run_id)
     res = job.resources
-    result = compute_result(job, lease)
+    try:
+        result = compute_result(job, lease, may_wait=lease.is_news)
+    except BaselineOutdated as outdated:
+        with res.db.begin() as session:
+            run = leases.lock_leased_run(session, lease)
+            # The end of the rescored baseline starts this step again.
+            if service.wait_for_baseline(session, run, outdated.run_id):
+                return
+        result = compute_result(job, lease)
     alerts = AlertEvaluationService(res.db, read_budget(res.options))
     decisions = alerts.evaluate_alerts_for_run(result)
     with res.db.begin() as session:

@@ -14,7 +14,7 @@ from mosaico.formula import compile_formula
 from mosaico.formula.ast import filtered_key, split_filter
 from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.metrics.model_metrics import is_remote
-from mosaico.metrics.registry import column_of, provider_for, ref_of_column
+from mosaico.metrics.registry import METRICS, column_of, provider_for, ref_of_column
 from mosaico.metrics.remote_measurement import with_model
 from mosaico.metrics.types import MetricRef
 from mosaico.run_store.models import BenchmarkRun
@@ -149,7 +149,12 @@ def _metric(ref: MetricRef, llm: LlmServer | None) -> PlannedMetric:
         ref = with_model(ref, llm)
     spec = provider_for(ref).spec
     return PlannedMetric(
-        key=ref.key, options=dict(ref.options), column=spec.key, version=spec.version
+        key=ref.key,
+        options=dict(ref.options),
+        column=spec.key,
+        version=spec.version,
+        direction=spec.direction,
+        package=METRICS.package_of(split_filter(ref.key).key),
     )
 
 

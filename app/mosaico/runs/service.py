@@ -16,10 +16,10 @@ from mosaico.alerts.stored_series import accept_series
 from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
 from mosaico.comparison.acceptance import accept_level
-from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
+from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.postgres_notify import notify_streams
-from mosaico.jobs.declarations import BeginRun, CollectTraces, RecordRunEnd
+from mosaico.jobs.declarations import BeginRun, CollectTraces, FinishRun, RecordRunEnd
 from mosaico.jobs.queue import enqueue, enqueue_next
 from mosaico.run_store import queries, rules
 from mosaico.run_store.models import BenchmarkRun
@@ -118,7 +118,9 @@ def retry_run(session: Session, run_id: str) -> RunView:
     return _create_again(session, run, retry_of=run)
 
 
-def rescore_run(session: Session, run_id: str) -> RunView:
+def rescore_run(
+    session: Session, run_id: str, trigger: TriggerType = TriggerType.MANUAL
+) -> RunView:
     """Start a run that scores the traces of a completed one with the current metrics, formulas and
     baseline, without reading the source again.
 
@@ -131,7 +133,7 @@ def rescore_run(session: Session, run_id: str) -> RunView:
             f"the run {run.id} is {run.status}; only COMPLETED runs can be rescored."
             " Retry it, or start a new run."
         )
-    return _create_again(session, run, rescore_of=run)
+    return _create_again(session, run, rescore_of=run, trigger=trigger)
 
 
 def _create_again(
@@ -140,13 +142,14 @@ def _create_again(
     *,
     retry_of: BenchmarkRun | None = None,
     rescore_of: BenchmarkRun | None = None,
+    trigger: TriggerType = TriggerType.MANUAL,
 ) -> RunView:
     """A run about the same traces as an earlier one."""
     return create_run(
         session,
         run.benchmark_id,
         run.agent_id,
-        trigger=TriggerType.MANUAL,
+        trigger=trigger,
         run_name=run.run_name,
         window=run.trace_window,
         retry_of=retry_of,
@@ -244,8 +247,52 @@ def end_run(
     # Voids the lease of any worker that is still at a step of the run.
     run.fencing_token += 1
     session.flush()
+    if run.rescore_of is not None:
+        _finish_waiting(session, run)
     if run.triggered_by == TriggerType.SCHEDULED:
         enqueue_next(session, RecordRunEnd(run_id=run.id))
+
+
+def wait_for_baseline(session: Session, run: BenchmarkRun, baseline_id: str) -> bool:
+    """Have the traces of a baseline measured by the ruler of a locked run, once for each run; returns whether the run
+    must wait: `end_run` of the rescored run finishes it.
+
+    The run does not wait where the traces are gone, or where they were measured again in vain.
+    """
+    baseline = queries.get_run(session, baseline_id)
+    origin_id = baseline.rescore_of or baseline.id
+    # Locked: the end of that run is either visible here, or sees that this run waits.
+    again = session.scalars(
+        select(BenchmarkRun)
+        .where(BenchmarkRun.rescore_of == origin_id, BenchmarkRun.seq > run.seq)
+        .order_by(BenchmarkRun.seq.desc())
+        .limit(1)
+        .with_for_update()
+    ).one_or_none()
+    if again is not None:
+        return not RunStatus(again.status).is_final
+    try:
+        rescore_run(session, baseline_id, TriggerType.EVENT)
+    except AppError as error:
+        log.info("baseline not measured again", run_id=run.id, baseline=baseline_id, error=error)
+        return False
+    return True
+
+
+def _finish_waiting(session: Session, rescored: BenchmarkRun) -> None:
+    """Finish the runs that waited until a rescored run has ended. One that does not wait is finished once all the same:
+    the worker with the newer job goes on.
+    """
+    waiting = select(BenchmarkRun.id).where(
+        BenchmarkRun.benchmark_id == rescored.benchmark_id,
+        BenchmarkRun.agent_id == rescored.agent_id,
+        BenchmarkRun.status == RunStatus.RUNNING,
+        BenchmarkRun.rescore_of.is_(None),
+        BenchmarkRun.shards_done == BenchmarkRun.shards_total,
+        BenchmarkRun.seq < rescored.seq,
+    )
+    for run_id in session.scalars(waiting).all():
+        enqueue_next(session, FinishRun(run_id=run_id))
 
 
 def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> None:

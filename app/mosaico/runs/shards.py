@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ from mosaico.runs.leases import (
     complete_shard,
     lock_leased_run,
 )
+from mosaico.traces.models import Collection
 from mosaico.traces.queries import has_attribute
 from mosaico.traces.registry import ClusterFieldUnknown, CollectionFailed
 
@@ -103,15 +105,25 @@ def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
         ranges = list_shard_ranges(
             session, lease.run_id, traces=SHARD_TRACES, size_bytes=SHARD_BYTES
         )
+        plan = _with_reader(session, run, lease.plan)
         # In a read transaction of its own: it reads all items, and must not hold the lock of the
         # run meanwhile.
-        fingerprint = find_fingerprint(session, run, lease.plan)
+        fingerprint = find_fingerprint(session, run, plan)
         field = lease.plan.cluster_field
         # Of the run and not of the lease: an earlier collection may have replaced the one of the lease.
         if ranges and field is not None and run.collection_id is not None:
             require_clusters(session, run.collection_id, field)
     with db.begin() as session:
-        create_shards(session, lease, ranges, fingerprint)
+        create_shards(session, replace(lease, plan=plan), ranges, fingerprint)
+
+
+def _with_reader(session: Session, run: BenchmarkRun, plan: RunPlan) -> RunPlan:
+    """The plan with what read the traces, where its version is not the first one."""
+    collection = session.get(Collection, run.collection_id) if run.collection_id else None
+    if collection is None or collection.reader is None:
+        return plan
+    read = plan.model_copy(update={"reader": collection.reader})
+    return read if read.reader_version != plan.reader_version else plan
 
 
 def create_shards(
@@ -142,6 +154,8 @@ def create_shards(
             traces_collected=traces,
             shards_total=len(ranges),
             fingerprint=fingerprint,
+            # Without a reader it is the plan of the run already.
+            **({"plan": lease.plan} if lease.plan.reader is not None else {}),
         )
         .returning(BenchmarkRun.seq)
     )

@@ -18,7 +18,7 @@ class Stale(AppError):
 
 
 # A run with a queued or running job is not stalled, however long it takes: the job of a dead worker
-# is given to another worker.
+# is given to another worker. Nor is one that waits until its baseline is measured again.
 STALLED_RUNS = text(
     """
     SELECT run.id FROM benchmark_runs AS run
@@ -28,6 +28,10 @@ STALLED_RUNS = text(
                     WHERE shard.run_seq = run.seq)) < :before
       AND NOT EXISTS (SELECT FROM procrastinate_jobs AS job
                       WHERE job.status IN ('todo', 'doing') AND job.args ->> 'run_id' = run.id)
+      AND NOT EXISTS (SELECT FROM benchmark_runs AS again
+                      WHERE again.status IN ('PENDING', 'RUNNING') AND again.rescore_of IS NOT NULL
+                        AND again.benchmark_id = run.benchmark_id AND again.agent_id = run.agent_id
+                        AND again.seq > run.seq)
     ORDER BY run.seq LIMIT :batch
     """
 ).bindparams(bindparam("batch", BATCH))

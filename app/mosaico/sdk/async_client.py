@@ -121,8 +121,9 @@ class AsyncClient:
                 upload = await thread.open(open_upload(results, columns, input_format))
                 chunks = thread.iterate(upload.chunks)
                 call = calls.upload(
-                    chunks, name=name, run_name=run_name, agent=agent, replace=replace
-                )
+                    chunks, name=name, run_name=run_name, agent=agent, replace=replace,
+                    reader=upload.reader,
+                )  # fmt: skip
                 dataset = await self._perform(call)
         warn_ignored(upload.remarks_on(dataset))
         return dataset

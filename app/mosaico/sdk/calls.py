@@ -28,6 +28,7 @@ from mosaico.reporting.comparison_page import ComparedFiles
 from mosaico.runs.schemas import MetricAggregateView, RunView, TraceResultView
 from mosaico.sdk.inputs import require_positive
 from mosaico.sdk.results import GateReport, ResultComparison
+from mosaico.traces.reader_versions import TraceReaderVersion
 from mosaico.traces.uploads.schemas import LocalDatasetView
 
 FilterValue: TypeAlias = str | list[str] | None
@@ -54,13 +55,20 @@ def create_benchmark(body: Mapping[str, Any]) -> ApiCall[BenchmarkView]:
 
 
 def upload(
-    chunks: Chunks, *, name: str, run_name: str, agent: str | None, replace: bool
+    chunks: Chunks,
+    *,
+    name: str,
+    run_name: str,
+    agent: str | None,
+    replace: bool,
+    reader: TraceReaderVersion | None,
 ) -> ApiCall[LocalDatasetView]:
     parameters = {
         "name": name,
         "runName": run_name,
         "agentId": agent,
         "replace": "true" if replace else None,
+        "reader": reader.text if reader else None,
     }
     return fetch_model(LocalDatasetView, upload_request("/local-datasets", chunks, parameters))
 

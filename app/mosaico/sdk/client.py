@@ -102,8 +102,9 @@ class Client:
         """
         with open_upload(results, columns, input_format) as upload:
             call = calls.upload(
-                upload.chunks, name=name, run_name=run_name, agent=agent, replace=replace
-            )
+                upload.chunks, name=name, run_name=run_name, agent=agent, replace=replace,
+                reader=upload.reader,
+            )  # fmt: skip
             dataset = self._api.perform(call)
         warn_ignored(upload.remarks_on(dataset))
         return dataset

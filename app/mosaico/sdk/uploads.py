@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mosaico.core.console.files import CHUNK_BYTES
 from mosaico.sdk.inputs import Results, open_reader, source_of
 from mosaico.traces.files.ignored_fields import NOT_USED
+from mosaico.traces.reader_versions import TraceReaderVersion
 from mosaico.traces.uploads.schemas import LocalDatasetView
 
 
@@ -16,6 +17,7 @@ class Upload:
 
     chunks: Iterator[bytes]
     remarks: list[str]
+    reader: TraceReaderVersion | None
 
     def remarks_on(self, dataset: LocalDatasetView) -> list[str]:
         """The remarks of the reader, and the keys that the service does not use."""
@@ -34,7 +36,7 @@ def open_upload(
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format)
     with reader.upload_lines(source_of(results, "results")) as lines:
-        yield Upload(_join_lines(lines), remarks)
+        yield Upload(_join_lines(lines), remarks, reader.reader)
 
 
 def _join_lines(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -17,7 +17,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
 
-from mosaico.core.db import Base
+from mosaico.core.db import Base, ModelJson
+from mosaico.traces.reader_versions import TraceReaderVersion
 
 
 class Collection(Base):
@@ -28,6 +29,7 @@ class Collection(Base):
     changing source was read. `source_run_id` and `source_run_at` are the ID and the start of the
     source's own run, if it has runs, and `source_warning` what is uncertain about it. `expected_count` is the number of traces that the source
     reports, and `dataset_items` that of the items of its dataset. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
+    `reader` is what read the traces, None where that was not recorded.
     `revision` is the source's name for content that never changes. `completed_at` is None while
     the collection is incomplete, and again before it is deleted.
     """
@@ -54,6 +56,7 @@ class Collection(Base):
     source_warning: Mapped[str | None]
     digest: Mapped[bytes | None]
     revision: Mapped[str | None]
+    reader: Mapped[TraceReaderVersion | None] = mapped_column(ModelJson(TraceReaderVersion))
 
 
 class CollectedTrace(Base):

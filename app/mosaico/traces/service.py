@@ -11,6 +11,7 @@ from mosaico.core.batches import batched
 from mosaico.core.bulk_copy import copy_encoded_rows
 from mosaico.traces import queries
 from mosaico.traces.models import CollectedTrace, Collection, TraceTranscript
+from mosaico.traces.reader_versions import reader_of
 from mosaico.traces.registry import TracePage
 from mosaico.traces.trace_rows import (
     EMPTY_DIGEST,
@@ -31,7 +32,9 @@ COPIED_TRACES = 1_000
 
 def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
     """Create an empty collection."""
-    collection = Collection(source=source, query=query, digest=EMPTY_DIGEST)
+    collection = Collection(
+        source=source, query=query, digest=EMPTY_DIGEST, reader=reader_of(source)
+    )
     session.add(collection)
     session.flush()
     return collection

@@ -6,11 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.kpis.evaluate import PlannedKpi
-from mosaico.run_store.plan import PlanDifferences, PlannedMetric, RunPlan, compare_plans
+from mosaico.metrics.types import Direction
+from mosaico.run_store.plan import PlannedMetric, RunPlan
+from mosaico.run_store.plan_differences import PlanDifferences, compare_plans
+from mosaico.traces.files.importer_registry import IMPORTERS, load_importers
+from mosaico.traces.reader_versions import READER_VERSIONS, TraceReaderVersion, parse_reader
+from mosaico.traces.registry import TRACE_SOURCES, load_trace_sources
 
 
 def metric(column: str = "ROUGE", version: str = "1", **options: bool | str) -> PlannedMetric:
     return PlannedMetric(key=column, options=options, column=column, version=version)
+
+
+def lower() -> PlannedMetric:
+    return metric().model_copy(update={"direction": Direction.LOWER_IS_BETTER})
+
+
+def of_package(package: str, direction: Direction | None = None) -> PlannedMetric:
+    return metric().model_copy(update={"package": package, "direction": direction})
 
 
 def kpi(formula: str = "ROUGE", name: str = "quality", **more: Any) -> PlannedKpi:
@@ -75,6 +88,12 @@ def test_fingerprint__changes_with_anything_that_changes_values() -> None:
             {"kpis": (kpi(),)},
             {"kpis": (kpi("ROUGE.p95"), kpi("BLEU", "other"))},
             {"kpis": (kpi(name="renamed"), kpi("BLEU", "other"))},
+            {"kpis": (kpi(direction="LOWER_IS_BETTER"), kpi("BLEU", "other"))},
+            {"metrics": (lower(), metric("BLEU"))},
+            {"metrics": (of_package("sample 1.2"), metric("BLEU"))},
+            {"metrics": (of_package("sample 1.3"), metric("BLEU"))},
+            {"reader": TraceReaderVersion(name="csv", answers=2)},
+            {"reader": TraceReaderVersion(name="csv", usage=2)},
         )
     ]
     assert len(set(prints)) == len(prints)
@@ -96,8 +115,68 @@ def test_compare_plans__each_difference_is_described_once() -> None:
     assert differences.metrics == {"ROUGE", "BLEU"}
     assert differences.conditions == ("its dataset is support-2 instead of support",)
     assert differences.descriptions == (
-        "ROUGE has another version",
+        "ROUGE is measured differently from here on (version 2 instead of 1)",
         "its dataset is support-2 instead of support",
         "BLEU is new",
     )
     assert compare_plans([], now) == PlanDifferences(frozenset(), frozenset(), ())
+
+
+def test_ruler__each_change_is_named() -> None:
+    higher = metric("JUDGE", "1+model=a", model="a", prompt="p" * 80)
+    old = higher.model_copy(update={"direction": Direction.HIGHER_IS_BETTER})
+    new = metric("JUDGE", "1+model=b", model="b", prompt="q" * 80).model_copy(
+        update={"direction": Direction.LOWER_IS_BETTER}
+    )
+    differences = compare_plans([plan(metrics=(old,), kpis=())], plan(metrics=(new,), kpis=()))
+    [change] = differences.ruler
+    parts = (
+        "model b instead of a",
+        "another prompt",
+        "lower is better instead of higher is better",
+    )
+    assert all(part in change for part in parts)
+    assert differences.measurable_again == {"JUDGE"}
+
+
+def test_ruler__another_direction_leaves_the_values_comparable() -> None:
+    old = metric().model_copy(update={"direction": Direction.HIGHER_IS_BETTER})
+    differences = compare_plans([plan(metrics=(old,), kpis=())], plan(metrics=(lower(),), kpis=()))
+    assert len(differences.ruler) == 1
+    assert differences.metrics == differences.measurable_again == frozenset()
+
+
+def test_ruler__another_package_is_measured_again() -> None:
+    before, after = (of_package(name, Direction.NEITHER) for name in ("sample 1.2", "sample 1.3"))
+    differences = compare_plans([plan(metrics=(before,))], plan(metrics=(after,)))
+    assert differences.measurable_again == {"ROUGE"}
+    assert "sample 1.3 instead of sample 1.2" in differences.ruler[0]
+
+
+def test_ruler__what_an_older_plan_does_not_say_is_no_change() -> None:
+    older, now = plan(metrics=(metric(),)), plan(metrics=(of_package("p 1", Direction.NEITHER),))
+    assert compare_plans([older], now).ruler == ()
+    assert older.completed_by(now).fingerprint() == now.fingerprint()
+    # A version that differs is one.
+    other = plan(metrics=(metric(version="2"),))
+    assert other.completed_by(now).fingerprint() != now.fingerprint()
+
+
+def test_reader__of_the_first_version_is_as_none() -> None:
+    read = plan(reader=TraceReaderVersion(name="csv"))
+    assert read.fingerprint() == plan().fingerprint()
+    assert compare_plans([plan()], read).ruler == ()
+
+
+def test_reader__every_importer_and_source_has_a_version() -> None:
+    load_importers(lambda _: None)
+    load_trace_sources(lambda _: None)
+    built_in = {plugin.name for plugin in (*IMPORTERS.loaded, *TRACE_SOURCES.loaded)}
+    # Uploads have the reader of their file.
+    assert built_in - {"local"} <= READER_VERSIONS.keys()
+
+
+def test_reader__is_read_from_its_text() -> None:
+    reader = TraceReaderVersion(name="lm-eval", answers=2, usage=3)
+    assert parse_reader(reader.text) == reader
+    assert parse_reader("lm-eval@2") is None

@@ -131,7 +131,7 @@ def test_error__names_parameters_as_its_reader_knows_them(
     caller: UserInterface, named: str
 ) -> None:
     with messages_for(caller), pytest.raises(InvalidImport, match=re.escape(named)):
-        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n"), {}))
+        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n"), {}).lines)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_upload__empty_file_has_the_error_of_score(
         with pytest.raises(InvalidImport, match=message), open_file(path) as rows:
             list(rows)
     with pytest.raises(InvalidImport, match=message):
-        list(read_upload_lines("run.csv", BytesIO(content), {}))
+        list(read_upload_lines("run.csv", BytesIO(content), {}).lines)
 
 
 def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:

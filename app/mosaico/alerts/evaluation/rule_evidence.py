@@ -20,7 +20,7 @@ from mosaico.alerts.rules import (
 from mosaico.core.errors import AppError, Unavailable
 from mosaico.kpis.series_types import OpenIncident, SeriesState
 from mosaico.metrics.registry import column_of
-from mosaico.run_store.plan import describe_changes
+from mosaico.run_store.plan_differences import describe_changes
 from mosaico.run_store.run_history import (
     PastRun,
     list_comparable_runs,
@@ -93,7 +93,8 @@ class HistoryReader:
             series_result=self._result.series.get(series_name(rule)),
             incident=self._open_incident(state),
             past=past,
-            changes=self._changes(past[-1]) if past else (),
+            # The first run that is measured differently has no history, but a cause.
+            changes=self._changes(past[-1]) if past else result.verdicts.run.measured_differently,
         )
 
     def _changes(self, previous: PastRun) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """Reads files of results for the command line: the format by content, the columns by name or guess."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from mosaico.core.console.files import iter_chunks
 from mosaico.core.registry import LoadedPlugin
@@ -24,6 +24,7 @@ from mosaico.traces.files.importer_registry import (
 )
 from mosaico.traces.files.ndjson import format_trace_line
 from mosaico.traces.files.table_columns import list_columns
+from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
 from mosaico.traces.types import Trace
 
 TRACES: Final = "traces"
@@ -39,7 +40,7 @@ class TraceReader:
     `mapping` names columns by field, `format_name` an importer. `announce` gets one line about each
     file whose format or columns were recognized, and its notes; a file of traces is not announced.
     `report_progress` gets the name of a file and its traces so far, after each trace. `columns` are those of the fields
-    of the last file.
+    of the last file, and `reader` is what read it.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TraceReader:
         self._format_name = format_name
         self._announced: set[str] = set()
         self.columns: Mapping[str, str] = {}
+        self.reader: TraceReaderVersion | None = None
 
     @contextmanager
     def open(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
@@ -94,6 +96,7 @@ class TraceReader:
 
         with open_import(path) as file:
             name, importer = find_importer(file, self._format_name)
+            self.reader = reader_of(name)
             _require_rows(file)
             if name == TRACES and file.container is Container.JSON_LINES:
                 yield iter_chunks(file.open())
@@ -134,9 +137,14 @@ class TraceReader:
             self._announce(line)
 
 
-def read_upload_lines(
-    name: str, file: IO[bytes], mapping: Mapping[str, str]
-) -> Iterator[tuple[int, bytes]]:
+class UploadLines(NamedTuple):
+    """The numbered lines of a file in the upload format, and what reads it."""
+
+    lines: Iterable[tuple[int, bytes]]
+    reader: TraceReaderVersion
+
+
+def read_upload_lines(name: str, file: IO[bytes], mapping: Mapping[str, str]) -> UploadLines:
     """A file in the upload format with its lines numbered: traces as they are, another format by its
     importer. `name` is the file in messages.
 
@@ -150,9 +158,10 @@ def read_upload_lines(
     format_name, importer = find_importer(import_file)
     _require_rows(import_file)
     if format_name == TRACES and import_file.container is Container.JSON_LINES and not mapping:
-        return iter_lines(import_file.open())
+        return UploadLines(iter_lines(import_file.open()), reader_of(TRACES))
     traces = importer.read(import_file, mapping).traces
-    return enumerate((format_trace_line(make_storable(trace)) for trace in traces), start=1)
+    lines = (format_trace_line(make_storable(trace)) for trace in traces)
+    return UploadLines(enumerate(lines, start=1), reader_of(format_name))
 
 
 def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:

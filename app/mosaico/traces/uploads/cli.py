@@ -80,6 +80,7 @@ def upload(
     reader = open_reader(input_options)
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with reader.upload_lines(file) as lines, open_api() as api:
+        parameters["reader"] = reader.reader.text if reader.reader else None
         dataset = api.upload(PATH, lines, parameters)
         pages_url = api.pages_url
     _print_stored(dataset, pages_url, output)

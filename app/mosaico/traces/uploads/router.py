@@ -16,6 +16,12 @@ from mosaico.core.web.routes import Router
 from mosaico.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from mosaico.traces.execution.items import item_of
 from mosaico.traces.producers.harness_results import read_results
+from mosaico.traces.reader_versions import (
+    READER_PATTERN,
+    TraceReaderVersion,
+    parse_reader,
+    reader_of,
+)
 from mosaico.traces.uploads import queries, service
 from mosaico.traces.uploads.schemas import DatasetItemView, LocalDatasetView
 
@@ -50,6 +56,13 @@ UploadedBy = Annotated[
     ),
 ]
 Replace = Annotated[bool, Query(description="Replace an earlier upload of the same run and agent.")]
+FileReader = Annotated[
+    str | None,
+    Query(
+        pattern=READER_PATTERN,
+        description="Reader of the file that the traces come from, with its versions: `csv@1.1`.",
+    ),
+]
 
 RESULT_BODY: dict[str, Any] = {
     "requestBody": {
@@ -73,10 +86,14 @@ def upload_traces(
     run_name: Annotated[ShortText, Query(alias="runName", description="Name of the run.")],
     agent_id: UploadedBy = None,
     replace: Replace = False,
+    reader: FileReader = None,
 ) -> Response:
     """Upload the traces of one run, one JSON object per line. An invalid line rejects the upload."""
     lines = iter_lines(upload.file)
-    return _store(once, upload, lines, name, run_name, agent_id=agent_id, replace=replace)
+    return _store(
+        once, upload, lines, name, run_name, agent_id=agent_id, replace=replace,
+        reader=parse_reader(reader or ""),
+    )  # fmt: skip
 
 
 @router.post(
@@ -109,7 +126,10 @@ def import_results(
         IMPORTING.release()
     lines = enumerate(recording.lines, start=1)
     run_name = run_name or recording.run_name
-    return _store(once, upload, lines, name, run_name, agent_id=agent_id, replace=replace)
+    return _store(
+        once, upload, lines, name, run_name, agent_id=agent_id, replace=replace,
+        reader=reader_of("harness"),
+    )  # fmt: skip
 
 
 def _store(
@@ -121,6 +141,7 @@ def _store(
     *,
     agent_id: str | None,
     replace: bool,
+    reader: TraceReaderVersion | None = None,
 ) -> Response:
     with service.encode_traces(once.resources.db, numbered_lines) as traces:
         return once(
@@ -134,6 +155,7 @@ def _store(
                     agent_id=agent_id,
                     size_bytes=upload.size_bytes,
                     replace=replace,
+                    reader=reader,
                 )
             ),
             location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",

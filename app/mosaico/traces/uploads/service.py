@@ -22,6 +22,7 @@ from mosaico.jobs.queue import enqueue
 from mosaico.traces.files.ndjson import TRACE_KEYS, IgnoredKeys, parse_trace_line
 from mosaico.traces.models import Collection, LocalDataset
 from mosaico.traces.queries import lock_completed
+from mosaico.traces.reader_versions import TraceReaderVersion
 from mosaico.traces.storable_traces import MAX_TEXT_CHARS, find_long_text, make_storable
 from mosaico.traces.trace_rows import (
     EMPTY_DIGEST,
@@ -136,8 +137,9 @@ def store_local_dataset(
     agent_id: str | None = None,
     size_bytes: int,
     replace: bool,
+    reader: TraceReaderVersion | None = None,
 ) -> LocalDataset:
-    """Store the traces of one run of a dataset.
+    """Store the traces of one run of a dataset. `reader` is what made them of a file, if that is known.
 
     Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
              upload of the same run; `Invalid` for a repeated traceId or an unknown agent. After any
@@ -155,7 +157,7 @@ def store_local_dataset(
     collection = lock_completed(session, SOURCE, same_traces)
     is_stored = collection is not None
     if collection is None:
-        collection = create_collection(session, traces)
+        collection = create_collection(session, traces, reader)
     dataset = LocalDataset(
         id=new_id(),
         name=name,
@@ -214,7 +216,9 @@ def _delete_upload(session: Session, dataset: LocalDataset) -> None:
         enqueue(session, DropTraces(collection_id=collection_id))
 
 
-def create_collection(session: Session, traces: EncodedTraces) -> Collection:
+def create_collection(
+    session: Session, traces: EncodedTraces, reader: TraceReaderVersion | None
+) -> Collection:
     """The collection of an upload; its rows follow in the same transaction."""
     collection = Collection(
         id=traces.collection_id,
@@ -223,6 +227,7 @@ def create_collection(session: Session, traces: EncodedTraces) -> Collection:
         digest=traces.digest,
         trace_count=traces.count,
         revision=revision_of(traces.collection_id),
+        reader=reader,
         completed_at=func.now(),
     )
     session.add(collection)

@@ -1,0 +1,71 @@
+"""The versions of all readers of files and spans: what a run reads is measured by them.
+
+Raise a number in `READER_VERSIONS` when the same file, spans or answers of a source give other traces. The next run
+then says that it is measured differently, and what the reader changed is not compared with runs before.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+# What of a trace a reader may change: its texts, outcome, scores and tool calls; or its tokens, cost and times.
+TracePart: TypeAlias = Literal["answers", "usage"]
+
+
+class ReaderVersion(NamedTuple):
+    """The version of each part of a trace that a reader reads."""
+
+    answers: int = 1
+    usage: int = 1
+
+
+# By name of the trace source, or of the importer of files. A reader that is not here, of a plugin, has version 1.
+READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
+    "langfuse": ReaderVersion(),
+    "otel": ReaderVersion(),
+    "harness": ReaderVersion(),
+    "csv": ReaderVersion(),
+    "jsonl": ReaderVersion(),
+    "json": ReaderVersion(),
+    "parquet": ReaderVersion(),
+    "deepeval": ReaderVersion(),
+    "inspect": ReaderVersion(),
+    "lm-eval": ReaderVersion(),
+    "promptfoo": ReaderVersion(),
+    "ragas": ReaderVersion(),
+    "traces": ReaderVersion(),
+}
+_TEXT: Final = re.compile(r"([a-z][a-z0-9_-]{0,63})@([0-9]{1,6})\.([0-9]{1,6})")
+# The form of a reader in a query parameter.
+READER_PATTERN: Final = f"^{_TEXT.pattern}$"
+
+
+class TraceReaderVersion(BaseModel):
+    """The reader of the traces of a run, with the versions of what it read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    name: str
+    answers: int = 1
+    usage: int = 1
+
+    @property
+    def text(self) -> str:
+        """The reader in one word: `csv@1.2`, which `parse_reader` reads."""
+        return f"{self.name}@{self.answers}.{self.usage}"
+
+
+def reader_of(name: str) -> TraceReaderVersion:
+    """The reader of this name as it is now."""
+    version = READER_VERSIONS.get(name, ReaderVersion())
+    return TraceReaderVersion(name=name, answers=version.answers, usage=version.usage)
+
+
+def parse_reader(text: str) -> TraceReaderVersion | None:
+    """The reader of a text such as `csv@1.2`; None for any other text."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        return None
+    return TraceReaderVersion(name=match[1], answers=int(match[2]), usage=int(match[3]))
