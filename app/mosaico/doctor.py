@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import httpx
 from sqlalchemy import func, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, contains_eager
 
 from mosaico.access import queries as key_queries
 from mosaico.access.rules import ROLES
@@ -292,7 +292,8 @@ def list_kpis_of_window(session: Session, window: RowWindow) -> Sequence[KpiDefi
     """The current KPIs of the active benchmarks in a range, by benchmark and ID."""
     statement = (
         select(KpiDefinition)
-        .join(Benchmark)
+        .join(KpiDefinition.benchmark)
+        .options(contains_eager(KpiDefinition.benchmark))
         .where(
             window.contains(KpiDefinition.benchmark_id),
             KpiDefinition.retired_at.is_(None),

@@ -1,13 +1,13 @@
 """Checks the text of a formula while it is typed, for forms and the page of formulas."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from mosaico.core.web.page_text import TextPart, mark_spans
 from mosaico.formula import format_formula, validate
 from mosaico.formula.ast import split_filter
 from mosaico.metrics.formula_direction import direction_of_formula
-from mosaico.metrics.types import Direction
+from mosaico.metrics.types import Direction, MetricRef
 
 
 class FormulaCheck(NamedTuple):
@@ -25,8 +25,12 @@ class FormulaCheck(NamedTuple):
     direction: Direction | None = None
 
 
-def check_formula_text(text: str, measured: Collection[str] | None = None) -> FormulaCheck | None:
-    """Check a formula; `measured` are the metrics of the benchmark, None for any. None for no text."""
+def check_formula_text(
+    text: str, measured: Collection[str] | None = None, refs: Iterable[MetricRef] = ()
+) -> FormulaCheck | None:
+    """Check a formula; `measured` are the metrics of the benchmark, None for any, and `refs` those with their options.
+    None for no text.
+    """
     if not text.strip():
         return None
     checked = validate(text)
@@ -38,7 +42,9 @@ def check_formula_text(text: str, measured: Collection[str] | None = None) -> Fo
     added = (
         [] if measured is None else [name for name in metrics if not _is_measured(name, measured)]
     )
-    return FormulaCheck((), (), format_formula(text), metrics, added, direction_of_formula(text))
+    return FormulaCheck(
+        (), (), format_formula(text), metrics, added, direction_of_formula(text, refs)
+    )
 
 
 def _is_measured(metric: str, measured: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.benchmarks import queries, rules
 from mosaico.benchmarks.kpi_watchers import require_no_direction_needed, require_unwatched
-from mosaico.benchmarks.models import KpiDefinition
+from mosaico.benchmarks.models import Benchmark, KpiDefinition
 from mosaico.benchmarks.revisions import add_revision, split_note
 from mosaico.benchmarks.schemas import MAX_KPIS, KpiBody, KpiCreate
 from mosaico.core.dependents import NO_CONSENT, Consent, Owner, delete_dependents
@@ -18,7 +18,7 @@ from mosaico.core.ids import new_id
 from mosaico.core.schemas import given_fields
 from mosaico.formula import InvalidFormula
 from mosaico.metrics.formula_direction import direction_of_formula
-from mosaico.metrics.types import Direction
+from mosaico.metrics.types import Direction, MetricRef
 
 KPI_FIELDS = (
     "name",
@@ -53,7 +53,8 @@ def create_kpi(
     # Current KPIs only: an id that was retired may be used again and continues its history.
     if body.id in {kpi.id for kpi in kpis}:
         raise _kpi_taken(body.id, body.name)
-    kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), _with_direction(body), now)
+    directed = _with_direction(body, _metric_refs(benchmark))
+    kpi = _insert_kpi(session, benchmark_id, body.id or new_id(), directed, now)
     add_revision(session, benchmark, now, [f"KPI {kpi.name}: created"])
     return kpi
 
@@ -74,7 +75,7 @@ def change_kpi(
     rules.raise_if_any(rules.kpi_errors(body, pointer=""))
     if "direction" not in values and follows_formula(current):
         body = body.model_copy(update={"direction": None})
-    body = _with_direction(body)
+    body = _with_direction(body, _metric_refs(benchmark))
     _require_direction(session, benchmark_id, [(current, body)], pointer="/direction")
     revised = _revise_kpi(session, current, body, now)
     # An edit that changes nothing must not invalidate the ETag of other readers.
@@ -102,7 +103,7 @@ def delete_kpi(
 
 
 def set_kpis(
-    session: Session, benchmark_id: str, bodies: Sequence[KpiCreate], now: datetime
+    session: Session, benchmark: Benchmark, bodies: Sequence[KpiCreate], now: datetime
 ) -> None:
     """Replace the KPIs of a benchmark.
 
@@ -111,8 +112,9 @@ def set_kpis(
     Raises: `KpiInUse` if alert rules watch an unmatched one, or need the direction of one that
     loses it.
     """
+    benchmark_id, metrics = benchmark.id, _metric_refs(benchmark)
     current = queries.get_kpis(session, benchmark_id)
-    matches = _match_kpis(current, [_with_direction(body) for body in bodies])
+    matches = _match_kpis(current, [_with_direction(body, metrics) for body in bodies])
     kept_ids = {old.id for old, _ in matches if old is not None}
     removed = {kpi.id: kpi.name for kpi in current if kpi.id not in kept_ids}
     require_unwatched(session, benchmark_id, removed, pointer="/measures")
@@ -133,17 +135,43 @@ def set_kpis(
             _insert_kpi(session, benchmark_id, kpi_id, body, now)
 
 
-def _with_direction(body: KpiBodyT) -> KpiBodyT:
-    """The KPI with its direction: the one of its formula unless it has one."""
+def _with_direction(body: KpiBodyT, metrics: Sequence[MetricRef]) -> KpiBodyT:
+    """The KPI with its direction: the one of its formula over the metrics of its benchmark, unless it has one."""
     if body.direction is not None:
         return body
-    return body.model_copy(update={"direction": direction_of_formula(body.formula)})
+    return body.model_copy(update={"direction": direction_of_formula(body.formula, metrics)})
+
+
+def _metric_refs(benchmark: Benchmark) -> list[MetricRef]:
+    return [metric.ref for metric in benchmark.metrics]
+
+
+def follow_metrics(
+    session: Session, benchmark: Benchmark, followers: Sequence[KpiDefinition], now: datetime
+) -> None:
+    """Give the KPIs that follow their formula the direction that it has over the new metrics of their benchmark.
+
+    Raises: `KpiInUse` if an alert rule needs the direction that one of them loses.
+    """
+    metrics = _metric_refs(benchmark)
+    edits = [
+        (
+            kpi,
+            _with_direction(
+                KpiBody.model_construct(**{**_stored_values(kpi), "direction": None}), metrics
+            ),
+        )
+        for kpi in followers
+    ]
+    _require_direction(session, benchmark.id, edits, pointer="/metrics")
+    for kpi, body in edits:
+        _revise_kpi(session, kpi, body, now)
 
 
 def follows_formula(kpi: KpiDefinition) -> bool:
     """Return whether the direction is that of the formula, so that it changes with the formula."""
     try:
-        return direction_of_formula(kpi.formula) == kpi.direction
+        return direction_of_formula(kpi.formula, kpi.metrics) == kpi.direction
     except InvalidFormula:
         return False
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import ForeignKey, Index, Text, func, literal_column, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from mosaico.benchmarks.config_types import (
     BaselineConfig,
@@ -18,7 +18,7 @@ from mosaico.benchmarks.config_types import (
 from mosaico.core.db import Base, ModelJson
 from mosaico.harness.harness_config import HarnessConfig
 from mosaico.metrics.formula_direction import direction_warnings
-from mosaico.metrics.types import Direction
+from mosaico.metrics.types import Direction, MetricRef
 from mosaico.traces.production import ProductionTraces
 
 # Without parameters, so that the planner finds the index of this condition.
@@ -161,10 +161,18 @@ class KpiDefinition(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]
 
+    # The benchmark is almost always loaded already; the doctor loads it with its KPIs.
+    benchmark: Mapped[Benchmark] = relationship(viewonly=True)
+
+    @property
+    def metrics(self) -> list[MetricRef]:
+        """The metrics of its benchmark, whose options may give the formula a direction."""
+        return [metric.ref for metric in self.benchmark.metrics]
+
     @property
     def warnings(self) -> list[str]:
         """Reasons to check the definition."""
-        return direction_warnings(self.formula, Direction(self.direction))
+        return direction_warnings(self.formula, Direction(self.direction), self.metrics)
 
 
 # Without parameters: an index serves the same expression only.

@@ -279,12 +279,13 @@ def _kpi_page(benchmark_id: str, kpi_id: str | None, res: Resources) -> FormPage
         if kpi is not None and kpi_service.follows_formula(kpi):
             # Follows an edited formula, too.
             values["direction"] = None
-        metrics = [metric.key for metric in benchmark_view(session, benchmark).metrics]
+        refs = [metric.ref for metric in benchmark.metrics]
+        metrics = [ref.key for ref in refs]
     step = _step_of(benchmark)
     kpis = f"{step.url}/kpis"
 
     def preview(typed: Mapping[str, Any]) -> dict[str, Any]:
-        return {"check": check_formula_text(str(typed.get("formula") or ""), metrics)}
+        return {"check": check_formula_text(str(typed.get("formula") or ""), metrics, refs)}
 
     return FormPage(
         form=KPI_FORM, title=f"Edit {kpi.name}" if kpi else "New KPI", nav=NAV,

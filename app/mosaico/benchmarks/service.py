@@ -14,7 +14,7 @@ from mosaico.agents.queries import lock_existing_agents
 from mosaico.agents.service import default_source
 from mosaico.benchmarks import queries, rules
 from mosaico.benchmarks.config_types import JudgeCalibration, MetricSelection
-from mosaico.benchmarks.kpi_service import set_kpis
+from mosaico.benchmarks.kpi_service import follow_metrics, follows_formula, set_kpis
 from mosaico.benchmarks.models import Benchmark, BenchmarkAgent
 from mosaico.benchmarks.revisions import add_revision, split_note
 from mosaico.benchmarks.schemas import (
@@ -64,7 +64,7 @@ def create_benchmark(session: Session, body: BenchmarkCreate, now: datetime) -> 
         ) from None
     # After the flush: the rows refer to the benchmark.
     _set_agents(session, benchmark.id, body.evaluates)
-    set_kpis(session, benchmark.id, body.measures, now)
+    set_kpis(session, benchmark, body.measures, now)
     session.refresh(benchmark)
     # Last, because triggers depend on agents and source; the transaction is rolled back with all of
     # it.
@@ -84,6 +84,9 @@ def change_benchmark(
     # All of them, also when only the source changes: a stored setting may not fit the new one.
     fields = {name: values.get(name, getattr(benchmark, name)) for name in SOURCE_FIELDS}
     rules.raise_if_any(_field_errors(session, values) + source_fit_errors(fields))
+    followers = []
+    if "metrics" in values and "measures" not in values:
+        followers = list(filter(follows_formula, queries.get_kpis(session, benchmark_id)))
     for name, value in _columns(values).items():
         setattr(benchmark, name, value)
     changed = [name for name, value in before.items() if getattr(benchmark, name) != value]
@@ -95,7 +98,8 @@ def change_benchmark(
     if "evaluates" in values:
         _set_agents(session, benchmark_id, values["evaluates"])
     if "measures" in values:
-        set_kpis(session, benchmark_id, values["measures"], now)
+        set_kpis(session, benchmark, values["measures"], now)
+    follow_metrics(session, benchmark, followers, now)
     session.flush()
     rules.raise_if_any(_trigger_errors(session, benchmark))
     return benchmark

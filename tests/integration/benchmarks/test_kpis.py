@@ -250,3 +250,35 @@ def test_form__proposes_the_direction_of_the_formula(service: Service) -> None:
     edited = service.client.post(f"{page}/kpis/{kpi['id']}", data=edit, headers=headers)
     assert edited.status_code < 400, edited.text
     assert service.get(KPIS)["items"][0]["direction"] == "HIGHER_IS_BETTER"
+
+
+def test_kpi_direction__follows_the_option_better_of_a_score(service: Service) -> None:
+    tone = {"key": "SCORE", "options": {"name": "tone", "better": "low"}}
+    service.create_benchmark(
+        metrics=[tone],
+        measures=[
+            {"id": "tone", "name": "tone", "formula": 'SCORE["tone"] * 100'},
+            {"id": "fixed", "name": "fixed", "formula": 'SCORE["tone"]', "direction": "NEITHER"},
+        ],
+    )
+    assert directions(service) == {"tone": "LOWER_IS_BETTER", "fixed": "NEITHER"}
+    assert service.get(f"{KPIS}/tone")["warnings"] == []
+    added = service.post(KPIS, {"name": "later", "formula": '1 - SCORE["tone"]'})
+    assert added["direction"] == "HIGHER_IS_BETTER"
+    # The other way round: what follows its formula follows the option, too.
+    service.patch("/benchmarks/bench-001", {"metrics": [high_tone(tone)]})
+    assert directions(service) == {
+        "tone": "HIGHER_IS_BETTER",
+        "fixed": "NEITHER",
+        "later": "LOWER_IS_BETTER",
+    }
+    wrong = service.patch(f"{KPIS}/tone", {"direction": "LOWER_IS_BETTER"})
+    assert len(wrong["warnings"]) == 1
+
+
+def directions(service: Service) -> dict[str, str]:
+    return {kpi["name"]: kpi["direction"] for kpi in service.get(KPIS)["items"]}
+
+
+def high_tone(tone: JSON) -> JSON:
+    return {**tone, "options": {**tone["options"], "better": "high"}}
