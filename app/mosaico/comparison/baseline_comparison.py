@@ -9,6 +9,7 @@ from mosaico.comparison.baselines import find_baseline, find_ruler_changes
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
+from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.core.interruption import interrupted_by
@@ -109,9 +110,21 @@ def compare_with_baseline(
             comparison, result, FIRST_RUN if is_first else SAME_SOURCE_RUN
         )
     else:
-        verdicts = render_compared(comparison, result, pairing)
+        verdicts = _with_equal(render_compared(comparison, result, pairing), spec)
     log_failures(run_id, verdicts.failures)
     return ComparedRunResult(verdicts, points if is_valid else None)
+
+
+def _with_equal(verdicts: RunVerdicts, spec: ComparisonSpec) -> RunVerdicts:
+    """The verdicts, in which a metric with the values of an earlier one names that one."""
+    equal = find_equal_metrics(spec)
+    metrics = {
+        column: verdict.model_copy(update={"same_as": equal[column]})
+        if column in equal
+        else verdict
+        for column, verdict in verdicts.metrics.items()
+    }
+    return replace(verdicts, metrics=metrics)
 
 
 def _compute(

@@ -80,9 +80,16 @@ def format_change(verdict: ValueVerdict, unit: str | None = None) -> str:
     return "" if text is None else f"{text.values}, {text.change}"
 
 
+def counting_ends(verdict: ValueVerdict) -> tuple[float | None, float | None]:
+    """The interval from which the verdict follows: the one that is adjusted for what is judged together."""
+    if verdict.low_adjusted is None or verdict.high_adjusted is None:
+        return verdict.low, verdict.high
+    return verdict.low_adjusted, verdict.high_adjusted
+
+
 def change_bar(name: str, verdict: ValueVerdict, text: str | None = None) -> ChangeBar | None:
     """The bar of a change, described by `text` or by `format_change`; None without an interval."""
-    effect, low, high = verdict.effect, verdict.low, verdict.high
+    effect, (low, high) = verdict.effect, counting_ends(verdict)
     if effect is None or low is None or high is None:
         return None
     text = format_change(verdict) if text is None else text

@@ -1,6 +1,6 @@
 """What decides the verdict of two runs: one choice for files and for stored runs; pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -174,10 +174,15 @@ def _by_quality(
     return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
 
 
-def may_decide(refs: Sequence[MetricRef], scores: Sequence[Collection[str]]) -> list[MetricRef]:
+def may_decide(
+    refs: Sequence[MetricRef],
+    scores: Sequence[Collection[str]],
+    answers: Callable[[], ExpectedAnswers] = ExpectedAnswers,
+) -> list[MetricRef]:
     """The metrics that may decide about two files, of which the names of the scores are known.
 
-    With what the source says in both files, no metric compares answers with expected ones.
+    With what the source says in both files, no metric compares answers with expected ones. Of others only those that
+    fit the expected `answers` do, which are counted only then.
     """
     metrics = [
         CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0) for ref in refs
@@ -187,7 +192,22 @@ def may_decide(refs: Sequence[MetricRef], scores: Sequence[Collection[str]]) -> 
     source = [metric for metric in quality if metric.is_of_source and metric.family != "LLM_JUDGE"]
     if all(any(_score_name(metric.ref) in names for metric in source) for names in scores):
         quality = source
+    else:
+        unfit = _unfit_families(answers())
+        quality = [metric for metric in quality if metric.family not in unfit]
     return [*guards, *(metric.ref for metric in quality)]
+
+
+def _unfit_families(answers: ExpectedAnswers) -> tuple[str, ...]:
+    """The metrics that cannot decide about these answers, however the runs are paired.
+
+    Between clear labels and clear texts both may.
+    """
+    if answers.items == 0:
+        return ()
+    if answers.short == answers.items and 2 * answers.distinct <= _DISTINCT_SHARE * answers.items:
+        return _TEXT_METRICS
+    return _LABEL_METRICS if 2 * answers.short < answers.items else ()
 
 
 def _score_name(ref: MetricRef) -> str:
@@ -214,7 +234,8 @@ def describe_direction(ref: MetricRef, spec: MetricSpec) -> str:
 
 def _direction_of(ref: MetricRef) -> ScoreDirection:
     options = dict(ref.options)
-    return direction_of_score(str(options.get("name", "")), str(options.get("better", "")))
+    texts = [str(options.get(option, "")) for option in ("name", "better", "stated")]
+    return direction_of_score(*texts)
 
 
 def _answer_metric(

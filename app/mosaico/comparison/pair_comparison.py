@@ -28,7 +28,7 @@ from mosaico.comparison.schemas import (
     TraceLink,
 )
 from mosaico.comparison.value_failures import log_failures
-from mosaico.comparison.verdict_text import render_verdict
+from mosaico.comparison.verdict_text import LOST_METRIC, not_compared, render_verdict
 from mosaico.core.errors import Invalid
 from mosaico.items.attributes import USAGE, ItemAttributes
 from mosaico.items.flipped import (
@@ -42,8 +42,8 @@ from mosaico.items.flipped import (
 )
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
-from mosaico.kpis.evaluate import KpiValue
-from mosaico.kpis.verdict_types import BaselineSelection, RunVerdicts
+from mosaico.kpis.evaluate import KpiValue, PlannedKpi
+from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdicts
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
@@ -66,7 +66,8 @@ class MetricNotCompared(Invalid):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSide:
     """One of the two runs. `invalid_reasons` are empty for a valid run. `further_runs` are runs
-    whose items are combined with those of the first run.
+    whose items are combined with those of the first run. `lost` are the columns of metrics that are no longer
+    installed, and `lost_kpis` the KPIs that read them: `plan` has neither.
     """
 
     run: ComparedRun
@@ -75,6 +76,8 @@ class ComparisonSide:
     attributes: ItemAttributes
     invalid_reasons: Sequence[str] = ()
     further_runs: Sequence[BaselineRun] = ()
+    lost: Sequence[str] = ()
+    lost_kpis: Sequence[PlannedKpi] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +135,18 @@ def compare(pair: RunPair) -> Comparison:
         baseline=baseline.run,
         baseline_run_ids=[run.id for run in baseline_runs],
         candidate=candidate.run,
-        verdict=verdicts.run,
-        kpis=[KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis],
+        verdict=_with_lost(verdicts.run, candidate.lost),
+        kpis=[
+            *(KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis),
+            *(KpiComparison.of(kpi, not_compared(LOST_METRIC)) for kpi in candidate.lost_kpis),
+        ],
         metrics=[
             MetricComparison(metric=name, verdict=verdict, same_as=equal.get(name))
             for name, verdict in verdicts.metrics.items()
+        ]
+        + [
+            MetricComparison(metric=name, verdict=not_compared(LOST_METRIC))
+            for name in candidate.lost
         ],
         usage=[
             MetricComparison(
@@ -158,6 +168,14 @@ def compare(pair: RunPair) -> Comparison:
         categories_left_out=left_out,
         last_category=last_category,
     )
+
+
+def _with_lost(verdict: RunVerdict, lost: Sequence[str]) -> RunVerdict:
+    """The verdict, which says what of the run is not compared."""
+    if not lost:
+        return verdict
+    sentence = f"{', '.join(lost)}: {LOST_METRIC}."
+    return verdict.model_copy(update={"explanation": f"{verdict.explanation} {sentence}"})
 
 
 def _category_comparisons(

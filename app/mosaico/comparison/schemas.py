@@ -76,6 +76,17 @@ class CategoryMetric(WireModel):
     interval_high: float | None
     reason: StoredText | None = None
 
+    @classmethod
+    def lost(cls, column: str) -> Self:
+        """A metric that is no longer installed."""
+        return cls(
+            metric=column,
+            value=None,
+            interval_low=None,
+            interval_high=None,
+            reason="it is no longer installed; install its plugin again",
+        )
+
 
 class CategoryKpi(WireModel):
     """The value of one KPI over the items of a category; null when it is undefined there. `reason` is the

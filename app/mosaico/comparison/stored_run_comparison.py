@@ -19,10 +19,18 @@ from mosaico.comparison.pair_comparison import (
     flips_of,
     select_flip_metric,
 )
-from mosaico.comparison.schemas import CategoryPage, ComparedRun, Comparison, PeerRun, TraceLink
+from mosaico.comparison.schemas import (
+    CategoryMetric,
+    CategoryPage,
+    ComparedRun,
+    Comparison,
+    PeerRun,
+    TraceLink,
+)
 from mosaico.core.db import Database
-from mosaico.core.errors import Conflict, Invalid
+from mosaico.core.errors import AppError, Conflict, Invalid
 from mosaico.core.keyset import PageQuery, encode_cursor, read_cursor
+from mosaico.formula import compile_formula
 from mosaico.items.flipped import PeerMeans, item_means
 from mosaico.items.label_counts import with_label_counts
 from mosaico.items.queries import (
@@ -33,8 +41,9 @@ from mosaico.items.queries import (
 )
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.queries import get_kpis_of_run
+from mosaico.metrics.registry import column_of, provider_for
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import get_run
 from mosaico.run_store.rules import RunStatus, Validity, require_traces
 from mosaico.run_store.run_series import list_points
@@ -188,8 +197,12 @@ def read_categories(
     items = with_label_counts(side.items, db, _metric_keys([run]), comparison.count_metrics)
     categories = categories_of([side.attributes.features], field)
     selection = select_categories(categories, after, limit)
+    lost = [CategoryMetric.lost(column) for column in side.lost]
     return CategoryPage(
-        items=values_by_category(run_id, comparison, items, selection.categories),
+        items=[
+            values.model_copy(update={"metrics": [*values.metrics, *lost]})
+            for values in values_by_category(run_id, comparison, items, selection.categories)
+        ],
         next_cursor=encode_cursor([selection.last]) if selection.last is not None else None,
         total=len(categories),
     )
@@ -235,7 +248,9 @@ def get_comparable_run(session: Session, run_id: str) -> BenchmarkRun:
 
 def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide:
     run, baseline_runs = runs[0], [_baseline_run(run) for run in runs]
-    plan = baseline_runs[0].plan
+    plan = _without_lost_metrics(baseline_runs[0].plan)
+    lost = set(baseline_runs[0].plan.columns) - {*plan.columns}
+    kept_kpis = {kpi.id for kpi in plan.kpis}
     columns = RunComparison(plan=plan, kpis=(), baseline=None).item_columns
     return ComparisonSide(
         run=ComparedRun(
@@ -263,7 +278,31 @@ def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide
         ),
         invalid_reasons=[reason for run in runs for reason in _invalid_reasons(run)],
         further_runs=baseline_runs[1:],
+        lost=sorted(lost),
+        lost_kpis=[kpi for kpi in baseline_runs[0].plan.kpis if kpi.id not in kept_kpis],
     )
+
+
+def _without_lost_metrics(plan: RunPlan) -> RunPlan:
+    """The plan without metrics that are no longer installed, and without the KPIs that read them."""
+    lost = [metric.column for metric in plan.metrics if not _is_installed(metric)]
+    if not lost:
+        return plan
+    metrics = tuple(metric for metric in plan.metrics if metric.column not in lost)
+    kpis = tuple(
+        kpi
+        for kpi in plan.kpis
+        if not {column_of(ref.key) for ref in compile_formula(kpi.formula).references} & {*lost}
+    )
+    return plan.model_copy(update={"metrics": metrics, "kpis": kpis})
+
+
+def _is_installed(metric: PlannedMetric) -> bool:
+    try:
+        provider_for(metric.ref)
+    except AppError:
+        return False
+    return True
 
 
 def _baseline_run(run: BenchmarkRun) -> BaselineRun:

@@ -21,6 +21,7 @@ from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Ve
 
 NOT_COMPARABLE = "not comparable with its baseline"
 UNLIMITED = ValueRange(None, None)
+LOST_METRIC = "a metric is no longer installed; install its plugin again"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
 SAME_SOURCE_RUN = "no earlier valid run of this agent evaluates another source run"
 

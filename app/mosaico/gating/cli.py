@@ -1,7 +1,7 @@
 """`mosaico gate`: pass or fail a run against its baseline, for CI."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -32,7 +32,7 @@ from mosaico.metrics.file_options import (
     open_models,
     parse_better,
 )
-from mosaico.traces.files.options import InputOptions, open_reader
+from mosaico.traces.files.options import InputOptions, open_reader, reading_lines
 
 if TYPE_CHECKING:
     from mosaico.gating.offline_gate import FileInputs
@@ -174,13 +174,15 @@ def gate(
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None
     if is_file_name(run):
-        reader = open_reader(input_options)
         files = _file_pair(run, baseline)
         file_metrics = choose_metrics(metrics, config)
         kpis = _parse_kpis(kpi)
-        with open_models(limits) as models:
+        with reading_lines() as lines, open_models(limits) as models:
+            reader = open_reader(input_options, print_line=lines.append)
             inputs_of_gate = FileInputs(files, reader, parse_better(better))
-            result = _gate_files(inputs_of_gate, terms, file_metrics, kpis, models)
+            result = _gate_files(
+                inputs_of_gate, terms, file_metrics, kpis, models, announce=lines.append
+            )
         usage = models.usage.as_json() if models.usage else None
     else:
         if metrics or config or kpi or better or any(input_options) or any(limits):
@@ -218,6 +220,7 @@ def _gate_files(
     file_metrics: FileMetrics,
     kpis: "dict[str, KpiFormulaText]",
     models: "OfflineModels",
+    announce: Callable[[str], None],
 ) -> "GateResult":
     from mosaico.gating.offline_gate import gate_files, select_gated
     from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
@@ -235,7 +238,7 @@ def _gate_files(
     for warning in kpi_warnings(selected):
         print_warning(warning)
     return gate_files(
-        *files.sources, selected, terms, files.reader, announce=print_status, warn=print_warning
+        *files.sources, selected, terms, files.reader, announce=announce, warn=print_warning
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mosaico.comparison.answer_text import describe_reading
 from mosaico.comparison.comparison_verdicts import FILE_SOURCE
-from mosaico.comparison.deciders import may_decide
+from mosaico.comparison.deciders import ExpectedAnswers, may_decide
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
@@ -69,6 +69,24 @@ class FileInputs:
     def names_by_file(self) -> list[list[str]]:
         """The names of the scores in the first traces of each file."""
         return [self.reader.score_names(source) for source in self.sources]
+
+    def stated_directions(self) -> dict[str, str]:
+        """The better direction of the scores that the files state one of, by name."""
+        _ = self.names_by_file
+        return self.reader.directions
+
+    def expected_answers(self) -> ExpectedAnswers:
+        """The expected answers of both files, without the pairing of their items."""
+        items = short = 0
+        texts = set[int]()
+        for source in self.sources:
+            with self.reader.open(source) as traces:
+                for trace in traces:
+                    items += 1
+                    short += is_short_text(trace.expected_output)
+                    # Hashes, because the answers may be long.
+                    texts.add(hash(trace.expected_output))
+        return ExpectedAnswers(items=items, short=short, distinct=len(self.sources) * len(texts))
 
     def score_names(self) -> list[str]:
         """The names of the scores in the first traces of both files."""
@@ -137,9 +155,20 @@ def select_gated(
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
     selected = select_metrics(metrics, kpis, limited=limited, models=models)
     if metrics is not None or kpis or limited:
-        return with_directions(selected, files.better, kpis)
-    selected = with_directions(add_scores(selected, files.score_names()), files.better, kpis)
-    return selected._replace(refs=tuple(may_decide(selected.refs, files.names_by_file)))
+        return _with_directions(selected, files, kpis)
+    selected = _with_directions(add_scores(selected, files.score_names()), files, kpis)
+    return selected._replace(
+        refs=tuple(may_decide(selected.refs, files.names_by_file, files.expected_answers))
+    )
+
+
+def _with_directions(
+    selected: OfflineMetrics, files: FileInputs, kpis: Mapping[str, KpiFormulaText]
+) -> OfflineMetrics:
+    # Without a score no file is read for the directions.
+    has_scores = any(ref.key.startswith("SCORE") for ref in selected.refs)
+    stated = files.stated_directions() if has_scores else {}
+    return with_directions(selected, files.better, kpis, stated)
 
 
 def select_all(
@@ -156,7 +185,7 @@ def select_all(
     selected = select_metrics(metrics, kpis, models=models)
     if metrics is None and not kpis:
         selected = add_scores(selected, files.score_names())
-    selected = with_directions(selected, files.better, kpis)
+    selected = _with_directions(selected, files, kpis)
     return judge_kpis(selected) if kpis else selected
 
 

@@ -1,6 +1,7 @@
 """The metrics and KPIs that are computed for two files of traces."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mosaico.core.errors import Invalid
@@ -100,9 +101,13 @@ def add_scores(metrics: OfflineMetrics, names: Iterable[str]) -> OfflineMetrics:
 
 
 def with_directions(
-    metrics: OfflineMetrics, better: Mapping[str, str], kpis: Mapping[str, KpiFormulaText]
+    metrics: OfflineMetrics,
+    better: Mapping[str, str],
+    kpis: Mapping[str, KpiFormulaText],
+    stated: Mapping[str, str] = MappingProxyType({}),
 ) -> OfflineMetrics:
-    """The metrics with the better direction of scores by name, "high" or "low"; the directions of the KPIs follow.
+    """The metrics with the better direction of scores by name, "high" or "low": as the user says (`better`), otherwise
+    as the files state it. The directions of the KPIs follow.
 
     Raises: `Invalid` for another direction, and for a name that is no score of these metrics.
     """
@@ -115,15 +120,17 @@ def with_directions(
                 f"{better_score(name, direction)}: there is no score {name!r}."
                 f"{suggest_names(name, sorted(names))} Scores: {', '.join(sorted(names)) or 'none'}."
             )
-    refs = tuple(_with_direction(ref, better) for ref in metrics.refs)
+    refs = tuple(
+        _with_option(_with_option(ref, "stated", stated), "better", better) for ref in metrics.refs
+    )
     planned = tuple(_plan_kpi(name, text, refs) for name, text in kpis.items())
     return metrics._replace(refs=refs, kpis=planned)
 
 
-def _with_direction(ref: MetricRef, better: Mapping[str, str]) -> MetricRef:
+def _with_option(ref: MetricRef, option: str, directions: Mapping[str, str]) -> MetricRef:
     options = dict(ref.options)
-    direction = better.get(str(options.get("name"))) if _is_score(ref) else None
-    return ref if direction is None else MetricRef.of(ref.key, {**options, "better": direction})
+    direction = directions.get(str(options.get("name"))) if _is_score(ref) else None
+    return ref if direction is None else MetricRef.of(ref.key, {**options, option: direction})
 
 
 def _is_score(ref: MetricRef) -> bool:

@@ -91,6 +91,12 @@ class ValueVerdict(WireModel):
         tuple[str, ...],
         Field(description="Reason why the value may jump without a change of the agent."),
     ] = ()
+    same_as: Annotated[
+        str | None,
+        Field(
+            description="An earlier metric with the same value on each item of both runs: both are one test."
+        ),
+    ] = None
 
 
 class BaselineSelection(StrEnum):

@@ -91,12 +91,15 @@ class ScoreDirection(NamedTuple):
         return " ".join(filter(None, (_PHRASES[self.direction], self.origin)))
 
 
-def direction_of_score(name: str, better: str = "") -> ScoreDirection:
-    """The direction of a score: what the user said (`better`: "high", "low", or ""), otherwise by its name."""
-    by_name = _direction_of_name(name)
+def direction_of_score(name: str, better: str = "", stated: str = "") -> ScoreDirection:
+    """The direction of a score: what the user said (`better`: "high", "low", or ""), otherwise what its source states
+    (`stated`), otherwise by its name.
+    """
     if better:
         return ScoreDirection(BY_OPTION[better], "as you said")
-    return by_name
+    if stated:
+        return ScoreDirection(BY_OPTION[stated], "as the source states")
+    return _direction_of_name(name)
 
 
 def _direction_of_name(name: str) -> ScoreDirection:

@@ -18,7 +18,6 @@ from mosaico.core.console.terminal import (
     WrongUsage,
     print_json,
     print_result,
-    print_status,
     print_warning,
     warn_failed_plugin,
 )
@@ -33,7 +32,7 @@ from mosaico.metrics.file_options import (
     open_models,
     parse_better,
 )
-from mosaico.traces.files.options import InputOptions, open_reader
+from mosaico.traces.files.options import InputOptions, open_reader, reading_lines
 
 if TYPE_CHECKING:
     from mosaico.comparison.schemas import Comparison
@@ -104,18 +103,18 @@ def compare_files(
     _refuse_stdin((base, candidate))
     target = None if no_page or is_preview else _page_file(page, base, candidate)
     remarks: list[str] = []
-    reader = open_reader(input_options, remarks.append)
     if is_preview:
-        _print_preview((base, candidate), reader)
+        _print_preview((base, candidate), open_reader(input_options))
         return
     requested = choose_metrics(metrics, config)
     warnings: list[str] = []
-    with open_models(limits) as models:
+    with reading_lines() as lines, open_models(limits) as models:
+        reader = open_reader(input_options, remarks.append, lines.append)
         files = FileInputs((base, candidate), reader, parse_better(better))
         selected = _select(requested, files, models)
         compared = compare_results(base, candidate, selected, reader, warnings.append)
-    reading = describe_reading(compared.comparison, selected.refs, reader.columns)
-    print_status(format_cell(reading))
+        reading = describe_reading(compared.comparison, selected.refs, reader.columns)
+        lines.append(format_cell(reading))
     for warning in warnings:
         print_warning(format_cell(warning))
     compared = replace(compared, remarks=[*remarks, reading, *warnings])

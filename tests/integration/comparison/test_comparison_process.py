@@ -1,6 +1,8 @@
 """The API computes each comparison in a process of its own, which gives its memory back."""
 
+import logging
 import os
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +27,28 @@ def test_run_in_child__each_call_has_a_process_that_ends() -> None:
 def test_run_in_child__lost_process_is_an_error_of_the_comparison() -> None:
     with pytest.raises(ComparisonFailed, match="could not be computed"):
         run_in_child(os._exit, 1)
+
+
+def exit_once(marker: Path) -> str:
+    """The answer of the second call; the first one ends its process."""
+    if not marker.exists():
+        marker.touch()
+        os._exit(1)
+    return "computed"
+
+
+def log_failure(name: str) -> str:
+    logging.getLogger("mosaico.comparison.value_failures").error("%s failed", name)
+    return name
+
+
+def test_run_in_child__lost_process_is_replaced_once(tmp_path: Path) -> None:
+    assert run_in_child(exit_once, tmp_path / "marker") == "computed"
+
+
+def test_run_in_child__what_it_logs_is_in_the_log_of_the_program(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert run_in_child(log_failure, "BLEU") == "BLEU"
+    [record] = [record for record in caplog.records if record.getMessage() == "BLEU failed"]
+    assert (record.levelname, record.process) == ("ERROR", os.getpid())

@@ -1,6 +1,6 @@
 """The progress of commands that read large files."""
 
-from mosaico.traces.files.options import ReadingProgress
+from mosaico.traces.files.options import ReadingProgress, join_reading_lines
 
 
 def test_reading_progress__is_silent_at_first_then_a_line_every_ten_seconds() -> None:
@@ -24,3 +24,14 @@ def test_reading_progress__of_a_small_file_is_nothing() -> None:
     for count in range(1, 1_001):
         progress("small.csv", count)
     assert lines == []
+
+
+def test_reading_lines__are_at_most_four() -> None:
+    few = ["a.csv: CSV table", "a.csv: columns that are not used: x", "items 3 paired"]
+    assert join_reading_lines(few) == few
+    many = [*few[:2], "b.json: JSON table", "b.json: items are numbered", "items 3 paired"]
+    assert join_reading_lines(many) == [
+        "a.csv: CSV table; columns that are not used: x",
+        "b.json: JSON table; items are numbered",
+        "items 3 paired",
+    ]

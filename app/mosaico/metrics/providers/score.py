@@ -51,7 +51,11 @@ class LabelScore:
 
 
 def score(
-    *, name: str = "", labels: str = "", better: Literal["", "high", "low"] = ""
+    *,
+    name: str = "",
+    labels: str = "",
+    better: Literal["", "high", "low"] = "",
+    stated: Literal["", "high", "low"] = "",
 ) -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
     spec = MetricSpec(
@@ -59,14 +63,15 @@ def score(
         description=(
             "Score of the trace with the name in the option `name`. The option `labels` maps "
             "the labels of a categorical score to numbers. The option `better` says which values are"
-            " better, `high` or `low`; without it the name does, where it means one thing everywhere."
+            " better, `high` or `low`; without it `stated` does, the direction that the source states, and without"
+            " both the name, where it means one thing everywhere."
         ),
         source="the trace itself",
         version=version_with("1", labels=labels, better=better),
         unit="score",
         minimum=None,
         maximum=None,
-        direction=direction_of_score(name, better).direction,
+        direction=direction_of_score(name, better, stated).direction,
     )
     return TraceScore(name, spec) if numbers is None else LabelScore(name, numbers, spec)
 

@@ -1,6 +1,7 @@
 """`mosaico runs`: start, watch and read benchmark runs."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -256,6 +257,21 @@ runs.add_list(
 )
 
 
+def _joined_rows(metrics: Sequence[JSON]) -> list[JSON]:
+    """One row for metrics with the same values on all items."""
+    same_as = {row["metric"]: (row["verdict"] or {}).get("sameAs") for row in metrics}
+    return [
+        {
+            **row,
+            "metric": ", ".join(
+                [row["metric"], *(name for name, of in same_as.items() if of == row["metric"])]
+            ),
+        }
+        for row in metrics
+        if not same_as[row["metric"]]
+    ]
+
+
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     """Show a run: its status, validity, metrics and KPIs."""
@@ -273,7 +289,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
     times = {name: format_time(run[name]) for name in instants}
     print_details(run | times | {"verdict": _verdict(run)})
     tables = (
-        (metrics, METRIC_COLUMNS),
+        (_joined_rows(metrics), METRIC_COLUMNS),
         (_trial_rows(metrics), TRIAL_COLUMNS),
         (kpis, KPI_COLUMNS),
     )

@@ -16,7 +16,7 @@ from mosaico.alerts.models import AlertEvent
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.baselines import is_pinned
-from mosaico.comparison.change_text import change_bar, describe_change, format_amount
+from mosaico.comparison.change_text import change_bar, counting_ends, describe_change, format_amount
 from mosaico.comparison.verdict_text import describe_runs_evidence
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.resources import Resources
@@ -111,7 +111,7 @@ def load_run_page(
             select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
         ),
         "kpis": _kpi_rows(kpis),
-        "metrics": [_metric_row(metric) for metric in list_run_metrics(session, run.seq)],
+        "metrics": _metric_rows(list_run_metrics(session, run.seq)),
         **_alerts(session, run.id, res),
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
@@ -173,7 +173,7 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
         "not_compared": (verdict.reason if verdict else None) or "there is no baseline",
         "before": before if text else None,
         "delta": text.delta if text else None,
-        "interval": _ends(verdict.low, verdict.high, scale) if verdict else None,
+        "interval": _ends(*counting_ends(verdict), scale) if verdict else None,
         "bar": _bar(kpi.name, verdict, limits),
         "verdict": Verdict.INVALID
         if kpi.validity != Validity.VALID
@@ -193,9 +193,10 @@ def _ends(low: float | None, high: float | None, scale: Scale | None) -> str | N
 def _bar_limits(kpis: Sequence[KpiHistory]) -> dict[Scale | None, float]:
     """The largest end of an interval on each scale, so that bars of one scale can be compared."""
     limits: dict[Scale | None, float] = {}
-    for verdict in (kpi.verdict for kpi in kpis):
-        if verdict is not None and verdict.low is not None and verdict.high is not None:
-            ends = (abs(verdict.low), abs(verdict.high), 1.2 * (verdict.margin or 0), 1e-9)
+    for verdict in (kpi.verdict for kpi in kpis if kpi.verdict is not None):
+        low, high = counting_ends(verdict)
+        if low is not None and high is not None:
+            ends = (abs(low), abs(high), 1.2 * (verdict.margin or 0), 1e-9)
             limits[verdict.scale] = max(limits.get(verdict.scale, 0.0), *ends)
     return limits
 
@@ -203,10 +204,27 @@ def _bar_limits(kpis: Sequence[KpiHistory]) -> dict[Scale | None, float]:
 def _bar(name: str, verdict: ValueVerdict | None, limits: Mapping[Scale | None, float]) -> Markup:
     if verdict is None or verdict.scale is Scale.NUMBER:
         return Markup()
-    text = _ends(verdict.low, verdict.high, verdict.scale) or ""
+    text = _ends(*counting_ends(verdict), verdict.scale) or ""
     if (change := change_bar(name, verdict, text)) is None:
         return Markup()
     return Markup(interval_bar(change, limits[verdict.scale]))  # noqa: S704 - our own SVG
+
+
+def _metric_rows(metrics: Sequence[RunMetricAggregate]) -> list[dict[str, Any]]:
+    """One row for each metric, with the names of later ones that have the same values on all items."""
+    same_as = {
+        metric.metric: metric.verdict.same_as
+        for metric in metrics
+        if metric.verdict and metric.verdict.same_as
+    }
+    return [
+        {
+            **_metric_row(metric),
+            "same": [name for name, of in same_as.items() if of == metric.metric],
+        }
+        for metric in metrics
+        if metric.metric not in same_as
+    ]
 
 
 def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:

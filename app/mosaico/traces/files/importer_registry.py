@@ -15,12 +15,14 @@ class ImportedTraces:
 
     `columns` maps each field of the traces to its column of the file; it is empty for a
     format whose fields are fixed. `notes` are sentences for the user about what was guessed or left
-    out; the list may grow until all traces are read.
+    out; the list may grow until all traces are read, and so may `directions`: which values of a score are better
+    as the file states it, "high" or "low" by name.
     """
 
     traces: Iterator[Trace]
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    directions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The options of commands that read files of results."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 FIRST_LINE_S = 5.0
 LINE_INTERVAL_S = 10.0
 COUNTS_PER_CHECK = 100
+# What two files contain and what decides.
+READING_LINES = 4
 
 
 class InputOptions(NamedTuple):
@@ -39,11 +42,37 @@ class InputOptions(NamedTuple):
     ] = None
 
 
+@contextmanager
+def reading_lines() -> Iterator[list[str]]:
+    """A list for the lines about two files, which are printed when the block ends, also by an error: at most
+    `READING_LINES`. More of them are one line for each file, and the last line.
+    """
+    lines: list[str] = []
+    try:
+        yield lines
+    finally:
+        for line in join_reading_lines(lines):
+            print_status(line)
+
+
+def join_reading_lines(lines: Sequence[str]) -> list[str]:
+    """At most `READING_LINES` lines with everything that the given ones say."""
+    if len(lines) <= READING_LINES:
+        return [*lines]
+    by_file: dict[str, list[str]] = {}
+    for line in lines[:-1]:
+        name, _, text = line.partition(": ")
+        by_file.setdefault(name, []).append(text)
+    return [*(f"{name}: {'; '.join(texts)}" for name, texts in by_file.items()), lines[-1]]
+
+
 def open_reader(
-    options: InputOptions, remember: Callable[[str], None] = lambda _: None
+    options: InputOptions,
+    remember: Callable[[str], None] = lambda _: None,
+    print_line: Callable[[str], None] = print_status,
 ) -> "TraceReader":
-    """A reader with these options, which prints what it recognized on standard error and passes it
-    to `remember`.
+    """A reader with these options, which passes what it recognized to `print_line`, what holds for several files once,
+    and all of it to `remember`.
 
     Imports the importers, so only commands call it. Raises: `InvalidMapping`.
     """
@@ -58,7 +87,7 @@ def open_reader(
         text = line.partition(": ")[2]
         if text not in announced:
             announced.add(text)
-            print_status(format_cell(line))
+            print_line(format_cell(line))
         remember(line)
 
     return TraceReader(

@@ -60,6 +60,7 @@ class TraceReader:
         self._announced: set[str] = set()
         self.columns: Mapping[str, str] = {}
         self.reader: TraceReaderVersion | None = None
+        self._imported: list[ImportedTraces] = []
 
     @contextmanager
     def open(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
@@ -73,6 +74,7 @@ class TraceReader:
             _require_rows(file)
             imported = importer.read(file, self._mapping)
             self._announce_once(file, name, importer.summary, imported)
+            self._imported.append(imported)
             yield self._read(file, imported)
 
     @contextmanager
@@ -110,6 +112,17 @@ class TraceReader:
         with self.open(path) as traces:
             sample = islice(traces, SAMPLED_TRACES)
             return list(dict.fromkeys(name for trace in sample for name in trace.scores))
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Which values of a score are better, as the files that were read state it; without those of which they state
+        both.
+        """
+        stated: dict[str, set[str]] = {}
+        for imported in self._imported:
+            for name, direction in imported.directions.items():
+                stated.setdefault(name, set()).add(direction)
+        return {name: next(iter(sides)) for name, sides in stated.items() if len(sides) == 1}
 
     def _read(self, file: ImportFile, imported: ImportedTraces) -> Iterator[Trace]:
         announced = len(imported.notes)

@@ -4,7 +4,7 @@ A metric that failed has no score: the score is missing, and the answer stays an
 Source: deepeval 4.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
@@ -52,7 +52,7 @@ def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
         ignored.check(case)
         ignored_metadata.check(object_of(case.get("metadata")))
     notes += describe_ignored("fields of test cases", ignored, ignored_metadata)
-    return ImportedTraces(traces=_traces(cases, model), notes=notes)
+    return ImportedTraces(traces=_traces(cases, model), notes=notes, directions=_directions(cases))
 
 
 def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
@@ -108,6 +108,21 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 def _metrics(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return objects_of(case.get("metricsData"))
+
+
+def _directions(cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The better direction of each metric, from the side of its threshold on which it succeeds."""
+    sides: dict[str, set[str]] = {}
+    for metric in (metric for case in cases for metric in _metrics(case)):
+        score, threshold = as_number(metric.get("score")), as_number(metric.get("threshold"))
+        success = metric.get("success")
+        if metric.get("error") or score is None or threshold is None or success is None:
+            continue
+        # On the threshold both directions succeed.
+        if score != threshold:
+            side = "high" if (score > threshold) == bool(success) else "low"
+            sides.setdefault(str(metric.get("name")), set()).add(side)
+    return {name: next(iter(found)) for name, found in sides.items() if len(found) == 1}
 
 
 def _scores(case: Mapping[str, Any]) -> dict[str, float]:

@@ -59,7 +59,10 @@ def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
         _results_of(object_of(file.document)) if is_document else (row.cells for row in file.rows())
     )
     notes: list[str] = []
-    return ImportedTraces(traces=_traces(results, notes), notes=notes)
+    directions: dict[str, str] = {}
+    return ImportedTraces(
+        traces=_traces(results, notes, directions), notes=notes, directions=directions
+    )
 
 
 def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -72,10 +75,14 @@ def _is_result(result: Mapping[str, Any]) -> bool:
     return {"promptIdx", "testCase", "vars"} <= {*result}
 
 
-def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[Trace]:
+def _traces(
+    results: Iterable[Mapping[str, Any]], notes: list[str], directions: dict[str, str]
+) -> Iterator[Trace]:
     trials, ignored = TrialCounter(), IgnoredFields(RESULT_FIELDS)
     for result in results:
         ignored.check(result)
+        # A named score is that of assertions, which a higher score satisfies.
+        directions.update(dict.fromkeys(object_of(result.get("namedScores")), "high"))
         item = _item_id(result)
         trial = trials.next_trial(item)
         outcome = _outcome(result)

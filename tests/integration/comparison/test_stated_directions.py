@@ -1,0 +1,90 @@
+"""A direction that a file states for a score: before the name of the score, and after the user."""
+
+import json
+from pathlib import Path
+
+import mosaico
+from mosaico.comparison.deciders import ExpectedAnswers, may_decide
+from mosaico.metrics.registry import default_refs, load_metrics
+from tests.support.service import JSON
+
+ITEMS = 30
+
+
+def deepeval(path: Path, scores: dict[str, float], succeeds: dict[str, bool]) -> Path:
+    """A test run in which each case has these scores, of metrics with the threshold 0.5."""
+    cases = [
+        {
+            "name": f"case-{number}",
+            "input": f"question {number}",
+            "actualOutput": "some answer",
+            "success": None,
+            "metricsData": [
+                {"name": name, "score": score, "threshold": 0.5, "success": succeeds[name]}
+                for name, score in scores.items()
+            ],
+        }
+        for number in range(ITEMS)
+    ]
+    path.write_text(json.dumps({"testCases": cases}))
+    return path
+
+
+def promptfoo(path: Path, tone: float) -> Path:
+    results: list[JSON] = [
+        {
+            "vars": {"question": str(number)},
+            "promptIdx": 0,
+            "testCase": {},
+            "prompt": {"raw": f"question {number}"},
+            "response": {"output": "some answer"},
+            "failureReason": 0,
+            "namedScores": {"tone": tone},
+        }
+        for number in range(ITEMS)
+    ]
+    path.write_text(json.dumps({"results": {"results": results}}))
+    return path
+
+
+def test_stated_direction__of_deepeval_comes_before_the_name(tmp_path: Path) -> None:
+    # A hallucination of 0.1 succeeds, so that a lower one is better; by its name nothing would be known.
+    before = deepeval(tmp_path / "a.json", {"Hallucination": 0.1}, {"Hallucination": True})
+    after = deepeval(tmp_path / "b.json", {"Hallucination": 0.9}, {"Hallucination": False})
+    assert mosaico.compare(before, after).verdict == "REGRESSED"
+    assert mosaico.compare(after, before).verdict == "IMPROVED"
+    assert mosaico.gate(after, baseline=before).outcome == "REGRESSION"
+    # The user comes first, also where the metric is named.
+    better = {"Hallucination": "high"}
+    assert mosaico.compare(before, after, better=better).verdict == "IMPROVED"
+    named = mosaico.gate(after, baseline=before, metrics=['SCORE["Hallucination"]'])
+    assert named.outcome == "REGRESSION"
+
+
+def test_stated_direction__that_contradicts_itself_is_none(tmp_path: Path) -> None:
+    # The same side of the threshold succeeds in one file and fails in the other one.
+    before = deepeval(tmp_path / "a.json", {"Blandness": 0.1}, {"Blandness": True})
+    after = deepeval(tmp_path / "b.json", {"Blandness": 0.4}, {"Blandness": False})
+    assert mosaico.compare(before, after).verdict == "CHANGED"
+
+
+def test_stated_direction__of_promptfoo_is_that_of_its_assertions(tmp_path: Path) -> None:
+    before, after = promptfoo(tmp_path / "a.json", 0.9), promptfoo(tmp_path / "b.json", 0.2)
+    comparison = mosaico.compare(before, after)
+    fallen = {row.metric: str(row.verdict.verdict) for row in comparison.comparison.metrics}
+    assert fallen['SCORE["tone"]'] == "REGRESSED"
+    assert comparison.verdict == "REGRESSED"
+
+
+def test_gate__computes_only_what_may_decide() -> None:
+    load_metrics()
+    refs = default_refs(["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "BLEU", "LATENCY_MS"])
+
+    def keys(short: int, distinct: int) -> list[str]:
+        answers = ExpectedAnswers(items=80, short=short, distinct=distinct)
+        return [ref.key for ref in may_decide(refs, [[], []], lambda: answers)]
+
+    assert keys(short=80, distinct=6) == ["STATUS", "ACCURACY", "EXACT_MATCH"]
+    assert keys(short=4, distinct=80) == ["STATUS", "ROUGE", "BLEU"]
+    # Short and all different: both may.
+    assert keys(short=80, distinct=80) == ["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "BLEU"]
