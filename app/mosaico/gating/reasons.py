@@ -1,15 +1,27 @@
 """Explains the outcome of a check of the gate in one clause; pure."""
 
+import math
 import re
 
 from mosaico.comparison.change_text import format_amount, format_bound, format_limit
 from mosaico.core.parameter_names import better_score
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
-from mosaico.statistics.verdict_rules import Harm, MarginOutcome, Note, Side
+from mosaico.statistics.verdict_rules import MIN_EFFECT, Harm, MarginOutcome, Note, Scale, Side
 
 # With these notes no interval describes other items than the compared ones.
 _TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)
+
+
+def limit_text(verdict: ValueVerdict, limit: float) -> str:
+    """The limit; the default one of a number is a share of its baseline, and is rounded."""
+    is_default = verdict.scale is Scale.NUMBER and math.isclose(
+        limit, MIN_EFFECT * abs(verdict.baseline_value or 0.0)
+    )
+    if not is_default:
+        return format_limit(limit, verdict.scale)
+    rounded = format_limit(float(f"{limit:.2g}"), verdict.scale)
+    return f"{rounded} ({format_limit(MIN_EFFECT, Scale.RATIO)} of the baseline)"
 
 
 def describe_drop(
@@ -20,7 +32,7 @@ def describe_drop(
         return _few_sentence(verdict)
     if Note.IDENTICAL in verdict.notes:
         return _identical_sentence(verdict)
-    allowed = format_limit(limit, verdict.scale)
+    allowed = limit_text(verdict, limit)
     size = f" by at least {allowed}" if limit else ""
     if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
         return _changed(name, f"it changed{size}")

@@ -15,6 +15,7 @@ from mosaico.gating.reasons import (
     describe_missing,
     describe_non_inferiority,
     has_too_few,
+    limit_text,
     unseen_harm,
 )
 from mosaico.kpis.verdict_types import ValueVerdict
@@ -304,7 +305,7 @@ def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> Gat
 
 def _requirement(verdict: ValueVerdict, limit: float) -> str:
     harmed = "changed" if verdict.side is Side.BOTH else "worse"
-    return f"{harmed} by at most {format_limit(limit, verdict.scale)}" if limit else f"not {harmed}"
+    return f"{harmed} by at most {limit_text(verdict, limit)}" if limit else f"not {harmed}"
 
 
 def _gate_outcome(verdict: ValueVerdict, outcome: MarginOutcome) -> GateOutcome:

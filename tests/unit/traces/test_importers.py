@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import ToolCall, TraceOutcome
 from tests.support.import_files import import_path, recorded, write_json_lines, zstandard_zip
 
@@ -112,15 +113,23 @@ def test_promptfoo__recorded_json_and_json_lines() -> None:
     assert (lines.format, document.format) == ("promptfoo", "promptfoo")
     assert (len(lines.traces), len(document.traces)) == (32, 16)
     # `--repeat 2` leaves no mark: the same variables in the same column are two trials.
-    repeated = [trace.trial for trace in lines.traces if trace.item_id == 't1 {"a": 1} [2]']
+    repeated = [
+        trace.trial
+        for trace in lines.traces
+        if trace.item_id == 't1 {"a": 1} [openai:chat:gpt-4o-mini · What is {{a}}+{{a}}?]'
+    ]
     assert repeated == [0, 1]
-    trace = lines.of('t1 {"a": 1} [2]')
+    trace = lines.of('t1 {"a": 1} [openai:chat:gpt-4o-mini · What is {{a}}+{{a}}?]')
     assert (trace.expected_output, trace.output) == ("1", "Answer: What is 1+1?")
     assert (trace.input_tokens, trace.output_tokens, trace.cost_usd) == (42, 17, 1.59e-05)
     assert trace.scores == {"TASK_SCORE": 1.0, "TASK_PASSED": 1.0}
     assert {"model:openai:chat:gpt-4o-mini", "category:math"} <= {*trace.tags}
     failed = [t for t in lines.traces if t.outcome is not TraceOutcome.SCORED]
-    assert {trace.item_id for trace in failed} == {'{"a": "FAIL"} [2]', '{"a": "FAIL"} [3]'}
+    mini = '{"a": "FAIL"} [openai:chat:gpt-4o-mini · '
+    assert {trace.item_id for trace in failed} == {
+        f"{mini}What is {{{{a}}}}+{{{{a}}}}?]",
+        f"{mini}second]",
+    }
 
 
 def test_promptfoo__failed_assertion_is_an_answer(tmp_path: Path) -> None:
@@ -137,6 +146,44 @@ def test_promptfoo__failed_assertion_is_an_answer(tmp_path: Path) -> None:
     assert asserted.scores["TASK_PASSED"] == 0.0
     assert (unavailable.outcome, unavailable.scores) == (TraceOutcome.INFRA_ERROR, {})
     assert passed.scores == {"x": 0.5, "TASK_SCORE": 0.0, "TASK_PASSED": 1.0}
+
+
+def promptfoo_results(path: Path, *providers: str) -> Path:
+    """Two tests, answered by these providers in columns of this order."""
+    results = [
+        {"promptIdx": position, "vars": {"a": number}, "testCase": {}, "provider": {"id": provider},
+         "prompt": {"raw": "p", "label": "p"}, "response": {"output": provider}, "success": True}
+        for number in (1, 2)
+        for position, provider in enumerate(providers)
+    ]  # fmt: skip
+    return write_json_lines(path, *results)
+
+
+def test_promptfoo__columns_have_names_and_no_positions(tmp_path: Path) -> None:
+    pair = import_path(promptfoo_results(tmp_path / "a.jsonl", "large", "mini"))
+    swapped = import_path(promptfoo_results(tmp_path / "b.jsonl", "mini", "large"))
+    answers = {trace.item_id: trace.output for trace in pair.traces}
+    assert answers == {trace.item_id: trace.output for trace in swapped.traces}
+    named = (answers['{"a": 1} [large]'], answers['{"a": 2} [mini]'])
+    assert named == ("large", "mini")
+    # Two runs of one column each are the same items, whatever the provider is.
+    alone = import_path(promptfoo_results(tmp_path / "c.jsonl", "mini")).traces
+    assert [trace.item_id for trace in alone] == ['{"a": 1}', '{"a": 2}']
+    twice = import_path(promptfoo_results(tmp_path / "d.jsonl", "mini", "mini")).traces
+    assert [trace.item_id for trace in twice][:2] == [
+        '{"a": 1} [mini]',
+        '{"a": 1} [mini #2]',
+    ]
+
+
+def test_promptfoo__one_column_is_that_of_a_file_with_several(tmp_path: Path) -> None:
+    both = promptfoo_results(tmp_path / "a.jsonl", "large", "mini")
+    one = promptfoo_results(tmp_path / "b.jsonl", "mini")
+    reader = TraceReader(lambda _: None, lambda _: None, mapping={})
+    for path in (both, one):
+        with reader.open(path) as traces:
+            ids = [trace.item_id for trace in traces]
+    assert ids == ['{"a": 1} [mini]', '{"a": 2} [mini]']
 
 
 def test_promptfoo__zero_of_a_provider_without_usage_is_unknown(tmp_path: Path) -> None:

@@ -16,13 +16,22 @@ class ImportedTraces:
     `columns` maps each field of the traces to its column of the file; it is empty for a
     format whose fields are fixed. `notes` are sentences for the user about what was guessed or left
     out; the list may grow until all traces are read, and so may `directions`: which values of a score are better
-    as the file states it, "high" or "low" by name.
+    as the file states it, "high" or "low" by name. `item_columns` are the columns of results that a format puts side by
+    side; of several, items have the name of theirs (`in_column`), and `column_names` are the names that a single one may have
+    in another file.
     """
 
     traces: Iterator[Trace]
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     directions: dict[str, str] = field(default_factory=dict)
+    item_columns: tuple[str, ...] = ()
+    column_names: tuple[str, ...] = ()
+
+
+def in_column(item: str, column: str) -> str:
+    """The ID of an item in one of several columns."""
+    return f"{item} [{column}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -20,6 +21,7 @@ from mosaico.traces.files.importer_registry import (
     ImportedTraces,
     Importer,
     find_importer,
+    in_column,
     load_importers,
 )
 from mosaico.traces.files.ndjson import format_trace_line
@@ -124,10 +126,16 @@ class TraceReader:
                 stated.setdefault(name, set()).add(direction)
         return {name: next(iter(sides)) for name, sides in stated.items() if len(sides) == 1}
 
+    def _shared_column(self, imported: ImportedTraces) -> str | None:
+        """The only column of a file, if another file that was read has it among several: their items are the same."""
+        others = {column for other in self._imported for column in other.item_columns}
+        return next((name for name in imported.column_names if name in others), None)
+
     def _read(self, file: ImportFile, imported: ImportedTraces) -> Iterator[Trace]:
         announced = len(imported.notes)
+        column = self._shared_column(imported)
         for count, trace in enumerate(imported.traces, start=1):
-            yield trace
+            yield trace if column is None else _in_column(trace, column)
             self._report_progress(file.name, count)
         # What only the end of the file shows.
         for note in imported.notes[announced:]:
@@ -148,6 +156,14 @@ class TraceReader:
         if line not in self._announced:
             self._announced.add(line)
             self._announce(line)
+
+
+def _in_column(trace: Trace, column: str) -> Trace:
+    return replace(
+        trace,
+        item_id=in_column(trace.item_id, column),
+        trace_id=in_column(trace.trace_id, column),
+    )
 
 
 class UploadLines(NamedTuple):

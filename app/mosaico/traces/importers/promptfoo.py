@@ -1,13 +1,16 @@
 """Results of promptfoo: JSON (`results.results[]`) and JSON Lines.
 
-Each prompt and provider is a column of promptfoo; one item is one test in one column. `--repeat`
+Each prompt and provider is a column of promptfoo; one item is one test in one column. Of a file with several columns
+an item has the name of its column, the provider or the prompt or both: the position changes with
+`--filter-providers`. `--repeat`
 leaves no mark in the file: the same variables in the same column are trials of one item.
 Source: format version 3 of promptfoo 0.121.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
@@ -21,7 +24,12 @@ from mosaico.traces.files.imported_values import (
     outcome_of_error,
     text_of,
 )
-from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.importer_registry import (
+    IMPORTERS,
+    ImportedTraces,
+    Importer,
+    in_column,
+)
 from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import id_of
@@ -54,15 +62,66 @@ def recognizes_promptfoo(file: ImportFile) -> bool:
 
 def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     """The traces of all columns of a result file."""
-    is_document = file.container is Container.JSON
-    results: Iterable[Mapping[str, Any]] = (
-        _results_of(object_of(file.document)) if is_document else (row.cells for row in file.rows())
-    )
+    columns = _columns(_iter_results(file))
+    names = _column_names(columns) if len(columns) > 1 else {}
     notes: list[str] = []
     directions: dict[str, str] = {}
     return ImportedTraces(
-        traces=_traces(results, notes, directions), notes=notes, directions=directions
+        traces=_traces(_iter_results(file), names, notes, directions),
+        notes=notes,
+        directions=directions,
+        item_columns=tuple(names.values()),
+        column_names=()
+        if names
+        else tuple(name for column in columns.values() for name in column.names),
     )
+
+
+def _iter_results(file: ImportFile) -> Iterator[Mapping[str, Any]]:
+    if file.container is Container.JSON:
+        yield from _results_of(object_of(file.document))
+    else:
+        yield from (row.cells for row in file.rows())
+
+
+class _Column(NamedTuple):
+    """A column of results: a provider and a prompt."""
+
+    provider: str
+    prompt: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that it has beside columns with another provider, another prompt, or both."""
+        both = f"{self.provider} · {self.prompt}"
+        return tuple(map(id_of, filter(None, (self.provider, self.prompt, both))))
+
+
+def _columns(results: Iterable[Mapping[str, Any]]) -> dict[Any, _Column]:
+    """The columns by position."""
+    columns: dict[Any, _Column] = {}
+    for result in results:
+        position = result.get("promptIdx")
+        if position not in columns:
+            parts = (object_of(result.get("provider")), object_of(result.get("prompt")))
+            texts = (part.get("label") or part.get("id") or part.get("raw") for part in parts)
+            columns[position] = _Column(*(text_of(text) or "" for text in texts))
+    return columns
+
+
+def _column_names(columns: Mapping[Any, _Column]) -> dict[Any, str]:
+    """The names of several columns by position: what they differ in, so that an edited prompt is no other column. Equal
+    columns are numbered.
+    """
+    providers, prompts = (len({*texts}) for texts in zip(*columns.values(), strict=True))
+    names: dict[Any, str] = {}
+    seen = Counter[str]()
+    for position, column in columns.items():
+        own = column.prompt if providers == 1 and prompts > 1 else column.provider
+        name = id_of(f"{column.provider} · {column.prompt}" if min(providers, prompts) > 1 else own)
+        seen[name] += 1
+        names[position] = name if seen[name] == 1 else f"{name} #{seen[name]}"
+    return names
 
 
 def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -76,14 +135,17 @@ def _is_result(result: Mapping[str, Any]) -> bool:
 
 
 def _traces(
-    results: Iterable[Mapping[str, Any]], notes: list[str], directions: dict[str, str]
+    results: Iterable[Mapping[str, Any]],
+    columns: Mapping[Any, str],
+    notes: list[str],
+    directions: dict[str, str],
 ) -> Iterator[Trace]:
     trials, ignored = TrialCounter(), IgnoredFields(RESULT_FIELDS)
     for result in results:
         ignored.check(result)
         # A named score is that of assertions, which a higher score satisfies.
         directions.update(dict.fromkeys(object_of(result.get("namedScores")), "high"))
-        item = _item_id(result)
+        item = _item_id(result, columns)
         trial = trials.next_trial(item)
         outcome = _outcome(result)
         response = object_of(result.get("response"))
@@ -119,12 +181,12 @@ def _usage(result: Mapping[str, Any], response: Mapping[str, Any]) -> ReportedUs
     )
 
 
-def _item_id(result: Mapping[str, Any]) -> str:
-    """The variables of the test and its column; the first column has no suffix."""
+def _item_id(result: Mapping[str, Any], columns: Mapping[Any, str]) -> str:
+    """The variables of the test, and its column where there are several."""
     variables = json.dumps(result.get("vars"), ensure_ascii=False, sort_keys=True)
     description = object_of(result.get("testCase")).get("description")
     item = id_of(f"{description} {variables}" if description else variables)
-    return f"{item} [{result['promptIdx']}]" if result.get("promptIdx") else item
+    return in_column(item, columns[result.get("promptIdx")]) if columns else item
 
 
 def _outcome(result: Mapping[str, Any]) -> TraceOutcome:
