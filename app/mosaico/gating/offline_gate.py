@@ -82,8 +82,11 @@ class FileInputs:
         for source in self.sources:
             with self.reader.open(source) as traces:
                 for trace in traces:
+                    is_short = is_short_text(trace.expected_output)
+                    if is_short is None:
+                        continue
                     items += 1
-                    short += is_short_text(trace.expected_output)
+                    short += is_short
                     # Hashes, because the answers may be long.
                     texts.add(hash(trace.expected_output))
         return ExpectedAnswers(items=items, short=short, distinct=len(self.sources) * len(texts))
@@ -131,7 +134,8 @@ class _MeasuredFile(NamedTuple):
 class _MeasuredTrace(NamedTuple):
     """The values of a trace, without its long texts, which need not be kept in memory.
 
-    `is_short`: its expected answer is as short as a label; None without one. `summaries` are those of metrics of the whole run, by column, where the trace has a value.
+    `is_short`: its expected answer is as short as a label; None without one. `summaries` are those of
+    metrics of the whole run, by column, where the trace has a value.
     """
 
     attributes: AttributeRow

@@ -156,11 +156,11 @@ def test_formula__undefined_exits_3_with_the_reason(file: Path) -> None:
     assert kpi["reason"] in result.stderr
 
 
-def test_file__without_traces_exits_2_with_no_output(tmp_path: Path) -> None:
+def test_file__without_traces_is_an_error_of_its_data(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("\n\n", encoding="utf-8")
     result = run(empty)
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout) == (65, "")
     assert "empty.jsonl: the file is empty; expected" in result.stderr
 
 
