@@ -18,7 +18,6 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.core.batch_delete._valid_mark": "purge_marks",
     "mosaico.core.batch_delete.purge_in_batches": "purge_marks",
     "mosaico.jobs.job_manager._HEARTBEAT": "procrastinate_workers",
-    "mosaico.jobs.outcomes._BECOME": "procrastinate_jobs",
     "mosaico.jobs.outcomes._RELEASE_JOB": "procrastinate_jobs",
     "mosaico.jobs.job_manager._SIGN_OFF": "worker_processes",
     "mosaico.jobs.outcomes._FORGET_DEATHS": "procrastinate_jobs",
