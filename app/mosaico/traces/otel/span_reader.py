@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from mosaico.traces.otel.messages import (
+from mosaico.traces.messages import (
     ASSISTANT_ROLES,
     REDACTED,
     USER_ROLES,

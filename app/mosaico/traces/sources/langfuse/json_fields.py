@@ -16,7 +16,7 @@ import jmespath
 from jmespath.exceptions import JMESPathError
 
 from mosaico.core.strict_json import float_of, is_number, parse_finite_json, text_of_json
-from mosaico.traces.otel.messages import last_text, parse_value, read_messages
+from mosaico.traces.messages import last_text, parse_value, read_messages
 from mosaico.traces.production import TraceFilters
 from mosaico.traces.registry import TraceQuery
 from mosaico.traces.sources.langfuse.failures import BadResponse
