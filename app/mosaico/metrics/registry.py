@@ -179,6 +179,11 @@ def plain_keys() -> list[str]:
     return [name for name in METRICS.names() if name != "SCORE"]
 
 
+def default_keys() -> list[str]:
+    """The metrics that are computed without being named: not JSON_EQUAL, which is one of JSON answers only."""
+    return [name for name in plain_keys() if name != "JSON_EQUAL"]
+
+
 def default_refs(keys: Iterable[str]) -> tuple[MetricRef, ...]:
     """References without options, each name checked. Raises NotFound with the nearest names."""
     refs = tuple(dict.fromkeys(map(ref_of_column, keys)))

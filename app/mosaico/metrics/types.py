@@ -101,6 +101,7 @@ class MetricSpec:
         return all(tag in trace.all_tags for tag in self.tags)
 
 
+@runtime_checkable
 class MetricProvider(Protocol):
     """One metric.
 

@@ -24,6 +24,7 @@ from mosaico.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.harness.result_file import InvalidResultFile
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
 from mosaico.traces.files.trace_file import read_upload_lines
 from mosaico.traces.producers.harness_results import read_results
@@ -160,7 +161,9 @@ def _read_file(
         with suppress(InvalidResultFile):
             recording = read_results(file.read())
             return recording.run_name, enumerate(recording.lines, start=1)
-    return Path(filename).stem or filename, read_upload_lines(filename, file, mapping)
+    return Path(filename).stem or filename, read_upload_lines(
+        filename, file, ReadOptions(mapping=mapping)
+    )
 
 
 def _render(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -184,18 +183,14 @@ def _print_preview(files: tuple[Path, Path], reader: "TraceReader") -> None:
     from mosaico.comparison.answer_text import short_text
 
     for path in files:
-        with reader.open(path) as traces:
-            rows = [
-                [
-                    trace.item_id,
-                    *(
-                        short_text(text)
-                        for text in (trace.input, trace.expected_output, trace.output)
-                    ),
-                    ", ".join(f"{name} {score:g}" for name, score in trace.scores.items()),
-                ]
-                for trace in islice(traces, PREVIEWED)
+        rows = [
+            [
+                trace.item_id,
+                *(short_text(text) for text in (trace.input, trace.expected_output, trace.output)),
+                ", ".join(f"{name} {score:g}" for name, score in trace.scores.items()),
             ]
+            for trace in reader.preview(path, PREVIEWED)
+        ]
         print_result(str(path))
         _print_rows(("item", "input", "expected", "output", "scores"), rows)
 

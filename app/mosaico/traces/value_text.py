@@ -5,6 +5,7 @@ libraries: chat messages, responses of model servers, objects with one answer. W
 form is compared as JSON text, and its reader says so.
 """
 
+import ast
 import json
 import math
 import re
@@ -26,6 +27,9 @@ from mosaico.traces.messages import (
 # A form inside of a form, such as a message in a choice of a body of a line of a batch.
 MAX_FORMS: Final = 8
 _BAD_STATUS: Final = 400
+# Python notation: {'role': …, [{'a': …, ['x', …
+_PYTHON: Final = re.compile(r"\s*[\[{]+\s*['(]")
+MAX_PYTHON_CHARS: Final = 1_000_000
 
 
 class TextRole(StrEnum):
@@ -208,13 +212,29 @@ _THOUGHT_BEGIN: Final = re.compile(rf"<{_TAG}\b[^<>]*>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 
 
+def parse_encoded(value: Any) -> Any:
+    """The list or object in a text of JSON, or in the notation of Python, which `str` and data frames write; any
+    other value unchanged.
+    """
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    parsed = parse_value(value.strip())
+    if isinstance(parsed, str) and _PYTHON.match(value) and len(value) <= MAX_PYTHON_CHARS:
+        try:
+            parsed = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return value
+    return parsed if isinstance(parsed, Mapping | list) else value
+
+
 def _read_encoded(text: str, role: TextRole) -> tuple[ValueText, ...]:
-    parsed = parse_value(text) if text[:1] in ("{", "[") else text
+    parsed = parse_encoded(text)
     if isinstance(parsed, str):
         return (ValueText(text=text),)
     texts = tuple(_read(parsed, role, MAX_FORMS))
     # An answer that is JSON is its own text: only a form that wraps a text is opened.
-    return texts if texts and texts[0].is_unwrapped else (ValueText(text=text),)
+    is_form = bool(texts) and texts[0].is_unwrapped and texts[0].form is not ValueForm.ONE_TEXT
+    return texts if is_form else (ValueText(text=text),)
 
 
 def _read(value: Any, role: TextRole, depth: int) -> Iterator[ValueText]:
@@ -284,7 +304,8 @@ def _read_list(value: Sequence[Any], role: TextRole, depth: int) -> Iterator[Val
     elif len(value) == 1 and isinstance(value[0], Mapping) and depth:
         texts_of_one = tuple(_read_object(value[0], role, depth - 1))
         yield from texts_of_one if texts_of_one[0].is_unwrapped else (_dump(value),)
-    elif len(value) == 1 and isinstance(value[0], str):
+    elif len(value) == 1 and isinstance(value[0], str) and role is not TextRole.ANSWER:
+        # An agent that answers with a list has a list as its answer.
         yield ValueText(text=value[0], form=ValueForm.ONE_TEXT)
     else:
         yield _dump(value)

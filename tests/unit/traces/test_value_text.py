@@ -80,7 +80,6 @@ VALUES = st.recursive(
         ({"content": [{"type": "text", "text": "Oslo"}], "isError": False}, ValueForm.PARTS),
         ([{"type": "text", "text": "Oslo"}], ValueForm.PARTS),
         ({"role": "assistant", "content": None, "refusal": "Oslo"}, ValueForm.MESSAGE),
-        (["Oslo"], ValueForm.ONE_TEXT),
     ],
 )  # fmt: skip
 def test_read_text__opens_the_forms_of_answers(value: Any, form: ValueForm) -> None:
@@ -88,8 +87,7 @@ def test_read_text__opens_the_forms_of_answers(value: Any, form: ValueForm) -> N
     assert (reading.text, reading.form, reading.reason) == ("Oslo", form, None)
     # The same value as the text of a cell.
     encoded = read_text(value if isinstance(value, str) else json.dumps(value), is_encoded=True)
-    is_list_of_text = form is ValueForm.ONE_TEXT
-    assert encoded.text == "Oslo" or is_list_of_text
+    assert encoded.text == "Oslo"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +98,7 @@ def test_read_text__opens_the_forms_of_answers(value: Any, form: ValueForm) -> N
         {"answer": "Oslo", "response": "Rome"},
         {"answer": "Oslo", "country": "Norway"},
         [1, 2],
+        ["Oslo"],
         [{"role": "assistant", "content": "x"}, {"row": 1}],
         {"choices": [{"text": "A", "label": "a"}], "question": "?"},
     ],
@@ -110,6 +109,13 @@ def test_read_text__other_structures_are_json(value: Any) -> None:
     # What an agent wrote as JSON text is not written anew.
     written = json.dumps(value, indent=1)
     assert read_text(written, is_encoded=True).text == written
+
+
+def test_read_text__notation_of_python_is_opened_where_objects_are_texts() -> None:
+    written = str([{"role": "user", "content": "?"}, {"role": "assistant", "content": "It's Oslo"}])
+    assert read_text(written, is_encoded=True).text == "It's Oslo"
+    assert read_text(written).text == written
+    assert read_text("{'a': __import__('os')}", is_encoded=True).text == "{'a': __import__('os')}"
 
 
 @pytest.mark.parametrize("text", ["", "{name}, hello", "[1] see below", '{"a": 1', "NaN", "None"])
@@ -164,6 +170,10 @@ def test_read_text__question_is_that_of_the_user() -> None:
     assert read_text({"question": "Capital?", "id": 1}, TextRole.QUESTION).text == "Capital?"
     options = {"question": "Capital?", "options": ["a", "b"]}
     assert read_text(options, TextRole.QUESTION).form is ValueForm.JSON
+
+
+def test_read_text__one_reference_in_a_list_is_that_reference() -> None:
+    assert read_text(["Oslo"], TextRole.REFERENCE).text == "Oslo"
 
 
 def test_read_texts__choices_are_several_answers() -> None:

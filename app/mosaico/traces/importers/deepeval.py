@@ -7,6 +7,7 @@ Source: deepeval 4.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
@@ -18,7 +19,6 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace
 

@@ -8,11 +8,11 @@ its trials. The file does not name the model. Source: lm-eval 0.4.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import object_of, text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import Trace
 

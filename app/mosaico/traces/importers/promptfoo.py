@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
@@ -22,7 +23,6 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
