@@ -32,7 +32,7 @@ from mosaico.metrics.file_options import (
     open_models,
     parse_better,
 )
-from mosaico.traces.files.options import InputOptions, open_reader
+from mosaico.traces.files.options import BaseMap, InputOptions, RunMap, map_source, open_reader
 
 if TYPE_CHECKING:
     from mosaico.comparison.schemas import Comparison
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
+    from mosaico.traces.files.import_file import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 MAX_LISTED = 5
@@ -66,6 +67,8 @@ def compare_files(
     config: Config = None,
     better: Better = None,
     input_options: InputOptions,
+    base_map: BaseMap = None,
+    run_map: RunMap = None,
     limits: ModelLimits,
     page: Annotated[
         Path | None,
@@ -104,14 +107,15 @@ def compare_files(
     target = None if no_page or is_preview else _page_file(page, base, candidate)
     remarks: list[str] = []
     reader = open_reader(input_options, remarks.append)
+    sources = map_source(base, base_map), map_source(candidate, run_map)
     if is_preview:
-        _print_preview((base, candidate), reader)
+        _print_preview(sources, reader)
         return
     requested = choose_metrics(metrics, config)
     with open_models(limits) as models:
-        files = FileInputs((base, candidate), reader, parse_better(better))
+        files = FileInputs(sources, reader, parse_better(better))
         selected = _select(requested, files, models)
-        compared = compare_results(base, candidate, selected, reader)
+        compared = compare_results(*sources, selected, reader)
     reading = describe_reading(compared.comparison, selected.refs, reader.columns)
     print_status(format_cell(reading))
     compared = replace(compared, remarks=[*remarks, reading])
@@ -178,7 +182,7 @@ def _select(
     return selected
 
 
-def _print_preview(files: tuple[Path, Path], reader: "TraceReader") -> None:
+def _print_preview(files: "tuple[ResultSource, ResultSource]", reader: "TraceReader") -> None:
     """Print the first results of each file as they are read."""
     from mosaico.comparison.answer_text import short_text
 

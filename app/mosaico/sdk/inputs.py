@@ -13,7 +13,7 @@ from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
 from mosaico.metrics.registry import load_metrics
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.files.import_file import ResultRows, ResultSource
+from mosaico.traces.files.import_file import MappedSource, ResultRows, ResultSource
 from mosaico.traces.files.ndjson import trace_document
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import require_fields
@@ -33,8 +33,20 @@ Results: TypeAlias = str | os.PathLike[str] | Iterable[Mapping[str, Any] | Trace
 Metrics: TypeAlias = Sequence[str | Mapping[str, Any]]
 
 
-def source_of(results: Results, name: str) -> ResultSource:
-    """A path as it is; traces, rows and data frames as rows with a name for messages."""
+def source_of(
+    results: Results, name: str, columns: Mapping[str, str] | None = None
+) -> ResultSource:
+    """A path as it is; traces, rows and data frames as rows with a name for messages. `columns` are those of these
+    results only.
+    """
+    source = _unmapped_source(results, name)
+    if columns is None:
+        return source
+    require_fields(columns)
+    return MappedSource(source, columns)
+
+
+def _unmapped_source(results: Results, name: str) -> Path | ResultRows:
     if isinstance(results, str | os.PathLike):
         return Path(results)
     rows: Iterable[Any] = _frame_rows(results) if isinstance(results, Frame) else results

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from mosaico.traces.value_text import TextRole, ValueForm, ValueText, parse_encoded, read_text
+from mosaico.core.strict_json import text_of_json
+from mosaico.traces.messages import parse_value
+from mosaico.traces.value_text import TextRole, ValueText, parse_encoded, read_text
 
 # Names of lists of which one is enough: plurals, and words for alternatives.
 _ALTERNATIVES: Final = frozenset(
@@ -76,9 +78,19 @@ def _alternatives_of(value: Any) -> Sequence[Any] | None:
             return [answer, *(aliases if isinstance(aliases, list | tuple) else ())]
         case [Mapping() as first, *_] if "answer_start" in first:
             return [m.get("text") for m in value if isinstance(m, Mapping)]
+        case Mapping() if len(value) == 1:
+            [(name, texts)] = value.items()
+            return texts if means_alternatives(str(name)) and _is_list_of_texts(texts) else None
     return None
 
 
-def is_opened(reading: ValueText) -> bool:
-    """Return whether a report names how a text was found."""
-    return reading.is_unwrapped or reading.form is ValueForm.JSON
+def read_expected(value: Any) -> tuple[str | None, tuple[str, ...]]:
+    """The expected answer that a source recorded, and all alternatives where it has several. A list that does not
+    say what it means is one text.
+    """
+    references = read_references(value, "", is_encoded=True)
+    if references.rule is ListRule.ANY and len(references.texts) > 1:
+        return references.texts[0], references.texts
+    reading = read_text(value, TextRole.REFERENCE, is_encoded=True)
+    opened = reading.text if reading.is_unwrapped else None
+    return opened or text_of_json(parse_value(value)), ()

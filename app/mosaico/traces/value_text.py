@@ -419,15 +419,20 @@ def _failure_of(value: Mapping[Any, Any]) -> str | None:
     return None
 
 
+_ASKING: Final = USER_ROLES | {"system", "developer", "tool", "function", "reasoning"}
+
+
 def _of_messages(messages: Sequence[Message], role: TextRole, form: ValueForm) -> ValueText:
     roles = USER_ROLES if role is TextRole.QUESTION else ASSISTANT_ROLES
     text = last_text(messages, roles)
     calls = tuple(call for message in messages for call in message.tool_calls)
     if text is None:
-        # A conversation of other roles: its last text.
-        text = last_text(messages, {message.role for message in messages})
+        # Other words for the roles: the last text, of an answer not one of those who ask.
+        others = {message.role for message in messages} - roles
+        text = last_text(messages, others - _ASKING if role is TextRole.ANSWER else others)
     if text is None:
-        return _no_text(NoText.HIDDEN, form=form)
+        is_hidden = any(message.role in roles for message in messages)
+        return _no_text(NoText.HIDDEN if is_hidden else NoText.NO_TEXT, form=form)
     if not text and calls and role is not TextRole.QUESTION:
         return _no_text(NoText.TOOL_CALLS, form=form, calls=calls)
     return ValueText(text=text, form=form, tool_calls=calls)

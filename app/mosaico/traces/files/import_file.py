@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from io import BytesIO
@@ -226,7 +226,7 @@ class ImportFile:
         try:
             for cells in reader:
                 if cells and not header:
-                    header = self._read_header(cells)
+                    header = self.name_columns(cells)
                 elif cells:
                     self._require_width(cells, header, first_line)
                     self._refuse_nul(cells, first_line)
@@ -269,15 +269,17 @@ class ImportFile:
         guess = guess_encoding(self.open())
         if guess is None:
             return "utf-8"
-        self._note("the file is not UTF-8 and is read as Windows-1252")
+        self._note(
+            f"the file is not UTF-8 and is read as Windows-1252; {parameter_name('--encoding')} names another one"
+        )
         return guess
 
     def _note(self, note: str | None) -> None:
         if note is not None and note not in self.notes:
             self.notes.append(note)
 
-    def _read_header(self, cells: list[str]) -> list[str]:
-        """The names of the columns; the second column of a name gets a number."""
+    def name_columns(self, cells: Sequence[str]) -> list[str]:
+        """The names of the columns in a header; the second column of a name gets a number."""
         header: list[str] = []
         counts: Counter[str] = Counter()
         for index, cell in enumerate(cells, start=1):
@@ -339,7 +341,22 @@ class ResultRows:
         return self.name
 
 
-ResultSource: TypeAlias = Path | ResultRows
+@dataclass(frozen=True, slots=True)
+class MappedSource:
+    """Results whose columns differ from those of the other results: `mapping` names them by field."""
+
+    source: Path | ResultRows
+    mapping: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+
+ResultSource: TypeAlias = Path | ResultRows | MappedSource
 
 
 class RowsFile(ImportFile):
@@ -364,6 +381,12 @@ def open_import(path: ResultSource, options: ReadOptions | None = None) -> Itera
 
     Raises: `UnreadableInput`.
     """
+    if isinstance(path, MappedSource):
+        options = options or ReadOptions()
+        mapping = {**options.mapping, **path.mapping}
+        with open_import(path.source, replace(options, mapping=mapping)) as file:
+            yield file
+        return
     if isinstance(path, ResultRows):
         yield RowsFile(path, options)
         return

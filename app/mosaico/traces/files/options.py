@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -11,11 +12,31 @@ from mosaico.traces.files.read_options import ReadOptions, parse_labels
 from mosaico.traces.references import ListRule
 
 if TYPE_CHECKING:
+    from mosaico.traces.files.import_file import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 FIRST_LINE_S = 5.0
 LINE_INTERVAL_S = 10.0
 COUNTS_PER_CHECK = 100
+
+
+BaseMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-map",
+        metavar="FIELD=COLUMN",
+        help="Columns of the earlier results only, as --map has them. Repeatable.",
+    ),
+]
+RunMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run-map",
+        metavar="FIELD=COLUMN",
+        help="Columns of the later results only, as --map has them: a file with the answers of two agents can be"
+        " both. Repeatable.",
+    ),
+]
 
 
 class InputOptions(NamedTuple):
@@ -127,6 +148,14 @@ def read_options(options: InputOptions) -> ReadOptions:
         strip_fences=options.strip_fences,
         strict=options.strict,
     )
+
+
+def map_source(path: Path, columns: list[str] | None) -> "ResultSource":
+    """A file whose columns are named for itself; the file itself without names. Raises: `InvalidMapping`."""
+    from mosaico.traces.files.import_file import MappedSource
+    from mosaico.traces.files.table_columns import parse_mapping
+
+    return MappedSource(path, parse_mapping(columns)) if columns else path
 
 
 class ReadingProgress:

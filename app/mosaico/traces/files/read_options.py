@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from mosaico.core.errors import Invalid
 from mosaico.traces.references import ListRule
@@ -39,7 +39,7 @@ class ReadOptions:
     mapping: Mapping[str, str] = field(default_factory=dict)
     format_name: str | None = None
     encoding: str | None = None
-    expected: ListRule | None = None
+    expected: ListRule | Literal["any", "all"] | None = None
     labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     strip_thinking: bool = False
     strip_fences: bool = False

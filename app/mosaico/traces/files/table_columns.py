@@ -298,7 +298,7 @@ class _ColumnChooser:
             )
         notes += self._style_notes()
         return TableColumns(
-            by_field=self._fields,
+            by_field={name: self._fields[name] for name in NAMES if name in self._fields},
             scores=self._scores,
             notes=notes,
             noted_columns=[*self._notes],

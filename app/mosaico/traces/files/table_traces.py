@@ -185,6 +185,8 @@ class _RowReader:
         self._scores = columns.scores
         self._style = columns.style
         self._strict = columns.strict_columns
+        rule = file.options.expected
+        self._rule = None if rule is None else ListRule(rule)
         self._is_encoded = file.container in _TEXT_TABLES
         self._has_trial_column = "trial" in columns.by_field
         self._trials = TrialCounter()
@@ -276,9 +278,7 @@ class _RowReader:
         cell = self._cell(row, "expected")
         if cell == "":
             cell = None
-        references = read_references(
-            cell, column, self.file.options.expected, is_encoded=self._is_encoded
-        )
+        references = read_references(cell, column, self._rule, is_encoded=self._is_encoded)
         if len(references.texts) > 1 and references.rule is None:
             name = parameter_name("--expected")
             self.file.reject(
@@ -292,7 +292,7 @@ class _RowReader:
 
     @staticmethod
     def _is_list(references: References, rule: ListRule) -> bool:
-        return len(references.texts) > 1 and references.rule is rule
+        return len(references.texts) > 1 and references.rule == rule
 
     def describe_trials(self) -> str | None:
         """The trials among the rows so far, unless a column names them; None without any."""

@@ -21,6 +21,7 @@ from mosaico.traces.files.imported_values import (
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace
+from mosaico.traces.value_text import TextRole
 
 MILLISECONDS: Final = 1000.0
 CASE_FIELDS: Final = (
@@ -65,7 +66,7 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
             trace_id=short_id(f"{item}#{trial}"),
             item_id=item,
             trial=trial,
-            input=text_of(case.get("input")),
+            input=text_of(case.get("input"), TextRole.QUESTION),
             expected_output=text_of(case.get("expectedOutput")),
             output=text_of(case.get("actualOutput")) or "",
             tags=(*_tags(case), *model_tags(model)),

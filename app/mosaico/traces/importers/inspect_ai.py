@@ -29,6 +29,7 @@ from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Im
 from mosaico.traces.reported_usage import drop_unknown_zeros
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.value_text import TextRole
 
 SAMPLES: Final = "samples/"
 HEADERS: Final = ("header.json", "_journal/start.json")
@@ -103,7 +104,7 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         item_id=item,
         trial=epoch - 1,
         outcome=outcome,
-        input=text_of(sample.get("input")),
+        input=text_of(sample.get("input"), TextRole.QUESTION),
         expected_output=text_of(sample.get("target")) or None,
         # A sample that ended without an answer has an empty one.
         output=(text_of(output.get("completion")) or "") if is_answered else None,

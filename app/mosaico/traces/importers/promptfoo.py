@@ -26,6 +26,7 @@ from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Im
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
+from mosaico.traces.value_text import TextRole
 
 RESULT_FIELDS: Final = (
     "vars", "promptIdx", "prompt", "provider", "testCase", "response", "error", "failureReason",
@@ -87,7 +88,7 @@ def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[
             item_id=item,
             trial=trial,
             outcome=outcome,
-            input=text_of(object_of(result.get("prompt")).get("raw")),
+            input=text_of(object_of(result.get("prompt")).get("raw"), TextRole.QUESTION),
             expected_output=_expected(result),
             output=(text_of(response.get("output")) or "") if is_answered else None,
             error=text_of(result.get("error")),
