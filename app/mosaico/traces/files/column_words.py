@@ -24,7 +24,8 @@ def _plain(name: str) -> str:
     """A name without accents; a syllable of Korean stays one sign."""
     decomposed = unicodedata.normalize("NFKD", name)
     return unicodedata.normalize(
-        "NFC", "".join(sign for sign in decomposed if unicodedata.category(sign) != "Mn")
+        "NFC",
+        "".join(sign for sign in decomposed if not unicodedata.category(sign).startswith("M")),
     )
 
 

@@ -382,7 +382,8 @@ class _ColumnChooser:
             cell for cell in cells if not _fits(name, cell, self._style) and not is_marker(cell)
         ]
         is_range = any(as_number(cell, self._style) is not None for cell in misfits)
-        is_odd = name in ODD_FIELDS and not is_range and len(misfits) <= ODD_SHARE * len(cells)
+        share = NAMED_ODD_SHARE if name in ("passed", "score") else ODD_SHARE
+        is_odd = name in ODD_FIELDS and not is_range and len(misfits) <= share * len(cells)
         return None if is_odd else next(iter(misfits), None)
 
     def _numbers(self, column: str) -> list[float] | None:
