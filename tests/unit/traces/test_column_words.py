@@ -27,7 +27,7 @@ def kind(column: str) -> str:
             """
             answer bot_answer chatbotReply Model-Output finalAnswer generated_report predicted_class model_summary
             Antwort Modellantwort réponse respuesta resposta risposta ответ_модели 模型回答 답변 答え जवाब คำตอบ
-            outputs.answer outputs.summary row.response output.text ACTUAL_OUTPUT
+            claude_response tier1_answer outputs.answer outputs.summary row.response output.text ACTUAL_OUTPUT
             """,
         ),
         (

@@ -16,7 +16,11 @@ from mosaico.traces.references import ListRule
 from mosaico.traces.types import Trace, TraceOutcome
 from tests.support.import_files import Imported, import_path, write_file, write_json_lines
 
-ROWS = [{"id": f"q{n}", "answer": a, "gold": g} for n, (a, g) in enumerate(["aa", "bb", "cx"])]
+ROWS = [
+    {"id": "q0", "answer": "a", "gold": "a"},
+    {"id": "q1", "answer": "b", "gold": "b"},
+    {"id": "q2", "answer": "c", "gold": "x"},
+]
 
 
 def read_rows(tmp_path: Path, *rows: Any, options: ReadOptions | None = None) -> Imported:
@@ -75,7 +79,8 @@ def test_columns__numbers_are_scores_if_name_or_values_say_so(
         tmp_path, *({"id": f"q{n}", "answer": "x", column: c} for n, c in enumerate(cells))
     )
     assert (f"scores[{column}]" in table.columns) == is_score
-    named = import_path(tmp_path / "a.jsonl", **{f"scores[{column}]": column})
+    options = ReadOptions(mapping={f"scores[{column}]": column})
+    named = import_path(tmp_path / "a.jsonl", options=options)
     assert all(column in trace.scores for trace in named.traces)
 
 

@@ -103,7 +103,7 @@ _STEMS: Final[Mapping[str, str]] = {
 _FILLERS: Final = frozenset(
     {
         *("the", "of", "a", "text", "string", "str", "value", "content", "user", "my", "chat"),
-        *("short", "long", "full", "sample", "ground", "standard", "from", "by", "json", "new"),
+        *("short", "long", "full", "sample", "ground", "standard", "from", "by", "json"),
         *("gegebene", "texte", "texto", "testo", "der", "la", "le", "del", "de", "des"),
     }
 )
@@ -299,9 +299,9 @@ def _is_expected(words: Sequence[str]) -> bool:
 def _answer_certainty(words: Sequence[str]) -> Certainty:
     known = ANSWER | WEAK_ANSWER | AGENTS | PRODUCTS | _FILLERS
     if not all(_has(word, known) or word.isdecimal() or _stem([word]) for word in words):
-        # `generated_email` names what was made in any words; a question is no answer.
-        is_made = words[0] in {"generated", "predicted", "pred"}
-        is_question = any(_has(word, QUESTION) for word in words[1:])
+        # `generated_email` names what was made in any words, `claude_response` who answered.
+        is_made = words[0] in {"generated", "predicted", "pred"} or words[-1] in ANSWER
+        is_question = any(_has(word, QUESTION) for word in words)
         return Certainty.STRONG if is_made and not is_question else Certainty.NONE
     if "raw" in words:
         return Certainty.WEAK
