@@ -43,6 +43,8 @@ def read_references(
     """The expected answers in a value; `name` is the name of its field or column, and says whether a list means
     alternatives. `rule` is what the user said. Never raises; without an answer `texts` is empty.
     """
+    if isinstance(value, str) and not (is_encoded and value.lstrip()[:1] in ("{", "[")):
+        return References((value,), rule, ValueText(text=value))
     parsed = parse_encoded(value) if is_encoded else value
     alternatives = _alternatives_of(parsed)
     members = parsed if alternatives is None and _is_list_of_texts(parsed) else alternatives

@@ -154,6 +154,9 @@ def read_texts(
     value: Any, role: TextRole = TextRole.ANSWER, *, is_encoded: bool = False
 ) -> tuple[ValueText, ...]:
     """The texts of a value, at least one: the choices of a completion are several answers."""
+    # Most values are texts: without a bracket nothing is encoded in them.
+    if isinstance(value, str) and not (is_encoded and value.lstrip()[:1] in ("{", "[")):
+        return (ValueText(text=value),)
     try:
         if is_encoded and isinstance(value, str):
             return _read_encoded(value, role)

@@ -54,6 +54,8 @@ class ReadCounts:
 
     def add_text(self, name: str, reading: ValueText) -> None:
         """Count how the text of a field was found."""
+        if reading.form is ValueForm.TEXT:
+            return
         if reading.is_unwrapped or reading.form is ValueForm.JSON:
             self.opened[f"{name} from {reading.form}"] += 1
         for member in reading.left_out:

@@ -1,7 +1,6 @@
 """Reads a table of results as traces: one row is one answer of the agent to one item."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
@@ -188,7 +187,7 @@ class _RowReader:
         rule = file.options.expected
         self._rule = None if rule is None else ListRule(rule)
         self._is_encoded = file.container in _TEXT_TABLES
-        self._has_trial_column = "trial" in columns.by_field
+        self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
         self._trials = TrialCounter()
 
     def read(self, row: TableRow) -> Iterator[Trace]:
@@ -200,28 +199,30 @@ class _RowReader:
         item = self._item_id(row, question)
         references = self._expected(row)
         expected = references.texts
-        trace = Trace(
-            trace_id="",
-            item_id=item,
-            input=question.text,
-            expected_output=expected[0] if expected else None,
-            expected_any=expected if self._is_list(references, ListRule.ANY) else (),
-            expected_all=expected if self._is_list(references, ListRule.ALL) else (),
-            tags=self._tags(row),
-            input_tokens=self._whole_number(row, "inputTokens"),
-            output_tokens=self._whole_number(row, "outputTokens"),
-            cost_usd=self._amount(row, "cost"),
-            latency_ms=self._latency(row),
-            scores=self._all_scores(row),
-        )
+        fields: dict[str, Any] = {
+            "item_id": item,
+            "input": question.text,
+            "expected_output": expected[0] if expected else None,
+            "expected_any": expected if self._is_list(references, ListRule.ANY) else (),
+            "expected_all": expected if self._is_list(references, ListRule.ALL) else (),
+            "tags": self._tags(row),
+            "input_tokens": self._whole_number(row, "inputTokens"),
+            "output_tokens": self._whole_number(row, "outputTokens"),
+            "cost_usd": self._amount(row, "cost"),
+            "latency_ms": self._latency(row),
+            "scores": self._all_scores(row),
+        }
         for answer in answers:
-            yield self._with_answer(row, trace, answer)
+            yield self._with_answer(row, fields, answer)
 
-    def _with_answer(self, row: TableRow, trace: Trace, answer: ValueText | None) -> Trace:
+    def _with_answer(
+        self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None
+    ) -> Trace:
         """The trace of one answer; None where none was recorded."""
+        item = fields["item_id"]
         trial = self._whole_number(row, "trial", MAX_TRIAL)
         # Counted in either case: IDs have to be unique.
-        occurrence = self._trials.next_trial(trace.item_id)
+        occurrence = self._trials.next_trial(item)
         error = None if is_blank(self._cell(row, "error")) else read_error(self._cell(row, "error"))
         error = error or (answer.error if answer else None)
         outcome = self._outcome(row, error)
@@ -230,11 +231,9 @@ class _RowReader:
             self._require_input(row, answer)
         trace_id = self._cell(row, "traceId")
         calls = answer.tool_calls if answer else ()
-        return replace(
-            trace,
-            trace_id=short_id(
-                f"{trace.item_id}#{occurrence}" if is_blank(trace_id) else str(trace_id)
-            ),
+        return Trace(
+            **fields,
+            trace_id=short_id(f"{item}#{occurrence}" if is_blank(trace_id) else str(trace_id)),
             trial=min(occurrence, MAX_TRIAL) if trial is None else trial,
             outcome=outcome,
             output=output,
@@ -334,6 +333,8 @@ class _RowReader:
         return TraceOutcome.SCORED if error is None else outcome_of_error(error)
 
     def _tags(self, row: TableRow) -> tuple[str, ...]:
+        if not self._has_tags:
+            return ()
         cell = parse_structure(self._cell(row, "tags"))
         tags = cell if isinstance(cell, list) else str("" if is_blank(cell) else cell).split(",")
         category = self._cell(row, "category")
