@@ -109,10 +109,14 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetItem:
-    """One item of a dataset: the input of the agent, and the expected answer if there is one."""
+    """One item of a dataset: the input of the agent, and the expected answer if there is one, or several as in a
+    trace.
+    """
 
     id: str
     input: str
     expected_output: str | None = None
+    expected_any: tuple[str, ...] = ()
+    expected_all: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)

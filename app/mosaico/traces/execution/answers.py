@@ -16,7 +16,7 @@ from mosaico.traces.value_text import read_text
 
 # Keys of the upload format that an agent may report; the others identify the attempt and its item.
 REPORTED_KEYS: Final = frozenset(TRACE_KEYS.values()) - {
-    "traceId", "itemId", "trial", "input", "expectedOutput",
+    "traceId", "itemId", "trial", "input", "expectedOutput", "expectedAny", "expectedAll",
 }  # fmt: skip
 
 
@@ -92,6 +92,8 @@ def trace_of_answer(attempt: ItemAttempt, answer: AgentAnswer, latency_ms: float
         outcome=outcome,
         input=item.input,
         expected_output=item.expected_output,
+        expected_any=item.expected_any,
+        expected_all=item.expected_all,
         output=output,
         error=error_text and replace_unstorable(error_text),
         tags=tuple(dict.fromkeys((*item.tags, *reported.tags))),

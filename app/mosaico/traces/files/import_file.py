@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ class ImportFile:
         suffix = Path(self.name).suffix.lower()
         if suffix in OLD_SPREADSHEETS:
             self.reject("a spreadsheet; save the sheet as .xlsx or CSV")
-        if suffix in SPREADSHEETS and start.startswith(b"PK"):
+        if start.startswith(b"PK") and (suffix in SPREADSHEETS or _has_sheets(self.open())):
             return Container.SPREADSHEET
         for magic, container in MAGIC_BYTES.items():
             if start.startswith(magic):
@@ -419,6 +420,14 @@ def _explain_csv_error(error: csv.Error, limit: int) -> str:
             return "text follows a closing quote; write a quote inside a cell twice"
         case message:
             return f"not valid CSV: {message}"
+
+
+def _has_sheets(file: IO[bytes]) -> bool:
+    """Return whether a ZIP archive is a spreadsheet."""
+    try:
+        return "xl/workbook.xml" in zipfile.ZipFile(file).namelist()
+    except (zipfile.BadZipFile, OSError):
+        return False
 
 
 def _is_utf8(file: IO[bytes]) -> bool:

@@ -144,7 +144,7 @@ class TraceReader:
     def score_names(self, path: ResultSource) -> list[str]:
         """The names of the scores in the first traces of a file."""
         with self._open(path) as file:
-            sample = islice(read_file(file).traces, SAMPLED_TRACES)
+            sample = islice(self._until_error(read_file(file)), SAMPLED_TRACES)
             return list(dict.fromkeys(name for trace in sample for name in trace.scores))
 
     def preview(self, path: ResultSource, count: int) -> list[Trace]:
@@ -162,16 +162,19 @@ class TraceReader:
 
     def _read(self, reading: Reading) -> Iterator[Trace]:
         self.columns = reading.report.columns
-        name, count = reading.report.name, 0
+        for count, trace in enumerate(self._until_error(reading), start=1):
+            yield trace
+            self._report_progress(reading.report.name, count)
+        self._report(reading)
+
+    def _until_error(self, reading: Reading) -> Iterator[Trace]:
         try:
-            for count, trace in enumerate(reading.traces, start=1):
-                yield trace
-                self._report_progress(name, count)
+            yield from reading.traces
         except AppError:
             # How far the file was understood; what was counted so far says nothing.
-            self._announce_line(f"{name}: {reading.report.head}")
+            if reading.importer_name != TRACES:
+                self._announce_line(f"{reading.report.name}: {reading.report.head}")
             raise
-        self._report(reading)
 
     def _report(self, reading: Reading) -> None:
         lines = [*reading.report.lines()]
