@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mosaico.sdk.scores import ScoredRow, Scores, score
     from mosaico.sdk.tables import PandasMissing
     from mosaico.statistics.verdict_rules import Verdict
+    from mosaico.traces.files.read_options import ReadOptions
     from mosaico.traces.types import DatasetItem, ToolCall, Trace, TraceOutcome
     from mosaico.traces.uploads.schemas import LocalDatasetView
 
@@ -73,6 +74,7 @@ __all__ = (
     "MosaicoError",
     "NotFound",
     "PandasMissing",
+    "ReadOptions",
     "ResultComparison",
     "Results",
     "RunView",
@@ -119,6 +121,7 @@ if not TYPE_CHECKING:
             "sdk.scores": "ScoredRow Scores score",
             "sdk.tables": "PandasMissing",
             "statistics.verdict_rules": "Verdict",
+            "traces.files.read_options": "ReadOptions",
             "traces.types": "DatasetItem ToolCall Trace TraceOutcome",
             "traces.uploads.schemas": "LocalDatasetView",
         },

@@ -53,6 +53,15 @@ def parquet_file() -> bytes:
     return content.getvalue()
 
 
+def xlsx_file() -> bytes:
+    openpyxl = pytest.importorskip("openpyxl")
+    book, content = openpyxl.Workbook(), io.BytesIO()
+    book.active.append([*ROW])
+    book.active.append([*ROW.values()])
+    book.save(content)
+    return content.getvalue()
+
+
 def inspect_archive() -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -66,6 +75,7 @@ FILES: Final[dict[str, Callable[[], bytes]]] = {
     # Two lines: one alone is a JSON document, too.
     "jsonl": lambda: json_line(ROW) + json_line({**ROW, "id": "r"}),
     "json": lambda: json_file({"rows": [ROW]}),
+    "xlsx": xlsx_file,
     "parquet": parquet_file,
     "ragas": lambda: csv_file(
         {"user_input": "1+1?", "response": "", "reference": "2", "surprise": "lost"}

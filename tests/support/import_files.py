@@ -4,6 +4,7 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.files.import_file import open_import
-from mosaico.traces.files.importer_registry import find_importer, load_importers
+from mosaico.traces.files.importer_registry import load_importers
+from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.trace_file import read_file
 from mosaico.traces.types import Trace
 
 _DEFAULT_DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -29,23 +32,31 @@ def refuse_plugin(failure: LoadedPlugin) -> None:
 
 
 class Imported:
-    """What an importer read from a file."""
+    """What an importer read from a file: `notes` are its sentences, `lines` those of the report."""
 
-    def __init__(self, path: Path, mapping: dict[str, str], format_name: str | None) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         load_importers(refuse_plugin)
-        with open_import(path) as file:
-            self.format, importer = find_importer(file, format_name)
-            imported = importer.read(file, mapping)
-            self.traces = list(imported.traces)
-            self.columns, self.notes = imported.columns, imported.notes
+        with open_import(path, options) as file:
+            reading = read_file(file)
+            self.format = reading.importer_name
+            self.traces = list(reading.traces)
+            report = reading.report
+            self.columns, self.notes = report.columns, [*report.notes]
+            self.left_out = [*report.counts.describe_left_out()]
+            self.opened = [*report.counts.describe_opened()]
+            self.lines = [*report.lines()]
 
     def of(self, item: str, trial: int = 0) -> Trace:
         [trace] = [t for t in self.traces if (t.item_id, t.trial) == (item, trial)]
         return trace
 
 
-def import_path(path: Path, format_name: str | None = None, **mapping: str) -> Imported:
-    return Imported(path, mapping, format_name)
+def import_path(
+    path: Path, format_name: str | None = None, options: ReadOptions | None = None, **mapping: str
+) -> Imported:
+    options = options or ReadOptions()
+    mapping = {**options.mapping, **mapping}
+    return Imported(path, replace(options, mapping=mapping, format_name=format_name))
 
 
 def recorded(name: str) -> Path:

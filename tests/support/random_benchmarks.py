@@ -70,7 +70,7 @@ class RandomBenchmark(NamedTuple):
 
 def measure_runs(benchmark: RandomBenchmark) -> RunPair:
     """The two runs, measured as files are; all metrics are judged, also those without any value."""
-    reader = TraceReader(lambda _: None, lambda _: None, mapping={})
+    reader = TraceReader(lambda _: None, lambda _: None)
     selected = select_metrics(
         json.dumps(benchmark.metrics),
         {name: KpiFormulaText(text) for name, text in benchmark.kpis.items()},

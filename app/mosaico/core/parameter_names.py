@@ -17,9 +17,21 @@ class UserInterface(Enum):
 
 
 # The names that cannot be derived from the option.
+_READ_OPTIONS: Final = ("--expected", "--labels", "--encoding", "--strict", "--strip-thinking")
 _NAMES: Final = {
-    UserInterface.PYTHON: {"--map": "columns", "--kpi": "kpis"},
-    UserInterface.UPLOAD_FORM: {"--map": "the field Columns"},
+    UserInterface.PYTHON: {
+        "--map": "columns",
+        "--kpi": "kpis",
+        **{
+            option: f"ReadOptions.{option.removeprefix('--').replace('-', '_')}"
+            for option in _READ_OPTIONS
+        },
+    },
+    UserInterface.UPLOAD_FORM: {
+        "--map": "the field Columns",
+        # The form has no fields for these.
+        **{option: f"`mosaico datasets upload` with {option}" for option in _READ_OPTIONS},
+    },
     # The service reads this file itself: no parameter can name its columns.
     UserInterface.SERVICE: {"--map": "its name in the file"},
 }

@@ -32,7 +32,14 @@ from mosaico.metrics.file_options import (
     open_models,
     parse_better,
 )
-from mosaico.traces.files.options import InputOptions, open_reader, reading_lines
+from mosaico.traces.files.options import (
+    BaseMap,
+    InputOptions,
+    RunMap,
+    map_source,
+    open_reader,
+    reading_lines,
+)
 
 if TYPE_CHECKING:
     from mosaico.gating.offline_gate import FileInputs
@@ -122,6 +129,8 @@ def gate(
         ),
     ] = None,
     input_options: InputOptions,
+    base_map: BaseMap = None,
+    run_map: RunMap = None,
     limits: ModelLimits,
     junit: Annotated[
         Path | None,
@@ -174,7 +183,8 @@ def gate(
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None
     if is_file_name(run):
-        files = _file_pair(run, baseline)
+        base_file, run_file = _file_pair(run, baseline)
+        files = map_source(base_file, base_map), map_source(run_file, run_map)
         file_metrics = choose_metrics(metrics, config)
         kpis = _parse_kpis(kpi)
         with reading_lines() as lines, open_models(limits) as models:
@@ -185,7 +195,8 @@ def gate(
             )
         usage = models.usage.as_json() if models.usage else None
     else:
-        if metrics or config or kpi or better or any(input_options) or any(limits):
+        maps = base_map or run_map or any(input_options)
+        if metrics or config or kpi or better or maps or any(limits):
             raise WrongUsage(
                 "--metrics, --config, --kpi, --better, --map, --input-format and the options of models apply to"
                 " files only; a run has its own metrics",

@@ -429,5 +429,6 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
 def _revision(trace: Trace) -> str:
     """The digest of an item's task, as `items.queries.REVISION` computes it."""
     task_tags = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
-    task = f"{trace.expected_output or ''}{task_tags}"
+    references = "\n".join((*trace.expected_any, *trace.expected_all))
+    task = f"{trace.expected_output or ''}{references}{task_tags}"
     return hashlib.md5(task.encode(), usedforsecurity=False).hexdigest()

@@ -21,6 +21,7 @@ from mosaico.metrics.model_metrics import is_remote
 from mosaico.metrics.offline_models import OfflineModels
 from mosaico.metrics.registry import (
     column_of,
+    default_keys,
     default_refs,
     names_of,
     plain_keys,
@@ -140,7 +141,7 @@ def _is_score(ref: MetricRef) -> bool:
 def _default_metrics() -> list[MetricRef]:
     return [
         ref
-        for ref in default_refs(plain_keys())
+        for ref in default_refs(default_keys())
         if not (is_remote(ref) or is_run_metric(ref) or _has_no_direction(ref))
     ]
 

@@ -27,11 +27,12 @@ MAX_ITEMS = 20_000
 MAX_LINKS_PER_ITEM = 3
 INPUT_CHARS = 160
 
-# The digest of an item's task: its expected output, and the `task:` tags in which the harnesses put
+# The digest of an item's task: its expected outputs, and the `task:` tags in which the harnesses put
 # a digest of everything that the model sees and that is checked. An item with another digest is
 # another task under the same ID.
 REVISION = """
     md5(coalesce(trace.expected_output, '')
+        || coalesce(array_to_string(trace.expected_any || trace.expected_all, E'\\n'), '')
         || CASE WHEN strpos(array_to_string(trace.tags, ' '), 'task:') > 0
            THEN coalesce((SELECT string_agg(tag, ',' ORDER BY tag COLLATE "C")
                           FROM unnest(trace.tags) AS tag WHERE starts_with(tag, 'task:')), '')

@@ -8,6 +8,11 @@ from typing import Any, Final, TypeVar
 
 from mosaico.core.text import shorten
 from mosaico.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
+from mosaico.metrics.reference_choice import (
+    choose_reference,
+    has_references,
+    with_each_reference,
+)
 from mosaico.metrics.registry import load_metrics, providers_for
 from mosaico.metrics.types import (
     BatchMetric,
@@ -157,7 +162,12 @@ def _batch_column(
     provider: MetricProvider,
     compute: Callable[[Sequence[Trace]], Sequence[float]],
 ) -> Sequence[Measurement]:
-    column = [measure_without_computing(trace, provider) for trace in traces]
+    column = [
+        _measure_one(trace, provider)
+        if has_references(trace, provider.spec)
+        else measure_without_computing(trace, provider)
+        for trace in traces
+    ]
     remaining = [
         trace for trace, measurement in zip(traces, column, strict=True) if measurement is None
     ]
@@ -196,6 +206,8 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
     spec = provider.spec
     if (spec.tags or spec.readable) and (outside := _measure_outside(trace, spec)):
         return outside
+    if has_references(trace, spec):
+        return decide_reference(trace, provider)[1]
     try:
         if not provider.supports(trace):
             return _unsupported(trace, spec)
@@ -203,6 +215,14 @@ def _computed(trace: Trace, provider: MetricProvider) -> Measurement:
     except _PROVIDER_ERRORS as error:
         return failure_of(error)
     return check_value(value, spec)
+
+
+def decide_reference(trace: Trace, provider: MetricProvider) -> tuple[Trace, Measurement]:
+    """The trace with the expected answer that decides for a metric, and its measurement."""
+    variants = with_each_reference(trace)
+    measurements = [_computed(variant, provider) for variant in variants]
+    chosen = choose_reference(trace, provider.spec, measurements)
+    return variants[chosen], measurements[chosen]
 
 
 def _is_complete(trace: Trace) -> bool:

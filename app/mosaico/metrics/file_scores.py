@@ -11,6 +11,7 @@ from mosaico.metrics.model_metrics import is_remote
 from mosaico.metrics.offline_models import OfflineModels
 from mosaico.metrics.registry import (
     column_of,
+    default_keys,
     default_refs,
     names_of,
     plain_keys,
@@ -93,7 +94,7 @@ def _drop_empty(scores: FileScores) -> FileScores:
 def _select_metrics(metrics: str | None) -> dict[str, MetricRef]:
     """The metrics by column."""
     if metrics is None:
-        refs = tuple(ref for ref in default_refs(plain_keys()) if not is_remote(ref))
+        refs = tuple(ref for ref in default_refs(default_keys()) if not is_remote(ref))
     else:
         refs = tuple(parse_metrics(metrics).values())
     return {provider_for(ref).spec.key: ref for ref in refs}

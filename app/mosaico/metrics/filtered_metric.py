@@ -1,6 +1,8 @@
-"""A metric over the traces with certain tags: the metric itself, missing on every other trace."""
+"""A metric over the traces with certain tags, and a metric of prepared traces: the metric itself, with every further
+method that it has.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -30,35 +32,53 @@ def filter_metric(provider: MetricProvider, tags: tuple[str, ...]) -> MetricProv
     The engine skips the other traces by the tags of the specification.
     """
     spec = replace(provider.spec, key=filtered_key(provider.spec.key, tags), tags=tags)
+    return _wrap(provider, spec, _unchanged)
+
+
+def prepare_metric(
+    provider: MetricProvider, version: str, prepare: Callable[[Trace], Trace]
+) -> MetricProvider:
+    """The provider of traces that `prepare` changes first, under a version of its own."""
+    return _wrap(provider, replace(provider.spec, version=version), prepare)
+
+
+def _wrap(
+    provider: MetricProvider, spec: MetricSpec, prepare: Callable[[Trace], Trace]
+) -> MetricProvider:
     kinds = tuple(kind for kind in _METHODS if isinstance(provider, kind))
-    filtered: MetricProvider = _filtered_class(kinds)(provider, spec)
-    return filtered
+    wrapped: MetricProvider = _filtered_class(kinds)(provider, spec, prepare)
+    return wrapped
+
+
+def _unchanged(trace: Trace) -> Trace:
+    return trace
 
 
 class _FilteredMetric:
     """Delegates to a provider, under a specification of its own."""
 
-    def __init__(self, provider: Any, spec: MetricSpec) -> None:
+    def __init__(self, provider: Any, spec: MetricSpec, prepare: Callable[[Trace], Trace]) -> None:
         self.provider = provider
         self.spec = spec
+        self.prepare = prepare
 
     def supports(self, trace: Trace) -> bool:
-        return bool(self.provider.supports(trace))
+        return bool(self.provider.supports(self.prepare(trace)))
 
     def compute(self, trace: Trace) -> float:
-        value: float = self.provider.compute(trace)
+        value: float = self.provider.compute(self.prepare(trace))
         return value
 
 
 class _BatchMethods(_FilteredMetric):
     def compute_batch(self, traces: Sequence[Trace]) -> Sequence[float]:
-        values: Sequence[float] = self.provider.compute_batch(traces)
+        values: Sequence[float] = self.provider.compute_batch([*map(self.prepare, traces)])
         return values
 
 
 class _RunMethods(_FilteredMetric):
     def summarize(self, traces: Sequence[Trace]) -> Summary:
-        return self.provider.summarize(traces)
+        return self.provider.summarize([*map(self.prepare, traces)])
 
     def merge(self, first: Summary, second: Summary) -> Summary:
         return self.provider.merge(first, second)
@@ -83,11 +103,11 @@ class _RemoteMethods(_FilteredMetric):
         return kind
 
     def requests(self, trace: Trace) -> Sequence[ModelRequest]:
-        requests: Sequence[ModelRequest] = self.provider.requests(trace)
+        requests: Sequence[ModelRequest] = self.provider.requests(self.prepare(trace))
         return requests
 
     def read(self, trace: Trace, answers: Sequence[ModelAnswer]) -> MetricJudgeScore:
-        score: MetricJudgeScore = self.provider.read(trace, answers)
+        score: MetricJudgeScore = self.provider.read(self.prepare(trace), answers)
         return score
 
 

@@ -5,11 +5,18 @@ a worker. In between `mosaico.metrics.remote_measurement` fetches the answers.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from mosaico.core.text import replace_unstorable
 from mosaico.llm.types import ModelAnswer, ModelKind, ModelRequest
 from mosaico.metrics.engine import attempt, check_value, measure_without_computing
+from mosaico.metrics.reference_choice import (
+    choose_reference,
+    has_references,
+    with_each_reference,
+    with_reference_list,
+)
 from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.types import (
     InvalidJudgment,
@@ -89,12 +96,39 @@ def _requests(metric: RemoteMetric, trace: Trace) -> TraceRequests | Measurement
     measurement = measure_without_computing(trace, metric)
     if measurement is not None:
         return measurement
-    requests = attempt(metric.requests, trace)
+    requests = attempt(_requests_for_references, metric, trace)
     # A list also when the provider returns a tuple: see `TraceRequests`.
     return requests if isinstance(requests, MetricFailed) else list(requests)
 
 
+def _requests_for_references(metric: RemoteMetric, trace: Trace) -> list[ModelRequest]:
+    return [request for variant in _variants(metric, trace) for request in metric.requests(variant)]
+
+
+def _variants(metric: RemoteMetric, trace: Trace) -> list[Trace]:
+    """The trace as a model sees it: with a list of the expected answers, or once with each of them where texts are
+    compared by their embeddings.
+    """
+    if not has_references(trace, metric.spec):
+        return [trace]
+    if metric.kind is ModelKind.CHAT:
+        return [with_reference_list(trace)]
+    return with_each_reference(trace)
+
+
 def _judge(metric: RemoteMetric, trace: AnsweredTrace) -> JudgedTrace:
+    variants = _variants(metric, trace.trace)
+    if len(variants) == 1:
+        return _judge_one(metric, AnsweredTrace(variants[0], trace.answers))
+    judged, answers = [], iter(trace.answers)
+    for variant in variants:
+        count = len(metric.requests(variant))
+        judged.append(_judge_one(metric, AnsweredTrace(variant, tuple(islice(answers, count)))))
+    measurements = [one.measurement for one in judged]
+    return judged[choose_reference(trace.trace, metric.spec, measurements)]
+
+
+def _judge_one(metric: RemoteMetric, trace: AnsweredTrace) -> JudgedTrace:
     score = attempt(_read, metric, trace)
     if isinstance(score, MetricFailed):
         return JudgedTrace(score)

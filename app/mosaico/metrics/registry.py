@@ -3,24 +3,27 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, get_args, get_origin
 
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin, Registry, suggest_names
 from mosaico.formula.ast import filtered_key, split_filter
-from mosaico.metrics.filtered_metric import filter_metric
+from mosaico.metrics.filtered_metric import filter_metric, prepare_metric
 from mosaico.metrics.types import (
     InvalidMetricReference,
     MetricFactory,
     MetricProvider,
     MetricRef,
     MetricSpec,
+    Need,
     OptionValue,
     UnknownMetric,
 )
+from mosaico.traces.types import Trace
+from mosaico.traces.value_text import strip_fences, strip_thinking
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
 _NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)
@@ -71,6 +74,13 @@ def _ignore_broken_plugin(_: LoadedPlugin) -> None:
     """Ignore a plugin that fails to load: the parent process has reported it."""
 
 
+# Options of every metric that reads an output: what models add to their answers is left out first.
+OUTPUT_OPTIONS: Final[Mapping[str, Callable[[str], str]]] = {
+    "stripThinking": strip_thinking,
+    "stripFences": strip_fences,
+}
+
+
 def load_metrics(warn: Callable[[LoadedPlugin], None] = _ignore_broken_plugin) -> None:
     """Load the built-in metrics and those of other distributions, once per process."""
     METRICS.load("mosaico.metrics.providers", warn)
@@ -102,7 +112,12 @@ def provider_for(ref: MetricRef) -> MetricProvider:
     for error in option_errors(ref).values():
         raise error
     # Wire names are camel case, like all of the API.
-    provider = factory(**{_snake(name): value for name, value in ref.options})
+    own = {_snake(name): value for name, value in ref.options if name not in OUTPUT_OPTIONS}
+    strips = [name for name, value in ref.options if name in OUTPUT_OPTIONS and value]
+    provider = factory(**own)
+    if strips:
+        version = version_with(provider.spec.version, **dict.fromkeys(strips, True))
+        provider = prepare_metric(provider, version, partial(_strip_output, strips))
     return filter_metric(provider, tags) if tags else provider
 
 
@@ -110,6 +125,8 @@ def option_errors(ref: MetricRef) -> dict[str, Invalid]:
     """The error of each invalid option by name. Raises NotFound for an unknown metric."""
     factory = METRICS.get(split_filter(ref.key).key)
     options = {option.name: option for option in options_of(factory)}
+    if Need.OUTPUT in factory().spec.needs:
+        options |= {name: MetricOption(name=name, default=False) for name in OUTPUT_OPTIONS}
     errors = {}
     for name, value in ref.options:
         try:
@@ -179,11 +196,27 @@ def plain_keys() -> list[str]:
     return [name for name in METRICS.names() if name != "SCORE"]
 
 
+def default_keys() -> list[str]:
+    """The metrics that are computed without being named: not JSON_EQUAL, which is one of JSON answers only."""
+    return [name for name in plain_keys() if name != "JSON_EQUAL"]
+
+
 def default_refs(keys: Iterable[str]) -> tuple[MetricRef, ...]:
     """References without options, each name checked. Raises NotFound with the nearest names."""
     refs = tuple(dict.fromkeys(map(ref_of_column, keys)))
     providers_for(refs)
     return refs
+
+
+def _strip_output(options: Sequence[str], trace: Trace) -> Trace:
+    """The trace with an output that is changed by these options, in the order of `OUTPUT_OPTIONS`."""
+    if not trace.output:
+        return trace
+    text = trace.output
+    for name, strip in OUTPUT_OPTIONS.items():
+        if name in options:
+            text = strip(text)
+    return replace(trace, output=text)
 
 
 def _scalars(key: str, options: Any) -> Mapping[str, OptionValue]:

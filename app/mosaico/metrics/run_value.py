@@ -11,12 +11,14 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 from mosaico.core.strict_json import reject_unacceptable
-from mosaico.metrics.engine import attempt, number_of
+from mosaico.metrics.engine import attempt, decide_reference, number_of
+from mosaico.metrics.reference_choice import has_references, with_each_reference
 from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.types import (
     CountedMetric,
     MetricFailed,
     MetricFailureKind,
+    MetricProvider,
     MetricRef,
     RunMetric,
 )
@@ -31,8 +33,21 @@ def summarize_with(
     """The summary of the traces that have a value in the metric's column."""
     # Only traces with a value: the value of the run and the values of its traces then describe the
     # same.
-    valued = [trace for trace, value in zip(traces, column, strict=True) if value is not None]
+    valued = [
+        _with_deciding_reference(trace, provider)
+        for trace, value in zip(traces, column, strict=True)
+        if value is not None
+    ]
     return _to_stored(attempt(provider.summarize, valued))
+
+
+def _with_deciding_reference(trace: Trace, provider: RunMetric) -> Trace:
+    """The trace with the one expected answer that its value is of."""
+    if not isinstance(provider, MetricProvider) or not has_references(trace, provider.spec):
+        return trace
+    if trace.outcome.is_agent_failure or not trace.output:
+        return with_each_reference(trace)[0]
+    return decide_reference(trace, provider)[0]
 
 
 def merge_with(provider: RunMetric, notes: Iterable[StoredSummary]) -> StoredSummary:

@@ -136,6 +136,7 @@ class MetricSpec:
         return self.readable.accepts(trace.expected_output)
 
 
+@runtime_checkable
 class MetricProvider(Protocol):
     """One metric.
 

@@ -24,6 +24,7 @@ from mosaico.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.harness.result_file import InvalidResultFile
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
 from mosaico.traces.files.trace_file import UploadLines, read_upload_lines
 from mosaico.traces.producers.harness_results import read_results
@@ -162,7 +163,8 @@ def _read_file(
             recording = read_results(file.read())
             lines = enumerate(recording.lines, start=1)
             return recording.run_name, UploadLines(lines, reader_of("harness"))
-    return Path(filename).stem or filename, read_upload_lines(filename, file, mapping)
+    options = ReadOptions(mapping=mapping)
+    return Path(filename).stem or filename, read_upload_lines(filename, file, options)
 
 
 def _render(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +31,14 @@ from mosaico.metrics.file_options import (
     open_models,
     parse_better,
 )
-from mosaico.traces.files.options import InputOptions, open_reader, reading_lines
+from mosaico.traces.files.options import (
+    BaseMap,
+    InputOptions,
+    RunMap,
+    map_source,
+    open_reader,
+    reading_lines,
+)
 
 if TYPE_CHECKING:
     from mosaico.comparison.schemas import Comparison
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
+    from mosaico.traces.files.import_file import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 MAX_LISTED = 5
@@ -66,6 +73,8 @@ def compare_files(
     config: Config = None,
     better: Better = None,
     input_options: InputOptions,
+    base_map: BaseMap = None,
+    run_map: RunMap = None,
     limits: ModelLimits,
     page: Annotated[
         Path | None,
@@ -103,16 +112,17 @@ def compare_files(
     _refuse_stdin((base, candidate))
     target = None if no_page or is_preview else _page_file(page, base, candidate)
     remarks: list[str] = []
+    sources = map_source(base, base_map), map_source(candidate, run_map)
     if is_preview:
-        _print_preview((base, candidate), open_reader(input_options))
+        _print_preview(sources, open_reader(input_options))
         return
     requested = choose_metrics(metrics, config)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
         reader = open_reader(input_options, remarks.append, lines.append)
-        files = FileInputs((base, candidate), reader, parse_better(better))
+        files = FileInputs(sources, reader, parse_better(better))
         selected = _select(requested, files, models)
-        compared = compare_results(base, candidate, selected, reader, warnings.append)
+        compared = compare_results(*sources, selected, reader, warnings.append)
         reading = describe_reading(compared.comparison, selected.refs, reader.columns)
         lines.append(format_cell(reading))
     for warning in warnings:
@@ -181,23 +191,19 @@ def _select(
     return selected
 
 
-def _print_preview(files: tuple[Path, Path], reader: "TraceReader") -> None:
+def _print_preview(files: "tuple[ResultSource, ResultSource]", reader: "TraceReader") -> None:
     """Print the first results of each file as they are read."""
     from mosaico.comparison.answer_text import short_text
 
     for path in files:
-        with reader.open(path) as traces:
-            rows = [
-                [
-                    trace.item_id,
-                    *(
-                        short_text(text)
-                        for text in (trace.input, trace.expected_output, trace.output)
-                    ),
-                    ", ".join(f"{name} {score:g}" for name, score in trace.scores.items()),
-                ]
-                for trace in islice(traces, PREVIEWED)
+        rows = [
+            [
+                trace.item_id,
+                *(short_text(text) for text in (trace.input, trace.expected_output, trace.output)),
+                ", ".join(f"{name} {score:g}" for name, score in trace.scores.items()),
             ]
+            for trace in reader.preview(path, PREVIEWED)
+        ]
         print_result(str(path))
         _print_rows(("item", "input", "expected", "output", "scores"), rows)
 

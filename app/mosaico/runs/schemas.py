@@ -146,7 +146,8 @@ class MissingValueView(WireModel):
 
 class TraceResultView(WireModel):
     """One trace; `values` is empty while it is not measured. A missing value is null, with its cause in
-    `missing`; `reasons` holds the reasons that judges gave for their scores.
+    `missing`; `reasons` holds the reasons that judges gave for their scores. `expectedAny` are several right answers,
+    of which one is enough, `expectedAll` several that an answer must fit: metrics take the best or the worst value.
     """
 
     trace_id: str
@@ -155,6 +156,8 @@ class TraceResultView(WireModel):
     outcome: TraceOutcome
     input: StoredText | None
     expected_output: StoredText | None
+    expected_any: list[StoredText]
+    expected_all: list[StoredText]
     output: StoredText | None
     error: StoredText | None
     tags: list[StoredText]

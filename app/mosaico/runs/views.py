@@ -57,6 +57,8 @@ def _measured_trace(
         "outcome": trace.outcome,
         "input": trace.input,
         "expected_output": trace.expected_output,
+        "expected_any": trace.expected_any or [],
+        "expected_all": trace.expected_all or [],
         "output": trace.output,
         "error": trace.error,
         "tags": trace.tags,

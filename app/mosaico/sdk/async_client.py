@@ -44,6 +44,7 @@ from mosaico.sdk.client import service_at
 from mosaico.sdk.inputs import Results, load_metric_plugins, warn_ignored
 from mosaico.sdk.results import GateReport, ResultComparison
 from mosaico.sdk.uploads import open_upload
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.uploads.schemas import LocalDatasetView
 
 P = ParamSpec("P")
@@ -115,10 +116,13 @@ class AsyncClient:
         replace: bool = False,
         columns: Mapping[str, str] | None = None,
         input_format: str | None = None,
+        read_options: ReadOptions | None = None,
     ) -> LocalDatasetView:
         with messages_for(UserInterface.PYTHON):
             async with _FileThread() as thread:
-                upload = await thread.open(open_upload(results, columns, input_format))
+                upload = await thread.open(
+                    open_upload(results, columns, input_format, read_options)
+                )
                 chunks = thread.iterate(upload.chunks)
                 call = calls.upload(
                     chunks, name=name, run_name=run_name, agent=agent, replace=replace,

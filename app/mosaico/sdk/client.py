@@ -20,6 +20,7 @@ from mosaico.sdk.calls import TIMEOUT_S, FilterValue, WaitDeadline
 from mosaico.sdk.inputs import Results, load_metric_plugins, warn_ignored
 from mosaico.sdk.results import GateReport, ResultComparison
 from mosaico.sdk.uploads import open_upload
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.uploads.schemas import LocalDatasetView
 
 
@@ -93,6 +94,7 @@ class Client:
         replace: bool = False,
         columns: Mapping[str, str] | None = None,
         input_format: str | None = None,
+        read_options: ReadOptions | None = None,
     ) -> LocalDatasetView:
         """Upload results as a run of a dataset. Results and `columns` as for `mosaico.score`.
 
@@ -100,7 +102,7 @@ class Client:
         are. `replace` replaces an earlier upload of the run. Columns and keys that are not used are
         warnings.
         """
-        with open_upload(results, columns, input_format) as upload:
+        with open_upload(results, columns, input_format, read_options) as upload:
             call = calls.upload(
                 upload.chunks, name=name, run_name=run_name, agent=agent, replace=replace,
                 reader=upload.reader,

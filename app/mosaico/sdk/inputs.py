@@ -5,6 +5,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -12,8 +13,9 @@ from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
 from mosaico.metrics.registry import load_metrics
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.files.import_file import ResultRows, ResultSource
+from mosaico.traces.files.import_file import MappedSource, ResultRows, ResultSource
 from mosaico.traces.files.ndjson import trace_document
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import require_fields
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
@@ -31,8 +33,20 @@ Results: TypeAlias = str | os.PathLike[str] | Iterable[Mapping[str, Any] | Trace
 Metrics: TypeAlias = Sequence[str | Mapping[str, Any]]
 
 
-def source_of(results: Results, name: str) -> ResultSource:
-    """A path as it is; traces, rows and data frames as rows with a name for messages."""
+def source_of(
+    results: Results, name: str, columns: Mapping[str, str] | None = None
+) -> ResultSource:
+    """A path as it is; traces, rows and data frames as rows with a name for messages. `columns` are those of these
+    results only.
+    """
+    source = _unmapped_source(results, name)
+    if columns is None:
+        return source
+    require_fields(columns)
+    return MappedSource(source, columns)
+
+
+def _unmapped_source(results: Results, name: str) -> Path | ResultRows:
     if isinstance(results, str | os.PathLike):
         return Path(results)
     rows: Iterable[Any] = _frame_rows(results) if isinstance(results, Frame) else results
@@ -58,17 +72,25 @@ def load_metric_plugins() -> None:
 
 
 def open_reader(
-    remarks: list[str], columns: Mapping[str, str] | None, input_format: str | None
+    remarks: list[str],
+    columns: Mapping[str, str] | None,
+    input_format: str | None,
+    options: ReadOptions | None = None,
 ) -> TraceReader:
-    """A reader of results that adds what it recognized to `remarks`; the metrics are loaded.
+    """A reader of results that adds what it recognized to `remarks`; the metrics are loaded. `columns` and
+    `input_format` have precedence over those of `options`.
 
     Raises: `InvalidMapping` for an unknown field in `columns`.
     """
-    require_fields(columns or ())
-    load_metric_plugins()
-    return TraceReader(
-        remarks.append, _warn_failed_plugin, mapping=columns or {}, format_name=input_format
+    options = options or ReadOptions()
+    options = replace(
+        options,
+        mapping={**options.mapping, **(columns or {})},
+        format_name=input_format or options.format_name,
     )
+    require_fields(options.mapping)
+    load_metric_plugins()
+    return TraceReader(remarks.append, _warn_failed_plugin, options)
 
 
 def warn_ignored(remarks: Iterable[str]) -> None:

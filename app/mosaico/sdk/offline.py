@@ -24,6 +24,7 @@ from mosaico.sdk.inputs import (
     source_of,
 )
 from mosaico.sdk.results import GateReport, ResultComparison
+from mosaico.traces.files.read_options import ReadOptions
 
 
 @messages_for(UserInterface.PYTHON)
@@ -34,18 +35,25 @@ def compare(
     metrics: Metrics | None = None,
     better: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
+    base_columns: Mapping[str, str] | None = None,
+    candidate_columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
+    read_options: ReadOptions | None = None,
     llm: LlmOptions | None = None,
 ) -> ResultComparison:
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
-    answers. `better` is the better direction of scores by name, "high" or "low". `columns` and `llm` as for `score`.
+    answers. `better` is the better direction of scores by name, "high" or "low". `columns`, `read_options` and `llm` as for
+    `score`; `base_columns` and `candidate_columns` name columns of one side only.
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format)
-    sources = source_of(base, "base"), source_of(candidate, "candidate")
+    reader = open_reader(remarks, columns, input_format, read_options)
+    sources = (
+        source_of(base, "base", base_columns),
+        source_of(candidate, "candidate", candidate_columns),
+    )
     files = FileInputs(sources, reader, better or {})
     selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
     compared = compare_results(*sources, selected, reader, remarks.append)
@@ -68,7 +76,10 @@ def gate(
     non_inferiority_margins: Mapping[str, float] | None = None,
     inconclusive_passes: bool | None = None,
     columns: Mapping[str, str] | None = None,
+    baseline_columns: Mapping[str, str] | None = None,
+    candidate_columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
+    read_options: ReadOptions | None = None,
     llm: LlmOptions | None = None,
 ) -> GateReport:
     """Return whether a candidate passes against its baseline: it fails when a change for the worse
@@ -79,7 +90,7 @@ def gate(
     `better` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
-    requires a proof. `llm` as for `score`.
+    requires a proof. The columns and `llm` as for `compare`.
     Raises: as `compare`, and `Invalid` for a limit that is not a positive number.
     """
     terms = GateTerms(
@@ -88,8 +99,11 @@ def gate(
         inconclusive_passes=inconclusive_passes,
     )
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format)
-    sources = source_of(baseline, "baseline"), source_of(candidate, "candidate")
+    reader = open_reader(remarks, columns, input_format, read_options)
+    sources = (
+        source_of(baseline, "baseline", baseline_columns),
+        source_of(candidate, "candidate", candidate_columns),
+    )
     files = FileInputs(sources, reader, better or {})
     formulas = {name: parse_kpi_text(text) for name, text in (kpis or {}).items()}
     selected = select_gated(metrics_text(metrics), formulas, terms, files, OfflineModels(llm))

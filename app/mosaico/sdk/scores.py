@@ -14,6 +14,7 @@ from mosaico.metrics.file_scores import score_file
 from mosaico.metrics.offline_models import LlmOptions, LlmUsage, OfflineModels
 from mosaico.sdk.inputs import Metrics, Results, metrics_text, open_reader, source_of
 from mosaico.sdk.tables import frame_of, html_of, text_of
+from mosaico.traces.files.read_options import ReadOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +91,7 @@ def score(
     formula: str | None = None,
     columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
+    read_options: ReadOptions | None = None,
     llm: LlmOptions | None = None,
 ) -> Scores:
     """The metrics of some results, and the KPI of a formula over them.
@@ -97,6 +99,8 @@ def score(
     `metrics` are names such as `"ROUGE"` and objects such as `{"key": "ROUGE", "options":
     {"useStemmer": True}}`; without them, all metrics with a value that call no model are computed.
     `columns` names the columns of fields, such as `{"output": "answer"}`; the others are guessed.
+    `read_options` are the further options of reading a file: what a list of expected answers means, the numbers of labels,
+    what to strip of the answers, `strict`.
     `llm` has the model server of metrics that call a model, and a budget. Without any result there
     are not rows.
     Raises: `Invalid` for a row, column, option or formula that is not valid, and when no model can be
@@ -104,7 +108,7 @@ def score(
             respond, `LlmBudgetExhausted` when a limit of `llm` does not suffice.
     """
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format)
+    reader = open_reader(remarks, columns, input_format, read_options)
     models = OfflineModels(llm)
     source = source_of(results, "results")
     scores = score_file(source, metrics_text(metrics), formula, reader, models)

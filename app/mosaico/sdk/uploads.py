@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mosaico.core.console.files import CHUNK_BYTES
 from mosaico.sdk.inputs import Results, open_reader, source_of
 from mosaico.traces.files.ignored_fields import NOT_USED
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.reader_versions import TraceReaderVersion
 from mosaico.traces.uploads.schemas import LocalDatasetView
 
@@ -27,14 +28,17 @@ class Upload:
 
 @contextmanager
 def open_upload(
-    results: Results, columns: Mapping[str, str] | None, input_format: str | None
+    results: Results,
+    columns: Mapping[str, str] | None,
+    input_format: str | None,
+    read_options: ReadOptions | None = None,
 ) -> Iterator[Upload]:
     """Results, opened for an upload; the parameters are those of `Client.upload`.
 
     Raises: the errors of `open_reader` and of its files.
     """
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format)
+    reader = open_reader(remarks, columns, input_format, read_options)
     with reader.upload_lines(source_of(results, "results")) as lines:
         yield Upload(_join_lines(lines), remarks, reader.reader)
 

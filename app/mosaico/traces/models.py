@@ -89,6 +89,8 @@ class CollectedTrace(Base):
     tool_calls: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
     turns: Mapped[int | None] = mapped_column(Integer)
     scores: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
+    expected_any: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    expected_all: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
 
 
 class TraceTranscript(Base):

@@ -23,13 +23,13 @@ class ReaderVersion(NamedTuple):
 
 # By name of the trace source, or of the importer of files. A reader that is not here, of a plugin, has version 1.
 READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
-    "langfuse": ReaderVersion(),
-    "otel": ReaderVersion(),
+    "langfuse": ReaderVersion(answers=2),
+    "otel": ReaderVersion(answers=2),
     "harness": ReaderVersion(),
-    "csv": ReaderVersion(),
-    "jsonl": ReaderVersion(),
-    "json": ReaderVersion(),
-    "parquet": ReaderVersion(),
+    "csv": ReaderVersion(answers=2),
+    "jsonl": ReaderVersion(answers=2),
+    "json": ReaderVersion(answers=2),
+    "parquet": ReaderVersion(answers=2),
     "deepeval": ReaderVersion(),
     "inspect": ReaderVersion(),
     "lm-eval": ReaderVersion(),

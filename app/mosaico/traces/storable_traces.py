@@ -47,6 +47,9 @@ def make_storable(trace: Trace) -> Trace:
     changed |= dict.fromkeys(_find_unstorable_numbers(trace))
     if not 0 <= trace.trial <= MAX_TRIAL:
         changed["trial"] = 0
+    for name in ("expected_any", "expected_all"):
+        if texts := getattr(trace, name):
+            changed[name] = tuple(map(_make_storable_text, texts))
     if trace.tags:
         changed["tags"] = tuple(map(_make_storable_text, trace.tags))
     if trace.attributes:
@@ -82,6 +85,8 @@ def find_long_text(trace: Trace) -> str | None:
     """The field of a text that `make_storable` would cut; those of tool calls are not looked at."""
     texts = [
         *zip(TEXT_FIELDS, _texts_of(trace), strict=True),
+        *(("expected_any", text) for text in trace.expected_any),
+        *(("expected_all", text) for text in trace.expected_all),
         *(("tags", tag) for tag in trace.tags),
         *(("attributes", text) for pair in trace.attributes.items() for text in pair),
     ]

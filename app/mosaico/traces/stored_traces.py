@@ -15,7 +15,7 @@ TraceRow: TypeAlias = tuple[Any, ...]
 COLUMNS: Final = (
     "trace_id", "item_id", "trial", "outcome", "input", "expected_output", "output", "error", "tags",
     "attributes", "url", "input_tokens", "output_tokens", "cost_usd", "latency_ms", "tool_calls",
-    "turns", "scores",
+    "turns", "scores", "expected_any", "expected_all",
 )  # fmt: skip
 _SELECT: Final = f"""
     SELECT {", ".join(COLUMNS)} FROM collected_traces
@@ -69,7 +69,7 @@ def _trace_of(row: TraceRow) -> Trace:
     # Field by field: a dictionary of them takes twice as long, and each trace of a run comes here.
     (
         trace_id, item_id, trial, outcome, input_text, expected_output, output, error, tags, attributes,
-        url, input_tokens, output_tokens, cost_usd, latency_ms, calls, turns, scores,
+        url, input_tokens, output_tokens, cost_usd, latency_ms, calls, turns, scores, expected_any, expected_all,
     ) = row  # fmt: skip
     return Trace(
         trace_id=trace_id,
@@ -90,4 +90,6 @@ def _trace_of(row: TraceRow) -> Trace:
         tool_calls=None if calls is None else tuple(ToolCall(**call) for call in calls),
         turns=turns,
         scores=scores or {},
+        expected_any=tuple(expected_any or ()),
+        expected_all=tuple(expected_all or ()),
     )

@@ -74,6 +74,8 @@ def _encode_fields(trace: Trace) -> bytes:
             else _json([dataclasses.asdict(call) for call in trace.tool_calls]),
             NULL_FIELD if trace.turns is None else _INT4.pack(4, trace.turns),
             _json(dict(trace.scores)) if trace.scores else NULL_FIELD,
+            _array(trace.expected_any) if trace.expected_any else NULL_FIELD,
+            _array(trace.expected_all) if trace.expected_all else NULL_FIELD,
         )
     )
 

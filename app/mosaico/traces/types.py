@@ -62,7 +62,9 @@ class Trace:
     """One attempt (`trial`) of an agent at one item of a dataset.
 
     Texts are None when the source recorded none. An `output` of "" is the answer of an agent that was
-    asked and said nothing: quality metrics get their worst value. Tokens, cost,
+    asked and said nothing: quality metrics get their worst value. `expected_any` are several right answers, of which one
+    is enough, `expected_all` several that an answer must fit: metrics take the best or the worst of their values. The first of
+    them is the `expected_output`. Tokens, cost,
     latency, tool calls and `turns` (model responses) are those of the agent without evaluators;
     None when the source does not report them, and for a cost also when no price is known.
     `attributes` are further properties by name: `session`, `user`, `release`, `version`,
@@ -76,6 +78,8 @@ class Trace:
     outcome: TraceOutcome = TraceOutcome.SCORED
     input: str | None = None
     expected_output: str | None = None
+    expected_any: tuple[str, ...] = ()
+    expected_all: tuple[str, ...] = ()
     output: str | None = None
     error: str | None = None
     tags: tuple[str, ...] = ()
@@ -105,10 +109,14 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetItem:
-    """One item of a dataset: the input of the agent, and the expected answer if there is one."""
+    """One item of a dataset: the input of the agent, and the expected answer if there is one, or several as in a
+    trace.
+    """
 
     id: str
     input: str
     expected_output: str | None = None
+    expected_any: tuple[str, ...] = ()
+    expected_all: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)

@@ -31,7 +31,7 @@ def severity(
         for path, rates in zip(paths, (baseline, candidate), strict=True):
             path.write_text("".join(_lines(rates, trials)))
         selected = select_metrics(METRIC, {})
-        reader = TraceReader(lambda _: None, lambda _: None, mapping={})
+        reader = TraceReader(lambda _: None, lambda _: None)
         before, after = paths
         comparison = compare(pair_files(before, after, selected, reader, selected.requested))
     terms = GateTerms(requested=selected.requested, max_drop={METRIC: max_drop})

@@ -103,14 +103,14 @@ def test_run__paths_select_the_texts_that_are_compared(
     server.experiment(
         items=4,
         input_of=lambda _: {"question": "Capital of Italy?"},
-        output_of=lambda number: {"answer": "Rome"} if number < 2 else {"error": "none"},
+        output_of=lambda number: {"capital": "Rome"} if number < 2 else {"error": "none"},
         expected_of=lambda number: "Rome" if number % 2 else {"city": "Rome"},
     )
     agent(service, server)
     benchmark(service)
     first = service.complete_run()
     assert _accuracy(service, first) == 0
-    paths = {"inputPath": "question", "outputPath": "answer", "expectedPath": "city"}
+    paths = {"inputPath": "question", "outputPath": "capital", "expectedPath": "city"}
     changed = service.patch("/benchmarks/bench-001", paths)
     assert {name: changed[name] for name in paths} == paths
     second = service.complete_run()

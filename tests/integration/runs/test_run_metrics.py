@@ -171,3 +171,29 @@ def test_texts__that_a_metric_cannot_read_are_outside_of_its_coverage_and_named(
     assert run["metricWarning"] is None
     rouge = by_metric(service, run)["ROUGE"]
     assert (rouge["n"], rouge["coverage"], rouge["missing"]) == (11, 1.0, {"NOT_APPLICABLE": 1})
+
+
+def test_several_expected_answers__are_stored_and_decide_by_the_best(service: Service) -> None:
+    # "b" is one of a, b; "a b" contains both, "a" only one of them. Label counts take the one that fits.
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["CONTAINS", "EXACT_MATCH", {"key": "RECALL", "options": {"labels": "micro"}}]
+    )
+    service.upload(
+        [
+            {"traceId": "any", "expectedAny": ["a", "b"], "output": "b"},
+            {"traceId": "all", "expectedAll": ["a", "b"], "output": "a b"},
+            {"traceId": "part", "expectedAll": ["a", "b"], "output": "a"},
+        ]
+    )
+    run = service.complete_run()
+    results = service.list_items(f"{RUNS}/{run['id']}/results")
+    assert [row["values"]["CONTAINS"] for row in results] == [1.0, 1.0, 0.0]
+    assert [row["values"]["EXACT_MATCH"] for row in results] == [1.0, 0.0, 0.0]
+    assert by_metric(service, run)["RECALL"]["mean"] == pytest.approx(1 / 3)
+    trace = service.get(f"{RUNS}/{run['id']}/traces/any")
+    assert (trace["expectedOutput"], trace["expectedAny"], trace["expectedAll"]) == (
+        "a",
+        ["a", "b"],
+        [],
+    )

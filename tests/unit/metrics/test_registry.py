@@ -62,7 +62,7 @@ def test_unknown_metric__error_suggests_the_nearest_name() -> None:
 def test_unknown_option__error_suggests_the_nearest_name() -> None:
     with pytest.raises(Invalid, match=r"ROUGE has no option 'usestemer'.*Did you mean useStemmer"):
         provider_for(MetricRef.of("ROUGE", {"usestemer": True}))
-    with pytest.raises(Invalid, match=r"BLEU has no option 'x'\. Known: tokenizer"):
+    with pytest.raises(Invalid, match=r"BLEU has no option 'x'\. Known: "):
         provider_for(MetricRef.of("BLEU", {"x": 1}))
 
 

@@ -204,7 +204,7 @@ def test_compare__files_without_common_items_name_the_remedy(folder: Path) -> No
             "last-week.csv: the table has no column 'reply'",
         ),
         (("last-week.csv", "today.csv", "--html", "today.csv"), 2, "is an input file"),
-        (("last-week.csv", "today.csv", "--input-format", "xlsx"), 66, "Known: "),
+        (("last-week.csv", "today.csv", "--input-format", "docx"), 66, "Known: "),
         (("last-week.csv", "broken.csv"), 65, "broken.csv: line 3: 1 cells"),
     ],
 )
@@ -290,3 +290,47 @@ def test_score__counts_texts_that_a_metric_cannot_read(folder: Path) -> None:
     # The coverage is that of the 30 texts that ROUGE reads.
     assert (rouge["n"], rouge["coverage"]) == (30, 1.0)
     assert (chrf["n"], chrf["coverage"]) == (40, 1.0)
+
+
+def test_compare__one_file_with_the_answers_of_two_agents(folder: Path) -> None:
+    rows = [
+        {"id": f"q{n}", "gold": "x", "old_answer": "x", "new_answer": "x" if n < 20 else "y"}
+        for n in range(ITEMS)
+    ]
+    (folder / "both.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    maps = ("--base-map", "output=old_answer", "--run-map", "output=new_answer")
+    result = run("both.jsonl", "both.jsonl", *maps, "--no-html")
+    assert result.stdout.startswith("REGRESSED: ACCURACY 1.00 → 0.50")
+    assert "output=old_answer" in result.stderr
+    assert "output=new_answer" in result.stderr
+    arguments = ["--run", "both.jsonl", "--baseline", "both.jsonl", *maps]
+    assert CliRunner().invoke(gate_cli, arguments).exit_code == 1
+    refused = CliRunner().invoke(gate_cli, ["--run", "r-1", *maps])
+    assert refused.exit_code != 0
+    assert run("both.jsonl", "both.jsonl").exit_code == 2
+
+
+def test_commands__options_of_reading(folder: Path) -> None:
+    rows = [
+        {
+            "id": n,
+            "expected": ["4", "four"],
+            "output": "<think>2+2</think>four",
+            "grade": "A",
+            "note": "n",
+        }
+        for n in range(6)
+    ]
+    (folder / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    asked = CliRunner().invoke(score_cli, ["a.jsonl"])
+    assert asked.exit_code == 65
+    assert "--expected any" in asked.stderr
+    options = ["--expected", "any", "--strip-thinking", "--labels", "grade=A:0.5,B:0", "--json"]
+    scored = CliRunner().invoke(score_cli, ["a.jsonl", *options])
+    assert scored.exit_code == 0, scored.stderr
+    aggregates = json.loads(scored.stdout)["aggregates"]
+    assert (aggregates["ACCURACY"]["mean"], aggregates["TASK_SCORE"]["mean"]) == (1.0, 0.5)
+    assert "several right answers: 6 items; metrics take the best" in scored.stderr
+    strict = CliRunner().invoke(score_cli, ["a.jsonl", *options, "--strict"])
+    assert strict.exit_code == 65
+    assert "columns that are not used: note" in strict.stderr

@@ -179,7 +179,7 @@ def test_promptfoo__columns_have_names_and_no_positions(tmp_path: Path) -> None:
 def test_promptfoo__one_column_is_that_of_a_file_with_several(tmp_path: Path) -> None:
     both = promptfoo_results(tmp_path / "a.jsonl", "large", "mini")
     one = promptfoo_results(tmp_path / "b.jsonl", "mini")
-    reader = TraceReader(lambda _: None, lambda _: None, mapping={})
+    reader = TraceReader(lambda _: None, lambda _: None)
     for path in (both, one):
         with reader.open(path) as traces:
             ids = [trace.item_id for trace in traces]

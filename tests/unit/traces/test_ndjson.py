@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mosaico.core.errors import Invalid
 from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptToolCall
-from mosaico.traces.files.ndjson import format_trace_line, iter_traces, parse_trace
+from mosaico.traces.files.ndjson import format_trace_line, iter_traces, parse_trace, trace_document
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 
 FULL = {
@@ -92,6 +92,16 @@ def test_parse_trace__transcript_is_written_and_read_again() -> None:
 def test_parse_trace__invalid_transcript_is_rejected(document: object) -> None:
     with pytest.raises(Invalid, match="transcript must be a transcript as the API returns it"):
         parse_trace({"traceId": "t", "transcript": document})
+
+
+@pytest.mark.parametrize("key", ["expectedAny", "expectedAll"])
+def test_parse_trace__several_expected_answers_are_written_and_read_again(key: str) -> None:
+    trace = parse_trace({"traceId": "t", key: ["a", "b"]})
+    assert trace.expected_output == "a"
+    assert trace_document(trace)[key] == ["a", "b"]
+    assert parse_trace(trace_document(trace)) == trace
+    with pytest.raises(Invalid, match=rf"{key}\[1\] must be a text"):
+        parse_trace({"traceId": "t", key: ["a", 7]})
 
 
 def test_parse_trace__empty_tool_calls_differ_from_missing() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
 from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
 from mosaico.traces.types import TraceOutcome
@@ -36,7 +37,10 @@ def test_choose_columns__guess_never_fails_on_the_type_of_a_cell() -> None:
         {"output": "x", "cost": "3 EUR", "score": "7", "pass": "maybe", "tone": "0.5", "latency": 3}
     ]
     columns = choose_columns(rows, {})
-    assert (columns.by_field, columns.scores) == ({"output": "output"}, ["score", "tone"])
+    assert (columns.by_field, columns.scores) == (
+        {"output": "output"},
+        {"score": "score", "tone": "tone"},
+    )
     assert columns.notes[:3] == [
         "the column 'pass' is not used as passed: it holds 'maybe'",
         "the column 'score' is not used as score: it holds '7'",
@@ -97,15 +101,17 @@ def test_csv__rows_without_any_text_are_skipped_and_named(tmp_path: Path) -> Non
     path = write_file(tmp_path / "a.csv", "id,question,answer\n1,q,a\n,,\n2,r,\n , ,\n")
     table = import_path(path)
     assert [(trace.item_id, trace.output) for trace in table.traces] == [("1", "a"), ("2", "")]
-    assert "rows without any text are skipped: line 3, line 5" in table.notes
+    assert table.left_out == ["rows without any text are skipped: line 3, line 5"]
+    # Two of four: what was lost is the first thing to know.
+    assert table.lines[0].startswith(f"{path}: 2 of 4 rows are lost (50 %)")
 
 
 def test_csv__notes_name_the_columns_to_map(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "a.csv", "Frage-Nr,Musterlösung,answer\nq-1,Rom,Rom\n")
+    path = write_file(tmp_path / "a.csv", "Ort,Stadtname,answer\nq-1,Rom,Rom\n")
     item, expected, ignored = import_path(path).notes
     assert item.endswith("paired by their position; name it: --map item=COLUMN")
     assert expected.endswith("that need none are computed; name it: --map expected=COLUMN")
-    assert ignored.endswith("Frage-Nr, Musterlösung")
+    assert ignored.endswith("Ort, Stadtname")
 
 
 def test_csv__question_and_answer_are_both_empty(tmp_path: Path) -> None:
@@ -131,7 +137,7 @@ def test_error__names_parameters_as_its_reader_knows_them(
     caller: UserInterface, named: str
 ) -> None:
     with messages_for(caller), pytest.raises(InvalidImport, match=re.escape(named)):
-        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n"), {}).lines)
+        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n")).lines)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +149,12 @@ def test_upload__empty_file_has_the_error_of_score(
 ) -> None:
     path = tmp_path / "run.csv"
     path.write_bytes(content)
-    reader = TraceReader(print, refuse_plugin, mapping={})
+    reader = TraceReader(print, refuse_plugin)
     for open_file in (reader.open, reader.upload_lines, reader.open_items):
         with pytest.raises(InvalidImport, match=message), open_file(path) as rows:
             list(rows)
     with pytest.raises(InvalidImport, match=message):
-        list(read_upload_lines("run.csv", BytesIO(content), {}).lines)
+        list(read_upload_lines("run.csv", BytesIO(content)).lines)
 
 
 def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:
@@ -174,12 +180,12 @@ def test_csv__comma_that_may_separate_thousands_is_no_decimal_comma(
 
 def test_json_lines__error_names_nested_columns_as_the_mapping_does(tmp_path: Path) -> None:
     path = write_file(
-        tmp_path / "a.jsonl", '{"meta": {"id": 1}, "result": {"text": "x"}, "n": {}}\n'
+        tmp_path / "a.jsonl", '{"meta": {"id": 1}, "thing": {"text": "x"}, "n": {}}\n'
     )
-    with pytest.raises(InvalidImport, match=re.escape("are meta.id, result.text, n. Name")):
+    with pytest.raises(InvalidImport, match=re.escape("are meta.id, thing.text, n. Name")):
         import_path(path)
-    with pytest.raises(InvalidMapping, match=re.escape("Columns: meta.id, result.text, n.")):
-        import_path(path, output="result.txt")
+    with pytest.raises(InvalidMapping, match=re.escape("Columns: meta.id, thing.text, n.")):
+        import_path(path, output="thing.txt")
 
 
 def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
@@ -201,11 +207,10 @@ def test_csv__scores_and_outcomes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,output,id\n1,x,2\n", "line 1: the column 'id' occurs 2 times"),
         ("id,output\n1,x\n2\n", "line 3: 1 cells, but the header has 2 columns"),
         ('id,output\n1,"x\ny\n', "line 2: a quoted cell begins here and does not end"),
         ('id,output\n1,"x"y\n', "line 2: text follows a closing quote"),
-        ("id,note\n1,x\n", "line 2: no column holds the output of the agent; its columns are id, note"),
+        ("id,note\n1,x\n", "line 2: no column holds the output of the agent, and none a score; its columns are id, note"),
         ("id,output\n,x\n", "line 2, column 'id': empty, but an ID is expected"),
         (
             # The first 100 rows choose the columns: what comes behind them is an error of its line.
@@ -220,22 +225,44 @@ def test_csv__errors_name_file_line_and_column(tmp_path: Path, text: str, messag
         import_path(path)
 
 
-def test_csv__text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes("id,output\n1,x\n2,é\n".encode("latin-1"))
-    with pytest.raises(InvalidImport, match=r"a.csv: line 3: not UTF-8 text"):
+def test_csv__columns_of_one_name_are_to_be_chosen(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a.csv", "id,output,id\n1,x,2\n")
+    with pytest.raises(
+        InvalidMapping, match=r"read as 'id' and 'id \(2\)': choose one: --map item="
+    ):
         import_path(path)
-    for encoding in ("UTF-16", "UTF-32"):
-        path.write_bytes("id,output\n".encode(encoding))
-        with pytest.raises(InvalidImport, match=f"the file is {encoding} text; save it as UTF-8"):
-            import_path(path)
+    assert import_path(path, item="id (2)").of("2").output == "x"
+    # What is not used may occur twice.
+    table = import_path(write_file(path, "id,output,note,note\n1,x,a,b\n"))
+    assert table.notes[-1].endswith("note, note (2)")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "UTF-16", "UTF-16-LE", "UTF-32", "cp1252"])
+def test_csv__encodings_of_spreadsheets_are_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    mark = "\ufeff" if encoding == "UTF-16-LE" else ""
+    path.write_bytes(f"{mark}id,output\n1,x\n2,“é”\n".encode(encoding))
+    table = import_path(path)
+    assert table.of("2").output == "“é”"
+    assert any("read as Windows-1252" in note for note in table.notes) == (encoding == "cp1252")
+
+
+def test_csv__other_encoding_names_the_line_and_the_option(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("id,output\n1,x\n2,привет мир\n".encode("cp1251"))
+    with pytest.raises(InvalidImport, match=r"a.csv: line 3: not UTF-8 text; .* --encoding"):
+        import_path(path)
+    named = import_path(path, options=ReadOptions(encoding="windows-1251"))
+    assert named.of("2").output == "привет мир"
+    with pytest.raises(InvalidImport, match="'utf-17' is not an encoding"):
+        import_path(path, options=ReadOptions(encoding="utf-17"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.csv.gz", b"\x1f\x8b\x08\x00", "the file is compressed; unpack it with gunzip"),
-        ("a.xlsx", b"PK\x03\x04", "a spreadsheet; save the sheet as CSV"),
+        ("a.xls", b"\xd0\xcf", "a spreadsheet; save the sheet as .xlsx or CSV"),
     ],
 )
 def test_format__of_another_kind_says_what_to_do(

@@ -10,13 +10,13 @@ from mosaico.core.strict_json import parse_json
 from mosaico.core.text import replace_unstorable, replace_unstorable_in_json
 from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
 from mosaico.traces.execution.items import ItemAttempt
-from mosaico.traces.files.imported_values import text_of
 from mosaico.traces.files.ndjson import TRACE_KEYS, parse_trace
 from mosaico.traces.types import Trace, TraceOutcome
+from mosaico.traces.value_text import read_text
 
 # Keys of the upload format that an agent may report; the others identify the attempt and its item.
 REPORTED_KEYS: Final = frozenset(TRACE_KEYS.values()) - {
-    "traceId", "itemId", "trial", "input", "expectedOutput",
+    "traceId", "itemId", "trial", "input", "expectedOutput", "expectedAny", "expectedAll",
 }  # fmt: skip
 
 
@@ -60,8 +60,7 @@ def checked_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             f"the answer has the unknown key {unknown_keys[0]!r:.80}; keys:"
             f" {', '.join(sorted(REPORTED_KEYS))}"
         )
-    output = fields.get("output")
-    return {**fields, "output": output if isinstance(output, str) else text_of(output)}
+    return {**fields, "output": read_text(fields.get("output")).text}
 
 
 def trace_of_answer(attempt: ItemAttempt, answer: AgentAnswer, latency_ms: float | None) -> Trace:
@@ -93,6 +92,8 @@ def trace_of_answer(attempt: ItemAttempt, answer: AgentAnswer, latency_ms: float
         outcome=outcome,
         input=item.input,
         expected_output=item.expected_output,
+        expected_any=item.expected_any,
+        expected_all=item.expected_all,
         output=output,
         error=error_text and replace_unstorable(error_text),
         tags=tuple(dict.fromkeys((*item.tags, *reported.tags))),

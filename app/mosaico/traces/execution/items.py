@@ -10,6 +10,7 @@ from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import mapped_column
 from mosaico.core.strict_json import text_of_json
 from mosaico.core.text import replace_unstorable_in_json
+from mosaico.traces.references import read_expected
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
 
@@ -46,9 +47,13 @@ class ItemAttempt(NamedTuple):
         """
         item = self.item
         return trace.outcome in FINISHED_OUTCOMES and (
-            (trace.trace_id, trace.input, trace.expected_output)
-            == (self.trace_id, item.input, item.expected_output)
+            (trace.trace_id, trace.input, _expected(trace))
+            == (self.trace_id, item.input, _expected(item))
         )
+
+
+def _expected(source: Trace | DatasetItem) -> tuple[object, ...]:
+    return source.expected_output, source.expected_any, source.expected_all
 
 
 def item_of(trace: Trace) -> DatasetItem | None:
@@ -59,6 +64,8 @@ def item_of(trace: Trace) -> DatasetItem | None:
         id=trace.item_id,
         input=trace.input,
         expected_output=trace.expected_output,
+        expected_any=trace.expected_any,
+        expected_all=trace.expected_all,
         tags=trace.tags,
         attributes=trace.attributes,
     )
@@ -93,10 +100,12 @@ def unique_items(items: Iterable[DatasetItem], name: str) -> list[DatasetItem]:
 def item_of_document(document: Mapping[str, Any]) -> DatasetItem:
     """An item as Langfuse has it: structured texts are JSON text, metadata become attributes."""
     metadata = document.get("metadata")
+    expected, expected_any = read_expected(document.get("expectedOutput"))
     return DatasetItem(
         id=short_id(str(document["id"])),
         input=text_of_json(document.get("input")) or "",
-        expected_output=text_of_json(document.get("expectedOutput")),
+        expected_output=expected,
+        expected_any=expected_any,
         attributes={
             name: text
             for name, value in (metadata.items() if isinstance(metadata, dict) else ())
@@ -115,10 +124,17 @@ def fingerprint_of(attempts: Iterable[ItemAttempt]) -> str:
     """A digest of the items and trials: it changes when an item is edited."""
     digest = hashlib.sha256()
     for attempt in attempts:
-        digest.update(json.dumps([asdict(attempt.item), attempt.trial]).encode())
+        fields = {
+            name: value
+            for name, value in asdict(attempt.item).items()
+            # Most items have one expected answer, and the digest that they had before there could be several.
+            if value or name not in ("expected_any", "expected_all")
+        }
+        digest.update(json.dumps([fields, attempt.trial]).encode())
     return digest.hexdigest()[:16]
 
 
 def _storable(item: DatasetItem) -> DatasetItem:
     fields = replace_unstorable_in_json(asdict(item))
-    return DatasetItem(**fields | {"tags": tuple(fields["tags"])})
+    lists = {name: tuple(fields[name]) for name in ("tags", "expected_any", "expected_all")}
+    return DatasetItem(**fields | lists)

@@ -1,38 +1,45 @@
 """A file of results to import: its content, and the rows of a table in it."""
 
+import codecs
 import csv
 import json
+import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from io import BytesIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from mosaico.core.console.files import CHUNK_BYTES, open_input
 from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import parameter_name
+from mosaico.traces.files.csv_text import (
+    SAMPLE_BYTES,
+    encoding_of_mark,
+    find_bad_line,
+    guess_encoding,
+    iter_lines,
+    name_encodings,
+    read_head,
+)
+from mosaico.traces.files.json_rows import rows_of_document
+from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.read_report import ReadCounts
 
 STDIN: Final = Path("-")
 MEMORY_BYTES: Final = 1024**2
-MAX_DOCUMENT_BYTES: Final = 512 * 1024**2
-# One cell or line is in memory at a time, several times during its conversion.
-MAX_CELL_CHARS: Final = 16 * 1024**2
-MAX_LINE_BYTES: Final = 64 * 1024**2
-DELIMITERS: Final = (",", ";", "\t", "|")
 GZIP_MARK: Final = b"\x1f\x8b"
-# The first of them begins with a mark of UTF-16.
-UTF32_MARKS: Final = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
-UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
 TABLE_SUFFIXES: Final = frozenset({".csv", ".tsv"})
-# A document that is an object holds its rows as one of its members.
-ROW_MEMBERS: Final = ("rows", "items", "data", "results", "traces", "examples", "samples")
+HEAD_LINES: Final = 20
 
 
 class InvalidImport(Invalid):
@@ -47,10 +54,12 @@ class Container(StrEnum):
     JSON = "JSON"
     ZIP = "ZIP"
     PARQUET = "Parquet"
+    SPREADSHEET = "spreadsheet"
 
 
 MAGIC_BYTES: Final = {b"PK\x03\x04": Container.ZIP, b"PAR1": Container.PARQUET}
-SPREADSHEETS: Final = frozenset({".xlsx", ".xls", ".ods"})
+SPREADSHEETS: Final = frozenset({".xlsx", ".xlsm"})
+OLD_SPREADSHEETS: Final = frozenset({".xls", ".ods"})
 SUFFIXES: Final = {
     ".json": Container.JSON,
     ".parquet": Container.PARQUET,
@@ -77,8 +86,13 @@ class ImportFile:
     read row by row.
     """
 
-    def __init__(self, name: str, file: IO[bytes]) -> None:
+    def __init__(self, name: str, file: IO[bytes], options: ReadOptions | None = None) -> None:
         self.name = name
+        self.options = options or ReadOptions()
+        self.counts = ReadCounts()
+        # How the rows were found, for the user.
+        self.notes: list[str] = []
+        self.repeated_columns: set[str] = set()
         self._file = file
 
     def open(self) -> IO[bytes]:
@@ -91,38 +105,51 @@ class ImportFile:
         """The outer form by content; the suffix decides for content without a clear form."""
         start = self.open().read(CHUNK_BYTES)
         suffix = Path(self.name).suffix.lower()
-        if suffix in SPREADSHEETS:
-            self.reject("a spreadsheet; save the sheet as CSV")
+        if suffix in OLD_SPREADSHEETS:
+            self.reject("a spreadsheet; save the sheet as .xlsx or CSV")
+        if start.startswith(b"PK") and (suffix in SPREADSHEETS or _has_sheets(self.open())):
+            return Container.SPREADSHEET
         for magic, container in MAGIC_BYTES.items():
             if start.startswith(magic):
                 return container
         if start.startswith(GZIP_MARK):
             self.reject("the file is compressed; unpack it with gunzip")
-        if start.startswith(UTF32_MARKS):
-            self.reject("line 1: the file is UTF-32 text; save it as UTF-8")
-        if start.startswith(UTF16_MARKS):
-            self.reject("line 1: the file is UTF-16 text; save it as UTF-8")
-        text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+        encoding = encoding_of_mark(start)
+        if encoding is not None and encoding != "utf-8-sig":
+            if suffix in TABLE_SUFFIXES or suffix not in SUFFIXES:
+                return Container.CSV
+            self.reject(f"line 1: the file is {encoding.upper()} text; save it as UTF-8")
+        return self._container_of_text(start.removeprefix(codecs.BOM_UTF8).lstrip(), suffix)
+
+    def _container_of_text(self, text: bytes, suffix: str) -> Container:
+        if not text:
+            return Container.JSON_LINES
         if suffix not in TABLE_SUFFIXES and text.startswith(b"{"):
             return Container.JSON_LINES if self._has_lines() else Container.JSON
         if suffix not in TABLE_SUFFIXES and text.startswith(b"["):
             return Container.JSON
-        if not text:
-            return Container.JSON_LINES
         return SUFFIXES.get(suffix, Container.CSV)
 
     @cached_property
     def document(self) -> Any:
         """The value of a JSON document. Raises: `InvalidImport` with line and column."""
-        raw = self.open().read(MAX_DOCUMENT_BYTES + 1)
-        if len(raw) > MAX_DOCUMENT_BYTES:
-            self.reject(f"the document is larger than {MAX_DOCUMENT_BYTES} bytes; use JSON Lines")
-        return self.parse(raw)
+        limit = self.options.limits.document_bytes
+        raw = self.open().read(limit + 1)
+        if len(raw) > limit:
+            self.reject(f"the document is larger than {limit} bytes; use JSON Lines")
+        try:
+            return json.loads(raw.removeprefix(codecs.BOM_UTF8))
+        except json.JSONDecodeError as error:
+            objects = _parse_objects(error.doc) if error.msg == "Extra data" else None
+        except (UnicodeDecodeError, RecursionError):
+            objects = None
+        # Once more for the message.
+        return self.parse(raw) if objects is None else objects
 
     @cached_property
     def first_row(self) -> Mapping[str, Any]:
         """The first row of a table; empty for another file, and for a table without rows."""
-        if self.container in (Container.ZIP, Container.PARQUET):
+        if self.container in (Container.ZIP, Container.PARQUET, Container.SPREADSHEET):
             return {}
         return next((row.cells for row in self.rows()), {})
 
@@ -151,7 +178,8 @@ class ImportFile:
             return json.loads(raw.removeprefix(b"\xef\xbb\xbf"))
         except json.JSONDecodeError as error:
             position = f"line {line or error.lineno}, column {error.colno}"
-            self.reject(f"{position}: not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}")
+            message = f"{error.msg[:1].lower()}{error.msg[1:]}"
+            self.reject(f"{position}: not valid JSON: {message}{_explain_json_error(error)}")
         except UnicodeDecodeError as error:
             number = line or raw.count(b"\n", 0, error.start) + 1
             self.reject(f"line {number}: not UTF-8 text; save the file as UTF-8")
@@ -170,48 +198,99 @@ class ImportFile:
             return False
         try:
             json.loads(line)
+        except json.JSONDecodeError as error:
+            # A line that is not complete is the beginning of a document, whatever the suffix.
+            is_complete = error.pos < len(error.doc.rstrip())
+            return is_complete and Path(self.name).suffix.lower() in LINE_SUFFIXES
         except (ValueError, RecursionError):
             # A broken first line of a file of lines; of a document it is an opening brace.
             return Path(self.name).suffix.lower() in LINE_SUFFIXES
         return True
 
     def _csv_rows(self) -> Iterator[TableRow]:
-        csv.field_size_limit(MAX_CELL_CHARS)
+        csv.field_size_limit(self.options.limits.cell_chars)
         lines = self._text_lines()
-        first = next(lines, "")
-        delimiter = max(DELIMITERS, key=first.count)
-        reader = csv.reader(chain((first,), lines), delimiter=delimiter, strict=True)
+        start = list(islice(lines, HEAD_LINES))
+        head = read_head(start)
+        self._note(head.note)
+        reader = csv.reader(
+            chain(start[head.skipped_lines :], lines), delimiter=head.delimiter, strict=True
+        )
         header: list[str] = []
-        first_line = 1
+        first_line = 1 + head.skipped_lines
         try:
             for cells in reader:
                 if cells and not header:
-                    header = self._read_header(cells)
+                    header = self.name_columns(cells)
                 elif cells:
                     self._require_width(cells, header, first_line)
+                    self._refuse_nul(cells, first_line)
                     yield TableRow(f"line {first_line}", dict(zip(header, cells, strict=True)))
-                first_line = reader.line_num + 1
+                first_line = reader.line_num + 1 + head.skipped_lines
         except csv.Error as error:
-            self.reject(f"line {first_line}: {_explain_csv_error(error)}")
+            self.reject(
+                f"line {first_line}: {_explain_csv_error(error, self.options.limits.cell_chars)}"
+            )
 
     def _text_lines(self) -> Iterator[str]:
-        for number, line in enumerate(self.open(), start=1):
-            try:
-                # Every line is decoded alone, so that an error names the line.
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                self.reject(f"line {number}: not UTF-8 text; save the file as UTF-8")
-
-    def _read_header(self, cells: list[str]) -> list[str]:
-        header = [cell.strip() for cell in cells]
-        repeated = next((name for name in header if name and header.count(name) > 1), None)
-        if repeated is not None:
+        encoding = self._encoding
+        try:
+            yield from iter_lines(self.open(), encoding)
+        except (UnicodeDecodeError, UnicodeError):
+            line = find_bad_line(self.open(), encoding)
+            name = parameter_name("--encoding")
+            guesses = name_encodings(self.open().read(SAMPLE_BYTES))
+            said = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
             self.reject(
-                f"line 1: the column {repeated!r} occurs {header.count(repeated)} times; the first"
-                " line names the columns, each by a name of its own"
+                f"line {line}: not {said} text; save the file as UTF-8, or name its encoding with"
+                f" {name}, perhaps {guesses}"
             )
-        # Spreadsheets write empty columns, which have no name.
-        return [name or f"column {index}" for index, name in enumerate(header, start=1)]
+
+    @cached_property
+    def _encoding(self) -> str:
+        """The encoding of a text: named by the user, by its mark, UTF-8, or Windows-1252 without doubt."""
+        named = self.options.encoding
+        if named is not None:
+            try:
+                return codecs.lookup(named).name
+            except LookupError:
+                self.reject(f"{named!r} is not an encoding; name one such as cp1252 or utf-16")
+        start = self.open().read(SAMPLE_BYTES)
+        marked = encoding_of_mark(start)
+        if marked is not None:
+            return marked
+        if _is_utf8(self.open()):
+            return "utf-8"
+        guess = guess_encoding(self.open())
+        if guess is None:
+            return "utf-8"
+        self._note(
+            f"the file is not UTF-8 and is read as Windows-1252; {parameter_name('--encoding')} names another one"
+        )
+        return guess
+
+    def _note(self, note: str | None) -> None:
+        if note is not None and note not in self.notes:
+            self.notes.append(note)
+
+    def name_columns(self, cells: Sequence[str]) -> list[str]:
+        """The names of the columns in a header; the second column of a name gets a number."""
+        header: list[str] = []
+        counts: Counter[str] = Counter()
+        for index, cell in enumerate(cells, start=1):
+            # Spreadsheets write empty columns, which have no name.
+            name = cell.strip() or f"column {index}"
+            counts[name] += 1
+            header.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+        repeated = {name for name, count in counts.items() if count > 1}
+        self.repeated_columns = repeated | {
+            f"{name} ({number})" for name in repeated for number in range(2, counts[name] + 1)
+        }
+        return header
+
+    def _refuse_nul(self, cells: list[str], line: int) -> None:
+        if any("\0" in cell for cell in cells):
+            self.reject(f"line {line}: a cell contains a NUL byte; remove it")
 
     def _require_width(self, cells: list[str], header: list[str], line: int) -> None:
         if len(cells) != len(header):
@@ -221,27 +300,22 @@ class ImportFile:
             )
 
     def _json_lines(self) -> Iterator[TableRow]:
-        for number, line in enumerate(_iter_lines(self.open()), start=1):
-            if len(line) > MAX_LINE_BYTES:
-                self.reject(f"line {number}: longer than {MAX_LINE_BYTES} bytes")
+        limit = self.options.limits.line_bytes
+        for number, line in enumerate(_iter_lines(self.open(), limit), start=1):
+            if len(line) > limit:
+                self.reject(f"line {number}: longer than {limit} bytes")
             if not line.isspace():
                 yield self._object_row(f"line {number}", self.parse(line, number))
 
     def _json_rows(self) -> Iterator[TableRow]:
-        for number, row in enumerate(self._list_of_rows(), start=1):
+        found = rows_of_document(self.document)
+        if isinstance(found, str):
+            self.reject(
+                f"line 1: the document {found}; write a list of objects, one for each result"
+            )
+        self._note(found.note)
+        for number, row in enumerate(found.rows, start=1):
             yield self._object_row(f"row {number}", row)
-
-    def _list_of_rows(self) -> Iterable[Any]:
-        document = self.document
-        if isinstance(document, list):
-            return document
-        if not isinstance(document, dict):
-            self.reject("line 1: expected a list of objects, or an object with such a list")
-        for name in ROW_MEMBERS:
-            member = document.get(name)
-            if isinstance(member, list) and all(isinstance(row, dict) for row in member):
-                return member
-        return [document]
 
     def _object_row(self, position: str, row: Any) -> TableRow:
         if not isinstance(row, dict):
@@ -262,14 +336,29 @@ class ResultRows:
         return self.name
 
 
-ResultSource: TypeAlias = Path | ResultRows
+@dataclass(frozen=True, slots=True)
+class MappedSource:
+    """Results whose columns differ from those of the other results: `mapping` names them by field."""
+
+    source: Path | ResultRows
+    mapping: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+
+ResultSource: TypeAlias = Path | ResultRows | MappedSource
 
 
 class RowsFile(ImportFile):
     """Rows in memory as a JSON document."""
 
-    def __init__(self, results: ResultRows) -> None:
-        super().__init__(results.name, BytesIO())
+    def __init__(self, results: ResultRows, options: ReadOptions | None = None) -> None:
+        super().__init__(results.name, BytesIO(), options)
         self._results = results.rows
 
     @cached_property
@@ -282,42 +371,93 @@ class RowsFile(ImportFile):
 
 
 @contextmanager
-def open_import(path: ResultSource) -> Iterator[ImportFile]:
+def open_import(path: ResultSource, options: ReadOptions | None = None) -> Iterator[ImportFile]:
     """The file for reading; `-` is standard input, which is copied to a temporary file.
 
     Raises: `UnreadableInput`.
     """
+    if isinstance(path, MappedSource):
+        options = options or ReadOptions()
+        mapping = {**options.mapping, **path.mapping}
+        with open_import(path.source, replace(options, mapping=mapping)) as file:
+            yield file
+        return
     if isinstance(path, ResultRows):
-        yield RowsFile(path)
+        yield RowsFile(path, options)
         return
     with open_input(path) as file:
         if path != STDIN:
-            yield ImportFile(str(path), file)
+            yield ImportFile(str(path), file, options)
             return
         with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as copy:
             while chunk := file.read(CHUNK_BYTES):
                 copy.write(chunk)
-            yield ImportFile("standard input", copy)
+            yield ImportFile("standard input", copy, options)
 
 
 def _first_visible_line(file: IO[bytes]) -> bytes:
     return next((line for line in file if not line.isspace()), b"")
 
 
-def _iter_lines(file: IO[bytes]) -> Iterator[bytes]:
-    while line := file.readline(MAX_LINE_BYTES + 1):
+def _iter_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
+    while line := file.readline(limit + 1):
         yield line
 
 
-def _explain_csv_error(error: csv.Error) -> str:
+def _explain_csv_error(error: csv.Error, limit: int) -> str:
     match str(error):
         case "unexpected end of data":
             return "a quoted cell begins here and does not end; close its quote"
         case message if "field larger than field limit" in message:
-            return (
-                f"a cell has more than {MAX_CELL_CHARS} characters; close its quote or shorten it"
-            )
+            return f"a cell has more than {limit} characters; close its quote or shorten it"
         case message if "expected after" in message:
             return "text follows a closing quote; write a quote inside a cell twice"
         case message:
             return f"not valid CSV: {message}"
+
+
+def _has_sheets(file: IO[bytes]) -> bool:
+    """Return whether a ZIP archive is a spreadsheet."""
+    try:
+        return "xl/workbook.xml" in zipfile.ZipFile(file).namelist()
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
+def _is_utf8(file: IO[bytes]) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        while chunk := file.read(CHUNK_BYTES):
+            decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _parse_objects(text: str) -> list[Any] | None:
+    """The objects of a text that holds several, one after the other, as `jq` prints them; None for another."""
+    decoder, objects, end = json.JSONDecoder(), list[Any](), 0
+    try:
+        while end < len(text):
+            value, end = decoder.raw_decode(text, end)
+            objects.append(value)
+            blanks = _BLANKS.match(text, end)
+            end = blanks.end() if blanks else end
+    except (ValueError, RecursionError):
+        return None
+    return objects if all(isinstance(value, dict) for value in objects) else None
+
+
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+
+
+def _explain_json_error(error: json.JSONDecodeError) -> str:
+    """What a text that is almost JSON probably is; empty without a guess."""
+    rest = error.doc[error.pos : error.pos + 1]
+    before = error.doc[: error.pos].rstrip()
+    if rest == "'" or before.endswith("'"):
+        return "; the text has single quotes, as Python prints a dict: write it with json.dumps"
+    if rest in ("}", "]") and before.endswith(","):
+        return "; remove the comma before it"
+    return ""

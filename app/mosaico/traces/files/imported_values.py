@@ -1,14 +1,14 @@
 """Values of foreign result files as values of traces: texts, IDs, and the outcome of an error; pure."""
 
-import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mosaico.core.strict_json import is_number
 from mosaico.traces.files.ndjson import MAX_INTEGER
 from mosaico.traces.types import TraceOutcome
+from mosaico.traces.value_text import TextRole, read_text
 
 # What a model's provider, the network or a rate limit causes; the agent is not responsible. Messages
 # and names of exceptions, among them the time-outs of HTTP clients and of the SDKs of providers.
@@ -28,17 +28,9 @@ _INFRASTRUCTURE: Final = re.compile(
 _TIMEOUT: Final = re.compile(r"time.?out|timed out", re.IGNORECASE)
 
 
-def text_of(value: Any) -> str | None:
-    """A value as text: the last message of a chat, JSON for other structures; None for None."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, list):
-        message = _last_message(value)
-        if message is not None:
-            return message
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+def text_of(value: Any, role: TextRole = TextRole.ANSWER) -> str | None:
+    """A value as text: that of a message, a chat or a response, JSON for other structures; None without a text."""
+    return read_text(value, role).text
 
 
 class TrialCounter:
@@ -107,22 +99,3 @@ def objects_of(value: Any) -> list[Mapping[str, Any]]:
 def model_tags(*models: Any) -> tuple[str, ...]:
     """Return one tag for each distinct model name."""
     return tuple(f"model:{name}" for name in dict.fromkeys(filter(None, map(text_of, models))))
-
-
-def _last_message(values: Sequence[Any]) -> str | None:
-    """The last text of a list of chat messages; None for another list."""
-    messages = objects_of(values)
-    is_chat = messages and all(
-        "content" in message and ("role" in message or "type" in message) for message in messages
-    )
-    if not is_chat or len(messages) < len(values):
-        return None
-    texts = [text for message in messages if (text := _content_text(message["content"]))]
-    return texts[-1] if texts else None
-
-
-def _content_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = objects_of(content)
-    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))

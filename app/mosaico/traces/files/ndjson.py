@@ -113,7 +113,8 @@ def parse_trace(value: Any) -> Trace:
     for the output of a scored trace: null is an agent that answered nothing, a missing key an answer
     that was not recorded.
 
-    `traceId` is required, and is the default of `itemId`.
+    `traceId` is required, and is the default of `itemId`. The first of `expectedAny` or `expectedAll` is the
+    `expectedOutput`.
     Raises: `Invalid` with the key, for a value of another type, a number that is not finite, and a
             text with NUL or a lone surrogate.
     """
@@ -127,6 +128,9 @@ def parse_trace(value: Any) -> Trace:
         for key, content in value.items()
         if content is not None and (field := _FIELDS.get(key)) is not None
     }
+    expected = parsed.get("expected_any") or parsed.get("expected_all")
+    if expected:
+        parsed["expected_output"] = expected[0]
     trace = Trace(**{"item_id": parsed["trace_id"], **parsed})
     is_empty_answer = trace.outcome is TraceOutcome.SCORED and value.get("output", "") is None
     return dataclasses.replace(trace, output="") if is_empty_answer else trace
@@ -141,6 +145,8 @@ def trace_document(trace: Trace) -> dict[str, Any]:
     """A trace as a JSON object; keys without a value are omitted."""
     calls, transcript = trace.tool_calls, trace.transcript
     document = _present_fields(trace, TRACE_KEYS) | {
+        "expectedAny": list(trace.expected_any) or None,
+        "expectedAll": list(trace.expected_all) or None,
         "tags": list(trace.tags) or None,
         "attributes": dict(trace.attributes) or None,
         "toolCalls": None if calls is None else [_present_fields(c, CALL_KEYS) for c in calls],
@@ -287,6 +293,8 @@ _PARSERS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "outcome": _outcome,
     "input": _text,
     "expected_output": _text,
+    "expected_any": _tags,
+    "expected_all": _tags,
     "output": _text,
     "error": _text,
     "tags": _tags,

@@ -3,13 +3,17 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from mosaico.core.console.terminal import print_status, warn_failed_plugin
+from mosaico.traces.files.read_options import ReadOptions, parse_labels
+from mosaico.traces.references import ListRule
 
 if TYPE_CHECKING:
+    from mosaico.traces.files.import_file import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 FIRST_LINE_S = 5.0
@@ -17,6 +21,25 @@ LINE_INTERVAL_S = 10.0
 COUNTS_PER_CHECK = 100
 # What two files contain and what decides.
 READING_LINES = 4
+
+
+BaseMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-map",
+        metavar="FIELD=COLUMN",
+        help="Columns of the earlier results only, as --map has them. Repeatable.",
+    ),
+]
+RunMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run-map",
+        metavar="FIELD=COLUMN",
+        help="Columns of the later results only, as --map has them: a file with the answers of two agents can be"
+        " both. Repeatable.",
+    ),
+]
 
 
 class InputOptions(NamedTuple):
@@ -27,8 +50,9 @@ class InputOptions(NamedTuple):
         typer.Option(
             "--map",
             metavar="FIELD=COLUMN",
-            help="Columns of a table, such as output=answer,expected=gold,item=id. Repeatable;"
-            " an empty column ignores a guess.",
+            help="Columns of a table, such as output=answer,expected=gold,item=id, or what is inside of a"
+            " column, such as output=response.choices[0].message.content. Repeatable; an empty column ignores a"
+            " guess.",
         ),
     ] = None
     input_format: Annotated[
@@ -40,6 +64,48 @@ class InputOptions(NamedTuple):
             " ragas, traces (default: recognized by content).",
         ),
     ] = None
+    expected: Annotated[
+        ListRule | None,
+        typer.Option(
+            "--expected",
+            help="What a list of expected answers means: any of them is right, or an answer must fit all of them.",
+            show_default=False,
+        ),
+    ] = None
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="COLUMN=LABEL:NUMBER",
+            help="The numbers of the labels in a column, such as grade=A:1,B:0,C:0. Repeatable.",
+        ),
+    ] = None
+    strip_thinking: Annotated[
+        bool,
+        typer.Option(
+            "--strip-thinking",
+            help="Leave the thoughts of a model out of its answers: <think>…</think>.",
+        ),
+    ] = False
+    strip_fences: Annotated[
+        bool,
+        typer.Option(
+            "--strip-fences",
+            help="Read an answer that is one ``` block as the content of the block.",
+        ),
+    ] = False
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding",
+            metavar="NAME",
+            help="Encoding of a CSV file (default: UTF-8 or by its content).",
+        ),
+    ] = None
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail when a column, a row or a cell of a file is not used."),
+    ] = False
 
 
 @contextmanager
@@ -77,7 +143,6 @@ def open_reader(
     Imports the importers, so only commands call it. Raises: `InvalidMapping`.
     """
     from mosaico.core.console.table import format_cell
-    from mosaico.traces.files.table_columns import parse_mapping
     from mosaico.traces.files.trace_file import TraceReader
 
     announced = set[str]()
@@ -93,10 +158,35 @@ def open_reader(
     return TraceReader(
         announce,
         warn_failed_plugin,
-        mapping=parse_mapping(options.map_columns or ()),
-        format_name=options.input_format,
+        read_options(options),
         report_progress=ReadingProgress(print_status, time.monotonic),
     )
+
+
+def read_options(options: InputOptions) -> ReadOptions:
+    """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`."""
+    # Only commands on files need it.
+    from mosaico.traces.files.table_columns import parse_mapping
+
+    return ReadOptions(
+        mapping=parse_mapping(options.map_columns or ()),
+        format_name=options.input_format,
+        encoding=options.encoding,
+        expected=options.expected,
+        labels=parse_labels(options.labels or ()),
+        strip_thinking=options.strip_thinking,
+        strip_fences=options.strip_fences,
+        strict=options.strict,
+    )
+
+
+def map_source(path: Path, columns: list[str] | None) -> "ResultSource":
+    """A file whose columns are named for itself; the file itself without names. Raises: `InvalidMapping`."""
+    # Only commands on files need them.
+    from mosaico.traces.files.import_file import MappedSource
+    from mosaico.traces.files.table_columns import parse_mapping
+
+    return MappedSource(path, parse_mapping(columns)) if columns else path
 
 
 class ReadingProgress:

@@ -1,72 +1,95 @@
-"""Maps the columns of a table to the fields of a trace: named by the user, otherwise
-guessed; pure.
+"""Maps the columns of a table to the fields of a trace: named by the user, otherwise recognized by the words of
+their names and by their values; pure.
 """
 
-import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Final
+
+import jmespath
+from jmespath.exceptions import JMESPathError
 
 from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import mapped_column
 from mosaico.core.registry import suggest_names
+from mosaico.traces.files.cell_values import (
+    PLAIN,
+    NumberStyle,
+    as_number,
+    as_scores,
+    find_number_style,
+    is_blank,
+    is_marker,
+    is_percentage,
+    is_truth,
+    parse_structure,
+)
+from mosaico.traces.files.column_words import (
+    Certainty,
+    certainty_of,
+    is_plain_answer,
+    most_certain,
+    names_a_score,
+    names_no_score,
+    words_of,
+)
+from mosaico.traces.types import OUTCOMES
+from mosaico.traces.value_text import ValueForm, read_text
 
-# The names of a column that holds a field, the most certain first. A column holds one field.
+# The names of a column that holds a field, the most certain first. A column holds one field. The texts are recognized
+# by their words (`column_words`).
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "traceId": ("traceid",),
     "item": (
-        "item", "itemid", "questionid", "qid", "caseid", "testid", "sampleid", "exampleid",
-        "promptid", "taskid", "docid", "case", "key", "id", "name",
+        "item", "itemid", "questionid", "qid", "caseid", "testcaseid", "testid", "sampleid", "exampleid",
+        "datasetitemid", "customid", "instanceid", "promptid", "taskid", "docid", "dataindex", "case", "key", "uid",
+        "id", "name", "keyoftheobject",
     ),
-    "trial": ("trial", "epoch", "repeat", "attempt"),
-    "output": (
-        "output", "actualoutput", "modeloutput", "agentoutput", "response", "modelresponse",
-        "prediction", "predicted", "completion", "generation", "generated", "modelanswer",
-        "agentanswer", "actual", "reply", "answer",
-    ),
-    "expected": (
-        "expected", "expectedoutput", "expectedanswer", "gold", "goldanswer", "golden",
-        "reference", "referenceanswer", "referenceoutput", "groundtruth", "target", "ideal",
-        "idealanswer", "correctanswer", "label", "grading", "gradingnotes", "answer",
-    ),
-    "input": (
-        "input", "question", "userinput", "prompt", "query", "instruction", "request", "message",
-    ),
+    "trial": ("trial", "epoch", "repeat", "repetition", "repetitionnumber", "attempt"),
+    "output": (),
+    "expected": (),
+    "input": ("input", "question", "userinput", "prompt", "query", "instruction", "request"),
     "outcome": ("outcome",),
     "error": ("error", "errormessage", "exception"),
-    "passed": ("passed", "pass", "success", "correct", "iscorrect", "taskpassed"),
+    "passed": (
+        "passed", "pass", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
+    ),
     "score": ("score", "taskscore", "grade"),
     "scores": ("scores",),
     "latencyMs": ("latencyms", "durationms", "elapsedms", "responsetimems"),
     "latencySeconds": (
         "latencys", "latencysec", "latencyseconds", "durations", "durationseconds", "seconds",
-        "elapsedseconds",
+        "elapsedseconds", "walltimesec", "executiontimeseconds",
     ),
     "cost": ("costusd", "cost", "totalcost", "priceusd", "usd"),
-    "inputTokens": ("inputtokens", "prompttokens", "tokensin"),
-    "outputTokens": ("outputtokens", "completiontokens", "tokensout"),
+    "inputTokens": (
+        "inputtokens", "prompttokens", "tokensin", "inputtokencount", "prompttokencount",
+    ),
+    "outputTokens": (
+        "outputtokens", "completiontokens", "tokensout", "outputtokencount", "completiontokencount",
+    ),
     "model": ("model", "modelname", "modelid"),
     "category": ("category", "topic", "group"),
     "tags": ("tags", "labels"),
 }  # fmt: skip
-UNITLESS: Final = frozenset({"latency", "duration", "elapsed", "time", "responsetime"})
+UNITLESS: Final = frozenset(
+    {"latency", "duration", "elapsed", "time", "responsetime", "executiontime", "inferencetime"}
+)
+TEXT_FIELDS: Final = ("expected", "output", "input")
+SCORE_FIELD: Final = re.compile(r"scores\[(.+)\]")
 _NUMBER_FIELDS: Final = frozenset(
     {"trial", "latencyMs", "latencySeconds", "cost", "inputTokens", "outputTokens"}
 )
-_TRUTH: Final = {
-    "true": 1.0, "pass": 1.0, "passed": 1.0, "yes": 1.0, "correct": 1.0,
-    "false": 0.0, "fail": 0.0, "failed": 0.0, "no": 0.0, "incorrect": 0.0,
-}  # fmt: skip
-_BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
-# Columns of numbers that are not scores.
-_COUNTERS: Final = frozenset({"index", "row", "rowid", "unnamed0", "seed", "timestamp", "column1"})
+# Columns that may say whether an answer is right; their values decide.
+_VERDICTS: Final = frozenset({"verdict", "status", "result", "match", "ismatch", "outcome"})
+# At most this share of the cells of a column may be odd; each of them is a missing value.
+ODD_SHARE: Final = 0.2
+NAMED_ODD_SHARE: Final = 0.5
+_MAX_LABELS: Final = 12
 MAX_LISTED: Final = 12
-_SEPARATORS: Final = re.compile(r"[^a-z0-9]")
-_DECIMAL_POINT: Final = re.compile(r"[+-]?\d+\.\d+")
-_COMMA_NUMBER: Final = re.compile(r"[+-]?\d+,\d+")
-_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
 class InvalidMapping(Invalid):
@@ -77,32 +100,40 @@ class InvalidMapping(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumns:
-    """The column of each field, the columns of further scores, and what was guessed.
+    """The column of each field, the columns of further scores by name, and what was guessed.
 
     `notes` are sentences about columns that were not used although their names suggest a use;
-    `noted_columns` are these columns. Numbers of a table with a decimal comma are written `0,5`.
+    `noted_columns` are these columns. `style` is the notation of numbers. Cells of the `strict_columns` must fit: the
+    user named the column, and many of its cells do not.
     """
 
     by_field: Mapping[str, str]
-    scores: Sequence[str] = ()
+    scores: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     noted_columns: Sequence[str] = ()
-    has_decimal_comma: bool = False
+    style: NumberStyle = PLAIN
+    strict_columns: frozenset[str] = frozenset()
 
     @property
     def read_columns(self) -> set[str]:
         """The columns that are read, or that a note names."""
-        heads = {column.partition(".")[0] for column in self.by_field.values()}
-        return {*self.by_field.values(), *heads, *self.scores, *self.noted_columns}
+        named = [*self.by_field.values(), *self.scores.values()]
+        heads = {re.split(r"[.\[]", column, maxsplit=1)[0] for column in named}
+        return {*named, *heads, *self.noted_columns}
+
+
+# A comma before the next field: a path may contain commas, too.
+_PAIR_END: Final = re.compile(r",(?=\s*[A-Za-z]+(?:\[[^\]]*\])?\s*=)|,\s*$")
 
 
 def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
-    """The columns by field of `output=answer,expected=gold`; an empty column means: none.
+    """The columns by field of `output=answer,expected=gold`; an empty column means: none. `scores[tone]=column` names a
+    score.
 
     Raises: `InvalidMapping` for another form and for an unknown field.
     """
     mapping: dict[str, str] = {}
-    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
+    for pair in (pair for text in texts for pair in _PAIR_END.split(text) if pair.strip()):
         name, equals, column = (part.strip() for part in pair.partition("="))
         if not equals:
             raise InvalidMapping(
@@ -118,51 +149,345 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
 def require_fields(names: Iterable[str]) -> None:
     """Raise `InvalidMapping` for a name that is not a field of a table."""
     for name in names:
-        if name not in NAMES:
+        if name not in NAMES and not SCORE_FIELD.fullmatch(name):
             raise InvalidMapping(
                 f"no field is named {name!r}.{suggest_names(name, list(NAMES))}"
-                f" Fields: {', '.join(NAMES)}."
+                f" Fields: {', '.join(NAMES)}, scores[NAME]."
             )
 
 
-def choose_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]) -> TableColumns:
-    """The columns of a table, from its first rows and the mapping of the user.
+def choose_columns(
+    rows: Sequence[Mapping[str, Any]],
+    mapping: Mapping[str, str],
+    repeated: Iterable[str] = (),
+) -> TableColumns:
+    """The columns of a table, from its first rows and the mapping of the user. `repeated` are columns whose name
+    occurs twice, of which the user must choose one.
 
-    Raises: `InvalidMapping` for a column that the table does not have.
+    Raises: `InvalidMapping` for a column that the table does not have, and for several columns that may equally
+            hold a text.
     """
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+    _require_columns(rows, mapping)
+    chooser = _ColumnChooser(rows, mapping, frozenset(repeated))
+    chooser.choose_texts()
+    chooser.choose_fields()
+    chooser.choose_answer_by_values()
+    return chooser.result()
+
+
+def _require_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]) -> None:
     for name, column in mapping.items():
         if column and not any(has_cell(row, column) for row in rows):
+            columns = list(dict.fromkeys(column for row in rows for column in row))
             raise InvalidMapping(
                 f"the table has no column {column!r} for {name}.{suggest_names(column, columns)}"
                 f" Columns: {list_columns(nested_columns(rows))}."
             )
-    comma_number = _find_comma_number(rows)
-    has_comma = comma_number is not None
-    by_field = {name: column for name, column in mapping.items() if column}
-    free = [column for column in columns if column not in by_field.values()]
-    notes: dict[str, str] = {}
-    for name, aliases in NAMES.items():
-        if name not in mapping:
-            guess = _first_alias(free, aliases)
-            if guess is None or (name == "scores" and _is_score(guess, rows, has_comma=has_comma)):
+
+
+class _ColumnChooser:
+    """Gives each field a column, step by step: a column that has a field is not free for another one."""
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        mapping: Mapping[str, str],
+        repeated: frozenset[str],
+    ) -> None:
+        self._rows = rows
+        self._mapping = mapping
+        self._repeated = repeated
+        self._style = find_number_style(rows)
+        self._fields = {
+            name: column
+            for name, column in mapping.items()
+            if column and not SCORE_FIELD.fullmatch(name)
+        }
+        self._scores = {
+            match[1]: column
+            for name, column in mapping.items()
+            if column and (match := SCORE_FIELD.fullmatch(name))
+        }
+        used = {*self._fields.values(), *self._scores.values()}
+        heads = {re.split(r"[.\[]", column, maxsplit=1)[0] for column in used}
+        columns = dict.fromkeys(column for row in rows for column in row)
+        # A column of which a member is named is read by that member only.
+        self._free = [column for column in columns if column not in used | heads]
+        self._notes: dict[str, str] = {}
+        self._ambiguous: list[str] = []
+
+    def choose_texts(self) -> None:
+        """The expected answer, the answer and the question."""
+        outputs = self._candidates("output")
+        expected = self._candidates("expected")
+        plain = [column for column in outputs if is_plain_answer(column)]
+        is_output_known = "output" in self._mapping
+        if "expected" not in self._mapping:
+            # Beside another output, an answer is the expected one.
+            if not expected and plain and (is_output_known or len(outputs) > len(plain)):
+                expected = plain
+                outputs = [column for column in outputs if column not in plain]
+            self._take_only("expected", expected)
+        if not is_output_known:
+            self._take_only("output", outputs)
+        questions = [] if "input" in self._mapping else self._candidates("input")
+        if questions:
+            named = _first_alias(questions, NAMES["input"])
+            self._take("input", named or questions[0])
+
+    def choose_fields(self) -> None:
+        """The fields whose columns have known names, where the cells fit."""
+        for name, aliases in NAMES.items():
+            if name in self._mapping or name in TEXT_FIELDS:
                 continue
-            misfit = _find_misfit(name, guess, rows, has_comma=has_comma)
+            guess = self._guess(name, aliases)
+            if guess is None or (name == "scores" and self._is_score(guess)):
+                continue
+            misfit = self._find_misfit(name, guess)
             if misfit is None:
-                by_field[name] = guess
-                free.remove(guess)
-            else:
-                notes[guess] = (
+                self._take(name, guess)
+            elif name != "outcome":
+                self._notes[guess] = (
                     f"the column {guess!r} is not used as {name}: it holds {misfit!r:.60}"
                 )
-    notes |= _unit_notes(free)
-    return TableColumns(
-        by_field=by_field,
-        scores=[column for column in free if _is_score(column, rows, has_comma=has_comma)],
-        notes=[*notes.values(), *_comma_notes(comma_number)],
-        noted_columns=[*notes],
-        has_decimal_comma=has_comma,
+        if "passed" not in self._fields and "passed" not in self._mapping:
+            verdicts = [c for c in self._free if _normalize(c) in _VERDICTS and self._is_verdict(c)]
+            if verdicts:
+                self._take("passed", verdicts[0])
+
+    def choose_answer_by_values(self) -> None:
+        """An answer in a column of an unknown name: its values are labels of the expected answers."""
+        expected = self._fields.get("expected")
+        if expected is None or "output" in self._fields or "output" in self._mapping:
+            return
+        labels = {_label(cell) for cell in self._cells(expected)}
+        if not 0 < len(labels) <= _MAX_LABELS or None in labels:
+            return
+        columns = [
+            column
+            for column in self._free
+            if not names_no_score(column)
+            and (cells := self._cells(column))
+            and {_label(cell) for cell in cells} <= labels
+        ]
+        if len(columns) > 1:
+            raise InvalidMapping(_describe_ambiguity("output", columns))
+        if columns:
+            self._take("output", columns[0])
+            self._notes[columns[0]] = (
+                f"the column {columns[0]!r} is the answer: its values are those of {expected!r}"
+            )
+
+    def result(self) -> TableColumns:
+        scores = {column: column for column in self._free if self._is_score(column)}
+        self._scores |= scores
+        if self._ambiguous and not (
+            self._scores or {"passed", "score", "scores"} & {*self._fields}
+        ):
+            raise InvalidMapping(_describe_ambiguity("output", self._ambiguous))
+        free = [column for column in self._free if column not in scores]
+        self._notes |= self._unit_notes(free)
+        others = [c for c in free if c not in self._notes and self._is_unclear_number(c)]
+        for column in others:
+            self._notes[column] = ""
+        notes = [note for note in self._notes.values() if note]
+        if others:
+            notes.append(
+                f"numbers that judge nothing by their name and their values: {list_columns(others)};"
+                f" one that does: {mapped_column(f'scores[{others[0]}]', others[0])}"
+            )
+        notes += self._style_notes()
+        return TableColumns(
+            by_field={name: self._fields[name] for name in NAMES if name in self._fields},
+            scores=self._scores,
+            notes=notes,
+            noted_columns=[*self._notes],
+            style=self._style,
+            strict_columns=self._strict_columns(),
+        )
+
+    def _guess(self, name: str, aliases: Sequence[str]) -> str | None:
+        """The free column of the first of the names; a name that all rows share identifies none of them."""
+        if name == "item":
+            aliases = [a for a in aliases if a != "name" or self._distinguishes(a)]
+        return _first_alias(self._free, aliases)
+
+    def _distinguishes(self, alias: str) -> bool:
+        column = _first_alias(self._free, (alias,))
+        cells = [] if column is None else [str(cell) for cell in self._cells(column)]
+        return len(set(cells)) > 1 or len(self._rows) == 1
+
+    def _candidates(self, name: str) -> list[str]:
+        """The columns that hold a text by their names: those of the highest certainty with a content."""
+        columns = [c for c in self._free if not self._is_judged(c)]
+        filled = [c for c in columns if self._cells(c)]
+        candidates = most_certain(filled, name) or most_certain(columns, name)
+        if name == "output":
+            # A name such as `result` alone does not make a list of objects an answer.
+            return [
+                c
+                for c in candidates
+                if certainty_of(c, name) > Certainty.WEAK or self._has_texts(c)
+            ]
+        return candidates
+
+    def _has_texts(self, column: str) -> bool:
+        return all(read_text(cell).form is not ValueForm.JSON for cell in self._cells(column))
+
+    def _is_judged(self, column: str) -> bool:
+        """Return whether a column that may hold a text says pass or fail instead."""
+        return _normalize(column) in _VERDICTS and self._is_verdict(column)
+
+    def _is_verdict(self, column: str) -> bool:
+        words = {"pass", "passed", "fail", "failed", "correct", "incorrect", "true", "false"}
+        cells = self._cells(column)
+        return bool(cells) and all(
+            isinstance(cell, bool) or (isinstance(cell, str) and cell.strip().casefold() in words)
+            for cell in cells
+        )
+
+    def _take_only(self, name: str, columns: Sequence[str]) -> None:
+        """Take the only candidate. Raises: `InvalidMapping` for several."""
+        if len(columns) == 1 or (columns and {*columns} <= self._repeated):
+            self._take(name, columns[0])
+        elif len(columns) > 1 and name == "output":
+            # Scores decide without an answer: only a table without scores needs to be asked about.
+            self._ambiguous = list(columns)
+            for column in columns:
+                self._free.remove(column)
+                self._notes[column] = ""
+            self._notes[columns[0]] = _describe_ambiguity(name, columns)
+        elif columns:
+            raise InvalidMapping(_describe_ambiguity(name, columns))
+
+    def _take(self, name: str, column: str) -> None:
+        if column in self._repeated:
+            first = re.sub(r" \(\d+\)$", "", column)
+            raise InvalidMapping(
+                f"several columns have the name {first!r}; they are read as {first!r} and {f'{first} (2)'!r}: choose"
+                f" one: {mapped_column(name, first)}, or ignore both: {mapped_column(name, '')}"
+            )
+        self._fields[name] = column
+        self._free.remove(column)
+
+    def _cells(self, column: str) -> list[Any]:
+        return [cell for row in self._rows if not is_blank(cell := cell_of(row, column))]
+
+    def _find_misfit(self, name: str, column: str) -> Any:
+        """A cell that has not the type of the field, None when no more than a few have not: a guess must not fail
+        on the type of a cell.
+        """
+        cells = self._cells(column)
+        misfits = [
+            cell for cell in cells if not _fits(name, cell, self._style) and not is_marker(cell)
+        ]
+        is_range = any(as_number(cell, self._style) is not None for cell in misfits)
+        share = NAMED_ODD_SHARE if name in ("passed", "score") else ODD_SHARE
+        is_odd = name in ODD_FIELDS and not is_range and len(misfits) <= share * len(cells)
+        return None if is_odd else next(iter(misfits), None)
+
+    def _numbers(self, column: str) -> list[float] | None:
+        """The numbers of a column; None where too many of its cells are no numbers."""
+        cells = [cell for cell in self._cells(column) if not is_marker(cell)]
+        numbers = [n for cell in cells if (n := as_number(cell, self._style)) is not None]
+        share = NAMED_ODD_SHARE if names_a_score(column) else ODD_SHARE
+        is_number = bool(numbers) and len(cells) - len(numbers) <= share * len(cells)
+        return numbers if is_number else None
+
+    def _is_score(self, column: str) -> bool:
+        """Return whether the numbers of a column judge an answer, by its name or by its values."""
+        numbers = None if _is_number_of_something(column) else self._numbers(column)
+        if numbers is None:
+            return False
+        if names_a_score(column):
+            return True
+        cells = self._cells(column)
+        is_share = all(0 <= number <= 1 for number in numbers)
+        return is_share and (
+            any(number not in (0, 1) for number in numbers) or all(map(is_percentage, cells))
+        )
+
+    def _is_unclear_number(self, column: str) -> bool:
+        is_key = _normalize(column) == NAMES["item"][-1]
+        if is_key or _is_number_of_something(column) or any(map(is_truth, self._cells(column))):
+            return False
+        return self._numbers(column) is not None
+
+    def _strict_columns(self) -> frozenset[str]:
+        """The columns that the user named, where more than a few cells do not fit."""
+        named = {
+            name: column
+            for name, column in self._fields.items()
+            if self._mapping.get(name) == column
+        }
+        strict = {c for name, c in named.items() if self._find_misfit(name, c) is not None}
+        scores = {c for name, c in self._scores.items() if f"scores[{name}]" in self._mapping}
+        # Without its number a trial would take that of another one.
+        strict |= {column for name, column in self._fields.items() if name == "trial"}
+        return frozenset(strict | {column for column in scores if self._numbers(column) is None})
+
+    def _unit_notes(self, columns: Iterable[str]) -> dict[str, str]:
+        return {
+            column: f"the column {column!r} has no unit and is not used{self._describe_median(column)}; add"
+            f" {mapped_column('latencyMs', column)} or {mapped_column('latencySeconds', column)}"
+            for column in columns
+            if _normalize(column) in UNITLESS
+        }
+
+    def _describe_median(self, column: str) -> str:
+        numbers = self._numbers(column)
+        return "" if numbers is None else f" (its median is {median(numbers):.4g})"
+
+    def _style_notes(self) -> Iterator[str]:
+        example = self._style.example
+        if example is not None:
+            number = as_number(example, self._style)
+            kind = (
+                "a decimal comma" if self._style.has_decimal_comma else "commas between thousands"
+            )
+            yield f"numbers have {kind}: {example} is read as {number:.15g}"
+        cells = (cell for column in self._used_numbers() for cell in self._cells(column))
+        percentage = next((cell for cell in cells if is_percentage(cell)), None)
+        if percentage is not None:
+            number = as_number(percentage, self._style)
+            yield f"percentages are read as shares: {percentage.strip()} is {number:.6g}"
+
+    def _used_numbers(self) -> Iterator[str]:
+        yield from self._scores.values()
+        yield from (c for name, c in self._fields.items() if name in ODD_FIELDS)
+
+
+ODD_FIELDS: Final = _NUMBER_FIELDS - {"trial"} | {"passed", "score"}
+
+
+def _describe_ambiguity(name: str, columns: Sequence[str]) -> str:
+    texts = {"output": "the answer of the agent", "expected": "the expected answer"}
+    listed = " and ".join(map(repr, columns[:4])) + (" …" if len(columns) > 4 else "")  # noqa: PLR2004
+    return (
+        f"the columns {listed} may each hold {texts[name]}; choose one:"
+        f" {mapped_column(name, columns[0])}"
     )
+
+
+def _is_number_of_something(column: str) -> bool:
+    """Return whether a name says that its numbers are a position, a time, an amount or another thing that judges
+    nothing.
+    """
+    return (
+        _normalize(column) in UNITLESS
+        or names_no_score(column)
+        or column.startswith("column ")
+        or not words_of(column)
+    )
+
+
+def _label(cell: Any) -> str | None:
+    """A cell as a label, None for a cell that is no short text."""
+    if is_truth(cell) and isinstance(cell, bool):
+        return str(cell).casefold()
+    if not isinstance(cell, str) or len(cell) > 40:  # noqa: PLR2004 - a label is short
+        return None
+    return cell.strip().casefold()
 
 
 def list_columns(names: Sequence[str]) -> str:
@@ -183,20 +508,33 @@ def nested_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def has_cell(row: Mapping[str, Any], column: str) -> bool:
-    """Return whether a row has a column; `a.b` also names the member `b` of an object in `a`."""
-    if column in row:
-        return True
-    head, dot, tail = column.partition(".")
-    return bool(dot) and isinstance(row.get(head), Mapping) and has_cell(row[head], tail)
+    """Return whether a row has a column. A path also names what is inside of a cell that is an object, a list or
+    their JSON text: `a.b`, `response.choices[0].message.content`, any JMESPath expression after the column.
+    """
+    return column in row or _search(row, column) is not None
 
 
 def cell_of(row: Mapping[str, Any], column: str) -> Any:
     """The cell of a column as in `has_cell`; None when the row has none."""
-    if column in row:
-        return row[column]
-    head, dot, tail = column.partition(".")
-    member = row.get(head)
-    return cell_of(member, tail) if dot and isinstance(member, Mapping) else None
+    return row[column] if column in row else _search(row, column)
+
+
+def _search(row: Mapping[str, Any], path: str) -> Any:
+    """What a path selects: the longest column that begins it, then an expression in its cell."""
+    for end in reversed([match.start() for match in re.finditer(r"[.\[]", path)]):
+        head, tail = path[:end], path[end:].removeprefix(".")
+        if head not in row:
+            continue
+        cell = parse_structure(row[head])
+        if not isinstance(cell, Mapping | list):
+            return None
+        if isinstance(cell, Mapping) and tail in cell:
+            return cell[tail]
+        try:
+            return jmespath.search(tail, cell)
+        except (JMESPathError, ArithmeticError):
+            return None
+    return None
 
 
 def _first_alias(columns: Sequence[str], aliases: Sequence[str]) -> str | None:
@@ -208,95 +546,14 @@ def _normalize(column: str) -> str:
     return _SEPARATORS.sub("", column.casefold())
 
 
-def _find_comma_number(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """A number with a decimal comma, if all numbers of a table have one: none has a point, and one
-    comma does not separate thousands.
-    """
-    cells = [cell.strip() for row in rows for cell in row.values() if isinstance(cell, str)]
-    if any(_DECIMAL_POINT.fullmatch(cell) for cell in cells):
-        return None
-    numbers = (cell for cell in cells if _COMMA_NUMBER.fullmatch(cell))
-    return next((cell for cell in numbers if not _THOUSANDS.fullmatch(cell)), None)
-
-
-def _comma_notes(comma_number: str | None) -> Iterator[str]:
-    if comma_number is not None:
-        yield f"numbers have a decimal comma: {comma_number} is read as {comma_number.replace(',', '.')}"
-
-
-def _find_misfit(
-    name: str, column: str, rows: Sequence[Mapping[str, Any]], *, has_comma: bool
-) -> Any:
-    """The first cell that has not the type of the field, None without one: a guess must not fail
-    on the type of a cell.
-    """
-    cells = (cell for row in rows if not is_blank(cell := row.get(column)))
-    return next((cell for cell in cells if not _fits(name, cell, has_comma=has_comma)), None)
-
-
-def _fits(name: str, cell: Any, *, has_comma: bool) -> bool:
-    number = as_number(cell, has_decimal_comma=has_comma)
+def _fits(name: str, cell: Any, style: NumberStyle) -> bool:
+    number = as_number(cell, style)
     if name == "passed":
         return number in (0.0, 1.0)
     if name == "score":
         return number is not None and 0.0 <= number <= 1.0
     if name == "scores":
         return as_scores(cell) is not None
+    if name == "outcome":
+        return str(cell) in OUTCOMES
     return number is not None or name not in _NUMBER_FIELDS
-
-
-def is_blank(cell: Any) -> bool:
-    """Return whether a cell is empty, including the spellings of data frames: nan, None,
-    null.
-    """
-    if isinstance(cell, str):
-        return cell.strip().casefold() in _BLANKS
-    return cell is None or cell != cell  # noqa: PLR0124 - NaN differs from itself
-
-
-def as_number(cell: Any, *, has_decimal_comma: bool = False) -> float | None:
-    """The finite number of a cell, 1 or 0 for words such as true and fail; None for another text."""
-    if isinstance(cell, str):
-        word = cell.strip().casefold()
-        if word in _TRUTH:
-            return _TRUTH[word]
-        if has_decimal_comma and _COMMA_NUMBER.fullmatch(word):
-            cell = word.replace(",", ".")
-    elif not isinstance(cell, bool | int | float):
-        return None
-    try:
-        number = float(cell)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def as_scores(cell: Any) -> Mapping[str, float] | None:
-    """The scores in an object of numbers by name, or in its JSON text; None for another cell."""
-    try:
-        values = json.loads(cell) if isinstance(cell, str) else cell
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, Mapping):
-        return None
-    numbers = {str(name): as_number(value) for name, value in values.items() if not is_blank(value)}
-    scores = {name: number for name, number in numbers.items() if number is not None}
-    return scores if len(scores) == len(numbers) else None
-
-
-def _is_score(column: str, rows: Sequence[Mapping[str, Any]], *, has_comma: bool) -> bool:
-    """Return whether a column without another use holds numbers only."""
-    cells = [cell for row in rows if not is_blank(cell := row.get(column))]
-    is_number = bool(cells) and all(
-        as_number(cell, has_decimal_comma=has_comma) is not None for cell in cells
-    )
-    return is_number and _normalize(column) not in (UNITLESS | _COUNTERS)
-
-
-def _unit_notes(columns: Iterable[str]) -> dict[str, str]:
-    return {
-        column: f"the column {column!r} has no unit and is not used; add"
-        f" {mapped_column('latencyMs', column)} or {mapped_column('latencySeconds', column)}"
-        for column in columns
-        if _normalize(column) in UNITLESS
-    }

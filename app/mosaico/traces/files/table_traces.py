@@ -5,30 +5,60 @@ from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
 from mosaico.core.parameter_names import mapped_column, parameter_name
+from mosaico.traces.files.cell_values import as_number, as_scores, is_blank, parse_structure
+from mosaico.traces.files.column_words import names_a_score
 from mosaico.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import ImportFile, InvalidImport, TableRow, is_blank_row
+from mosaico.traces.files.import_file import (
+    Container,
+    ImportFile,
+    InvalidImport,
+    TableRow,
+    is_blank_row,
+)
 from mosaico.traces.files.imported_values import TrialCounter, model_tags, outcome_of_error, text_of
 from mosaico.traces.files.importer_registry import ImportedTraces
 from mosaico.traces.files.table_columns import (
-    MAX_LISTED,
+    ODD_FIELDS,
     InvalidMapping,
     TableColumns,
-    as_number,
-    as_scores,
     cell_of,
     choose_columns,
     has_cell,
-    is_blank,
     list_columns,
     nested_columns,
 )
+from mosaico.traces.references import ListRule, References, read_references
 from mosaico.traces.storable_traces import id_of, short_id
-from mosaico.traces.types import MAX_TRIAL, Trace, TraceOutcome
+from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
+from mosaico.traces.value_text import (
+    NoText,
+    TextRole,
+    ValueForm,
+    ValueText,
+    read_error,
+    read_generations,
+    read_text,
+    read_texts,
+)
 
 SAMPLED_ROWS: Final = 100
 TASK_PASSED: Final = "TASK_PASSED"
 TASK_SCORE: Final = "TASK_SCORE"
 _MILLISECONDS: Final = 1000.0
+# Cells of these tables are texts: objects and lists are written as JSON or in the notation of Python.
+_TEXT_TABLES: Final = frozenset({Container.CSV, Container.SPREADSHEET})
+# Columns whose lists are several answers of a model to one question.
+_TRIALS: Final = frozenset({"generations", "completions", "samples", "choices"})
+_FORMS_OF_MODELS: Final = frozenset(
+    {
+        ValueForm.MESSAGE,
+        ValueForm.CHAT,
+        ValueForm.COMPLETION,
+        ValueForm.RESPONSE,
+        ValueForm.BATCH_LINE,
+        ValueForm.GENERATIONS,
+    }
+)
 
 
 def read_table(
@@ -38,27 +68,89 @@ def read_table(
 
     The columns are chosen from the first 100 rows. `output=` without a column reads a table of items
     that have no answers yet.
-    Raises: `InvalidMapping` for a column that does not exist, `InvalidImport` for a table without
-            an answer or a score.
+    Raises: `InvalidMapping` for a column that does not exist and for columns that may equally hold a text,
+            `InvalidImport` for a table without an answer or a score.
     """
-    remaining = iter(file.rows() if rows is None else rows)
+    remaining = _with_numbers(iter(file.rows() if rows is None else rows), file.options.labels)
     sample = list(islice(remaining, SAMPLED_ROWS))
     if not sample:
         return ImportedTraces(traces=iter(()))
-    try:
-        columns = choose_columns([row.cells for row in sample], mapping)
-    except InvalidMapping as error:
-        raise InvalidMapping(f"{file.name}: {error.detail}") from None
+    columns = _choose(file, sample, mapping)
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
     ignored = IgnoredFields(columns.read_columns)
     for row in sample:
         ignored.check(row.cells)
-    notes = [*_notes(columns), *columns.notes, *describe_ignored("columns", ignored)]
+    notes = [
+        *file.notes,
+        *_notes(columns),
+        *columns.notes,
+        *describe_ignored("columns", ignored),
+    ]
+    scores = {f"scores[{name}]": column for name, column in columns.scores.items()}
     return ImportedTraces(
         traces=_iter_traces(_RowReader(file, columns), chain(sample, remaining), ignored, notes),
-        columns=dict(columns.by_field) | {f"scores[{column}]": column for column in columns.scores},
+        columns=dict(columns.by_field) | scores,
         notes=notes,
+    )
+
+
+def _choose(file: ImportFile, sample: list[TableRow], mapping: Mapping[str, str]) -> TableColumns:
+    rows = [row.cells for row in sample]
+    try:
+        _require_labeled(file, rows)
+        columns = choose_columns(rows, mapping, file.repeated_columns)
+        response = None
+        if "output" not in columns.by_field and "output" not in mapping:
+            response = _find_responses(columns, rows)
+        if response is None:
+            return columns
+        return choose_columns(rows, {**mapping, "output": response}, file.repeated_columns)
+    except InvalidMapping as error:
+        raise InvalidMapping(f"{file.name}: {error.detail}") from None
+
+
+def _require_labeled(file: ImportFile, rows: list[Mapping[str, Any]]) -> None:
+    for column in file.options.labels:
+        if not any(has_cell(row, column) for row in rows):
+            raise InvalidMapping(
+                f"the table has no column {column!r} for {parameter_name('--labels')}."
+                f" Columns: {list_columns(nested_columns(rows))}."
+            )
+
+
+def _find_responses(columns: TableColumns, rows: list[Mapping[str, Any]]) -> str | None:
+    """The one column of an unknown name whose cells are responses of a model; None without one."""
+    known = columns.read_columns
+    names = dict.fromkeys(name for row in rows for name in row if name not in known)
+    found = [name for name in names if _is_of_responses([row.get(name) for row in rows])]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_of_responses(cells: list[Any]) -> bool:
+    readings = [read_text(cell) for cell in cells if isinstance(cell, Mapping | list) and cell]
+    return bool(readings) and all(reading.form in _FORMS_OF_MODELS for reading in readings)
+
+
+def _with_numbers(
+    rows: Iterator[TableRow], labels: Mapping[str, Mapping[str, float]]
+) -> Iterator[TableRow]:
+    """The rows with numbers in place of labels; a label without a number stays, and is an odd cell."""
+    if not labels:
+        return rows
+    return (
+        TableRow(
+            row.position,
+            {
+                **row.cells,
+                **{
+                    column: numbers.get(str(cell).strip(), cell)
+                    for column, numbers in labels.items()
+                    if (cell := cell_of(row.cells, column)) is not None
+                },
+            },
+        )
+        for row in rows
     )
 
 
@@ -66,20 +158,14 @@ def _iter_traces(
     reader: "_RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
     noted_count = len(ignored.names)
-    # The first ones only: a file may consist of millions of blank rows.
-    blank_rows: list[str] = []
-    blank_count = 0
+    counts = reader.file.counts
     for row in rows:
+        counts.rows += 1
         if is_blank_row(row):
-            blank_count += 1
-            if blank_count <= MAX_LISTED:
-                blank_rows.append(row.position)
+            counts.lost_rows.add("rows without any text are skipped", row.position)
             continue
         ignored.check(row.cells)
-        yield reader.read(row)
-    if blank_rows:
-        more = f" and {blank_count - MAX_LISTED} more" if blank_count > MAX_LISTED else ""
-        notes.append(f"rows without any text are skipped: {', '.join(blank_rows)}{more}")
+        yield from reader.read(row)
     trials = reader.describe_trials()
     if trials is not None:
         notes.append(f"rows of the same item are its trials: {trials}")
@@ -92,40 +178,120 @@ class _RowReader:
     """Converts the rows of one table."""
 
     def __init__(self, file: ImportFile, columns: TableColumns) -> None:
-        self._file = file
+        self.file = file
+        self._counts = file.counts
         self._columns = columns.by_field
         self._scores = columns.scores
-        self._has_decimal_comma = columns.has_decimal_comma
+        self._style = columns.style
+        self._strict = columns.strict_columns
+        rule = file.options.expected
+        self._rule = None if rule is None else ListRule(rule)
+        self._is_encoded = file.container in _TEXT_TABLES
+        self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
         self._trials = TrialCounter()
 
-    def read(self, row: TableRow) -> Trace:
-        """The trace of a row. Raises: `InvalidImport` with its line and column."""
-        item = self._item_id(row)
+    def read(self, row: TableRow) -> Iterator[Trace]:
+        """The traces of a row: one, or one for each of several answers in its cell. Raises: `InvalidImport` with its
+        line and column.
+        """
+        question = self._read(row, "input", TextRole.QUESTION)
+        answers = self._answers(row)
+        item = self._item_id(row, question)
+        references = self._expected(row)
+        expected = references.texts
+        fields: dict[str, Any] = {
+            "item_id": item,
+            "input": question.text,
+            "expected_output": expected[0] if expected else None,
+            "expected_any": expected if self._is_list(references, ListRule.ANY) else (),
+            "expected_all": expected if self._is_list(references, ListRule.ALL) else (),
+            "tags": self._tags(row),
+            "input_tokens": self._whole_number(row, "inputTokens"),
+            "output_tokens": self._whole_number(row, "outputTokens"),
+            "cost_usd": self._amount(row, "cost"),
+            "latency_ms": self._latency(row),
+            "scores": self._all_scores(row),
+        }
+        for answer in answers:
+            yield self._with_answer(row, fields, answer)
+
+    def _with_answer(
+        self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None
+    ) -> Trace:
+        """The trace of one answer; None where none was recorded."""
+        item = fields["item_id"]
         trial = self._whole_number(row, "trial", MAX_TRIAL)
         # Counted in either case: IDs have to be unique.
         occurrence = self._trials.next_trial(item)
-        error = None if is_blank(self._cell(row, "error")) else text_of(self._cell(row, "error"))
+        error = None if is_blank(self._cell(row, "error")) else read_error(self._cell(row, "error"))
+        error = error or (answer.error if answer else None)
         outcome = self._outcome(row, error)
-        output = self._output(row, outcome)
+        output = self._output(answer, outcome)
         if output == "" and outcome is TraceOutcome.SCORED:
-            self._require_input(row)
+            self._require_input(row, answer)
         trace_id = self._cell(row, "traceId")
+        calls = answer.tool_calls if answer else ()
         return Trace(
+            **fields,
             trace_id=short_id(f"{item}#{occurrence}" if is_blank(trace_id) else str(trace_id)),
-            item_id=item,
             trial=min(occurrence, MAX_TRIAL) if trial is None else trial,
             outcome=outcome,
-            input=text_of(self._cell(row, "input")),
-            expected_output=self._expected(row),
             output=output,
             error=error,
-            tags=self._tags(row),
-            input_tokens=self._whole_number(row, "inputTokens"),
-            output_tokens=self._whole_number(row, "outputTokens"),
-            cost_usd=self._amount(row, "cost"),
-            latency_ms=self._latency(row),
-            scores=self._all_scores(row),
+            tool_calls=tuple(ToolCall(name=c.name, arguments=c.arguments) for c in calls) or None,
         )
+
+    def _answers(self, row: TableRow) -> tuple[ValueText | None, ...]:
+        """The answers in the cell of the output; as in an upload, a row without the key has no answer recorded."""
+        column = self._columns.get("output")
+        if column is None or not has_cell(row.cells, column):
+            return (None,)
+        cell = self._cell(row, "output")
+        if column.casefold() in _TRIALS and isinstance(parse_structure(cell), list):
+            cell = {"generations": read_generations(parse_structure(cell))} if cell else None
+        answers = read_texts(cell, is_encoded=self._is_encoded)
+        for answer in answers:
+            self._counts.add_text(column, answer)
+        return answers
+
+    def _output(self, answer: ValueText | None, outcome: TraceOutcome) -> str | None:
+        """The text of an answer. An item with a question and no answer has an empty answer, not a missing one;
+        a failed attempt may have none.
+        """
+        if answer is None:
+            return None
+        if answer.text is None:
+            return "" if outcome is TraceOutcome.SCORED else None
+        return answer.text
+
+    def _read(self, row: TableRow, name: str, role: TextRole) -> ValueText:
+        column = self._columns.get(name)
+        reading = read_text(self._cell(row, name), role, is_encoded=self._is_encoded)
+        if column is not None:
+            self._counts.add_text(column, reading)
+        return reading
+
+    def _expected(self, row: TableRow) -> References:
+        """The expected answers of a row. An empty cell expects nothing; the word None may be the expected answer."""
+        column = self._columns.get("expected", "")
+        cell = self._cell(row, "expected")
+        if cell == "":
+            cell = None
+        references = read_references(cell, column, self._rule, is_encoded=self._is_encoded)
+        if len(references.texts) > 1 and references.rule is None:
+            name = parameter_name("--expected")
+            self.file.reject(
+                f"{row.position}, column {column!r}: a list of {len(references.texts)} expected answers: is one of"
+                f" them enough ({name} any), or must an answer fit all of them ({name} all)?"
+            )
+        if column and references.reading.reason is not NoText.NOTHING:
+            self._counts.add_text(column, references.reading)
+        self._counts.several_expected += len(references.texts) > 1
+        return references
+
+    @staticmethod
+    def _is_list(references: References, rule: ListRule) -> bool:
+        return len(references.texts) > 1 and references.rule == rule
 
     def describe_trials(self) -> str | None:
         """The trials among the rows so far, unless a column names them; None without any."""
@@ -135,44 +301,27 @@ class _RowReader:
         column = self._columns.get(name)
         return None if column is None else cell_of(row.cells, column)
 
-    def _item_id(self, row: TableRow) -> str:
+    def _item_id(self, row: TableRow, question: ValueText) -> str:
         """The item of a row: its ID, else its input, else its place in the file."""
         cell = self._cell(row, "item")
         if not is_blank(cell):
             return short_id(text_of(cell) or "")
         if "item" in self._columns:
             self._reject(row, "item", "an ID")
-        question = self._cell(row, "input")
-        return row.position if is_blank(question) else id_of(text_of(question) or "")
+        is_empty = is_blank(self._cell(row, "input")) or not question.text
+        return row.position if is_empty else id_of(question.text or "")
 
-    def _require_input(self, row: TableRow) -> None:
+    def _require_input(self, row: TableRow, answer: ValueText | None) -> None:
         """Refuse a row without a question and without an answer: without a question, an empty
         answer would be counted against the agent.
         """
-        if "input" in self._columns and is_blank(self._cell(row, "input")):
+        is_silent = answer is None or answer.reason is not NoText.TOOL_CALLS
+        if is_silent and "input" in self._columns and is_blank(self._cell(row, "input")):
             columns = f"{self._columns['input']!r} and {self._columns['output']!r}"
-            self._file.reject(
+            self.file.reject(
                 f"{row.position}: the columns {columns} are empty; write the question and the answer,"
                 f" delete the row, or ignore the column of questions: {mapped_column('input', '')}"
             )
-
-    def _expected(self, row: TableRow) -> str | None:
-        cell = self._cell(row, "expected")
-        # An empty cell expects nothing; the word None may be the expected answer.
-        return None if cell is None or cell == "" or cell != cell else text_of(cell)  # noqa: PLR0124
-
-    def _output(self, row: TableRow, outcome: TraceOutcome) -> str | None:
-        """The answer. An item with a question and no answer has an empty answer, not a missing one;
-        a failed attempt may have none. As in an upload, a row without the key has no answer
-        recorded.
-        """
-        column = self._columns.get("output")
-        if column is None or not has_cell(row.cells, column):
-            return None
-        cell = self._cell(row, "output")
-        if cell is None or cell != cell:  # noqa: PLR0124 - NaN
-            return "" if outcome is TraceOutcome.SCORED else None
-        return text_of(cell)
 
     def _outcome(self, row: TableRow, error: str | None) -> TraceOutcome:
         cell = self._cell(row, "outcome")
@@ -184,7 +333,9 @@ class _RowReader:
         return TraceOutcome.SCORED if error is None else outcome_of_error(error)
 
     def _tags(self, row: TableRow) -> tuple[str, ...]:
-        cell = self._cell(row, "tags")
+        if not self._has_tags:
+            return ()
+        cell = parse_structure(self._cell(row, "tags"))
         tags = cell if isinstance(cell, list) else str("" if is_blank(cell) else cell).split(",")
         category = self._cell(row, "category")
         return (
@@ -198,7 +349,7 @@ class _RowReader:
         return self._amount(row, "latencyMs") if seconds is None else seconds * _MILLISECONDS
 
     def _all_scores(self, row: TableRow) -> dict[str, float]:
-        columns = {column: column for column in self._scores}
+        columns = dict(self._scores)
         for name, score in (("passed", TASK_PASSED), ("score", TASK_SCORE)):
             if name in self._columns:
                 columns[score] = self._columns[name]
@@ -223,33 +374,46 @@ class _RowReader:
         return None if column is None else self._number_in(row, column, self._cell(row, name))
 
     def _number_in(self, row: TableRow, column: str, cell: Any) -> float | None:
+        """The number of a cell. An odd cell is a missing value, which is counted with its place."""
         if is_blank(cell):
             return None
-        number = as_number(cell, has_decimal_comma=self._has_decimal_comma)
+        number = as_number(cell, self._style)
         if number is None:
-            self._reject_cell(row, column, cell, "a number")
+            self._leave_out(row, column, cell, "a number")
         return number
+
+    def _leave_out(self, row: TableRow, column: str, cell: Any, expected: str) -> None:
+        """Count an odd cell, whose value is missing. Raises: `InvalidImport` in a column that the user named."""
+        if column in self._strict:
+            self._reject_cell(row, column, cell, expected)
+        place = f"{row.position} {str(cell)[:20]!r}"
+        self._counts.odd_cells.add(f"cells of {column!r} without {expected} are missing", place)
 
     def _amount(self, row: TableRow, name: str) -> float | None:
         number = self._number(row, name)
-        if number is not None and number < 0:
-            self._reject(row, name, "a number of at least 0")
-        return number
+        if number is None or number >= 0:
+            return number
+        self._leave_out(row, self._columns[name], self._cell(row, name), "a number of at least 0")
+        return None
 
     def _whole_number(self, row: TableRow, name: str, most: int = 2**63 - 1) -> int | None:
         number = self._number(row, name)
         if number is None:
             return None
-        if number != int(number) or not 0 <= number <= most:
-            self._reject(row, name, f"a whole number from 0 to {most}")
-        return int(number)
+        if number == int(number) and 0 <= number <= most:
+            return int(number)
+        expected = f"a whole number from 0 to {most}"
+        if name not in ODD_FIELDS:
+            self._reject(row, name, expected)
+        self._leave_out(row, self._columns[name], self._cell(row, name), expected)
+        return None
 
     def _reject(self, row: TableRow, name: str, expected: str) -> NoReturn:
         self._reject_cell(row, self._columns[name], self._cell(row, name), expected)
 
     def _reject_cell(self, row: TableRow, column: str, cell: Any, expected: str) -> NoReturn:
         cell_text = "empty" if is_blank(cell) else f"{cell!r:.60}"
-        self._file.reject(
+        self.file.reject(
             f"{row.position}, column {column!r}: {cell_text}, but {expected} is expected; correct the cell,"
             f" or map another column with {parameter_name('--map')}"
         )
@@ -259,10 +423,27 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     if {"output", "passed", "score", "scores"} & {*columns.by_field} or columns.scores:
         return
     names = nested_columns(row.cells for row in sample)
+    labels = _find_labels(names, sample)
     raise InvalidImport(
-        f"{file.name}: {sample[0].position}: no column holds the output of the agent; its columns are"
-        f" {list_columns(names)}. Name the column: {mapped_column('output', 'COLUMN')}"
+        f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
+        f" columns are {list_columns(names)}. Name the column: {mapped_column('output', 'COLUMN')}{labels}"
     )
+
+
+def _find_labels(columns: list[str], sample: list[TableRow]) -> str:
+    """How to read the labels of a column such as `grade` as numbers; empty without such a column."""
+    for column in columns:
+        cells = [cell_of(row.cells, column) for row in sample]
+        labels = sorted({cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()})
+        is_short = all(len(label) <= _LABEL_CHARS for label in labels)
+        if names_a_score(column) and is_short and 1 < len(labels) <= _MAX_LABELS:
+            numbers = ",".join(f"{label}:NUMBER" for label in labels)
+            return f", or say what its grades mean: {parameter_name('--labels')} {column}={numbers}"
+    return ""
+
+
+_MAX_LABELS: Final = 8
+_LABEL_CHARS: Final = 24
 
 
 def _notes(columns: TableColumns) -> Iterator[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from mosaico.core.console.files import iter_chunks
+from mosaico.core.errors import AppError
+from mosaico.core.parameter_names import parameter_name
 from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.files.import_file import (
     Container,
@@ -18,47 +20,95 @@ from mosaico.traces.files.import_file import (
     open_import,
 )
 from mosaico.traces.files.importer_registry import (
+    IMPORTERS,
     ImportedTraces,
-    Importer,
     find_importer,
     in_column,
     load_importers,
 )
 from mosaico.traces.files.ndjson import format_trace_line
-from mosaico.traces.files.table_columns import list_columns
+from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.read_report import ReadCounts, ReadReport
 from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
 from mosaico.traces.types import Trace
+from mosaico.traces.value_text import has_thinking, strip_fences, strip_thinking
 
 TRACES: Final = "traces"
 FILE_SUFFIXES: Final = frozenset(
-    {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval"}
+    {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval", ".xlsx"}
 )
 SAMPLED_TRACES: Final = 200
+
+
+class Reading:
+    """The traces of one file, and what was read so far. `report` is complete when all traces are read."""
+
+    def __init__(self, file: ImportFile, importer_name: str, imported: ImportedTraces) -> None:
+        self._file = file
+        self.imported = imported
+        self.importer_name = importer_name
+        self.report = ReadReport(
+            name=file.name,
+            summary=IMPORTERS.get(importer_name).summary,
+            columns=imported.columns,
+            counts=file.counts,
+            notes=imported.notes,
+        )
+
+    @property
+    def traces(self) -> Iterator[Trace]:
+        """The traces, read while they are used. Raises: `InvalidImport` with the line, and at the end for what was left
+        out where nothing may be.
+        """
+        options, counts = self._file.options, self._file.counts
+        for trace in self.imported.traces:
+            self.report.results += 1
+            yield _strip_answer(trace, options, counts)
+        if options.strict and (left_out := self.report.describe_left_out()):
+            raise InvalidImport(
+                f"{self._file.name}: not everything is used: {'; '.join(left_out)}; remove it, or read the file without"
+                f" {parameter_name('--strict')}"
+            )
+
+
+def read_file(file: ImportFile, *, are_items: bool = False) -> Reading:
+    """The one reading of a file of results, for every interface: its importer by content or by the options of the
+    file, its traces, and what was read. Of items a table needs no answers.
+
+    Raises: `InvalidImport` with file and line, `InvalidMapping`, and `NotFound` for an unknown
+            format.
+    """
+    options = file.options
+    name, importer = find_importer(file, options.format_name)
+    _require_rows(file)
+    mapping = options.mapping
+    if are_items and importer.is_table:
+        # A column of a table that is named like an answer holds the expected one.
+        mapping = {"output": "", **mapping}
+    return Reading(file, name, importer.read(file, mapping))
 
 
 class TraceReader:
     """Reads the traces of files with the same options.
 
-    `mapping` names columns by field, `format_name` an importer. `announce` gets one line about each
-    file whose format or columns were recognized, and its notes; a file of traces is not announced.
-    `report_progress` gets the name of a file and its traces so far, after each trace. `columns` are those of the fields
-    of the last file, and `reader` is what read it.
+    `announce` gets at most four lines about each file when all of it is read, or when its reading ends with an
+    error; a file of traces without a remark is not announced. `report_progress` gets the name of a file and its
+    traces so far, after each trace. `columns` are those of the fields of the last file, and `reader` is what read
+    it.
     """
 
     def __init__(
         self,
         announce: Callable[[str], None],
         warn: Callable[[LoadedPlugin], None],
+        options: ReadOptions | None = None,
         *,
-        mapping: Mapping[str, str],
-        format_name: str | None = None,
         report_progress: Callable[[str, int], None] = lambda _name, _count: None,
     ) -> None:
         load_importers(warn)
         self._announce = announce
         self._report_progress = report_progress
-        self._mapping = mapping
-        self._format_name = format_name
+        self._options = options or ReadOptions()
         self._announced: set[str] = set()
         self.columns: Mapping[str, str] = {}
         self.reader: TraceReaderVersion | None = None
@@ -68,16 +118,10 @@ class TraceReader:
     def open(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
         """The traces of a file, read while they are used; `-` is standard input.
 
-        Raises: `UnreadableInput`, `InvalidImport` with file and line, `InvalidMapping`, and
-                `NotFound` for an unknown format.
+        Raises: `UnreadableInput`, and the errors of `read_file`.
         """
-        with open_import(path) as file:
-            name, importer = find_importer(file, self._format_name)
-            _require_rows(file)
-            imported = importer.read(file, self._mapping)
-            self._announce_once(file, name, importer.summary, imported)
-            self._imported.append(imported)
-            yield self._read(file, imported)
+        with self._open(path) as file:
+            yield self._read(read_file(file))
 
     @contextmanager
     def open_items(self, path: ResultSource) -> Iterator[Iterator[Trace]]:
@@ -85,12 +129,8 @@ class TraceReader:
 
         Raises: the errors of `open`.
         """
-        with open_import(path) as file:
-            name, importer = find_importer(file, self._format_name)
-            _require_rows(file)
-            imported = _import_items(file, importer, self._mapping)
-            self._announce_once(file, name, importer.summary, imported)
-            yield self._read(file, imported)
+        with self._open(path) as file:
+            yield self._read(read_file(file, are_items=True))
 
     @contextmanager
     def upload_lines(self, path: ResultSource) -> Iterator[Iterator[bytes]]:
@@ -98,21 +138,20 @@ class TraceReader:
         # It brings the database along, which no other command on files needs.
         from mosaico.traces.storable_traces import make_storable
 
-        with open_import(path) as file:
-            name, importer = find_importer(file, self._format_name)
-            self.reader = reader_of(name)
-            _require_rows(file)
-            if name == TRACES and file.container is Container.JSON_LINES:
+        with self._open(path) as file:
+            reading = read_file(file)
+            self.reader = reader_of(reading.importer_name)
+            if _is_upload_format(file, reading):
                 yield iter_chunks(file.open())
                 return
-            imported = importer.read(file, self._mapping)
-            self._announce_once(file, name, importer.summary, imported)
-            yield (format_trace_line(make_storable(trace)) for trace in self._read(file, imported))
+            yield (format_trace_line(make_storable(trace)) for trace in self._read(reading))
 
     def score_names(self, path: ResultSource) -> list[str]:
         """The names of the scores in the first traces of a file."""
-        with self.open(path) as traces:
-            sample = islice(traces, SAMPLED_TRACES)
+        with self._open(path) as file:
+            reading = read_file(file)
+            self._imported.append(reading.imported)
+            sample = islice(self._until_error(reading), SAMPLED_TRACES)
             return list(dict.fromkeys(name for trace in sample for name in trace.scores))
 
     @property
@@ -126,31 +165,46 @@ class TraceReader:
                 stated.setdefault(name, set()).add(direction)
         return {name: next(iter(sides)) for name, sides in stated.items() if len(sides) == 1}
 
+    def preview(self, path: ResultSource, count: int) -> list[Trace]:
+        """The first traces of a file, which is announced."""
+        with self._open(path) as file:
+            reading = read_file(file)
+            traces = list(islice(reading.traces, count))
+            self._report(reading)
+            return traces
+
+    @contextmanager
+    def _open(self, path: ResultSource) -> Iterator[ImportFile]:
+        with open_import(path, self._options) as file:
+            yield file
+
+    def _read(self, reading: Reading) -> Iterator[Trace]:
+        self.columns = reading.report.columns
+        self._imported.append(reading.imported)
+        column = self._shared_column(reading.imported)
+        for count, trace in enumerate(self._until_error(reading), start=1):
+            yield trace if column is None else _in_column(trace, column)
+            self._report_progress(reading.report.name, count)
+        self._report(reading)
+
     def _shared_column(self, imported: ImportedTraces) -> str | None:
         """The only column of a file, if another file that was read has it among several: their items are the same."""
         others = {column for other in self._imported for column in other.item_columns}
         return next((name for name in imported.column_names if name in others), None)
 
-    def _read(self, file: ImportFile, imported: ImportedTraces) -> Iterator[Trace]:
-        announced = len(imported.notes)
-        column = self._shared_column(imported)
-        for count, trace in enumerate(imported.traces, start=1):
-            yield trace if column is None else _in_column(trace, column)
-            self._report_progress(file.name, count)
-        # What only the end of the file shows.
-        for note in imported.notes[announced:]:
-            self._announce_line(f"{file.name}: {note}")
+    def _until_error(self, reading: Reading) -> Iterator[Trace]:
+        try:
+            yield from reading.traces
+        except AppError:
+            # How far the file was understood; what was counted so far says nothing.
+            if reading.importer_name != TRACES:
+                self._announce_line(f"{reading.report.name}: {reading.report.head}")
+            raise
 
-    def _announce_once(
-        self, file: ImportFile, name: str, summary: str, imported: ImportedTraces
-    ) -> None:
-        if name == TRACES:
-            return
-        self.columns = imported.columns
-        columns = list_columns([f"{field}={column}" for field, column in imported.columns.items()])
-        self._announce_line(f"{file.name}: {summary}{f'; {columns}' if columns else ''}")
-        for note in imported.notes:
-            self._announce_line(f"{file.name}: {note}")
+    def _report(self, reading: Reading) -> None:
+        lines = [*reading.report.lines()]
+        for line in lines[1:] if reading.importer_name == TRACES else lines:
+            self._announce_line(line)
 
     def _announce_line(self, line: str) -> None:
         if line not in self._announced:
@@ -173,7 +227,9 @@ class UploadLines(NamedTuple):
     reader: TraceReaderVersion
 
 
-def read_upload_lines(name: str, file: IO[bytes], mapping: Mapping[str, str]) -> UploadLines:
+def read_upload_lines(
+    name: str, file: IO[bytes], options: ReadOptions | None = None
+) -> UploadLines:
     """A file in the upload format with its lines numbered: traces as they are, another format by its
     importer. `name` is the file in messages.
 
@@ -183,25 +239,43 @@ def read_upload_lines(name: str, file: IO[bytes], mapping: Mapping[str, str]) ->
     from mosaico.traces.storable_traces import make_storable
 
     load_importers(lambda _: None)
-    import_file = ImportFile(name, file)
-    format_name, importer = find_importer(import_file)
-    _require_rows(import_file)
-    if format_name == TRACES and import_file.container is Container.JSON_LINES and not mapping:
+    import_file = ImportFile(name, file, options)
+    reading = read_file(import_file)
+    if _is_upload_format(import_file, reading):
         return UploadLines(iter_lines(import_file.open()), reader_of(TRACES))
-    traces = importer.read(import_file, mapping).traces
-    lines = (format_trace_line(make_storable(trace)) for trace in traces)
-    return UploadLines(enumerate(lines, start=1), reader_of(format_name))
+    lines = (format_trace_line(make_storable(trace)) for trace in reading.traces)
+    return UploadLines(enumerate(lines, start=1), reader_of(reading.importer_name))
 
 
-def read_items(name: str, file: IO[bytes]) -> Iterator[Trace]:
+def read_items(name: str, file: IO[bytes], options: ReadOptions | None = None) -> Iterator[Trace]:
     """The items of a file as traces, its format by content; `name` is the file in messages.
 
     Raises: `InvalidImport` with the line.
     """
     load_importers(lambda _: None)
-    import_file = ImportFile(name, file)
-    _require_rows(import_file)
-    return _import_items(import_file, find_importer(import_file)[1], {}).traces
+    return read_file(ImportFile(name, file, options), are_items=True).traces
+
+
+def _is_upload_format(file: ImportFile, reading: Reading) -> bool:
+    """Return whether the lines of a file can be uploaded as they are."""
+    options = file.options
+    is_changed = options.strip_thinking or options.strip_fences or options.strict
+    is_of_traces = reading.importer_name == TRACES and file.container is Container.JSON_LINES
+    return is_of_traces and not is_changed
+
+
+def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Trace:
+    """The trace without what models add to their answers, as far as the options say so."""
+    if not trace.output:
+        return trace
+    text = trace.output
+    if options.strip_thinking:
+        text = strip_thinking(text)
+    elif "<" in text:
+        counts.thinking += has_thinking(text)
+    if options.strip_fences:
+        text = strip_fences(text)
+    return trace if text is trace.output else replace(trace, output=text)
 
 
 def _require_rows(file: ImportFile) -> None:
@@ -218,13 +292,6 @@ def _require_rows(file: ImportFile) -> None:
         f"{file.name}: the file is empty; expected results as CSV with a header, JSON Lines, JSON or"
         " Parquet"
     )
-
-
-def _import_items(
-    file: ImportFile, importer: Importer, mapping: Mapping[str, str]
-) -> ImportedTraces:
-    # A column of a table that is named like an answer holds the expected one.
-    return importer.read(file, {"output": "", **mapping} if importer.is_table else mapping)
 
 
 def is_file_name(name: str) -> bool:

@@ -7,6 +7,7 @@ Source: deepeval 4.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
@@ -18,9 +19,9 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace
+from mosaico.traces.value_text import TextRole
 
 MILLISECONDS: Final = 1000.0
 CASE_FIELDS: Final = (
@@ -65,7 +66,7 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
             trace_id=short_id(f"{item}#{trial}"),
             item_id=item,
             trial=trial,
-            input=text_of(case.get("input")),
+            input=text_of(case.get("input"), TextRole.QUESTION),
             expected_output=text_of(case.get("expectedOutput")),
             output=text_of(case.get("actualOutput")) or "",
             tags=(*_tags(case), *model_tags(model)),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import IO, Any, Final
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
@@ -25,10 +26,10 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.reported_usage import drop_unknown_zeros
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
+from mosaico.traces.value_text import TextRole
 
 SAMPLES: Final = "samples/"
 HEADERS: Final = ("header.json", "_journal/start.json")
@@ -103,7 +104,7 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         item_id=item,
         trial=epoch - 1,
         outcome=outcome,
-        input=text_of(sample.get("input")),
+        input=text_of(sample.get("input"), TextRole.QUESTION),
         expected_output=text_of(sample.get("target")) or None,
         # A sample that ended without an answer has an empty one.
         output=(text_of(output.get("completion")) or "") if is_answered else None,

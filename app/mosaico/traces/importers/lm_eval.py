@@ -8,13 +8,14 @@ its trials. The file does not name the model. Source: lm-eval 0.4.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import object_of, text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import Trace
+from mosaico.traces.value_text import TextRole
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}
 SAMPLE_FIELDS: Final = FIELDS | {"doc", "arguments", "target", "filter", "metrics"}
@@ -121,7 +122,7 @@ def _likelihood(response: Any) -> float | None:
 
 def _prompt(sample: Mapping[str, Any]) -> str | None:
     arguments = object_of(object_of(sample.get("arguments")).get("gen_args_0"))
-    return text_of(arguments.get("arg_0") or sample.get("doc"))
+    return text_of(arguments.get("arg_0") or sample.get("doc"), TextRole.QUESTION)
 
 
 def _expected(sample: Mapping[str, Any]) -> str | None:

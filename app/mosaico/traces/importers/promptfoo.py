@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
@@ -30,10 +31,10 @@ from mosaico.traces.files.importer_registry import (
     Importer,
     in_column,
 )
-from mosaico.traces.files.table_columns import as_number
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
+from mosaico.traces.value_text import TextRole
 
 RESULT_FIELDS: Final = (
     "vars", "promptIdx", "prompt", "provider", "testCase", "response", "error", "failureReason",
@@ -156,7 +157,7 @@ def _traces(
             item_id=item,
             trial=trial,
             outcome=outcome,
-            input=text_of(object_of(result.get("prompt")).get("raw")),
+            input=text_of(object_of(result.get("prompt")).get("raw"), TextRole.QUESTION),
             expected_output=_expected(result),
             output=(text_of(response.get("output")) or "") if is_answered else None,
             error=text_of(result.get("error")),

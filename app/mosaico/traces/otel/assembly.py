@@ -13,8 +13,8 @@ from mosaico.harness.transcript import (
     TranscriptToolCall,
 )
 from mosaico.traces.files.imported_values import outcome_of_error
+from mosaico.traces.messages import RequestedCall, canonical_text
 from mosaico.traces.otel.facts import FactReader, ItemKey, SpanFacts, merge_facts
-from mosaico.traces.otel.messages import RequestedCall, canonical_text
 from mosaico.traces.otel.span_reader import (
     SpanKind,
     SpanReading,
@@ -27,6 +27,7 @@ from mosaico.traces.otel.span_reader import (
     read_tool,
 )
 from mosaico.traces.otel.spans import Span
+from mosaico.traces.references import read_expected
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 
 EXPECTED_OUTPUTS: Final = (
@@ -148,6 +149,7 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
     )
     is_recorded = not is_hidden and (input_text is not None or output_text is not None)
     error = read_error(root)
+    expected, expected_any = _find_expected_output(root, agent_spans)
     facts = merge_facts(tree.facts[span.span_id] for span in _root_first(root, agent_spans))
     return Trace(
         trace_id=root.trace_id,
@@ -155,7 +157,8 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
         trial=_read_trial(root),
         outcome=_find_outcome(root, error),
         input=input_text,
-        expected_output=_find_expected_output(root, agent_spans),
+        expected_output=expected,
+        expected_any=expected_any,
         # Without an answer where content is recorded, the agent answered nothing.
         output=None if error is not None or not is_recorded else output_text or "",
         error=error,
@@ -222,13 +225,14 @@ def _find_outcome(root: Span, error: str | None) -> TraceOutcome:
     return outcome_of_error(f"{find_error_type(root) or ''}: {last_line}")
 
 
-def _find_expected_output(root: Span, spans: Sequence[Span]) -> str | None:
+def _find_expected_output(root: Span, spans: Sequence[Span]) -> tuple[str | None, tuple[str, ...]]:
+    """The expected answer of an item, and all alternatives where it has several."""
     for span in _root_first(root, spans):
         for name in EXPECTED_OUTPUTS:
             value = span.attribute(name)
             if value is not None:
-                return canonical_text(value)
-    return None
+                return read_expected(value)
+    return None, ()
 
 
 def _read_trial(root: Span) -> int:

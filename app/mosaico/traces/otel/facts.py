@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mosaico.core.text import replace_unstorable
-from mosaico.traces.otel.messages import parse_value
+from mosaico.traces.messages import parse_value
 from mosaico.traces.otel.spans import Span
 
 MAX_FACT_CHARS: Final = 512

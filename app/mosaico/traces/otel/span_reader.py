@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from mosaico.traces.otel.messages import (
+from mosaico.traces.messages import (
     ASSISTANT_ROLES,
     REDACTED,
     USER_ROLES,
@@ -24,6 +24,7 @@ from mosaico.traces.otel.messages import (
 )
 from mosaico.traces.otel.spans import Span
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
+from mosaico.traces.value_text import NoText, TextRole, read_text
 
 
 class SpanKind(StrEnum):
@@ -123,6 +124,7 @@ _LAST_VALUES: Final = {
     ),
 }
 _ROLES: Final = {"input": USER_ROLES, "output": ASSISTANT_ROLES}
+_TEXT_ROLES: Final = {"input": TextRole.QUESTION, "output": TextRole.ANSWER}
 _TOOL_ARGUMENTS: Final = (
     "gen_ai.tool.call.arguments",
     "tool_arguments",
@@ -271,13 +273,15 @@ def _first_value_text(span: Span, names: Sequence[str], side: str) -> str | None
 
 
 def _value_text(value: Any, side: str) -> str | None:
-    """The text of an attribute: that of its messages, or else the value itself."""
+    """The text of an attribute: that of its messages or of a response, or else the value itself."""
     if value is None or value == REDACTED:
         return None
-    messages = read_messages(parse_value(value))
-    if messages:
-        return last_text(messages, _ROLES[side])
-    return canonical_text(value)
+    reading = read_text(value, _TEXT_ROLES[side], is_encoded=True)
+    if reading.reason is NoText.TOOL_CALLS:
+        return ""
+    if reading.is_unwrapped:
+        return reading.text
+    return None if reading.reason is NoText.HIDDEN else canonical_text(value)
 
 
 def _first_text(attributes: Mapping[str, Any], names: Sequence[str]) -> str | None:

@@ -65,6 +65,11 @@ def test_normalize_raw_text__equals_text_of_json(value: object) -> None:
         {"messages": [{"role": "assistant", "content": [{"type": "text", "text": "Rome"}]}]},
         {"role": "assistant", "content": "Rome"},
         {"choices": [{"message": {"role": "assistant", "content": "Rome"}}]},
+        {"answer": "Rome"},
+        {
+            "object": "response",
+            "output": [{"type": "message", "role": "assistant", "content": "Rome"}],
+        },
     ],
 )
 def test_clean_texts__last_answer_of_a_chat_is_the_output(output: object) -> None:
@@ -72,10 +77,32 @@ def test_clean_texts__last_answer_of_a_chat_is_the_output(output: object) -> Non
     assert trace.output == "Rome"
 
 
-@pytest.mark.parametrize("output", ["Rome", '{"answer": "Rome"}', "[1, 2]", '[{"role": "user"}]'])
+@pytest.mark.parametrize("output", ["Rome", '{"city": "Rome"}', "[1, 2]", '[{"role": "user"}]'])
 def test_clean_texts__other_texts_are_unchanged(output: str) -> None:
     trace = Trace(trace_id="t", item_id="i", input=output, output=output, expected_output=output)
     assert clean_texts(trace, NO_PATHS) == trace
+
+
+def test_clean_texts__tool_calls_without_a_text_are_an_empty_answer() -> None:
+    calls = [{"id": "c", "function": {"name": "refund", "arguments": "{}"}}]
+    output = json.dumps({"role": "assistant", "content": None, "tool_calls": calls})
+    trace = clean_texts(Trace(trace_id="t", item_id="i", output=output), NO_PATHS)
+    assert trace.output == ""
+
+
+@pytest.mark.parametrize(
+    ("expected", "texts"),
+    [
+        ({"text": ["Rome", "Roma"], "answer_start": [1, 1]}, ("Rome", "Roma")),
+        ({"answers": ["Rome", "Roma"]}, ("Rome", "Roma")),
+        # Nobody said what this list means.
+        (["Rome", "Roma"], ()),
+    ],
+)
+def test_clean_texts__several_right_answers(expected: object, texts: tuple[str, ...]) -> None:
+    written = json.dumps(expected)
+    trace = clean_texts(Trace(trace_id="t", item_id="i", expected_output=written), NO_PATHS)
+    assert (trace.expected_output, trace.expected_any) == (texts[0] if texts else written, texts)
 
 
 def test_clean_texts__media_are_named_and_not_compared() -> None:

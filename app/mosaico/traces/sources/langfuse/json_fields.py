@@ -16,11 +16,12 @@ import jmespath
 from jmespath.exceptions import JMESPathError
 
 from mosaico.core.strict_json import float_of, is_number, parse_finite_json, text_of_json
-from mosaico.traces.otel.messages import last_text, parse_value, read_messages
 from mosaico.traces.production import TraceFilters
+from mosaico.traces.references import read_expected
 from mosaico.traces.registry import TraceQuery
 from mosaico.traces.sources.langfuse.failures import BadResponse
 from mosaico.traces.types import Trace
+from mosaico.traces.value_text import NoText, read_text
 
 JSON = dict[str, Any]
 FIELDS: Final = {
@@ -37,7 +38,6 @@ _TECHNICAL_KEYS: Final = frozenset(
         *("resourceAttributes", "scope", "attributes", "trial", "tags"),
     }
 )
-ANSWER_ROLES: Final = ("assistant", "ai", "model")
 MEDIA_ATTRIBUTE: Final = "media"
 _MEDIA: Final = re.compile(r"@@@langfuseMedia:type=([^|@]*)\|id=([^|@]*)\|source=[^@]*@@@")
 
@@ -234,7 +234,7 @@ def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
     """The trace with the texts that the paths of the query select, and with its media named. Without
-    a path, the last answer takes the place of a list of chat messages.
+    a path, the output and the expected output are read by `value_text`.
 
     References to media are not compared as text: they leave the output and the expected output, and
     are named in the attribute `media` and in the input. An output of nothing but media is missing.
@@ -243,7 +243,11 @@ def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
     if output is None and trace.output is not None:
         # The agent was asked, and its answer lacks the text: an empty answer, not a missing one.
         output = ""
-    expected = _select(trace.expected_output, query.expected_path, otherwise=_answer_text)
+    expected, expected_any = trace.expected_output, tuple[str, ...]()
+    if query.expected_path is not None:
+        expected = _select(expected, query.expected_path, otherwise=lambda text: text)
+    elif expected is not None and expected[:1] in ("{", "["):
+        expected, expected_any = read_expected(expected)
     input_text = _select(trace.input, query.input_path, otherwise=lambda text: text)
     media = [*_names_of_media(trace.output), *_names_of_media(trace.expected_output)]
     attributes = {**trace.attributes, MEDIA_ATTRIBUTE: ", ".join(media)} if media else None
@@ -252,6 +256,7 @@ def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
         input=input_text and _MEDIA.sub(lambda match: f"[{match[1]} {match[2]}]", input_text),
         output=_without_media(output),
         expected_output=_without_media(expected),
+        expected_any=expected_any,
         attributes=attributes or trace.attributes,
     )
 
@@ -278,11 +283,14 @@ def _select(
 
 
 def _answer_text(text: str | None) -> str | None:
-    """The last answer in the JSON text of chat messages; any other text unchanged."""
+    """The text of the answer in the JSON text of a message, a response or an object with one text; any other text
+    unchanged, None for tool calls without a text.
+    """
     if text is None or text[:1] not in ("{", "["):
         return text
-    answer = last_text(read_messages(parse_value(text)), ANSWER_ROLES)
-    return text if answer is None else answer
+    reading = read_text(text, is_encoded=True)
+    is_silent = reading.reason is NoText.TOOL_CALLS
+    return reading.text if reading.text is not None or is_silent else text
 
 
 def _without_media(text: str | None) -> str | None:

@@ -6,8 +6,10 @@ from typing import Any, Final, NamedTuple
 
 from mosaico.core.strict_json import parse_finite_json
 
-ASSISTANT_ROLES: Final = frozenset({"assistant", "ai", "model"})
+ASSISTANT_ROLES: Final = frozenset({"assistant", "ai", "model", "gpt", "bot"})
 USER_ROLES: Final = frozenset({"user", "human"})
+# Messages of these types name no other role: those of LangChain, as its classes write themselves.
+_ROLE_TYPES: Final = frozenset({*ASSISTANT_ROLES, *USER_ROLES, "system", "developer", "tool"})
 REDACTED: Final = "__REDACTED__"
 
 # Classes of LangChain, whose serialized messages name no role.
@@ -19,7 +21,12 @@ _LANGCHAIN_ROLES: Final = {
     "ToolMessage": "tool",
 }
 _TOOL_CALL_PARTS: Final = frozenset({"tool_call", "tool_use", "function_call"})
-_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+# Items of a response of OpenAI that are steps of the agent and no messages.
+_CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
+_STEP_ITEMS: Final = frozenset(
+    {"reasoning", "function_call_output", "web_search_call", "file_search_call", "computer_call"}
+)
+_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
 class RequestedCall(NamedTuple):
@@ -111,8 +118,6 @@ def parse_arguments(value: Any) -> Mapping[str, Any] | None:
 
 
 def _read_message(value: Any) -> Message | None:
-    if not isinstance(value, Mapping):
-        return None
     match value:
         case {"message": Mapping() as message}:
             return _read_message(message)
@@ -122,7 +127,19 @@ def _read_message(value: Any) -> Message | None:
             return _build_message(_LANGCHAIN_ROLES.get(class_name, ""), fields)
         case {"role": str() as role}:
             return _build_message(role, value)
-    return None
+        case {"from": str() as role, "value": content}:  # ShareGPT
+            return _build_message(role, {"content": content})
+    return _read_typed(value) if isinstance(value, Mapping) else None
+
+
+def _read_typed(value: Mapping[str, Any]) -> Message | None:
+    """A message that names its role as its type, or a step of OpenAI's response between its messages."""
+    item_type = str(value.get("type"))
+    if "content" in value and item_type.lower() in _ROLE_TYPES:
+        return _build_message(item_type, value)
+    if item_type in _CALL_ITEMS:
+        return Message("assistant", "", (_read_call(value),))
+    return Message(item_type, None) if item_type in _STEP_ITEMS else None
 
 
 def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
@@ -131,6 +148,10 @@ def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
         fields.get("content", ""),
     )
     calls = fields.get("tool_calls")
+    # A model that refuses says so in place of its content.
+    refusal = fields.get("refusal")
+    if not content and isinstance(refusal, str):
+        content = refusal
     return Message(
         role.lower(),
         _content_text(content),
@@ -139,30 +160,43 @@ def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
             *(
                 _read_call(part)
                 for part in _mappings(content)
-                if part.get("type") in _TOOL_CALL_PARTS
+                if str(part.get("type")) in _TOOL_CALL_PARTS
             ),
         ),
     )
 
 
 def _content_text(content: Any) -> str | None:
-    """The text of a message; None when its parts are recorded without their text."""
+    """The text of a message; None when its parts are recorded without their text.
+
+    Texts of several parts follow each other without a sign in between, as in the SDKs of the providers:
+    a citation splits a sentence.
+    """
     if content is None:
         return ""
     if isinstance(content, str):
         return None if content == REDACTED else content
+    if isinstance(content, Mapping):
+        content = [content]
+    if not isinstance(content, list):
+        return canonical_text(content)
     texts = [
-        _part_text(part) for part in _mappings(content) if part.get("type", "text") in _TEXT_PARTS
+        part if isinstance(part, str) else _part_text(part)
+        for part in content
+        if isinstance(part, str)
+        or (isinstance(part, Mapping) and str(part.get("type", "text")) in _TEXT_PARTS)
     ]
     if None in texts:
         return None
-    return "\n".join(filter(None, texts))
+    return "".join(filter(None, texts))
 
 
 def _part_text(part: Mapping[str, Any]) -> str | None:
     inner = part.get("message_content")
     source = inner if isinstance(inner, Mapping) else part
-    text = source.get("content", source.get("text"))
+    text = next((source[name] for name in ("content", "text", "refusal") if name in source), None)
+    if isinstance(text, Mapping):  # of the Assistants API: {"value": …, "annotations": […]}
+        text = text.get("value")
     return text if isinstance(text, str) and text != REDACTED else None
 
 

@@ -1,0 +1,152 @@
+"""Values of cells: blanks, numbers in the notation of a table, labels, scores by name; pure."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+_TRUTH: Final = {
+    **dict.fromkeys(("true", "pass", "passed", "yes", "correct", "wahr", "vrai", "verdadero"), 1.0),
+    **dict.fromkeys(("false", "fail", "failed", "no", "incorrect", "falsch", "faux", "falso"), 0.0),
+}
+_BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
+# What tools write in place of a number that they do not have.
+_MARKERS: Final = frozenset(
+    {"-", "--", "–", "—", "?", "na", "#n/a", "#na", "#div/0!", "#value!", "#ref!", "error", "err", "inf",
+     "-inf", "infinity", "-infinity", "undefined", "missing", "skipped", "timeout"}
+)  # fmt: skip
+# Digits in groups of three, so that the other sign is that of decimals: 1,230.50 and 1.230,50.
+_GROUPED_POINT: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
+_GROUPED_COMMA: Final = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+")
+_POINT: Final = re.compile(r"[+-]?\d+\.\d+")
+_COMMA: Final = re.compile(r"[+-]?\d+,\d+")
+# One comma may separate thousands.
+_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+_POINT_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+")
+_PERCENT: Final = re.compile(r"([+-]?[\d.,]+)\s?%")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberStyle:
+    """How the numbers of a table are written; `example` is a number that shows it, in the notation of the table."""
+
+    has_decimal_comma: bool = False
+    has_thousands: bool = False
+    example: str | None = None
+
+
+PLAIN: Final = NumberStyle()
+
+
+def find_number_style(rows: Iterable[Mapping[str, Any]]) -> NumberStyle:
+    """The notation that the cells of a table show; `PLAIN` without a cell that shows another one, and where
+    cells contradict each other.
+    """
+    cells = [cell.strip() for row in rows for cell in row.values() if isinstance(cell, str)]
+    grouped = next((cell for cell in cells if _GROUPED_POINT.fullmatch(cell)), None)
+    has_point = grouped is not None or any(map(_is_decimal_point, cells))
+    comma = next((cell for cell in cells if _shows_decimal_comma(cell)), None)
+    if comma is not None and not has_point:
+        return NumberStyle(has_decimal_comma=True, example=comma)
+    if grouped is not None and comma is None:
+        return NumberStyle(has_thousands=True, example=grouped)
+    return PLAIN
+
+
+def is_blank(cell: Any) -> bool:
+    """Return whether a cell is empty, including the spellings of data frames: nan, None, null."""
+    if isinstance(cell, str):
+        return cell.strip().casefold() in _BLANKS
+    return cell is None or cell != cell  # noqa: PLR0124 - NaN differs from itself
+
+
+def as_number(cell: Any, style: NumberStyle = PLAIN) -> float | None:
+    """The finite number of a cell, a percentage as its share, 1 or 0 for words such as true and fail; None for
+    another text. `1,250` is a number only where the style says what its comma means.
+    """
+    if isinstance(cell, str):
+        word = cell.strip().casefold()
+        if word in _TRUTH:
+            return _TRUTH[word]
+        percent = _PERCENT.fullmatch(word)
+        if percent is not None:
+            share = _float_of(_with_point(percent[1], style))
+            return None if share is None else share / 100
+        return _float_of(_with_point(word, style))
+    if not isinstance(cell, bool | int | float | Decimal):
+        return None
+    return _float_of(cell)
+
+
+def is_marker(cell: Any) -> bool:
+    """Return whether a cell says that there is no number: `-`, `#N/A`, `error`, infinity."""
+    if isinstance(cell, str):
+        return cell.strip().casefold() in _MARKERS
+    return isinstance(cell, float) and not math.isfinite(cell)
+
+
+def is_percentage(cell: Any) -> bool:
+    """Return whether a cell is a number with a percent sign."""
+    return isinstance(cell, str) and _PERCENT.fullmatch(cell.strip()) is not None
+
+
+def is_truth(cell: Any) -> bool:
+    """Return whether a cell is a word or a value of yes or no."""
+    if isinstance(cell, str):
+        return cell.strip().casefold() in _TRUTH
+    return isinstance(cell, bool)
+
+
+def as_scores(cell: Any) -> Mapping[str, float] | None:
+    """The scores in an object of numbers by name, or in its JSON text; None for another cell."""
+    values = parse_structure(cell)
+    if not isinstance(values, Mapping):
+        return None
+    numbers = {str(name): as_number(value) for name, value in values.items() if not is_blank(value)}
+    scores = {name: number for name, number in numbers.items() if number is not None}
+    return scores if len(scores) == len(numbers) else None
+
+
+def parse_structure(cell: Any) -> Any:
+    """The list or object in the JSON text of a cell; any other cell unchanged."""
+    if not isinstance(cell, str) or cell.strip()[:1] not in ("{", "["):
+        return cell
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
+
+
+def _is_decimal_point(cell: str) -> bool:
+    return _POINT.fullmatch(cell) is not None and not _POINT_THOUSANDS.fullmatch(cell)
+
+
+def _shows_decimal_comma(cell: str) -> bool:
+    is_comma = _COMMA.fullmatch(cell) is not None and not _THOUSANDS.fullmatch(cell)
+    return is_comma or _GROUPED_COMMA.fullmatch(cell) is not None
+
+
+def _with_point(text: str, style: NumberStyle) -> str:
+    """A number with a decimal point and without separators of thousands."""
+    if style.has_decimal_comma:
+        if _COMMA.fullmatch(text) or _GROUPED_COMMA.fullmatch(text):
+            return text.replace(".", "").replace(",", ".")
+        return text.replace(".", "") if _POINT_THOUSANDS.fullmatch(text) else text
+    is_grouped = _GROUPED_POINT.fullmatch(text) is not None
+    if is_grouped or (style.has_thousands and _THOUSANDS.fullmatch(text)):
+        return text.replace(",", "")
+    return text
+
+
+def _float_of(value: Any) -> float | None:
+    # Python reads 1_000 as a number, and no file means one by it.
+    if isinstance(value, str) and "_" in value:
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,61 @@
+"""Spreadsheets, read with openpyxl row by row; needs the extra `xlsx`.
+
+The first sheet with a table is read. A cell with a formula has the value that the program stored.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from mosaico.traces.files.import_file import Container, ImportFile, TableRow
+from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.table_traces import read_table
+
+
+def read_xlsx(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+    """The traces of the first sheet of a spreadsheet. Raises: `InvalidImport` without openpyxl."""
+    return read_table(file, mapping, _rows(file))
+
+
+def _rows(file: ImportFile) -> Iterator[TableRow]:
+    # An extra: few people need it.
+    try:
+        import openpyxl
+    except ModuleNotFoundError:
+        file.reject("spreadsheets need openpyxl; install it: pip install openpyxl, or save as CSV")
+    try:
+        workbook = openpyxl.load_workbook(file.open(), read_only=True, data_only=True)
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+        file.reject(f"not a valid spreadsheet: {error}")
+    sheets = [sheet for sheet in workbook.worksheets if sheet.max_row]
+    if not sheets:
+        file.reject("the spreadsheet has no cells")
+    if len(sheets) > 1:
+        names = ", ".join(repr(sheet.title) for sheet in sheets[1:4])
+        file.notes.append(f"the sheet {sheets[0].title!r} is read, and not {names}")
+    header: list[str] = []
+    for number, row in enumerate(sheets[0].iter_rows(values_only=True), start=1):
+        cells = [_plain(cell) for cell in row]
+        if not header:
+            # Empty lines precede the header of some tables.
+            if any(cell is not None for cell in cells):
+                header = file.name_columns(["" if cell is None else str(cell) for cell in cells])
+            continue
+        yield TableRow(f"row {number}", dict(zip(header, cells, strict=False)))
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as a value of JSON: a time as text."""
+    return cell.isoformat(" ") if isinstance(cell, datetime) else cell
+
+
+IMPORTERS.register(
+    "xlsx",
+    Importer(
+        summary="spreadsheet",
+        recognizes=lambda file: file.container is Container.SPREADSHEET,
+        read=read_xlsx,
+        is_table=True,
+    ),
+)
