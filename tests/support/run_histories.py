@@ -53,7 +53,7 @@ class RunHistoryMaker:
         decisions = self.evaluation.evaluate_alerts_for_run(result)
         with db.begin() as session:
             run = session.get_one(BenchmarkRun, result.run_id)
-            run.status, run.completed_at = "COMPLETED", now
+            run.status, run.completed_at, run.has_new_data = "COMPLETED", now, True
             session.add(_history_row(result, value, now))
             session.flush()
             record_decisions(session, result, decisions, now)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mosaico.alerts.evaluation.judging import Judgement
 from mosaico.alerts.rules import (
     AlertEventState,
     AlertOutcome,
@@ -63,12 +64,14 @@ class BacktestCoverageView(WireModel):
 
 
 class ReplayedRunView(WireModel):
-    """One replayed run; `notified` is the state that would have been sent; `expectedLow` and
+    """One replayed run; `result` is null for a run that is not valid, and `outcome` where the condition was not
+    evaluated. `notified` is the state that would have been sent; `expectedLow` and
     `expectedHigh` are the limits of the range that an anomaly rule expected.
     """
 
     run_id: str
     completed_at: datetime
+    result: Judgement | None
     outcome: AlertOutcome | None
     state: AlertStatus
     notified: AlertEventState | None

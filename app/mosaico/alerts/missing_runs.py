@@ -18,7 +18,7 @@ from mosaico.alerts.rules import AlertEventState
 from mosaico.core.batches import STATEMENT_ROWS, keyset_batches
 from mosaico.core.text import format_utc
 from mosaico.notifications.types import MessageSeverity
-from mosaico.run_store.models import COMPLETED_NEWS
+from mosaico.run_store.models import NEW_DATA
 
 TICK_S = 60.0
 BATCH_SIZE = 100
@@ -38,7 +38,7 @@ SELECT_AGENTS = text(
         SELECT CAST(:last_id AS text) AS id, 0 AS number
         UNION ALL
         SELECT (SELECT agent_id FROM benchmark_runs
-                WHERE benchmark_id = :benchmark_id AND agent_id > found.id AND {COMPLETED_NEWS}
+                WHERE benchmark_id = :benchmark_id AND agent_id > found.id AND {NEW_DATA}
                 ORDER BY agent_id LIMIT 1), number + 1
         FROM found WHERE found.id IS NOT NULL AND number < :row_count
     )
@@ -59,7 +59,7 @@ SELECT_GAPS = text(
         JOIN agents AS agent ON agent.id = pair.agent_id AND NOT agent.archived
         LEFT JOIN LATERAL (
             SELECT id AS run_id, completed_at FROM benchmark_runs
-            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id AND {COMPLETED_NEWS}
+            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id AND {NEW_DATA}
             ORDER BY completed_at DESC LIMIT 1
         ) AS last ON true
     ) AS gap

@@ -131,7 +131,8 @@ class RunVerdict(WireModel):
     """The comparison of a run with its baseline.
 
     `counts` is the number of KPIs (of the metrics that decide, when the run has no KPI) per verdict, `differences`
-    lists what differs between the two runs, and `conditions` the differences that affect all values.
+    lists what differs between the two runs, and `conditions` the differences that affect all values. `sameAnswers`
+    says so when the run has the data of an earlier one.
     """
 
     version: Literal[1] = 1
@@ -143,6 +144,7 @@ class RunVerdict(WireModel):
     counts: Mapping[str, int] = Field(default_factory=dict)
     differences: tuple[StoredText, ...] = ()
     conditions: tuple[StoredText, ...] = ()
+    same_answers: StoredText | None = None
 
 
 # A metric as (column, None), a KPI as (None, ID).

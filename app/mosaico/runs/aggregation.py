@@ -17,6 +17,7 @@ from mosaico.runs.collection import count_absent_traces
 from mosaico.runs.leases import RunLease
 from mosaico.runs.llm_metrics import measure_traces
 from mosaico.runs.metric_columns import MetricColumns
+from mosaico.runs.run_data import find_place
 from mosaico.runs.scoring import RunValues
 from mosaico.runs.series import SeriesResults, evaluate_series
 from mosaico.traces.types import Trace
@@ -33,6 +34,8 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
     plan = lease.plan
     with job.resources.db.read() as session:
         absent = count_absent_traces(session, lease)
+        run = queries.get_run(session, lease.run_id)
+        place, night = find_place(session, run), run.night
     columns = _read_columns(job, lease)
     # They lower the coverage, as if they had no value.
     columns.add_absent(absent.traces)
@@ -59,7 +62,7 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         kpis=kpis,
         validity=validity,
     )
-    judged = evaluate_series(job, lease, points) if points else SeriesResults()
+    judged = evaluate_series(job, lease, points, place) if points else SeriesResults()
     return RunResult(
         run_id=lease.run_id,
         run_seq=lease.run_seq,
@@ -72,6 +75,8 @@ def compute_result(job: JobContext, lease: RunLease) -> RunResult:
         verdicts=verdicts,
         items=judged.items,
         series=judged.series,
+        place=place,
+        night=night,
     )
 
 

@@ -9,6 +9,7 @@ also starts the next step: the same worker continues with it, the other shards w
 """
 
 from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
+from mosaico.alerts.service import StaleDecision
 from mosaico.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
 from mosaico.jobs.handlers import JobContext
 from mosaico.runs import leases, service
@@ -19,6 +20,9 @@ from mosaico.runs.llm_metrics import measure_shard
 from mosaico.runs.plan_builder import collect_lock, make_plan
 from mosaico.runs.shards import split_run, store_shard
 from mosaico.runs.write_back import request_write_back
+
+# To finish a run: parallel runs of one agent that end together are judged one after the other.
+ATTEMPTS = 5
 
 
 def begin(job: JobContext, step: BeginRun) -> None:
@@ -51,6 +55,19 @@ def score(job: JobContext, step: ScoreShard) -> None:
 def finish(job: JobContext, step: FinishRun) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     job, lease = leases.lease_run(job, step.run_id)
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            _finish(job, lease)
+        except StaleDecision:
+            if not attempts_left:
+                raise
+            job.checkpoint()
+        else:
+            return
+
+
+def _finish(job: JobContext, lease: leases.RunLease) -> None:
+    """Raises: `StaleDecision` when another run of the agent has ended in the meantime."""
     res = job.resources
     result = compute_result(job, lease)
     alerts = AlertEvaluationService(res.db, read_budget(res.options))
@@ -59,7 +76,7 @@ def finish(job: JobContext, step: FinishRun) -> None:
         finish_run(session, lease, result, decisions, res.clock(), start_next=job.start_next)
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
-            request_write_back(session, step.run_id, res)
+            request_write_back(session, lease.run_id, res)
 
 
 def on_failure(job: JobContext, failure: FailRun) -> None:
