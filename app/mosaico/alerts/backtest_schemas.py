@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mosaico.alerts.evaluation.judging import Judgement
 from mosaico.alerts.rules import (
     AlertEventState,
     AlertOutcome,
     AlertStatus,
+    Judgement,
 )
 from mosaico.alerts.schemas import AlertConfigBody
 from mosaico.core.defaults import BACKTEST_DAYS

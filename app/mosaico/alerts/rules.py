@@ -117,6 +117,23 @@ class AlertOutcome(StrEnum):
     WARMUP = "WARMUP"
 
 
+class Judgement(StrEnum):
+    """What a rule made of a run.
+
+    FIRED: a breach with an open incident. PENDING: a breach that waits for `forRuns` or for the end of a cooldown.
+    NO_BREACH: the condition does not hold. SAME_DATA: the run repeats an earlier one. LATE: it was judged for its
+    own night. NO_HISTORY: too few comparable runs to decide. NO_VALUE: the run has no value.
+    """
+
+    FIRED = "FIRED"
+    PENDING = "PENDING"
+    NO_BREACH = "NO_BREACH"
+    SAME_DATA = "SAME_DATA"
+    LATE = "LATE"
+    NO_HISTORY = "NO_HISTORY"
+    NO_VALUE = "NO_VALUE"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSpec:
     """The condition of a rule and its parameters.

@@ -12,7 +12,6 @@ from mosaico.alerts import event_queries, incident_queries, incidents, queries
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
 from mosaico.alerts.evaluation.judging import (
     Assessed,
-    Judgement,
     explain_run,
     late_change,
     result_of,
@@ -32,6 +31,7 @@ from mosaico.alerts.rules import (
     AlertStatus,
     Assessment,
     IncidentResolution,
+    Judgement,
 )
 from mosaico.alerts.schemas import rule_spec
 from mosaico.alerts.state_changes import (
@@ -144,6 +144,9 @@ class _Recorder:
     ) -> None:
         spec = rule_spec(rule)
         change = late_change(spec, decision.memory, decision.run, assessed, self._now)
+        if not state.run_seq:
+            # The rule has judged no run yet: the state is that of the stored runs, and the next run keeps it.
+            state.state = decision.status
         self._keep(rule, state, Judgement.LATE, assessed.assessment)
         if change is not None:
             explanation = self.evaluations[-1].explanation

@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mosaico.alerts.evaluation.judging import Judgement
-from mosaico.alerts.rules import AlertOutcome, AlertStatus
+from mosaico.alerts.rules import AlertOutcome, AlertStatus, Judgement
 from mosaico.core.schemas import Identifier, ShortText, StoredText, WireModel
 from mosaico.harness.transcript import Transcript
 from mosaico.kpis.series_types import RunsEvidence

@@ -8,10 +8,9 @@ Live evaluation, backtests and tests of rules call `Judge`. It takes each comple
     not valid       its numbers say nothing about the agent
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from mosaico.alerts.evaluation.conditions import (
@@ -27,6 +26,7 @@ from mosaico.alerts.rules import (
     AlertStatus,
     Assessment,
     Condition,
+    Judgement,
     Observation,
     RuleSpec,
     RuleState,
@@ -45,23 +45,6 @@ from mosaico.statistics.verdict_rules import Scale, Side
 
 # Far more than the runs that are compared, of which at least one is between two incidents of a rule.
 MAX_SPANS: Final = 200
-
-
-class Judgement(StrEnum):
-    """What a rule made of a run.
-
-    FIRED: a breach with an open incident. PENDING: a breach that waits for `forRuns` or for the end of a cooldown.
-    NO_BREACH: the condition does not hold. SAME_DATA: the run repeats an earlier one. LATE: it was judged for its
-    own night. NO_HISTORY: too few comparable runs to decide. NO_VALUE: the run has no value.
-    """
-
-    FIRED = "FIRED"
-    PENDING = "PENDING"
-    NO_BREACH = "NO_BREACH"
-    SAME_DATA = "SAME_DATA"
-    LATE = "LATE"
-    NO_HISTORY = "NO_HISTORY"
-    NO_VALUE = "NO_VALUE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +137,7 @@ def is_history_of(earlier: PastRun, run: PastRun) -> bool:
     )
 
 
-def in_order(runs: Iterable[PastRun]) -> list[PastRun]:
+def in_order(runs: Sequence[PastRun]) -> list[PastRun]:
     """Runs in the order in which they were judged: nights in their order, and each repeated or late run after those
     that had ended before it.
     """
@@ -191,7 +174,7 @@ class Judge:
         self.memory = memory or Memory()
         self._nights: list[tuple[int, Memory]] = []
 
-    def replay(self, runs: Iterable[PastRun]) -> list[Evaluation]:
+    def replay(self, runs: Sequence[PastRun]) -> list[Evaluation]:
         """The evaluation of each run, in the order in which they were judged."""
         return [self.judge(run) for run in in_order(runs)]
 

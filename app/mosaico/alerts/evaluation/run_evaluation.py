@@ -17,7 +17,7 @@ from mosaico.alerts.evaluation.rule_evidence import (
     read_changes,
     with_run,
 )
-from mosaico.alerts.rules import Assessment
+from mosaico.alerts.rules import AlertStatus, Assessment
 from mosaico.alerts.schemas import rule_spec
 from mosaico.core.db import Database
 from mosaico.run_store.rules import RunStatus
@@ -50,7 +50,7 @@ class AlertDecision:
     `memory` is what the rule remembers of the runs before it, and `assessed` the condition for the run; None for a
     run that repeats another one, of which `alone` is the condition if it needs no other run. `seen_seq` is the run
     after which the memory was read; None: it was not read. With `is_new` the memory follows from the stored runs,
-    and `assessment` is the last one of these. `false_pages` is the number of false alarms in 30 runs that holds for the rule.
+    and `last` is the last assessment of these; `status` is the state after them. `false_pages` is the number of false alarms in 30 runs that holds for the rule.
     """
 
     rule_id: str
@@ -60,6 +60,7 @@ class AlertDecision:
     assessed: Assessed | None = None
     alone: Assessment | None = None
     last: Assessment | None = None
+    status: AlertStatus = AlertStatus.OK
     seen_seq: int | None = None
     is_new: bool = False
     false_pages: float = DEFAULT_FALSE_PAGES
@@ -123,6 +124,7 @@ class AlertEvaluationService:
             run=run,
             memory=memory,
             last=last,
+            status=judge.memory.state.status,
             seen_seq=evidence.seen_seq,
             is_new=evidence.memory is None and not run.is_late,
             false_pages=rule_spec(evidence.rule).false_pages_per_month or false_pages,
