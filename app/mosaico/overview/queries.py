@@ -29,11 +29,13 @@ from mosaico.overview.schemas import (
     OpenAlert,
     Overview,
     OverviewCell,
+    StaleAgent,
 )
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.schedules.models import MISSED, ScheduleConfig, ScheduleFire
+from mosaico.schedules.stale_agents import list_stale_agents
 
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20
@@ -138,7 +140,25 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         next_schedule=_next_schedule(session),
         missed_fires=sum(missed.values()),
         missed_schedules=_missed_schedules(session, missed),
+        stale=_stale_agents(session, now),
     )
+
+
+def _stale_agents(session: Session, now: datetime) -> list[StaleAgent]:
+    rows = list_stale_agents(session, now)
+    names = read_names(session, [(row.benchmark_id, row.agent_id) for row in rows])
+    return [
+        StaleAgent(
+            benchmark_id=row.benchmark_id,
+            benchmark_name=names.benchmarks[row.benchmark_id],
+            agent_id=row.agent_id,
+            agent_name=names.agents[row.agent_id],
+            since=row.since,
+            run_id=row.run_id,
+            explanation=row.explanation,
+        )
+        for row in rows
+    ]
 
 
 def read_cells(
@@ -216,6 +236,7 @@ def _cell(
         completed_at=run.completed_at,
         verdict=verdict,
         explanation=_explain(run),
+        same_answers=run.verdict.same_answers if run.verdict else None,
         kpi=kpi,
         open_alerts=alerts,
     )
