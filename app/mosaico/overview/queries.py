@@ -82,12 +82,12 @@ HEADLINE_KPIS = text(
            kpi.interval_low, kpi.interval_high, kpi.verdict,
            ARRAY(
                SELECT recent.value FROM (
-                   SELECT value, recorded_at, id FROM kpi_history AS earlier
+                   SELECT value, recorded_at, earlier.id FROM kpi_history AS earlier
+                   JOIN benchmark_runs AS run ON run.seq = earlier.run_seq AND run.has_new_data
                    WHERE earlier.benchmark_id = kpi.benchmark_id AND earlier.agent_id = kpi.agent_id
                      AND earlier.kpi_id = kpi.kpi_id AND earlier.value IS NOT NULL
-                     AND earlier.validity = :valid
                      AND (earlier.recorded_at, earlier.id) <= (kpi.recorded_at, kpi.id)
-                   ORDER BY recorded_at DESC, id DESC LIMIT :limit
+                   ORDER BY recorded_at DESC, earlier.id DESC LIMIT :limit
                ) AS recent ORDER BY recent.recorded_at, recent.id
            ) AS history
     FROM unnest(CAST(:seqs AS bigint[]), CAST(:kpis AS text[])) AS headline (run_seq, kpi_id)
