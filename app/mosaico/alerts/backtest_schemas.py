@@ -71,7 +71,9 @@ class ReplayedRunView(WireModel):
 
     run_id: str
     completed_at: datetime
-    result: Judgement | None
+    result: Annotated[
+        Judgement | None, Field(description="What the rule made of the run; null if it is not valid.")
+    ]
     outcome: AlertOutcome | None
     state: AlertStatus
     notified: AlertEventState | None

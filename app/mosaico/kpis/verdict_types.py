@@ -144,7 +144,10 @@ class RunVerdict(WireModel):
     counts: Mapping[str, int] = Field(default_factory=dict)
     differences: tuple[StoredText, ...] = ()
     conditions: tuple[StoredText, ...] = ()
-    same_answers: StoredText | None = None
+    same_answers: Annotated[
+        StoredText | None,
+        Field(description="Of which day the answers are; null for a run with new data."),
+    ] = None
 
 
 # A metric as (column, None), a KPI as (None, ID).

@@ -1,7 +1,7 @@
 """Request and response bodies of benchmark runs."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -124,8 +124,12 @@ class RunView(WireModel):
     source_warning: str | None
     same_source_as: str | None
     same_data_as: str | None
-    has_new_data: bool
-    is_late: bool
+    has_new_data: Annotated[
+        bool, Field(description="Whether no earlier valid run of the agent had its data.")
+    ]
+    is_late: Annotated[
+        bool, Field(description="Whether a later night was judged before the run ended.")
+    ]
     validity: Validity | None
     validity_reasons: list[str] | None
     coverage: float | None
@@ -147,8 +151,8 @@ class EvaluationView(WireModel):
 
     alert_config_id: str = Field(validation_alias="rule_id")
     name: str = Field(validation_alias="rule_name")
-    rule_revision: int
-    result: Judgement
+    rule_revision: Annotated[int, Field(description="Revision of the rule that judged the run.")]
+    result: Annotated[Judgement, Field(description="What the rule made of the run.")]
     outcome: AlertOutcome | None
     state: AlertStatus
     value: float | None
