@@ -72,7 +72,8 @@ class ReplayedRunView(WireModel):
     run_id: str
     completed_at: datetime
     result: Annotated[
-        Judgement | None, Field(description="What the rule made of the run; null if it is not valid.")
+        Judgement | None,
+        Field(description="What the rule made of the run; null if it is not valid."),
     ]
     outcome: AlertOutcome | None
     state: AlertStatus

@@ -25,8 +25,8 @@ class SameData(NamedTuple):
 
 
 class RunPlace(NamedTuple):
-    """The place of a run among those of its agent: the run whose data it repeats, if there is one, and whether a
-    later night was judged before it. A rescored run never has new data, and is always late.
+    """The place of a run among those of its agent: the run whose data it repeats, if there is one, otherwise whether
+    a later night was judged before it. A rescored run never has new data, and is late unless it repeats its origin.
     """
 
     data_digest: str | None = None

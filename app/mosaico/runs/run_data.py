@@ -41,11 +41,13 @@ def digest_data(session: Session, run: BenchmarkRun) -> str:
 def find_place(session: Session, run: BenchmarkRun) -> RunPlace:
     """Whether the data of a run are new at this moment, and whether a later night was judged before."""
     digest, is_rescored = digest_data(session, run), run.rescore_of is not None
+    first = _find_first_run(session, run, digest)
     return RunPlace(
         data_digest=digest,
-        same_data=_find_first_run(session, run, digest),
+        same_data=first,
         is_rescored=is_rescored,
-        is_late=is_rescored or _has_later_night(session, run),
+        # Data that were judged before come for no night.
+        is_late=first is None and (is_rescored or _has_later_night(session, run)),
     )
 
 
@@ -56,12 +58,22 @@ def settle_place(session: Session, run: BenchmarkRun, place: RunPlace, *, is_val
     Raises: `StaleDecision` when a run that ended since its place was found changes it.
     """
     lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
-    if find_place(session, run) != place:
+    if find_place(session, run) != place or _is_deleted(session, place.same_data):
         raise StaleDecision("another run ended in the meantime; evaluate the run again")
     run.data_digest = place.data_digest
     run.same_data_as = place.same_data.run_id if place.same_data else None
     run.has_new_data = is_valid and place.has_new_data
     run.is_late = place.is_late
+
+
+def _is_deleted(session: Session, first: SameData | None) -> bool:
+    """Whether a run is gone; otherwise it stays until its ID is stored: the job that ends links to it comes after
+    its deletion.
+    """
+    if first is None:
+        return False
+    kept = select(BenchmarkRun.seq).where(BenchmarkRun.seq == first.run_seq)
+    return session.scalar(kept.with_for_update(read=True, key_share=True)) is None
 
 
 def _find_first_run(session: Session, run: BenchmarkRun, digest: str) -> SameData | None:

@@ -78,7 +78,7 @@ def create_run(
         "rescore_of": (rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
         "collection_id": rescore_of.collection_id if rescore_of else None,
         "source_key": rescore_of.source_key if rescore_of else None,
-        "source_seq": earlier.night if (earlier := rescore_of or retry_of) else None,
+        "source_seq": rescore_of.source_seq if rescore_of else None,
         "source_run_id": rescore_of.source_run_id if rescore_of else None,
         "source_run_at": rescore_of.source_run_at if rescore_of else None,
         "source_warning": rescore_of.source_warning if rescore_of else None,

@@ -101,7 +101,7 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     complete. The caller holds the lock of the run.
     """
     # A rescored run has both from its origin, and a repeated job finds them stored.
-    if run.source_key is not None:
+    if run.source_seq is not None:
         return
     # Two runs that read the same source run at the same time must not both become its first one.
     lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
@@ -109,8 +109,17 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     run.source_warning = collection.source_warning
     run.source_key = _source_key(collection, run)
     first = _find_first_run(session, run)
-    # A retry is for the night of the attempt that failed.
-    run.source_seq, run.same_source_as = (run.night, None) if first is None else first
+    run.source_seq, run.same_source_as = (
+        (_night_of_attempt(session, run), None) if first is None else first
+    )
+
+
+def _night_of_attempt(session: Session, run: BenchmarkRun) -> int:
+    """The place of a run over a new source run: a retry is for the night of the attempt that failed."""
+    failed = None if run.retry_of is None else session.get(BenchmarkRun, run.retry_of)
+    if failed is None:
+        return run.seq
+    return failed.night if failed.source_seq is not None else _night_of_attempt(session, failed)
 
 
 def _find_first_run(session: Session, run: BenchmarkRun) -> tuple[int | None, str | None] | None:
