@@ -126,14 +126,13 @@ class Evaluation:
 
 def is_history_of(earlier: PastRun, run: PastRun) -> bool:
     """Return whether a run belongs to the history of another: its data were new, it was not late, and it is for no
-    later night.
+    later night. A late run also has no history that was not there when it ended.
     """
     return (
-        earlier.is_valid
-        and earlier.has_new_data
-        and not earlier.is_late
+        _is_judged(earlier)
         and earlier.night <= run.night
         and earlier.seq != run.seq
+        and (not run.is_late or earlier.completed_at <= run.completed_at)
     )
 
 

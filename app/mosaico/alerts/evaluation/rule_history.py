@@ -120,7 +120,8 @@ class RuleHistory:
         """The levels of the valid runs over their items, as new runs are judged."""
         groups: dict[str | None, list[int]] = defaultdict(list)
         for run in self.runs:
-            if run.is_valid and run.seq in self.measurements:
+            # A run without new data has no level, see `runs.series`.
+            if run.is_valid and run.has_new_data and run.seq in self.measurements:
                 groups[run.fingerprint].append(run.seq)
         if not groups:
             return {}
