@@ -159,12 +159,12 @@ class _Recorder:
         same_data = self._result.place.same_data
         is_newest = same_data is not None and same_data.run_seq == state.run_seq
         if state.is_open and is_newest and not state.clears:
-            # Nobody was told of an incident that is older than the rule.
-            if state.incident_id is None:
+            # Nobody was told of an incident that is older than the rule. Scoring again is no occasion.
+            if state.incident_id is None and not decision.run.is_rescored:
                 self.events += tell_incident(
                     self._session, rule, state, self._result, decision, self._now
                 )
-            else:
+            elif state.incident_id is not None:
                 self.firing_incidents.append(state.incident_id)
         self._keep(rule, state, Judgement.SAME_DATA, decision.alone)
 
