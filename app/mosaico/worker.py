@@ -34,7 +34,7 @@ from mosaico.plugin_loading import load_plugins
 from mosaico.runs import tasks as run_tasks
 from mosaico.runs.llm_cache import evict_expired_answers
 from mosaico.runs.retention import purge_expired_runs
-from mosaico.schedules import daily_summary, missed_schedules, nonexistent_times
+from mosaico.schedules import daily_summary, missed_schedules, nonexistent_times, stale_agents
 from mosaico.schedules import tasks as schedule_tasks
 from mosaico.startup import opened_resources, set_up_logs
 from mosaico.traces.otel.service import delete_expired_traces
@@ -122,6 +122,7 @@ async def _work(
                 nonexistent_times.TICK_S,
                 lambda: _record_nonexistent_times(resources),
             ),
+            "stale": (stale_agents.TICK_S, lambda: _report_stale_agents(resources)),
             "missed": (missed_schedules.TICK_S, lambda: _report_missed_schedules(resources)),
             "summary": (
                 daily_summary.CHECK_INTERVAL_S,
@@ -182,6 +183,12 @@ def _report_missing_runs(resources: Resources) -> None:
     while reported >= missing_runs.BATCH_SIZE:
         with resources.db.begin() as session:
             reported = missing_runs.report_missing_runs(session, resources.clock())
+
+
+def _report_stale_agents(resources: Resources) -> None:
+    """Tell of agents without new data, by the clock of the database."""
+    with resources.db.begin() as session:
+        stale_agents.report_stale_agents(session, resources.clock())
 
 
 def _purge(resources: Resources, *, keep_spans: timedelta) -> None:

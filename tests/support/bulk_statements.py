@@ -93,6 +93,7 @@ BATCHED: Final = frozenset(
         "mosaico.comparison.baselines.unpin_baseline",
         "mosaico.jobs.queue.enqueue_jobs",
         "mosaico.notifications.service._STORE_DELIVERIES",
+        "mosaico.run_store.evaluations.store_evaluations",
         "mosaico.run_store.run_series._insert_series",
         "mosaico.runs.llm_cache._STORE_ANSWERS",
         "mosaico.runs.llm_cache.evict_answers",

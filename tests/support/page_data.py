@@ -153,6 +153,7 @@ def write_runs(session: Session, page_runs: Sequence[PageRun]) -> list[Benchmark
     session.flush()
     for run, page_run in zip(runs, page_runs, strict=True):
         run.source_seq = run.seq
+        run.has_new_data = run.validity == "VALID" and run.status == "COMPLETED"
         session.add_all(_values_of(run, page_run))
     session.flush()
     return runs

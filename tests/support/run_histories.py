@@ -43,9 +43,14 @@ class RunHistoryMaker:
         for value in values:
             self._complete(value, fingerprint)
 
+    @property
+    def now(self) -> datetime:
+        """The time of the next run."""
+        return START + timedelta(days=self.days)
+
     def _complete(self, value: float | None, fingerprint: str) -> None:
         db = self.service.resources.db
-        now = START + timedelta(days=self.days)
+        now = self.now
         self.days += 1
         with db.begin() as session:
             seq = self.insert_run(session, fingerprint, now)
@@ -53,8 +58,8 @@ class RunHistoryMaker:
         decisions = self.evaluation.evaluate_alerts_for_run(result)
         with db.begin() as session:
             run = session.get_one(BenchmarkRun, result.run_id)
-            run.status, run.completed_at = "COMPLETED", now
-            session.add(_history_row(result, value, now))
+            run.status, run.completed_at, run.has_new_data = "COMPLETED", now, True
+            session.add(history_row(result, value, now))
             session.flush()
             record_decisions(session, result, decisions, now)
 
@@ -85,7 +90,8 @@ class RunHistoryMaker:
         )  # fmt: skip
 
 
-def _history_row(result: RunResult, value: float | None, now: datetime) -> KpiHistory:
+def history_row(result: RunResult, value: float | None, now: datetime) -> KpiHistory:
+    """The stored value of the KPI in a run."""
     return KpiHistory(
         run_seq=result.run_seq, run_id=result.run_id, benchmark_id="bench-001",
         agent_id="agent-001", kpi_id="k-1", kpi_revision=1, name="quality", formula="EXACT_MATCH",

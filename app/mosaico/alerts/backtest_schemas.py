@@ -9,6 +9,7 @@ from mosaico.alerts.rules import (
     AlertEventState,
     AlertOutcome,
     AlertStatus,
+    Judgement,
 )
 from mosaico.alerts.schemas import AlertConfigBody
 from mosaico.core.defaults import BACKTEST_DAYS
@@ -63,12 +64,17 @@ class BacktestCoverageView(WireModel):
 
 
 class ReplayedRunView(WireModel):
-    """One replayed run; `notified` is the state that would have been sent; `expectedLow` and
+    """One replayed run; `result` is null for a run that is not valid, and `outcome` where the condition was not
+    evaluated. `notified` is the state that would have been sent; `expectedLow` and
     `expectedHigh` are the limits of the range that an anomaly rule expected.
     """
 
     run_id: str
     completed_at: datetime
+    result: Annotated[
+        Judgement | None,
+        Field(description="What the rule made of the run; null if it is not valid."),
+    ]
     outcome: AlertOutcome | None
     state: AlertStatus
     notified: AlertEventState | None

@@ -10,21 +10,24 @@ from sqlalchemy.orm import Session
 
 from mosaico.alerts import event_queries, incident_queries, queries
 from mosaico.alerts.details import AlertDetails
-from mosaico.alerts.evaluation.incident_rules import (
-    accept_level,
-    return_runs,
-    with_noise,
-    without_noise,
-)
+from mosaico.alerts.evaluation.incident_rules import with_noise, without_noise
+from mosaico.alerts.evaluation.judging import accept as accept_memory
+from mosaico.alerts.evaluation.judging import end_as_noise
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision, RunFields
+from mosaico.alerts.evaluation.state_memory import (
+    excluded_of,
+    memory_of,
+    store_excluded,
+    store_memory,
+)
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from mosaico.alerts.publishing import store_and_publish
 from mosaico.alerts.rules import (
     AlertEventState,
-    AlertStatus,
     Condition,
     IncidentResolution,
     IncidentState,
+    RunSpan,
 )
 from mosaico.alerts.stored_series import accept_series, return_series, withdraw_series
 from mosaico.comparison import acceptance
@@ -61,12 +64,10 @@ def open_incident(
     rule: AlertRule,
     row: AlertState,
     run: RunFields,
-    decision: AlertDecision,
     event: AlertEvent,
 ) -> None:
     """Insert the incident that an event opens, and hold back its runs as baselines."""
-    series = decision.step.state.incident if decision.step else None
-    started_seq = series.started if series else row.breach_seq or run.run_seq
+    started_seq = row.breach_seq or run.run_seq
     started = find_runs(session, [started_seq]).get(started_seq)
     earlier = list_valid_seqs(
         session,
@@ -125,10 +126,11 @@ def advance_incident(
 ) -> None:
     """Add a run to the open incident of a state; close it when the event ends it."""
     assert row.incident_id is not None, "the state has an incident"
+    assert decision.assessed is not None, "the condition was evaluated"
     incident = incident_queries.get_incident(session, row.incident_id, for_update=True)
     incident.run_seqs = [*incident.run_seqs, run.run_seq][-Incident.MAX_RUNS :]
-    incident.value = decision.assessment.value
-    incident.explanation = decision.assessment.explanation
+    incident.value = decision.assessed.assessment.value
+    incident.explanation = decision.assessed.assessment.explanation
     _hold(session, Condition(incident.condition), [run.run_seq])
     if event is None:
         return
@@ -136,7 +138,7 @@ def advance_incident(
         update={"since": incident.started_at, "since_run_id": incident.started_run_id}
     )
     if event.state == AlertEventState.RESOLVED:
-        recovered = _recovered_runs(incident, row, decision, run.run_seq)
+        recovered = _recovered_runs(incident, decision, run.run_seq)
         _end(incident, _resolution(decision), min(recovered), row.run_id, event.created_at)
         acceptance.release_incident(session, recovered, is_noise=False)
 
@@ -166,8 +168,8 @@ def acknowledge(
         if incident.state == IncidentState.OPEN:
             text = "The incident was acknowledged as noise; its runs count as ordinary runs."
             close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
-        elif row is not None and row.series is not None:
-            row.series = with_noise(row.series, incident.run_seqs)
+        elif row is not None:
+            _return_runs(incident, row)
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
         return_series(session, incident.run_seqs[-1])
     session.flush()
@@ -198,6 +200,17 @@ def _has_open_alert(session: Session, notification_id: str) -> bool:
     return session.scalar(open_alerts.limit(1)) is not None
 
 
+def _return_runs(incident: Incident, row: AlertState) -> None:
+    """Make the runs of an incident that has ended history again: it was noise."""
+    if row.series is not None:
+        row.series = with_noise(row.series, incident.run_seqs)
+    started = incident.started_seq
+    kept = [
+        span for span in excluded_of(row) if span.first != started and span != RunSpan(0, started)
+    ]
+    store_excluded(row, tuple(kept))
+
+
 def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None) -> None:
     """Take the bad runs of an incident that was noise out of the history and the baselines."""
     bad_runs = [
@@ -207,6 +220,9 @@ def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None)
         return
     if row is not None and row.series is not None:
         row.series = without_noise(row.series, bad_runs)
+    if row is not None and Condition(incident.condition).uses_history:
+        span = RunSpan(incident.started_seq, incident.end_seq)
+        store_excluded(row, tuple(sorted((*excluded_of(row), span))))
     acceptance.hold_incident(session, bad_runs)
     withdraw_series(session, bad_runs)
 
@@ -323,15 +339,13 @@ def _end(
 
 def _reset(row: AlertState, resolution: IncidentResolution) -> None:
     """The state after an incident that a person has closed."""
-    row.state, row.incident_id = AlertStatus.RESOLVED, None
-    row.breaches = row.clears = 0
-    row.breach_seq = row.clear_seq = None
-    # The person has seen the incident: a new one is worth a message of its own.
-    row.fired_at = None
-    if row.series is not None and resolution is IncidentResolution.ACCEPTED:
-        row.series = accept_level(row.series)
-    elif row.series is not None and resolution is IncidentResolution.NOISE:
-        row.series = return_runs(row.series)
+    memory = memory_of(row)
+    if resolution is IncidentResolution.ACCEPTED:
+        memory = accept_memory(memory)
+    elif resolution is IncidentResolution.NOISE:
+        memory = end_as_noise(memory)
+    store_memory(row, memory)
+    row.incident_id = None
 
 
 def _closing_event(
@@ -363,9 +377,7 @@ def _closing_event(
     )
 
 
-def _recovered_runs(
-    incident: Incident, row: AlertState, decision: AlertDecision, run_seq: int
-) -> list[int]:
+def _recovered_runs(incident: Incident, decision: AlertDecision, run_seq: int) -> list[int]:
     """The runs of a closing incident that are history again; at least the last one."""
     # The last run begins a new history; the bad runs before it stay what they are.
     if decision.is_reference_lost:
@@ -373,7 +385,7 @@ def _recovered_runs(
     if decision.step is not None:
         reference = {*decision.step.state.levels[-1]} if decision.step.state.levels else set()
         return [seq for seq in incident.run_seqs if seq in reference] or [run_seq]
-    first = row.clear_seq or run_seq
+    first = decision.memory.clear_seq or run_seq
     return [seq for seq in incident.run_seqs if seq >= first] or [run_seq]
 
 

@@ -10,7 +10,7 @@ from mosaico.alerts.silence_matchers import MatchedAlert
 from mosaico.kpis.number_text import format_value, format_values
 
 # States of an open incident: its worst items and what to do are of interest.
-BAD_STATES = frozenset({AlertEventState.FIRING, AlertEventState.WORSE})
+BAD_STATES = frozenset({AlertEventState.FIRING, AlertEventState.WORSE, AlertEventState.LATE})
 # States that tell a new level.
 CHANGED_STATES = BAD_STATES | {AlertEventState.PARTLY_BACK}
 

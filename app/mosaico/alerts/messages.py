@@ -198,6 +198,8 @@ def _prefix(alert: AlertFields) -> str:
             return "Partly recovered: "
         case AlertEventState.WORSE:
             return "Worse: "
+        case AlertEventState.LATE:
+            return "Late run: "
         case _:
             return ""
 
@@ -216,8 +218,8 @@ def headline_of(alert: AlertFields) -> str:
             return f"{alert.details.value_name or alert.name} has no value"
         case AlertEventState.SCHEDULE_MISSED:
             return f"schedule {alert.name} did not run"
-        case AlertEventState.RUN_MISSED:
-            return f"no run{_after(alert, 'for')}"
+        case AlertEventState.RUN_MISSED | AlertEventState.STALE:
+            return f"no new data{_after(alert, 'for')}"
         case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
             return alert.name
         case AlertEventState.RESOLVED:
@@ -294,6 +296,10 @@ def _advice(alert: AlertFields) -> Iterator[str]:
     match AlertEventState(alert.state):
         case AlertEventState.FIRING | AlertEventState.WORSE:
             yield from _incident_advice(alert)
+        case AlertEventState.LATE:
+            yield f"See the run: mosaico runs show {alert.run_id}"
+        case AlertEventState.STALE:
+            yield f"See its runs: mosaico runs list --benchmark {alert.benchmark_id} --agent {alert.agent_id}"
         case AlertEventState.NO_DATA:
             yield f"See what was computed: mosaico runs show {alert.run_id}"
             yield f"If this is expected: mosaico alerts rules update {alert.rule_id} --no-data KEEP"

@@ -1,7 +1,7 @@
-"""Dead man's switch of agents without a schedule: notices when no run completes for some hours.
+"""Dead man's switch of agents: the recipients of a rule are notified when no new data come for some hours.
 
-Runs that a CI job, a webhook or a trace source starts have no due time that could be missed. The
-field `max_hours_without_run` of a rule limits the gap between two runs.
+The field `max_hours_without_run` of a rule limits the gap between new data. A run that repeats old data, or has none,
+ends no gap. Without the field a gap is told in the inbox only; see `mosaico.schedules.stale_agents`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, TextClause, text
 from sqlalchemy.orm import Session
 
+from mosaico.alerts.freshness import describe_last_run, describe_no_data
 from mosaico.alerts.models import EXPECTS_RUNS
 from mosaico.alerts.publishing import EventNotice, publish_notices
 from mosaico.alerts.rules import AlertEventState
 from mosaico.core.batches import STATEMENT_ROWS, keyset_batches
-from mosaico.core.text import format_utc
 from mosaico.notifications.types import MessageSeverity
-from mosaico.run_store.models import COMPLETED_NEWS
+from mosaico.run_store.models import NEW_DATA
 
 TICK_S = 60.0
 BATCH_SIZE = 100
@@ -38,7 +38,7 @@ SELECT_AGENTS = text(
         SELECT CAST(:last_id AS text) AS id, 0 AS number
         UNION ALL
         SELECT (SELECT agent_id FROM benchmark_runs
-                WHERE benchmark_id = :benchmark_id AND agent_id > found.id AND {COMPLETED_NEWS}
+                WHERE benchmark_id = :benchmark_id AND agent_id > found.id AND {NEW_DATA}
                 ORDER BY agent_id LIMIT 1), number + 1
         FROM found WHERE found.id IS NOT NULL AND number < :row_count
     )
@@ -51,7 +51,8 @@ SELECT_GAPS = text(
     SELECT * FROM (
         SELECT rule.id AS rule_id, rule.name, rule.severity, rule.benchmark_id,
                agent.id AS agent_id, rule.max_hours_without_run AS max_hours,
-               last.run_id, coalesce(last.completed_at, rule.created_at) AS since,
+               last.run_id, ended.status, ended.validity, ended.validity_reasons, ended.error,
+               coalesce(last.completed_at, rule.created_at) AS since,
                format('run-missed/%s/%s/%s', rule.id, agent.id, extract(
                    epoch FROM coalesce(last.completed_at, rule.created_at))) AS dedup_key
         FROM unnest(CAST(:rule_ids AS text[]), CAST(:agent_ids AS text[])) AS pair (rule_id, agent_id)
@@ -59,9 +60,16 @@ SELECT_GAPS = text(
         JOIN agents AS agent ON agent.id = pair.agent_id AND NOT agent.archived
         LEFT JOIN LATERAL (
             SELECT id AS run_id, completed_at FROM benchmark_runs
-            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id AND {COMPLETED_NEWS}
+            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id AND {NEW_DATA}
             ORDER BY completed_at DESC LIMIT 1
         ) AS last ON true
+        LEFT JOIN LATERAL (
+            SELECT status, validity, validity_reasons, concat_ws(': ', error_code, error_message) AS error
+            FROM benchmark_runs
+            WHERE benchmark_id = rule.benchmark_id AND agent_id = agent.id AND rescore_of IS NULL
+              AND completed_at > coalesce(last.completed_at, rule.created_at)
+            ORDER BY seq DESC LIMIT 1
+        ) AS ended ON true
     ) AS gap
     WHERE since < cast(:now AS timestamptz) - max_hours * interval '1 hour'
       AND (SELECT id FROM alert_events WHERE dedup_key = gap.dedup_key LIMIT 1) IS NULL
@@ -71,14 +79,14 @@ SELECT_GAPS = text(
 
 
 class ExpectedAgent(NamedTuple):
-    """An agent of which a rule expects runs."""
+    """An agent of which a rule expects new data."""
 
     rule_id: str
     agent_id: str
 
 
 def report_missing_runs(session: Session, now: datetime) -> int:
-    """Notify the recipients of each rule whose agent has completed no run for too long, once for
+    """Notify the recipients of each rule whose agent has had no new data for too long, once for
     each gap.
 
     Returns: how many gaps were reported; if `BATCH_SIZE` or more, call again in a new transaction.
@@ -106,9 +114,7 @@ def report_missing_runs(session: Session, now: datetime) -> int:
 
 
 def iter_expected(session: Session) -> Iterator[ExpectedAgent]:
-    """The agents of which rules expect runs: that of the rule, or each that has completed one. Rescored runs
-    are not news about an agent.
-    """
+    """The agents of which rules expect data: that of the rule, or each that has had some."""
     for rule in _iter_rows(session, SELECT_RULES, {}):
         if rule.agent_id is not None:
             yield ExpectedAgent(rule.id, rule.agent_id)
@@ -145,9 +151,9 @@ def find_gaps(
 
 
 def _explain(gap: Row[Any]) -> str:
-    beginning = "" if gap.run_id is not None else "the rule was created at "
     interval = "hour" if gap.max_hours == 1 else f"{gap.max_hours} hours"
-    return (
-        f"No run has completed since {beginning}{format_utc(gap.since)}; a run is expected "
-        f"every {interval}. To start a run: mosaico runs start {gap.benchmark_id} {gap.agent_id}"
-    )
+    found = describe_last_run(gap.status, gap.validity, gap.validity_reasons or [], gap.error)
+    text = describe_no_data(gap.since, found, f"new data are expected every {interval}")
+    if gap.run_id is None:
+        text = text.replace("since ", "since the rule was created at ", 1)
+    return f"{text} To start a run: mosaico runs start {gap.benchmark_id} {gap.agent_id}"

@@ -3,12 +3,21 @@
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, Text, UniqueConstraint, func, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    UniqueConstraint,
+    false,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mosaico.alerts.details import AlertDetails
-from mosaico.alerts.rules import Condition
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.core.db import Base, ModelJson
 from mosaico.kpis.series_types import SeriesState
@@ -17,11 +26,7 @@ from mosaico.kpis.series_types import SeriesState
 EXPECTS_RUNS = "enabled AND max_hours_without_run IS NOT NULL"
 OPEN = "state = 'FIRING' AND verdict IS NULL"
 FIRED = "state = 'FIRING'"
-_HISTORY_CONDITIONS = ", ".join(f"'{name}'" for name in Condition if name.excludes_incidents)
-# Of incidents whose runs are not part of a history.
-EXCLUDES_RUNS = f"condition IN ({_HISTORY_CONDITIONS}) AND verdict IS DISTINCT FROM 'noise'"
 UNRESOLVED = "state = 'OPEN'"
-WATCHED_VALUE = "COALESCE(kpi, metric)"
 
 
 class AlertRule(Base):
@@ -84,9 +89,11 @@ class AlertRule(Base):
 class AlertState(Base):
     """The state of a rule for one agent after the run `run_seq`; it only moves forward in run order.
 
-    `incident_id` is the current incident, NULL without one. `series` is what a REGRESSED rule keeps
+    `incident_id` is the current incident, NULL without one, and while nobody was told of an incident that began
+    before the rule was made. `series` is what a REGRESSED rule keeps
     of the runs. `breach_seq` is the first run of the present chain of breaches, `clear_seq` that of
-    the present chain of healthy runs inside an incident.
+    the present chain of healthy runs inside an incident. `is_open`, `fingerprint` and `excluded` are those of
+    `mosaico.alerts.evaluation.judging.Memory`.
     """
 
     __tablename__ = "alert_states"
@@ -107,6 +114,11 @@ class AlertState(Base):
     series: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
     breach_seq: Mapped[int | None]
     clear_seq: Mapped[int | None]
+    is_open: Mapped[bool] = mapped_column(default=False, server_default=false())
+    fingerprint: Mapped[str | None]
+    excluded: Mapped[list[list[int | None]]] = mapped_column(
+        JSONB(none_as_null=True), default=list, server_default=text("'[]'::jsonb")
+    )
     value: Mapped[float | None]
     baseline: Mapped[float | None]
     explanation: Mapped[str]
@@ -199,15 +211,6 @@ class Incident(Base):
             "agent_id",
             "kpi",
             "started_at",
-        ),
-        # The runs that are not part of the history of a value, the last ones first.
-        Index(
-            "ix_incidents_excluded",
-            "benchmark_id",
-            "agent_id",
-            text(WATCHED_VALUE),
-            "end_seq",
-            postgresql_where=text(EXCLUDES_RUNS),
         ),
         Index("ix_incidents_rule_id_opened_at_id", "rule_id", "opened_at", "id"),
         Index("ix_incidents_benchmark_id_opened_at_id", "benchmark_id", "opened_at", "id"),

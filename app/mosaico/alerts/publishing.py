@@ -40,7 +40,8 @@ class EventNotice:
     """Something that happened to a run or a schedule itself and not to a watched value.
 
     Notices with the same `dedup_key` are published once. Without a `severity` that of its state
-    applies. With a `rule_id` only the recipients of that rule are notified. `since` is when it began.
+    applies. With a `rule_id` only the recipients of that rule are notified, and nobody if it `is_quiet`: it is in the
+    inbox. `since` is when it began.
     """
 
     state: AlertEventState
@@ -55,6 +56,7 @@ class EventNotice:
     rule_id: str | None = None
     since: datetime | None = None
     schedule_id: str | None = None
+    is_quiet: bool = False
 
 
 def publish_notice(session: Session, notice: EventNotice, now: datetime) -> None:
@@ -82,7 +84,9 @@ def publish_notices(
             continue
         event = _notice_event(notice, now)
         rules = list_rules(notice.benchmark_id, notice.agent_id)
-        if notice.rule_id is not None:
+        if notice.is_quiet:
+            rules = []
+        elif notice.rule_id is not None:
             rules = [rule for rule in rules if rule.id == notice.rule_id]
         endpoints[event.id] = list(dict.fromkeys(id_ for rule in rules for id_ in rule.endpoints))
         events.append(event)

@@ -1,6 +1,6 @@
 """The words of alert rules and their states: when an alert opens and ends, without a database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -57,7 +57,8 @@ class AlertStatus(StrEnum):
 class AlertEventState(StrEnum):
     """The kind of event that an alert reports.
 
-    WORSE and PARTLY_BACK are changes inside of an open incident; only WORSE pages.
+    WORSE and PARTLY_BACK are changes inside of an open incident; only WORSE pages. LATE is a breach of a run that
+    ended after a later night was judged: it opens no incident. STALE: an agent has had no new data for too long.
     """
 
     FIRING = "FIRING"
@@ -65,6 +66,8 @@ class AlertEventState(StrEnum):
     PARTLY_BACK = "PARTLY_BACK"
     RESOLVED = "RESOLVED"
     NO_DATA = "NO_DATA"
+    LATE = "LATE"
+    STALE = "STALE"
     RUN_INVALID = "RUN_INVALID"
     RUN_FAILED = "RUN_FAILED"
     SCHEDULE_MISSED = "SCHEDULE_MISSED"
@@ -112,6 +115,23 @@ class AlertOutcome(StrEnum):
     HEALTHY = "HEALTHY"
     NO_DATA = "NO_DATA"
     WARMUP = "WARMUP"
+
+
+class Judgement(StrEnum):
+    """What a rule made of a run.
+
+    FIRED: a breach with an open incident. PENDING: a breach that waits for `forRuns` or for the end of a cooldown.
+    NO_BREACH: the condition does not hold. SAME_DATA: the run repeats an earlier one. LATE: it was judged for its
+    own night. NO_HISTORY: too few comparable runs to decide. NO_VALUE: the run has no value.
+    """
+
+    FIRED = "FIRED"
+    PENDING = "PENDING"
+    NO_BREACH = "NO_BREACH"
+    SAME_DATA = "SAME_DATA"
+    LATE = "LATE"
+    NO_HISTORY = "NO_HISTORY"
+    NO_VALUE = "NO_VALUE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,18 +224,6 @@ class RunSpan(NamedTuple):
 
     def contains(self, seq: int) -> bool:
         return self.first <= seq and (self.end is None or seq < self.end)
-
-
-def merge_spans(spans: Iterable[RunSpan]) -> list[RunSpan]:
-    """The same runs in as few spans as possible, in their order."""
-    merged: list[RunSpan] = []
-    for span in sorted(spans, key=lambda span: span.first):
-        last = merged[-1] if merged else None
-        if last is None or (last.end is not None and span.first > last.end):
-            merged.append(span)
-        elif last.end is not None and (span.end is None or span.end > last.end):
-            merged[-1] = RunSpan(last.first, span.end)
-    return merged
 
 
 class StateChange(NamedTuple):

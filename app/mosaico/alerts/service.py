@@ -1,6 +1,7 @@
 """Writes to the states of alert rules: what a run, an edit or a person changes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -9,7 +10,14 @@ from sqlalchemy.orm import Session
 
 from mosaico.alerts import event_queries, incident_queries, incidents, queries
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
+from mosaico.alerts.evaluation.judging import (
+    Assessed,
+    explain_run,
+    late_change,
+    result_of,
+)
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
+from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
 from mosaico.alerts.publishing import (
     EventNotice,
@@ -21,13 +29,23 @@ from mosaico.alerts.rules import (
     AlertEventState,
     AlertOutcome,
     AlertStatus,
+    Assessment,
     IncidentResolution,
+    Judgement,
 )
-from mosaico.alerts.state_changes import advance_state
+from mosaico.alerts.schemas import rule_spec
+from mosaico.alerts.state_changes import (
+    advance_state,
+    new_event,
+    store_new_memory,
+    tell_incident,
+)
 from mosaico.alerts.stored_series import leading_decisions
 from mosaico.core.batch_delete import delete_all
 from mosaico.core.batches import batched
 from mosaico.core.errors import Conflict, Unavailable
+from mosaico.run_store.evaluations import store_evaluations
+from mosaico.run_store.models import RunEvaluation
 from mosaico.run_store.run_result import RunResult
 
 _CREATE_STATES: Final = text(
@@ -46,23 +64,24 @@ class NotAcknowledgeable(Conflict):
 
 
 class StaleDecision(Unavailable):
-    """Another run of the agent ended after the run was evaluated; the step is repeated."""
+    """Another run of the agent ended, or a rule was edited, after the run was evaluated; the step is repeated."""
 
 
 def record_decisions(
     session: Session, result: RunResult, decisions: Sequence[AlertDecision], now: datetime
 ) -> Mapping[str, SeriesStep]:
-    """Advance the state of each rule by one run and publish what changed, as one message for each
-    group of recipients with the same alerts. Returns, by series, the step of the rule whose verdict is
-    stored with the run.
+    """Advance the state of each rule by one run, store what the rule made of it, and publish what changed, as one
+    message for each group of recipients with the same alerts. Returns, by series, the step of the rule whose
+    verdict is stored with the run.
 
-    A decision is dropped when its rule was edited or disabled after it was evaluated, or when the
-    rule has already seen a later run.
+    A decision is dropped when its rule was disabled or deleted after it was evaluated.
     Locks: the rules (against edits), then their states.
-    Raises: `StaleDecision` when an earlier run ended after the evaluation.
+    Raises: `StaleDecision` when another run ended, or a rule was edited, after the evaluation.
     """
     if not result.is_valid:
-        publish_notice(session, _invalid_run_notice(result), now)
+        # Judging old traces again is not news about the agent.
+        if not result.place.is_rescored:
+            publish_notice(session, _invalid_run_notice(result), now)
         return {}
     rule_ids = [decision.rule_id for decision in decisions]
     if not rule_ids:
@@ -70,30 +89,113 @@ def record_decisions(
     # Rules before states, both in the order of their IDs: every writer takes the locks in this order.
     rules = queries.lock_enabled_rules(session, rule_ids)
     states = _lock_states(session, sorted(rules), result.agent_id, now)
-    events, firing_incidents, applied_ids = [], [], set[str]()
+    recorder = _Recorder(session, result, now)
     for decision in decisions:
         rule, state = rules.get(decision.rule_id), states.get(decision.rule_id)
-        # Deleted, disabled or edited since it was judged: the decision is about another rule.
-        if rule is None or state is None or rule.revision != decision.revision:
-            continue
-        # States move forward in the order of runs only: a slow run that ends after its successor
-        # was judged would otherwise fire or resolve on old news.
-        if state.run_seq >= result.run_seq:
-            continue
-        if decision.seen_seq is not None and decision.seen_seq != state.run_seq:
-            raise StaleDecision("another run ended in the meantime; evaluate the run again")
-        if state.incident_id and decision.assessment.outcome is AlertOutcome.BREACH:
-            firing_incidents.append(state.incident_id)
-        applied_ids.add(decision.rule_id)
-        events += advance_state(session, rule, state, result, decision, now)
+        if rule is not None and state is not None:
+            recorder.record(rule, state, decision)
+    store_evaluations(session, recorder.evaluations)
     # Before the new events: a recipient learns of an incident before it learns that it has ended.
-    publish_after_silence(session, firing_incidents, rules, now, after_run=result.run_id)
-    store_and_publish(session, events, rules, now, after_run=result.run_id)
+    publish_after_silence(session, recorder.firing_incidents, rules, now, after_run=result.run_id)
+    store_and_publish(session, recorder.events, rules, now, after_run=result.run_id)
     return {
         series: decision.step
-        for series, decision in leading_decisions(rules, decisions).items()
-        if decision.rule_id in applied_ids and decision.step is not None
+        for series, decision in leading_decisions(rules, recorder.applied).items()
+        if decision.step is not None
     }
+
+
+class _Recorder:
+    """Records the decisions about one run, and collects what follows from them."""
+
+    def __init__(self, session: Session, result: RunResult, now: datetime) -> None:
+        self._session, self._result, self._now = session, result, now
+        self.events: list[AlertEvent] = []
+        self.evaluations: list[RunEvaluation] = []
+        self.applied: list[AlertDecision] = []
+        self.firing_incidents: list[str] = []
+
+    def record(self, rule: AlertRule, state: AlertState, decision: AlertDecision) -> None:
+        if rule.revision != decision.revision:
+            raise StaleDecision("an alert rule was edited in the meantime; evaluate the run again")
+        run, assessed = decision.run, decision.assessed
+        if run.is_late and assessed is not None:
+            self._record_late(rule, state, decision, assessed)
+            return
+        if decision.seen_seq is not None and decision.seen_seq != state.run_seq:
+            raise StaleDecision("another run ended in the meantime; evaluate the run again")
+        if state.run_seq == run.seq:
+            return
+        if decision.is_new:
+            store_new_memory(state, decision.memory, decision.last, self._now)
+        if assessed is None:
+            self._record_same_data(rule, state, decision)
+            return
+        if state.incident_id and assessed.assessment.outcome is AlertOutcome.BREACH:
+            self.firing_incidents.append(state.incident_id)
+        self.applied.append(decision)
+        self.events += advance_state(self._session, rule, state, self._result, decision, self._now)
+        memory = memory_of(state)
+        judgement = result_of(assessed.assessment, memory.state)
+        self._keep(rule, state, judgement, assessed.assessment)
+
+    def _record_late(
+        self, rule: AlertRule, state: AlertState, decision: AlertDecision, assessed: Assessed
+    ) -> None:
+        spec = rule_spec(rule)
+        change = late_change(spec, decision.memory, decision.run, assessed, self._now)
+        if not state.run_seq:
+            # The rule has judged no run yet: the state is that of the stored runs, and the next run keeps it.
+            state.state = decision.status
+        self._keep(rule, state, Judgement.LATE, assessed.assessment)
+        if change is not None:
+            explanation = self.evaluations[-1].explanation
+            late = replace(assessed.assessment, explanation=explanation)
+            self.events.append(new_event(rule, None, self._result, late, change, self._now))
+
+    def _record_same_data(
+        self, rule: AlertRule, state: AlertState, decision: AlertDecision
+    ) -> None:
+        same_data = self._result.place.same_data
+        is_newest = same_data is not None and same_data.run_seq == state.run_seq
+        if state.is_open and is_newest and not state.clears:
+            # Nobody was told of an incident that is older than the rule. Scoring again is no occasion.
+            if state.incident_id is None and not decision.run.is_rescored:
+                self.events += tell_incident(
+                    self._session, rule, state, self._result, decision, self._now
+                )
+            elif state.incident_id is not None:
+                self.firing_incidents.append(state.incident_id)
+        self._keep(rule, state, Judgement.SAME_DATA, decision.alone)
+
+    def _keep(
+        self,
+        rule: AlertRule,
+        state: AlertState,
+        judgement: Judgement,
+        assessment: Assessment | None,
+    ) -> None:
+        place = self._result.place
+        status = AlertStatus(state.state)
+        alone = assessment.explanation if assessment is not None else ""
+        at = place.same_data.completed_at if place.same_data else None
+        self.evaluations.append(
+            RunEvaluation(
+                run_seq=self._result.run_seq,
+                rule_id=rule.id,
+                rule_name=rule.name,
+                rule_revision=rule.revision,
+                result=judgement,
+                outcome=assessment.outcome if assessment is not None else None,
+                state=status,
+                value=assessment.value if assessment is not None else None,
+                baseline=assessment.baseline if assessment is not None else None,
+                explanation=explain_run(
+                    judgement, alone, status, same_data_at=at, is_rescored=place.is_rescored
+                ),
+                same_data_as=place.same_data.run_id if place.same_data else None,
+            )
+        )
 
 
 def acknowledge(

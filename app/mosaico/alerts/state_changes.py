@@ -1,22 +1,16 @@
 """The next state of an alert rule after a run, with the alert and the incident that follow."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import incidents
+from mosaico.alerts.details import AlertDetails
+from mosaico.alerts.evaluation.judging import Memory, remember
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision, RunFields
+from mosaico.alerts.evaluation.state_memory import memory_of, store_memory
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
-from mosaico.alerts.rules import (
-    AlertEventState,
-    AlertOutcome,
-    AlertStatus,
-    RuleState,
-    StateChange,
-    advance,
-    advance_by_evidence,
-)
+from mosaico.alerts.rules import AlertEventState, AlertOutcome, Assessment, StateChange
 from mosaico.alerts.schemas import rule_spec
 from mosaico.core.ids import new_id
 from mosaico.notifications.types import MessageSeverity
@@ -30,68 +24,96 @@ def advance_state(
     decision: AlertDecision,
     now: datetime,
 ) -> list[AlertEvent]:
-    """Advance one rule by one run; returns the event to publish, if any."""
-    before = RuleState(
-        status=AlertStatus(row.state),
-        open=row.incident_id is not None,
-        breaches=row.breaches,
-        clears=row.clears,
-        fired_at=row.fired_at,
-    )
-    change = _next_change(before, rule, decision, now)
-    _write_state(row, change.state, run, decision, now)
-    event = _new_event(rule, row, run, decision, change, now) if change.notification else None
-    if event is not None and change.notification is AlertEventState.FIRING:
-        # The FIRING event gives its ID to the incident; all later events of it carry the same one.
-        row.incident_id = event.incident_id = event.id
-        incidents.open_incident(session, rule, row, run, decision, event)
+    """Advance one rule by one run with new data; returns the event to publish, if any."""
+    assert decision.assessed is not None, "the condition was evaluated"
+    assessment = decision.assessed.assessment
+    memory, change = remember(rule_spec(rule), memory_of(row), decision.run, decision.assessed, now)
+    store_memory(row, memory)
+    row.value, row.baseline = assessment.value, assessment.baseline
+    row.explanation, row.evaluated_at = assessment.explanation, now
+    notification = _notification_of(row, assessment, change)
+    event = None
+    if notification is not None:
+        event = new_event(rule, row, run, assessment, notification, now)
+    if event is not None and notification is AlertEventState.FIRING:
+        _open(session, rule, row, run, event)
     elif row.incident_id is not None:
         incidents.advance_incident(session, row, run, decision, event)
-    if not change.state.open:
-        row.incident_id = row.clear_seq = None
+    if not memory.state.open:
+        row.incident_id = None
     return [] if event is None else [event]
 
 
-def _next_change(
-    before: RuleState, rule: AlertRule, decision: AlertDecision, now: datetime
-) -> StateChange:
-    spec = rule_spec(rule)
-    if decision.step is not None:
-        return advance_by_evidence(before, decision.step.evidence, spec, now)
-    if decision.is_reference_lost and before.open:
-        return advance(before, AlertOutcome.HEALTHY, replace(spec, keep_firing_for_runs=0), now)
-    return advance(before, decision.assessment.outcome, spec, now)
+def _notification_of(
+    row: AlertState, assessment: Assessment, change: StateChange
+) -> AlertEventState | None:
+    """The event of a change, for recipients who know of the open incident or do not."""
+    if row.incident_id is not None or change.notification is AlertEventState.NO_DATA:
+        return change.notification
+    # An incident of stored runs, from before the rule was made, is told with the next breach.
+    is_untold = row.is_open and assessment.outcome is AlertOutcome.BREACH
+    return AlertEventState.FIRING if is_untold else None
 
 
-def _write_state(
-    row: AlertState, state: RuleState, run: RunFields, decision: AlertDecision, now: datetime
-) -> None:
-    assessment = decision.assessment
-    if state.clears and not row.clears:
-        row.clear_seq = run.run_seq
-    row.breach_seq = (row.breach_seq or run.run_seq) if state.breaches else None
-    row.state, row.breaches, row.clears = state.status, state.breaches, state.clears
-    row.fired_at = state.fired_at
-    if decision.step is not None:
-        row.series = decision.step.state
-    row.value, row.baseline = assessment.value, assessment.baseline
-    row.explanation, row.evaluated_at = assessment.explanation, now
-    row.run_seq, row.run_id = run.run_seq, run.run_id
-
-
-def _new_event(
+def tell_incident(
+    session: Session,
     rule: AlertRule,
     row: AlertState,
     run: RunFields,
     decision: AlertDecision,
-    change: StateChange,
+    now: datetime,
+) -> list[AlertEvent]:
+    """The event of an incident of stored runs that nobody was told of, for a run with the data of the last one."""
+    last = decision.alone or decision.last
+    details = last.details if last is not None else AlertDetails()
+    details = details.model_copy(update={"value_name": details.value_name or rule.name})
+    assessment = Assessment(
+        outcome=AlertOutcome.BREACH,
+        value=row.value,
+        baseline=row.baseline,
+        explanation=row.explanation,
+        details=details,
+    )
+    event = new_event(rule, row, run, assessment, AlertEventState.FIRING, now)
+    _open(session, rule, row, run, event)
+    return [event]
+
+
+def store_new_memory(
+    row: AlertState, memory: Memory, last: Assessment | None, now: datetime
+) -> None:
+    """The state of a rule that begins with the stored runs. No message is sent about them."""
+    store_memory(row, memory)
+    row.evaluated_at = now
+    if last is not None:
+        row.value, row.baseline, row.explanation = last.value, last.baseline, last.explanation
+
+
+def _open(
+    session: Session,
+    rule: AlertRule,
+    row: AlertState,
+    run: RunFields,
+    event: AlertEvent,
+) -> None:
+    # The FIRING event gives its ID to the incident; all later events of it carry the same one.
+    row.incident_id = event.incident_id = event.id
+    incidents.open_incident(session, rule, row, run, event)
+
+
+def new_event(
+    rule: AlertRule,
+    row: AlertState | None,
+    run: RunFields,
+    assessment: Assessment,
+    state: AlertEventState,
     now: datetime,
 ) -> AlertEvent:
-    assessment, state = decision.assessment, change.notification
-    assert state is not None, "an event is created for a notification"
+    """The event of a rule; `row` is its state with the open incident, None for an event without one."""
+    incident_id = row.incident_id if row is not None else None
     return AlertEvent(
         id=new_id(),
-        dedup_key=_dedup_key(state, rule.id, run.run_id, row.incident_id),
+        dedup_key=_dedup_key(state, rule.id, run.run_id, incident_id),
         state=state,
         rule_id=rule.id,
         name=rule.name,
@@ -103,7 +125,7 @@ def _new_event(
         agent_id=run.agent_id,
         run_id=run.run_id,
         run_seq=run.run_seq,
-        incident_id=row.incident_id,
+        incident_id=incident_id,
         value=assessment.value,
         baseline=assessment.baseline,
         explanation=assessment.explanation,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from mosaico.alerts.evaluation.incident_rules import accept_level, return_runs, without_noise
-from mosaico.alerts.evaluation.rule_evidence import series_name
+from mosaico.alerts.evaluation.rule_series import series_name
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.models import AlertRule
 from mosaico.run_store.run_series import list_newest_series, list_open_series

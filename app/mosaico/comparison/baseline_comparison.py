@@ -63,7 +63,7 @@ def compare_with_baseline(
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
-    is_news: bool = True,
+    has_new_data: bool = True,
     may_wait: bool = False,
 ) -> ComparedRunResult:
     """The verdicts, intervals and item values of a run whose traces are all measured.
@@ -78,7 +78,7 @@ def compare_with_baseline(
         baseline = find_baseline(session, run_id, plan) if is_valid else None
         run = get_run(session, run_id)
         is_first = run.same_source_as is None
-        ruler = find_ruler_changes(session, run, baseline, plan) if is_news else ()
+        ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
     comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline, ruler=ruler)
     differences = comparison.differences
     conditions = differences.conditions

@@ -116,7 +116,7 @@ def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | No
     if pinned is not None:
         pinned_run = get_run(session, pinned.run_id)
         # Another run over the pinned traces is compared like any other run, not with itself.
-        if _position(pinned_run) != _position(run):
+        if pinned_run.night != run.night:
             measured = _measured_alike(session, pinned_run, plan)
             return Baseline(mode=BaselineSelection.PINNED, runs=[_baseline_run(measured)])
     mode = plan.baseline.mode
@@ -214,12 +214,8 @@ def _valid_runs_before(run: BenchmarkRun) -> Select[BenchmarkRun]:
         BenchmarkRun.validity == Validity.VALID,
         BenchmarkRun.purged_at.is_(None),
         # By position: runs after the first one over these traces are not earlier runs.
-        _position(run) > POSITION,
+        run.night > POSITION,
     )
-
-
-def _position(run: BenchmarkRun) -> int:
-    return run.seq if run.source_seq is None else run.source_seq
 
 
 def _is_held() -> ColumnElement[bool]:

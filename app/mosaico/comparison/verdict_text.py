@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from mosaico.comparison.change_text import (
     ChangeText,
@@ -12,7 +13,7 @@ from mosaico.comparison.change_text import (
     format_limit,
     scale_of_change,
 )
-from mosaico.core.text import count_noun
+from mosaico.core.text import count_noun, format_utc
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
@@ -23,6 +24,8 @@ NOT_COMPARABLE = "not comparable with its baseline"
 UNLIMITED = ValueRange(None, None)
 LOST_METRIC = "a metric is no longer installed; install its plugin again"
 FIRST_RUN = "first run: there is no earlier valid run of this agent to compare with"
+# Within them, a weekday names one day.
+_WEEK = timedelta(days=6)
 SAME_SOURCE_RUN = "no earlier valid run of this agent evaluates another source run"
 
 NO_QUALITY_COLUMN = "no column measures quality; `mosaico score` would need the expected answers, a score, or pass or fail"
@@ -369,3 +372,16 @@ def _sentence(reason: str) -> str:
 
 def _capitalized(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
+
+
+def say_same_answers(verdict: RunVerdict, earlier: datetime, now: datetime) -> RunVerdict:
+    """The verdict of a run that has the data of an earlier one, which ended at `earlier` (UTC)."""
+    day = f"{earlier:%A}" if now - earlier < _WEEK else f"{earlier.day} {earlier:%B %Y}"
+    same_answers = f"the same answers as on {day}"
+    sentence = f"{same_answers[0].upper()}{same_answers[1:]}, {format_utc(earlier)}: no new data."
+    return verdict.model_copy(
+        update={
+            "same_answers": same_answers,
+            "explanation": f"{sentence} {verdict.explanation}",
+        }
+    )

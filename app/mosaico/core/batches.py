@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
-Key = TypeVar("Key", str, int)
+Key = TypeVar("Key", str, int, tuple[str, str])
 
 # A statement of so many rows holds its locks for a short time, also where each row has ten indexes; and even rows of
 # many columns have far fewer than the 65,535 parameters of a statement.

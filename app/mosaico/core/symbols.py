@@ -49,6 +49,7 @@ _STATES: Final[Mapping[str, str]] = MappingProxyType(
         "RUN_FAILED": FAILED,
         "RUN_INVALID": INVALID,
         "RUN_MISSED": INVALID,
+        "STALE": INVALID,
         "SCHEDULE_MISSED": INVALID,
         # Runs, events, fires and deliveries
         "PENDING": WAITING,

@@ -139,7 +139,8 @@ class RunVerdict(WireModel):
     `counts` is the number of KPIs (of the metrics that decide, when the run has no KPI) per verdict, `differences`
     lists what differs between the two runs, and `conditions` the differences that affect all values.
     `measuredDifferently` says by which ruler the run is the first one to be measured, also where its baseline was
-    measured again by the same.
+    measured again by the same. `sameAnswers` says so when the run has the data of
+    an earlier one.
     """
 
     version: Literal[1] = 1
@@ -152,6 +153,10 @@ class RunVerdict(WireModel):
     differences: tuple[StoredText, ...] = ()
     conditions: tuple[StoredText, ...] = ()
     measured_differently: tuple[StoredText, ...] = ()
+    same_answers: Annotated[
+        StoredText | None,
+        Field(description="Of which day the answers are; null for a run with new data."),
+    ] = None
 
 
 # A metric as (column, None), a KPI as (None, ID).

@@ -137,12 +137,17 @@ def _detectable(overview: Overview) -> list[str]:
 
 def _news(overview: Overview) -> list[NewsCard]:
     return [
-        _card(cell) for cell in overview.cells if cell.is_recent and rules.outcome_of(cell) in _NEWS
+        _card(cell)
+        for cell in overview.cells
+        if cell.is_recent and (cell.same_answers or rules.outcome_of(cell) in _NEWS)
     ]
 
 
 def _card(cell: OverviewCell) -> NewsCard:
     outcome = rules.outcome_of(cell)
+    if cell.same_answers:
+        # What did not change since then is no news.
+        return NewsCard(cell, outcome, cell.same_answers, "", "")
     change = cell.kpi.verdict if cell.kpi else None
     text = describe_change(change, change.scale, cell.kpi.unit) if change and cell.kpi else None
     if outcome in {rules.FAILED, Verdict.INVALID} or text is None or cell.kpi is None:

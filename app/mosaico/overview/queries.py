@@ -29,12 +29,14 @@ from mosaico.overview.schemas import (
     OpenAlert,
     Overview,
     OverviewCell,
+    StaleAgent,
 )
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.schedules.models import SHOWN_MISS, ScheduleConfig, ScheduleFire
 from mosaico.schedules.rules import FireSkipReason
+from mosaico.schedules.stale_agents import list_stale_agents
 
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20
@@ -81,12 +83,12 @@ HEADLINE_KPIS = text(
            kpi.interval_low, kpi.interval_high, kpi.verdict,
            ARRAY(
                SELECT recent.value FROM (
-                   SELECT value, recorded_at, id FROM kpi_history AS earlier
+                   SELECT value, recorded_at, earlier.id FROM kpi_history AS earlier
+                   JOIN benchmark_runs AS run ON run.seq = earlier.run_seq AND run.has_new_data
                    WHERE earlier.benchmark_id = kpi.benchmark_id AND earlier.agent_id = kpi.agent_id
                      AND earlier.kpi_id = kpi.kpi_id AND earlier.value IS NOT NULL
-                     AND earlier.validity = :valid
                      AND (earlier.recorded_at, earlier.id) <= (kpi.recorded_at, kpi.id)
-                   ORDER BY recorded_at DESC, id DESC LIMIT :limit
+                   ORDER BY recorded_at DESC, earlier.id DESC LIMIT :limit
                ) AS recent ORDER BY recent.recorded_at, recent.id
            ) AS history
     FROM unnest(CAST(:seqs AS bigint[]), CAST(:kpis AS text[])) AS headline (run_seq, kpi_id)
@@ -140,7 +142,25 @@ def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
         next_schedule=_next_schedule(session),
         missed_fires=sum(missed.values()),
         missed_schedules=_missed_schedules(session, missed, missed_since, now),
+        stale=_stale_agents(session, now),
     )
+
+
+def _stale_agents(session: Session, now: datetime) -> list[StaleAgent]:
+    rows = list_stale_agents(session, now)
+    names = read_names(session, [(row.benchmark_id, row.agent_id) for row in rows])
+    return [
+        StaleAgent(
+            benchmark_id=row.benchmark_id,
+            benchmark_name=names.benchmarks[row.benchmark_id],
+            agent_id=row.agent_id,
+            agent_name=names.agents[row.agent_id],
+            since=row.since,
+            run_id=row.run_id,
+            explanation=row.explanation,
+        )
+        for row in rows
+    ]
 
 
 def read_cells(
@@ -218,6 +238,7 @@ def _cell(
         completed_at=run.completed_at,
         verdict=verdict,
         explanation=_explain(run),
+        same_answers=run.verdict.same_answers if run.verdict else None,
         kpi=kpi,
         open_alerts=alerts,
     )

@@ -55,6 +55,10 @@ class OverviewCell(WireModel):
     completed_at: datetime
     verdict: Verdict | None
     explanation: StoredText
+    same_answers: Annotated[
+        StoredText | None,
+        Field(description="Set when the run has the data of an earlier one; says of which day."),
+    ]
     kpi: HeadlineKpi | None
     open_alerts: list[OpenAlert]
 
@@ -104,6 +108,18 @@ class MissedSchedule(WireModel):
     detail: Annotated[
         StoredText | None, Field(description="The newest of its due times that did not exist.")
     ] = None
+
+
+class StaleAgent(WireModel):
+    """An agent that has had no new data on a benchmark for too long; `runId` is its last run since."""
+
+    benchmark_id: str
+    benchmark_name: StoredText
+    agent_id: str
+    agent_name: StoredText
+    since: Annotated[datetime, Field(description="When its last new data came.")]
+    run_id: str | None
+    explanation: StoredText
 
 
 class SearchKind(StrEnum):
@@ -172,4 +188,10 @@ class Overview(WireModel):
     missed_schedules: Annotated[
         list[MissedSchedule],
         Field(description="The schedules of these times, most missed first, at most 20."),
+    ]
+    stale: Annotated[
+        list[StaleAgent],
+        Field(
+            description="The agents without new data, those that were told last first, at most 100."
+        ),
     ]

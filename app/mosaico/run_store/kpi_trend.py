@@ -37,7 +37,7 @@ _BUCKETS_TEXT: Final = """
         WHERE history.benchmark_id = :benchmark_id AND history.agent_id = :agent_id
           AND history.kpi_id = :kpi_id AND history.recorded_at >= :since
           AND history.recorded_at < coalesce(CAST(:until AS timestamptz), 'infinity')
-          AND run.rescore_of IS NULL
+          AND run.rescore_of IS NULL AND run.same_data_as IS NULL
     ), ranked AS (
         SELECT *, position / ceil(total / CAST(:points AS float))::bigint AS bucket,
                coalesce(array_position(ARRAY['REGRESSED', 'CHANGED', 'IMPROVED', 'INCONCLUSIVE',
@@ -135,7 +135,9 @@ def list_kpi_points(
             KpiHistory.benchmark_id == benchmark_id,
             KpiHistory.agent_id == agent_id,
             KpiHistory.kpi_id == kpi_id,
+            # Neither repeats nor rescored runs: they say nothing new about the agent.
             BenchmarkRun.rescore_of.is_(None),
+            BenchmarkRun.same_data_as.is_(None),
         )
     )
     order = tuple_(KpiHistory.recorded_at, KpiHistory.id)

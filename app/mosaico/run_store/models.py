@@ -12,6 +12,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     SmallInteger,
+    false,
     func,
     literal_column,
     text,
@@ -29,8 +30,8 @@ from mosaico.run_store.write_back_state import WriteBackState
 from mosaico.traces.production import TraceWindow
 
 _SERIES = ("benchmark_id", "agent_id")
-# Rescored runs are not news about an agent. Without parameters, so that the planner finds the index.
-COMPLETED_NEWS = "status = 'COMPLETED' AND rescore_of IS NULL"
+# Valid runs whose data no earlier valid run had. Without parameters, so that the planner finds the index.
+NEW_DATA = "has_new_data"
 _POSITION = text("COALESCE(source_seq, seq)")
 # Orders of the list of runs, each with an index. As SQL text in the spelling of PostgreSQL: an index serves
 # the same expression only, without parameters in it.
@@ -55,8 +56,10 @@ class BenchmarkRun(Base):
     `metric_keys` is the order of `trace_results.values`. `fencing_token` rises each time a step is
     acquired: a worker that lost its lease carries an old token and cannot write. `rescore_of` is the
     run whose traces are scored again. `source_key` identifies the source run that was read, and
-    `source_seq` is the `seq` of the first run of the agent over it: both are known when the traces
-    are collected. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
+    `source_seq` is the place of the run, see `POSITION`: both are known when the traces
+    are collected. `data_digest` identifies its data, see `mosaico.runs.run_data`; `same_data_as` is the first valid
+    run with them, and a valid run without such a run `has_new_data`. One that ended after a run with a later
+    place `is_late`. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
     its own, and `source_warning` what is uncertain about it; `same_source_as` is that first run, unless it is
     this one. `metric_warning` names metrics that cannot read many of the expected texts. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
@@ -97,13 +100,14 @@ class BenchmarkRun(Base):
             _POSITION,
             postgresql_where=text("accepted_at IS NOT NULL"),
         ),
-        # When each agent last completed a run.
+        # When each agent last had new data.
         Index(
-            "ix_benchmark_runs_completed_news",
+            "ix_benchmark_runs_new_data",
             *_SERIES,
             "completed_at",
-            postgresql_where=text(COMPLETED_NEWS),
+            postgresql_where=text(NEW_DATA),
         ),
+        Index("ix_benchmark_runs_data_digest", *_SERIES, "data_digest", "seq"),
         Index(
             "ix_benchmark_runs_schedule_id_seq",
             "schedule_id",
@@ -125,7 +129,7 @@ class BenchmarkRun(Base):
         # selective for IS NULL, and the planner reads a million rows through it.
         *(
             Index(f"ix_benchmark_runs_{name}", name, postgresql_where=text(f"{name} IS NOT NULL"))
-            for name in ("retry_of", "rescore_of", "same_source_as")
+            for name in ("retry_of", "rescore_of", "same_source_as", "same_data_as")
         ),
     )
 
@@ -157,6 +161,11 @@ class BenchmarkRun(Base):
     # Without a foreign key: a schedule may evaluate one source run thousands of times, and one statement
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
     same_source_as: Mapped[str | None]
+    data_digest: Mapped[str | None]
+    # As `same_source_as`.
+    same_data_as: Mapped[str | None]
+    has_new_data: Mapped[bool] = mapped_column(default=False, server_default=false())
+    is_late: Mapped[bool] = mapped_column(default=False, server_default=false())
     plan: Mapped[RunPlan | None] = mapped_column(ModelJson(RunPlan, complete=True))
     metric_keys: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     fencing_token: Mapped[int] = mapped_column(default=0)
@@ -192,9 +201,15 @@ class BenchmarkRun(Base):
         assert self.plan is not None, f"the run {self.id} has not begun"
         return self.plan
 
+    @property
+    def night(self) -> int:
+        """The place of the run, see `POSITION`."""
+        return self.seq if self.source_seq is None else self.source_seq
 
-# The position of a run in the history of its agent: a run over a source run that was evaluated before takes
-# the position of the first run over it, because it is not a newer result of the agent.
+
+# The place of a run in the history of its agent, the night that it is for. Runs are ordered by their start. A run
+# over a source run that was evaluated before takes the place of the first run over it, a rescored run that of its
+# origin, and a retry that of the attempt that failed: none of them is a newer result of the agent.
 POSITION = func.coalesce(BenchmarkRun.source_seq, BenchmarkRun.seq)
 
 
@@ -314,6 +329,30 @@ class RunSeries(Base):
     level: Mapped[float]
     item_values: Mapped[bytes | None] = mapped_column(LargeBinary)
     state: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
+
+
+class RunEvaluation(Base):
+    """What one alert rule made of a run; see `mosaico.alerts.evaluation.judging`.
+
+    `state` is the state of the rule after the run, `outcome` the result of its condition, if the run was judged by
+    it, and `same_data_as` the run whose data it repeats. The rule may be edited or deleted since.
+    """
+
+    __tablename__ = "run_evaluations"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    rule_id: Mapped[str] = mapped_column(primary_key=True)
+    rule_name: Mapped[str]
+    rule_revision: Mapped[int]
+    result: Mapped[str]
+    outcome: Mapped[str | None]
+    state: Mapped[str]
+    value: Mapped[float | None]
+    baseline: Mapped[float | None]
+    explanation: Mapped[str]
+    same_data_as: Mapped[str | None]
 
 
 class RunLlmUsage(Base):

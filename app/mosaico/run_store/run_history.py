@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.aggregate import Aggregate
-from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from mosaico.run_store.models import POSITION, BenchmarkRun, RunMetricAggregate, TraceResult
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.sql_means import mean_of, summable
@@ -33,13 +33,16 @@ from mosaico.traces.models import CollectedTrace
 SelectT = TypeVar("SelectT", bound=Select[*tuple[Any, ...]])
 
 MAX_AGENTS = 50
+MAX_SEQ: Final = 2**63 - 1
 
 # An aggregate has its number of traces under another name.
 _SHARED_FIELDS: Final = [field.name for field in fields(Aggregate) if field.name != "count"]
 
 
 class PastRun(NamedTuple):
-    """A run that has ended."""
+    """A run that has ended; `night` is its place, see `mosaico.run_store.models.POSITION`. `same_data_as`
+    is the ID of the run whose data it repeats, and `is_accepted` says that its level was accepted.
+    """
 
     seq: int
     id: str
@@ -48,6 +51,17 @@ class PastRun(NamedTuple):
     fingerprint: str | None
     completed_at: datetime
     traces: int | None
+    night: int
+    has_new_data: bool = True
+    is_late: bool = False
+    is_rescored: bool = False
+    same_data_as: str | None = None
+    is_accepted: bool = False
+
+    @property
+    def is_other_data(self) -> bool:
+        """Whether a rescored run has values that its origin does not have: for the night of its origin."""
+        return self.is_rescored and self.same_data_as is None
 
     @property
     def is_valid(self) -> bool:
@@ -90,15 +104,16 @@ def list_comparable_runs(
     agent_id: str,
     *,
     fingerprint: str | None,
-    before: int,
+    besides: int,
+    night: int,
     limit: int,
     excluded: Sequence[tuple[int, int | None]] = (),
 ) -> list[PastRun]:
-    """The last valid runs of an agent with the same fingerprint, oldest first; `before` is the
-    sequence number of a run. `excluded` are ranges of sequence numbers, without their ends; None is
-    no end.
+    """The last valid runs of an agent with the same fingerprint whose data were new and not late, oldest first:
+    all `besides` one, for no later night than `night`. `excluded` are ranges of sequence numbers, without their
+    ends; None is no end.
     """
-    gaps = list(_iter_gaps(excluded, before))
+    gaps = list(_iter_gaps(excluded, MAX_SEQ))
     if not gaps:
         return []
     gap = (
@@ -112,7 +127,10 @@ def list_comparable_runs(
         .where(
             BenchmarkRun.seq >= gap.c.first,
             BenchmarkRun.seq < gap.c.before,
-            BenchmarkRun.validity == Validity.VALID,
+            BenchmarkRun.seq != besides,
+            night >= POSITION,
+            BenchmarkRun.has_new_data,
+            BenchmarkRun.is_late.is_(False),
             BenchmarkRun.fingerprint == fingerprint,
         )
         .order_by(BenchmarkRun.seq.desc())
@@ -163,14 +181,16 @@ def read_plan(session: Session, run_seq: int) -> RunPlan | None:
 def list_valid_seqs(
     session: Session, benchmark_id: str, agent_id: str, first: int, before: int, *, limit: int
 ) -> list[int]:
-    """The sequence numbers of the last valid runs of an agent from `first` to before `before`, oldest first."""
+    """The sequence numbers of the last valid runs of an agent with new data from `first` to before `before`, oldest
+    first.
+    """
     statement = select(BenchmarkRun.seq).where(
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.agent_id == agent_id,
         BenchmarkRun.seq >= first,
         BenchmarkRun.seq < before,
-        BenchmarkRun.status == RunStatus.COMPLETED,
-        BenchmarkRun.validity == Validity.VALID,
+        BenchmarkRun.has_new_data,
+        BenchmarkRun.is_late.is_(False),
     )
     newest = session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(limit))
     return list(newest)[::-1]
@@ -328,6 +348,12 @@ _PAST_RUN_COLUMNS = (
     BenchmarkRun.fingerprint,
     BenchmarkRun.completed_at,
     BenchmarkRun.traces_total,
+    POSITION,
+    BenchmarkRun.has_new_data,
+    BenchmarkRun.is_late,
+    BenchmarkRun.rescore_of.is_not(None),
+    BenchmarkRun.same_data_as,
+    BenchmarkRun.accepted_at.is_not(None),
 )
 
 

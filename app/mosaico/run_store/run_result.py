@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from mosaico.formula import compile_formula
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi
@@ -14,6 +16,33 @@ from mosaico.run_store.rules import Validity, ValidityVerdict
 from mosaico.run_store.run_series import ItemIndex, SeriesResult
 
 
+class SameData(NamedTuple):
+    """The first valid run with the data of another run."""
+
+    run_seq: int
+    run_id: str
+    completed_at: datetime | None
+
+
+class RunPlace(NamedTuple):
+    """The place of a run among those of its agent: the run whose data it repeats, if there is one, otherwise whether
+    a later night was judged before it. A rescored run never has new data, and is late unless it repeats its origin.
+    """
+
+    data_digest: str | None = None
+    same_data: SameData | None = None
+    is_rescored: bool = False
+    is_late: bool = False
+
+    @property
+    def has_new_data(self) -> bool:
+        """Whether the run has new data if it is valid."""
+        return self.same_data is None and not self.is_rescored
+
+
+NEWEST: Final = RunPlace()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """All results of a run. The alert rules evaluate it, and `finish_run` stores it.
@@ -22,7 +51,7 @@ class RunResult:
     the source has, including those it did not deliver. `metric_warning` names metrics that cannot read many of the
     expected texts. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
-    invalid run and for one that scores old traces again.
+    invalid run and for one without new data. `night` is the `POSITION` of the run; None: its sequence number.
     """
 
     run_id: str
@@ -37,6 +66,8 @@ class RunResult:
     metric_warning: str | None = None
     items: ItemIndex | None = None
     series: Mapping[str, SeriesResult] = field(default_factory=dict)
+    place: RunPlace = NEWEST
+    night: int | None = None
 
     @property
     def benchmark_id(self) -> str:

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session, aliased
 from mosaico.core.batches import STATEMENT_ROWS, batched
 from mosaico.kpis.series_types import RunsEvidence, SeriesState
 from mosaico.run_store.models import POSITION, BenchmarkRun, RunItems, RunSeries
-from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side
 
@@ -102,9 +101,8 @@ def kpi_series(kpi_id: str) -> str:
 
 
 def list_series_runs(session: Session, run_seq: int) -> list[int]:
-    """The last valid runs of the same agent and fingerprint before a run, oldest first; at most 60.
-
-    Runs that score earlier traces again are not news of the agent and are left out.
+    """The last runs of the same agent and fingerprint before the night of a run whose data were new and not late,
+    oldest first; at most 60.
     """
     statement = (
         select(BenchmarkRun.seq)
@@ -114,13 +112,13 @@ def list_series_runs(session: Session, run_seq: int) -> list[int]:
                 getattr(BenchmarkRun, name) == _field_of_run(run_seq, name)
                 for name in _SERIES_FIELDS
             ),
-            run_seq > POSITION,
-            BenchmarkRun.status == RunStatus.COMPLETED,
-            BenchmarkRun.validity == Validity.VALID,
-            BenchmarkRun.rescore_of.is_(None),
-            BenchmarkRun.source_seq == BenchmarkRun.seq,
+            # Also before it: an earlier reading of its source run, which had other data.
+            _night_of_run(run_seq) >= POSITION,
+            BenchmarkRun.seq != run_seq,
+            BenchmarkRun.has_new_data,
+            BenchmarkRun.is_late.is_(False),
         )
-        .order_by(POSITION.desc())
+        .order_by(POSITION.desc(), BenchmarkRun.seq.desc())
         .limit(MAX_REFERENCE)
     )
     return list(session.scalars(statement))[::-1]
@@ -130,19 +128,17 @@ def _field_of_run(run_seq: int, name: str) -> ScalarSelect[str | None]:
     return select(getattr(_RUN, name)).where(_RUN.seq == run_seq).scalar_subquery()
 
 
-def find_series_state(session: Session, series: str, runs: Sequence[int]) -> SeriesState:
-    """The state of a series after the newest of some runs; an empty one without such a run."""
-    statement = (
-        select(RunSeries.state)
-        .where(
-            RunSeries.run_seq.in_(runs),
-            RunSeries.series == series,
-            RunSeries.state.is_not(None),
-        )
-        .order_by(RunSeries.run_seq.desc())
-        .limit(1)
+def _night_of_run(run_seq: int) -> ScalarSelect[int]:
+    night = func.coalesce(_RUN.source_seq, _RUN.seq)
+    return select(night).where(_RUN.seq == run_seq).scalar_subquery()
+
+
+def list_scales(session: Session, series: str, runs: Collection[int]) -> dict[int, Scale]:
+    """The scales of a series in some runs, by sequence number."""
+    statement = select(RunSeries.run_seq, RunSeries.scale).where(
+        RunSeries.run_seq.in_(runs), RunSeries.series == series
     )
-    return session.scalar(statement) or SeriesState()
+    return {run_seq: Scale(scale) for run_seq, scale in session.execute(statement)}
 
 
 def find_series_states(session: Session, runs: Collection[int]) -> dict[str, SeriesState]:

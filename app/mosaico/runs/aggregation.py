@@ -18,6 +18,7 @@ from mosaico.runs.collection import count_absent_traces
 from mosaico.runs.leases import RunLease
 from mosaico.runs.llm_metrics import measure_traces
 from mosaico.runs.metric_columns import MetricColumns
+from mosaico.runs.run_data import find_place
 from mosaico.runs.scoring import RunValues
 from mosaico.runs.series import SeriesResults, evaluate_series
 from mosaico.traces.types import Trace
@@ -36,6 +37,8 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
     plan = lease.plan
     with job.resources.db.read() as session:
         absent = count_absent_traces(session, lease)
+        run = queries.get_run(session, lease.run_id)
+        place, night = find_place(session, run), run.night
     columns = _read_columns(job, lease)
     # They lower the coverage, as if they had no value.
     columns.add_absent(absent.traces)
@@ -63,10 +66,10 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         plan=plan,
         kpis=kpis,
         validity=validity,
-        is_news=lease.is_news,
-        may_wait=may_wait,
+        has_new_data=place.has_new_data,
+        may_wait=may_wait and place.has_new_data,
     )
-    judged = evaluate_series(job, lease, points) if points else SeriesResults()
+    judged = evaluate_series(job, lease, points, place) if points else SeriesResults()
     return RunResult(
         run_id=lease.run_id,
         run_seq=lease.run_seq,
@@ -80,6 +83,8 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         verdicts=verdicts,
         items=judged.items,
         series=judged.series,
+        place=place,
+        night=night,
     )
 
 

@@ -13,15 +13,16 @@ from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.service import record_decisions
 from mosaico.comparison.acceptance import hold_regressed
-from mosaico.comparison.verdict_text import NOT_COMPARABLE
+from mosaico.comparison.verdict_text import NOT_COMPARABLE, say_same_answers
 from mosaico.kpis.models import KpiHistory
-from mosaico.kpis.verdict_types import BaselineSelection
+from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict
 from mosaico.run_store import rules
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
 from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import kpi_series, metric_series, store_points
 from mosaico.runs.leases import RunLease, lock_leased_run
+from mosaico.runs.run_data import settle_place
 from mosaico.runs.service import end_run
 from mosaico.statistics.verdict_rules import Verdict
 
@@ -37,27 +38,34 @@ def finish_run(
 ) -> None:
     """Write the result of a run, what follows for its alerts, and COMPLETED.
 
-    Raises: `RunEnded` when the lease is void.
+    Raises: `RunEnded` when the lease is void, `StaleDecision` when another run of the agent, or an edit of a rule,
+            changes what follows from the run: compute its result again.
     """
     run = lock_leased_run(session, lease)
+    settle_place(session, run, result.place, is_valid=result.is_valid)
     rules.require_transition(run.id, RunStatus(run.status), RunStatus.COMPLETED)
     validity = result.validity
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.metric_warning = result.metric_warning
     run.coverage, run.error_share = validity.coverage, validity.error_share
-    run.verdict = result.verdicts.run
+    run.verdict = _run_verdict(result, now)
     hold_regressed(session, run, result.verdicts.run)
-    # Judging old traces again is not news about the agent: it alerts nobody.
-    is_news = run.rescore_of is None and run.source_seq in (None, run.seq)
-    if is_news:
-        result = _with_steps(result, record_decisions(session, result, decisions, now))
+    result = _with_steps(result, record_decisions(session, result, decisions, now))
     _store_metrics(session, result)
     session.add_all(_kpi_rows(result, now))
     if result.items is not None:
         store_points(session, result.run_seq, result.items, result.series)
-    if is_news and result.is_valid and result.verdicts.run.verdict is Verdict.INVALID:
+    if run.has_new_data and result.verdicts.run.verdict is Verdict.INVALID:
         publish_notice(session, _not_comparable(run, result), now)
     end_run(session, run, RunStatus.COMPLETED, now)
+
+
+def _run_verdict(result: RunResult, now: datetime) -> RunVerdict:
+    """The verdict of a run, which first says when its data are not new."""
+    verdict, same_data = result.verdicts.run, result.place.same_data
+    if same_data is None or same_data.completed_at is None or result.place.is_rescored:
+        return verdict
+    return say_same_answers(verdict, same_data.completed_at, now)
 
 
 def _not_comparable(run: BenchmarkRun, result: RunResult) -> EventNotice:

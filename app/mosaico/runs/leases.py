@@ -34,10 +34,7 @@ class RunEnded(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """The right to do the current step of a run; not valid after the fencing token has increased.
-
-    With `is_news` no earlier run has scored its traces, which is certain when they are collected.
-    """
+    """The right to do the current step of a run; not valid after the fencing token has increased."""
 
     run_id: str
     run_seq: int
@@ -45,7 +42,6 @@ class RunLease:
     fencing_token: int
     plan: RunPlan
     fingerprint: str | None
-    is_news: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +64,7 @@ class ShardLease:
 _ACQUIRE_RUN = f"""
     UPDATE benchmark_runs SET fencing_token = fencing_token + 1
     WHERE id = %(run_id)s AND status = 'RUNNING' AND {HOLDS_JOB}
-    RETURNING id AS run_id, seq AS run_seq, collection_id, fencing_token, plan, fingerprint,
-              rescore_of IS NULL AND coalesce(source_seq, seq) = seq AS is_news
+    RETURNING id AS run_id, seq AS run_seq, collection_id, fencing_token, plan, fingerprint
 """  # noqa: S608 - a constant
 _ACQUIRE_SHARD = f"""
     UPDATE run_shards AS shard SET fencing_token = shard.fencing_token + 1

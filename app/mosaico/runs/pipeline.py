@@ -9,6 +9,7 @@ also enqueues the next step, which starts before the first steps of other runs.
 """
 
 from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
+from mosaico.alerts.service import StaleDecision
 from mosaico.comparison.baseline_comparison import BaselineOutdated
 from mosaico.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
 from mosaico.jobs.handlers import JobContext
@@ -20,6 +21,9 @@ from mosaico.runs.llm_metrics import measure_shard
 from mosaico.runs.plan_builder import collect_lock, make_plan
 from mosaico.runs.shards import split_run, store_shard
 from mosaico.runs.write_back import request_write_back
+
+# To finish a run: parallel runs of one agent that end together are judged one after the other.
+ATTEMPTS = 5
 
 
 def begin(job: JobContext, step: BeginRun) -> None:
@@ -52,9 +56,22 @@ def score(job: JobContext, step: ScoreShard) -> None:
 def finish(job: JobContext, step: FinishRun) -> None:
     """Compute the result of the run and what it means for the alert rules, then store all of it."""
     job, lease = leases.lease_run(job, step.run_id)
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            _finish(job, lease)
+        except StaleDecision:
+            if not attempts_left:
+                raise
+            job.checkpoint()
+        else:
+            return
+
+
+def _finish(job: JobContext, lease: leases.RunLease) -> None:
+    """Raises: `StaleDecision` when another run of the agent has ended in the meantime."""
     res = job.resources
     try:
-        result = compute_result(job, lease, may_wait=lease.is_news)
+        result = compute_result(job, lease, may_wait=True)
     except BaselineOutdated as outdated:
         with res.db.begin() as session:
             run = leases.lock_leased_run(session, lease)
@@ -68,7 +85,7 @@ def finish(job: JobContext, step: FinishRun) -> None:
         finish_run(session, lease, result, decisions, res.clock())
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
-            request_write_back(session, step.run_id, res)
+            request_write_back(session, lease.run_id, res)
 
 
 def on_failure(job: JobContext, failure: FailRun) -> None:

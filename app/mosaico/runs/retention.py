@@ -49,6 +49,8 @@ from mosaico.traces.service import delete_positions
 RUNS_PER_BATCH = 5
 RUNS_PER_UNDO = 500
 LINKS_PER_BATCH = 100
+# To the first run over the same source run, and over the same data.
+_LINKS = (BenchmarkRun.same_source_as, BenchmarkRun.same_data_as)
 ROWS_PER_BATCH = 2_000
 UNDO_PERIOD = timedelta(days=1)
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
@@ -237,23 +239,26 @@ def delete_run(session: Session, run_id: str) -> None:
             f" DELETE /api/v1/benchmarks/{benchmark_id}/baseline"
         ) from None
     _drop(session, seq, collection_id)
-    linked = select(BenchmarkRun.seq).where(BenchmarkRun.same_source_as == run_id)
-    if session.scalar(linked.limit(1)) is not None:
-        enqueue(session, EndLinks(run_id=run_id))
+    for link in _LINKS:
+        linked = select(BenchmarkRun.seq).where(link == run_id)
+        if session.scalar(linked.limit(1)) is not None:
+            enqueue(session, EndLinks(run_id=run_id))
+            return
 
 
 def end_links(job: JobContext, deleted: EndLinks) -> None:
-    """End the links of later runs over the same source run to a deleted one."""
+    """End the links of later runs over the same source run, or the same data, to a deleted one."""
     repeat_batches(job, lambda session: end_link_batch(session, deleted.run_id))
 
 
 def end_link_batch(session: Session, run_id: str) -> int:
     """End a batch of the links to a deleted run; returns its size."""
-    linked = (
-        select(BenchmarkRun.seq).where(BenchmarkRun.same_source_as == run_id).limit(LINKS_PER_BATCH)
-    )
-    ended = update(BenchmarkRun).where(BenchmarkRun.seq.in_(linked)).values(same_source_as=None)
-    return len(session.scalars(ended.returning(BenchmarkRun.seq)).all())
+    for link in _LINKS:
+        linked = select(BenchmarkRun.seq).where(link == run_id).limit(LINKS_PER_BATCH)
+        ended = update(BenchmarkRun).where(BenchmarkRun.seq.in_(linked)).values({link: None})
+        if count := len(session.scalars(ended.returning(BenchmarkRun.seq)).all()):
+            return count
+    return 0
 
 
 def drop_results(job: JobContext, dropped: DropResults) -> None:

@@ -20,6 +20,7 @@ from mosaico.core.web.sse import EventStream, stream_events
 from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.kpis.schemas import KpiValueView
 from mosaico.run_store import queries
+from mosaico.run_store.evaluations import list_evaluations
 from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.run_store.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from mosaico.run_store.trace_list import TraceListFilter
@@ -27,6 +28,7 @@ from mosaico.runs import estimates, retention, service
 from mosaico.runs.llm_cache import list_llm_usage
 from mosaico.runs.schemas import (
     EstimateView,
+    EvaluationView,
     LlmUsageView,
     MetricAggregateView,
     RunAcceptance,
@@ -259,6 +261,14 @@ def list_run_kpis(run_id: RunId, res: Res) -> Page[KpiValueView]:
     with res.db.read() as session:
         kpis = get_kpis_of_run(session, queries.get_run(session, run_id).seq)
         return Page(items=[KpiValueView.model_validate(kpi) for kpi in kpis])
+
+
+@router.get("/{runId}/evaluations", dependencies=READ)
+def list_run_evaluations(run_id: RunId, res: Res) -> Page[EvaluationView]:
+    """List what each alert rule made of a completed valid run, by the name of the rule."""
+    with res.db.read() as session:
+        evaluations = list_evaluations(session, queries.get_run(session, run_id).seq)
+        return Page(items=[EvaluationView.model_validate(each) for each in evaluations])
 
 
 @router.get("/{runId}/events", response_class=EventStream, dependencies=READ)

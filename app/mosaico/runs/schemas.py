@@ -1,10 +1,11 @@
 """Request and response bodies of benchmark runs."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from mosaico.alerts.rules import AlertOutcome, AlertStatus, Judgement
 from mosaico.core.schemas import Identifier, ShortText, StoredText, WireModel
 from mosaico.harness.transcript import Transcript
 from mosaico.kpis.series_types import RunsEvidence
@@ -86,7 +87,9 @@ class RunView(WireModel):
     expected outputs or more, with what to use instead. `rescoreOf` is the run whose traces it scores again.
     `sourceRunId` and `sourceRunAt` are the
     ID and start of the run of the source that was read; `same_source_as` is the first run of the agent over the
-    same run of the source, which is neither compared with it nor counted again. `verdict`
+    same run of the source, which is not compared with it. `sameDataAs` is the first valid run over the same data: the
+    run adds nothing to histories, and the states of alert rules stay. `isLate`: a later night was judged before, so
+    that the run is judged for its own night only. `verdict`
     compares it with its baseline, or has the `reason` why it was not compared. Runs with the same
     `fingerprint` are comparable. `baselineHold` is the reason why the run is not a baseline of later
     runs; `acceptedAt`, `acceptedBy` (the ID of an API key) and `acceptanceNote` say who accepted its
@@ -121,6 +124,13 @@ class RunView(WireModel):
     source_run_at: datetime | None
     source_warning: str | None
     same_source_as: str | None
+    same_data_as: str | None
+    has_new_data: Annotated[
+        bool, Field(description="Whether no earlier valid run of the agent had its data.")
+    ]
+    is_late: Annotated[
+        bool, Field(description="Whether a later night was judged before the run ended.")
+    ]
     validity: Validity | None
     validity_reasons: list[str] | None
     coverage: float | None
@@ -134,6 +144,23 @@ class RunView(WireModel):
     acceptance_note: StoredText | None
     write_back: WriteBackView | None
     results: str
+
+
+class EvaluationView(WireModel):
+    """What an alert rule made of a completed valid run. `outcome` is that of its condition; null for a run that repeats
+    another one, unless the condition needs no other run. `state` is that of the rule after the run.
+    """
+
+    alert_config_id: str = Field(validation_alias="rule_id")
+    name: str = Field(validation_alias="rule_name")
+    rule_revision: Annotated[int, Field(description="Revision of the rule that judged the run.")]
+    result: Annotated[Judgement, Field(description="What the rule made of the run.")]
+    outcome: AlertOutcome | None
+    state: AlertStatus
+    value: float | None
+    baseline: float | None
+    explanation: StoredText
+    same_data_as: str | None
 
 
 class MissingValueView(WireModel):

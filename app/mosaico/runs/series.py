@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.process_pool import CallLost
 from mosaico.kpis.series_types import SeriesState
+from mosaico.run_store.run_result import RunPlace
 from mosaico.run_store.run_series import (
     ItemIndex,
     RunPoints,
@@ -46,12 +47,15 @@ class SeriesResults(NamedTuple):
     series: Mapping[str, SeriesResult] = MappingProxyType({})
 
 
-def evaluate_series(job: JobContext, lease: RunLease, points: RunPoints) -> SeriesResults:
-    """Each series of a valid run with its verdict over the runs.
+def evaluate_series(
+    job: JobContext, lease: RunLease, points: RunPoints, place: RunPlace
+) -> SeriesResults:
+    """Each series of a valid run with its verdict over the runs before its night. A late run leaves the states
+    to the runs after it.
 
-    No series for a run that scores old traces again: it contains no new measurement of the agent.
+    No series for a run without new data: it contains no new measurement of the agent.
     """
-    if not lease.is_news:
+    if not place.has_new_data:
         return SeriesResults(points.items)
     history = _read_history(job, lease.run_seq)
     results = {
@@ -59,6 +63,8 @@ def evaluate_series(job: JobContext, lease: RunLease, points: RunPoints) -> Seri
         for batch in history.split(points.series)
         for series, result in _evaluate_batch(job, lease.run_seq, history, batch, points).items()
     }
+    if place.is_late:
+        results = {series: replace(result, state=None) for series, result in results.items()}
     return SeriesResults(points.items, results)
 
 

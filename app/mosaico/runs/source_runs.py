@@ -16,7 +16,7 @@ from mosaico.core.resources import Resources
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RETRYABLE
 from mosaico.traces.models import Collection
-from mosaico.traces.registry import SourceRun, TraceQuery
+from mosaico.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 
 # Second argument of the hash: keeps these advisory locks apart from others of the service.
 LOCK_SPACE = 2
@@ -77,7 +77,7 @@ def find_evaluated_runs(
     Locks:   an advisory lock of the benchmark and the agent, because two triggers that look at the
              same time would otherwise both start a run.
     """
-    _lock_runs_of_agent(session, benchmark_id, agent_id)
+    lock_runs_of_agent(session, benchmark_id, agent_id)
     names = list({name for run in listed for name in (run.id, run.name)})
     selector = func.coalesce(Collection.source_run_id, BenchmarkRun.run_name)
     statement = (
@@ -104,12 +104,22 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     if run.source_seq is not None:
         return
     # Two runs that read the same source run at the same time must not both become its first one.
-    _lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
+    lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
     run.source_run_id, run.source_run_at = collection.source_run_id, collection.source_run_at
     run.source_warning = collection.source_warning
     run.source_key = _source_key(collection, run)
     first = _find_first_run(session, run)
-    run.source_seq, run.same_source_as = (run.seq, None) if first is None else first
+    run.source_seq, run.same_source_as = (
+        (_night_of_attempt(session, run), None) if first is None else first
+    )
+
+
+def _night_of_attempt(session: Session, run: BenchmarkRun) -> int:
+    """The place of a run over a new source run: a retry is for the night of the attempt that failed."""
+    failed = None if run.retry_of is None else session.get(BenchmarkRun, run.retry_of)
+    if failed is None:
+        return run.seq
+    return failed.night if failed.source_seq is not None else _night_of_attempt(session, failed)
 
 
 def _find_first_run(session: Session, run: BenchmarkRun) -> tuple[int | None, str | None] | None:
@@ -137,9 +147,13 @@ def _source_key(collection: Collection, run: BenchmarkRun) -> str:
     """
     if collection.source_run_id is not None:
         return f"{collection.source}/{collection.source_run_id}"
+    # The service has had the traces made for this run, equal to others or not.
+    if TRACE_SOURCES.get(collection.source).runs_models:
+        return f"{collection.source}/run {run.seq}"
     return f"{collection.source}/{collection.id}/{run.run_name or ''}"
 
 
-def _lock_runs_of_agent(session: Session, benchmark_id: str, agent_id: str) -> None:
+def lock_runs_of_agent(session: Session, benchmark_id: str, agent_id: str) -> None:
+    """Lock the places of the runs of an agent until the transaction ends."""
     key_hash = func.hashtextextended(f"{benchmark_id}/{agent_id}", LOCK_SPACE)
     session.execute(select(func.pg_advisory_xact_lock(key_hash)))

@@ -8,10 +8,8 @@ from typing import Final
 import pytest
 
 from mosaico.alerts import incident_queries, queries, rule_records, rule_service
-from mosaico.alerts.incident_queries import ValueSeries
 from mosaico.alerts.models import Incident
 from mosaico.alerts.rule_records import RuleRecord, read_records
-from mosaico.alerts.rules import RunSpan
 from mosaico.run_store.run_history import list_comparable_runs, list_valid_seqs
 from tests.integration.alerts.conftest import GOOD, RuleMaker, holds, open_incident
 from tests.support.page_reads import read_page
@@ -45,7 +43,6 @@ INCIDENT: Final = """
 """
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
-WATCHED: Final = ValueSeries("b", "a", "k", None)
 
 
 def rule(number: int, **fields: object) -> JSON:
@@ -144,31 +141,6 @@ def test_record__counts_the_newest_alerts(
     assert benchmark_service.get("/alert-configs/rule-1")["record"]["fired"] == 2
 
 
-def test_excluded_runs__are_those_of_the_incidents_of_the_value(
-    benchmark_service: Service, rows: DatabaseReader
-) -> None:
-    rows.execute(INCIDENT)
-    with benchmark_service.resources.db.read() as session:
-        spans = incident_queries.excluded_runs(session, WATCHED)
-        assert spans == [RunSpan(10, 15), RunSpan(20, 25), RunSpan(40, None)]
-        assert incident_queries.excluded_runs(session, WATCHED._replace(kpi="none")) == []
-        rows.execute("UPDATE incidents SET resolution = 'ACCEPTED' WHERE started_seq = 20")
-    with benchmark_service.resources.db.read() as session:
-        spans = incident_queries.excluded_runs(session, WATCHED)
-    assert spans == [RunSpan(0, 20), RunSpan(40, None)]
-
-
-def test_excluded_runs__of_too_many_incidents_are_all_before_the_last_ones(
-    benchmark_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows.execute(INCIDENT)
-    monkeypatch.setattr(incident_queries, "MAX_SPANS", 2)
-    with benchmark_service.resources.db.read() as session:
-        spans = incident_queries.excluded_runs(session, WATCHED)
-    # An open one, and the last one that ended.
-    assert spans == [RunSpan(0, 25), RunSpan(40, None)]
-
-
 def test_incident__keeps_its_latest_runs(
     benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker,
     rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch,
@@ -188,32 +160,33 @@ def test_incident__keeps_its_latest_runs(
 
 
 @pytest.mark.parametrize(
-    ("excluded", "before", "expected"),
+    ("excluded", "night", "expected"),
     [
-        ([], 9, [4, 5, 7, 8]),
-        ([(5, 7)], 9, [2, 4, 7, 8]),
-        ([(0, 5), (8, None)], 9, [5, 7]),
-        ([(4, 6), (1, 2), (5, 7)], 8, [2, 7]),
-        ([(0, 20)], 9, []),
-        ([(2, None), (0, 1)], 9, [1]),
-        ([(5, 9)], 5, [1, 2, 4]),
+        ([], 8, [4, 5, 7, 8]),
+        ([(5, 7)], 8, [2, 4, 7, 8]),
+        ([(0, 5), (8, None)], 8, [5, 7]),
+        ([(4, 6), (1, 2), (5, 7)], 7, [2, 7]),
+        ([(0, 20)], 8, []),
+        ([(2, None), (0, 1)], 8, [1]),
+        ([(5, 9)], 4, [1, 2, 4]),
     ],
 )
 def test_comparable_runs__are_the_last_ones_outside_of_the_excluded_spans(
     benchmark_service: Service, complete: RunHistoryMaker, rows: DatabaseReader,
-    excluded: list[tuple[int, int | None]], before: int, expected: list[int],
+    excluded: list[tuple[int, int | None]], night: int, expected: list[int],
 ) -> None:  # fmt: skip
     complete(*GOOD, 0.9, 0.9, 0.9, 0.9)
-    rows.execute("UPDATE benchmark_runs SET validity = 'INVALID' WHERE seq = 3")
+    rows.execute("UPDATE benchmark_runs SET has_new_data = false WHERE seq = 3")
     rows.execute("UPDATE benchmark_runs SET fingerprint = CASE WHEN seq <> 6 THEN 'f' END")
     list_runs = partial(
-        list_comparable_runs, benchmark_id="bench-001", agent_id="agent-001", before=before
-    )
+        list_comparable_runs,
+        benchmark_id="bench-001", agent_id="agent-001", besides=9, night=night,
+    )  # fmt: skip
     with benchmark_service.resources.db.read() as session:
         runs = list_runs(session, fingerprint="f", limit=4, excluded=excluded)
         assert [run.seq for run in runs] == expected
         runs = list_runs(session, fingerprint=None, limit=4)
-        assert [run.seq for run in runs] == [6] * (before > 6)
+        assert [run.seq for run in runs] == [6] * (night > 5)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(3, [2, 4, 5]), (2, [4, 5])])
@@ -222,7 +195,7 @@ def test_valid_runs__of_a_range_are_the_last_ones(
     limit: int, expected: list[int],
 ) -> None:  # fmt: skip
     complete(*GOOD, 0.9)
-    rows.execute("UPDATE benchmark_runs SET validity = 'INVALID' WHERE seq = 3")
+    rows.execute("UPDATE benchmark_runs SET has_new_data = false WHERE seq = 3")
     with benchmark_service.resources.db.read() as session:
         seqs = list_valid_seqs(session, "bench-001", "agent-001", 2, 6, limit=limit)
     assert seqs == expected

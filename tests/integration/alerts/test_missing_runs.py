@@ -46,6 +46,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
     )  # fmt: skip
     assert_names(
         alert["explanation"],
+        "No new data since",
         "2026-11-22 02:10 UTC",
         "every 24 hours",
         "mosaico runs start bench-001 agent-001",
@@ -53,7 +54,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
     [delivery] = agent_with_run.list_items("/deliveries")
     assert "hooks.example.com" in delivery["recipient"]
     assert agent_with_run.list_items("/notifications")[0]["title"].endswith(
-        "no run for 1 day (bench-001)"
+        "no new data for 1 day (bench-001)"
     )
     # The next gap is another one.
     rows.execute("UPDATE benchmark_runs SET completed_at = %s", LAST + timedelta(hours=30))
@@ -68,8 +69,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
         "UPDATE alert_rules SET enabled = false",
         "UPDATE benchmarks SET archived = true",
         "UPDATE agents SET archived = true",
-        "UPDATE benchmark_runs SET rescore_of = id",
-        "UPDATE benchmark_runs SET status = 'FAILED'",
+        "UPDATE benchmark_runs SET has_new_data = false",
     ],
 )
 def test_missing_run__retired_parts_and_agents_without_runs_are_not_awaited(
@@ -88,6 +88,6 @@ def test_missing_run__an_agent_that_is_named_is_awaited_from_the_beginning(
     rows.execute("UPDATE alert_rules SET created_at = %s", LAST)
     [alert] = report(benchmark_service, LAST + timedelta(hours=2))
     assert alert["explanation"].startswith(
-        "No run has completed since the rule was created at 2026-11-22 02:10 UTC;"
-        " a run is expected every hour."
+        "No new data since the rule was created at 2026-11-22 02:10 UTC;"
+        " new data are expected every hour."
     )

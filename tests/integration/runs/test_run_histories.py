@@ -18,7 +18,7 @@ HISTORIES = st.lists(
     st.tuples(st.sampled_from(ACTIONS), st.integers(0, 5)), min_size=4, max_size=14
 )
 # Links to another run end when that run is deleted.
-NO_LINKS = {"retryOf": None, "sameSourceAs": None}
+NO_LINKS = {"retryOf": None, "sameSourceAs": None, "sameDataAs": None}
 
 
 class RunHistoryCheck:

@@ -1,10 +1,9 @@
 """Measurements of watched values, their history and replays."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from mosaico.alerts.backtest import replay
+from mosaico.alerts.backtest import Replay
+from mosaico.alerts.evaluation.judging import Judge
 from mosaico.alerts.evaluation.watched_values import (
     Measurement,
     measure_kpi,
@@ -15,20 +14,14 @@ from mosaico.alerts.rules import (
     AlertEventState,
     Condition,
     RuleSpec,
-    RunSpan,
     ValueSpec,
-    merge_spans,
 )
 from mosaico.formula import Reference
-from mosaico.kpis.series_types import SeriesState
 from mosaico.metrics.aggregate import Aggregate, aggregate
 from mosaico.metrics.registry import load_metrics
 from mosaico.run_store.run_history import PastRun
-from mosaico.statistics.anomaly import RunPoint
-from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import Side
-
-NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
+from tests.support.past_runs import measurement_of, past_run, value_history
 
 
 @pytest.fixture(autouse=True)
@@ -116,16 +109,6 @@ def test_measure_kpi__an_undefined_kpi_has_a_reason() -> None:
     assert (measurement.point, measurement.reason) == (None, "why not")
 
 
-def past_run(seq: int, *, status: str = "COMPLETED", validity: str | None = "VALID") -> PastRun:
-    at = NOW + timedelta(days=seq)
-    return PastRun(seq, f"run-{seq}", status, validity, "print", at, 10)
-
-
-def measurement_of(value: float | None) -> Measurement:
-    point = None if value is None else RunPoint(value=value)
-    return Measurement(spec=ValueSpec(name="quality"), point=point, reason="undefined")
-
-
 def test_observe__only_comparable_runs_are_history() -> None:
     past = [
         past_run(1),
@@ -141,8 +124,8 @@ def test_observe__only_comparable_runs_are_history() -> None:
     assert observe(None, "print", past, readings).value is None
 
 
-def no_levels(_series: SeriesState, _run: PastRun) -> dict[int, RunLevel]:
-    return {}
+def replay(rule: RuleSpec, runs: list[PastRun], readings: dict[int, Measurement]) -> Replay:
+    return Replay(runs=Judge(rule, value_history(runs, readings)).replay(runs))
 
 
 def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
@@ -150,7 +133,7 @@ def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     runs = [past_run(seq) for seq in range(11)]
     readings = {seq: measurement_of(0.5 if seq in (3, 7) else 0.9) for seq in range(11)}
     rule = RuleSpec(condition=Condition.LESS_THAN, threshold=0.8, keep_firing_for_runs=0)
-    replayed = replay(rule, "quality", runs, readings, no_levels)
+    replayed = replay(rule, runs, readings)
     assert (
         replayed.count_notifications(AlertEventState.FIRING),
         replayed.count_notifications(AlertEventState.RESOLVED),
@@ -158,27 +141,5 @@ def test_replay__counts_false_alarms_per_month_of_its_time_span() -> None:
     assert replayed.false_alarms_per_month() == pytest.approx(6.0)
     assert replayed.min_detectable_effect(rule) == pytest.approx(0.1)
     # Six days are too short to be multiplied up to a month.
-    assert replay(rule, "quality", runs[:7], readings, no_levels).false_alarms_per_month() is None
-    assert replay(rule, "quality", [], {}, no_levels).min_detectable_effect(rule) is None
-
-
-@pytest.mark.parametrize(
-    ("spans", "merged"),
-    [
-        ([], []),
-        ([(5, 7), (1, 3)], [(1, 3), (5, 7)]),
-        ([(1, 3), (3, 5), (4, 4)], [(1, 5)]),
-        ([(1, 9), (2, 3), (1, 4)], [(1, 9)]),
-        ([(2, None), (1, 3), (7, 9), (8, None)], [(1, None)]),
-        ([(0, 4), (6, None)], [(0, 4), (6, None)]),
-    ],
-)
-def test_merge_spans__contains_the_same_runs_in_disjoint_spans(
-    spans: list[tuple[int, int | None]], merged: list[tuple[int, int | None]]
-) -> None:
-    given = [RunSpan(*span) for span in spans]
-    assert merge_spans(given) == merged
-    for seq in range(12):
-        assert any(span.contains(seq) for span in given) == any(
-            span.contains(seq) for span in merge_spans(given)
-        )
+    assert replay(rule, runs[:7], readings).false_alarms_per_month() is None
+    assert replay(rule, [], {}).min_detectable_effect(rule) is None

@@ -170,7 +170,7 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
                 # 26 hours are 1 day in the largest unit.
                 details=AlertDetails(since=NOW - timedelta(hours=26)),
             ),
-            "[WARNING] Support bot: no run for 1 day",
+            "[WARNING] Support bot: no new data for 1 day",
         ),
         (
             FakeAlert(

@@ -1,11 +1,13 @@
 """Whose verdict over runs is stored with a run."""
 
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
+from mosaico.alerts.evaluation.judging import Assessed, Memory
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.models import AlertRule
-from mosaico.alerts.rules import AlertOutcome, Assessment, Condition
+from mosaico.alerts.rules import AlertOutcome, Assessment, Condition, ValueSpec
 from mosaico.alerts.stored_series import leading_decisions
 from mosaico.kpis.series_types import RunsEvidence, SeriesState, SeriesStatus
+from tests.support.past_runs import past_run
 
 WARMUP = SeriesStep(SeriesState(), RunsEvidence(status=SeriesStatus.WARMUP, limit=3.06))
 
@@ -18,9 +20,11 @@ def decision(rule_id: str, false_pages: float, step: SeriesStep | None = WARMUP)
     assessment = Assessment(
         outcome=AlertOutcome.WARMUP, value=None, baseline=None, explanation="too few runs"
     )
+    assessed = Assessed(value_spec=ValueSpec(name="bleu"), assessment=assessment, step=step)
     return AlertDecision(
-        rule_id=rule_id, revision=1, assessment=assessment, step=step, false_pages=false_pages
-    )
+        rule_id=rule_id, revision=1, run=past_run(1), memory=Memory(), assessed=assessed,
+        false_pages=false_pages,
+    )  # fmt: skip
 
 
 def leaders(rules: list[AlertRule], *decisions: AlertDecision) -> list[str]:

@@ -1,64 +1,43 @@
 """Reads the data with which a run is judged by a rule."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from mosaico.alerts import incident_queries, queries
+from mosaico.alerts import queries
+from mosaico.alerts.evaluation.judging import Memory, SeriesInput
+from mosaico.alerts.evaluation.rule_history import RuleHistory, RunReader, ValueHistory
+from mosaico.alerts.evaluation.rule_series import series_name
+from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.evaluation.value_history import MeasurementHistory
-from mosaico.alerts.evaluation.watched_values import RuleTarget, measure, observe
-from mosaico.alerts.incident_queries import ValueSeries
-from mosaico.alerts.models import AlertRule, AlertState, Incident
-from mosaico.alerts.rules import (
-    Condition,
-    Observation,
-    RunSpan,
-    ValueSpec,
-)
+from mosaico.alerts.evaluation.watched_values import Measurement, RuleTarget, measure
+from mosaico.alerts.models import AlertRule
+from mosaico.alerts.rules import Condition, RunSpan, ValueSpec
 from mosaico.core.errors import AppError, Unavailable
-from mosaico.kpis.series_types import OpenIncident, SeriesState
-from mosaico.metrics.registry import column_of
+from mosaico.kpis.series_types import OpenIncident
 from mosaico.run_store.plan_differences import describe_changes
-from mosaico.run_store.run_history import (
-    PastRun,
-    list_comparable_runs,
-    read_plan,
-)
+from mosaico.run_store.run_history import PastRun, list_comparable_runs, read_plan
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import (
-    SeriesResult,
-    find_series_state,
-    kpi_series,
-    metric_series,
-)
+from mosaico.run_store.run_series import SeriesResult
 from mosaico.statistics.anomaly import WINDOW
 from mosaico.statistics.sequential import MAX_REFERENCE
-
-
-class RuleObservation(NamedTuple):
-    """A rule with the value it watches in the run and in the runs before."""
-
-    rule: AlertRule
-    value_spec: ValueSpec
-    observation: Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEvidence:
     """The data that the evaluation of one rule for a run reads.
 
-    `series_result` has the levels of the run and of the runs of `series`, the state of a REGRESSED rule;
-    None for a value without levels. `incident` is the open incident. `past` is the
-    history, and `changes` lists the changes of agent, model and benchmark since its last run.
+    `memory` is what the rule remembers; None where that follows from `replayed`, all runs before: a rule that has
+    not judged a run of the agent yet, or a run that is late. `values` has the value in the run and in `past`, its
+    history. `changes` lists the changes of agent, model and benchmark since the last run of `past`.
     """
 
-    watched: RuleObservation
+    rule: AlertRule
     seen_seq: int
-    series: SeriesState
-    series_result: SeriesResult | None
-    incident: Incident | None
+    memory: Memory | None
+    values: ValueHistory
+    replayed: RuleHistory | None
     past: Sequence[PastRun]
     changes: tuple[str, ...]
 
@@ -69,33 +48,38 @@ class RuleEvidence:
         return next((run for run in reversed(self.past) if run.seq < incident.started), None)
 
 
-class HistoryReader:
-    """Reads the histories of rules about one run; each value is read once for all of its rules."""
+class EvidenceReader:
+    """Reads what rules about one run need; each value is read once for all of its rules."""
 
-    def __init__(self, session: Session, result: RunResult) -> None:
+    def __init__(self, session: Session, result: RunResult, run: PastRun) -> None:
         self._session = session
-        self._result = result
-        self._spans: dict[ValueSeries, list[RunSpan]] = {}
+        self._result, self._run = result, run
         self._changes_since: dict[int, tuple[str, ...]] = {}
         self._histories: dict[tuple[RunSpan, ...], tuple[list[PastRun], MeasurementHistory]] = {}
+        self._all_runs: RunReader | None = None
 
     def read(self, rule: AlertRule) -> RuleEvidence:
-        session, result = self._session, self._result
-        state = queries.get_state(session, rule.id, result.agent_id)
-        key = ValueSeries(result.benchmark_id, result.agent_id, rule.kpi, rule.metric)
-        if key not in self._spans:
-            self._spans[key] = incident_queries.excluded_runs(session, key)
-        past, measurements = self._history(tuple(self._spans[key]))
+        state = queries.get_state(self._session, rule.id, self._run_agent)
+        has_memory = state is not None and state.run_seq > 0
+        memory = memory_of(state) if state is not None and has_memory else None
+        past, history = self._history(memory.excluded_runs if memory is not None else ())
+        needs_replay = self._run.is_late or memory is None
         return RuleEvidence(
-            watched=_observe(rule, result, past, measurements),
+            rule=rule,
             seen_seq=state.run_seq if state is not None else 0,
-            series=self._series(rule, state, past),
-            series_result=self._result.series.get(series_name(rule)),
-            incident=self._open_incident(state),
+            memory=None if needs_replay else memory,
+            values=self._values(rule, past, history),
+            replayed=self._replayed(rule) if needs_replay else None,
             past=past,
             # The first run that is measured differently has no history, but a cause.
-            changes=self._changes(past[-1]) if past else result.verdicts.run.measured_differently,
+            changes=self._changes(past[-1])
+            if past
+            else self._result.verdicts.run.measured_differently,
         )
+
+    @property
+    def _run_agent(self) -> str:
+        return self._result.agent_id
 
     def _changes(self, previous: PastRun) -> tuple[str, ...]:
         if previous.seq not in self._changes_since:
@@ -108,9 +92,10 @@ class HistoryReader:
             past = list_comparable_runs(
                 self._session,
                 self._result.benchmark_id,
-                self._result.agent_id,
+                self._run_agent,
                 fingerprint=self._result.fingerprint,
-                before=self._result.run_seq,
+                besides=self._run.seq,
+                night=self._run.night,
                 # The reference of a series has at most so many runs; all others look at fewer.
                 limit=MAX_REFERENCE,
                 excluded=spans,
@@ -122,53 +107,60 @@ class HistoryReader:
             )
         return self._histories[spans]
 
-    def _series(
-        self, rule: AlertRule, state: AlertState | None, past: Sequence[PastRun]
-    ) -> SeriesState:
-        """The series of a rule; a new rule starts with the runs that exist already."""
-        if rule.condition != Condition.REGRESSED:
-            return SeriesState()
-        if state is not None and state.series is not None:
-            return state.series
-        runs = [run.seq for run in past]
-        stored = find_series_state(self._session, series_name(rule), runs)
-        return stored if stored.runs else SeriesState(levels=(tuple(runs),))
-
-    def _open_incident(self, state: AlertState | None) -> Incident | None:
-        if state is None or state.incident_id is None:
+    def _replayed(self, rule: AlertRule) -> RuleHistory | None:
+        """None for a value that cannot be computed any more: a rule never fails a run."""
+        if self._all_runs is None:
+            self._all_runs = RunReader(self._session, self._result.benchmark_id, self._run_agent)
+        try:
+            return self._all_runs.read(rule)
+        except Unavailable:  # the database is away: the job is tried again
+            raise
+        except AppError:
             return None
-        return incident_queries.get_incident(self._session, state.incident_id)
+
+    def _values(
+        self, rule: AlertRule, past: Sequence[PastRun], history: MeasurementHistory
+    ) -> ValueHistory:
+        """The watched value in the run and in its history. A value that cannot be computed (its metric was removed,
+        say) counts as no data.
+        """
+        target = RuleTarget.of(rule.kpi, rule.metric)
+        with_items = rule.condition == Condition.ANOMALY_DETECTED
+        measurements: dict[int, Measurement]
+        try:
+            measurements = {**history.measurements(target, with_items=with_items)}
+            if (measurement := measure(target, self._result)) is not None:
+                measurements[self._run.seq] = measurement
+        except Unavailable:
+            raise
+        except AppError as error:
+            spec = ValueSpec(name=rule.name)
+            failed = Measurement(spec=spec, point=None, reason=error.detail)
+            measurements = {self._run.seq: failed}
+        series: Mapping[int, SeriesInput | None] = {}
+        if rule.condition == Condition.REGRESSED:
+            series = {self._run.seq: _series_input(self._result.series.get(series_name(rule)))}
+        return ValueHistory(name=rule.name, runs=past, measurements=measurements, series=series)
 
 
-def _observe(
-    rule: AlertRule, result: RunResult, past: Sequence[PastRun], history: MeasurementHistory
-) -> RuleObservation:
-    """The watched value with its history. A value that cannot be computed (its metric was removed,
-    say) counts as no data: a rule never fails a run.
-    """
-    target, value_spec = RuleTarget.of(rule.kpi, rule.metric), ValueSpec(name=rule.name)
-    with_items = rule.condition == Condition.ANOMALY_DETECTED
-    try:
-        measurement = measure(target, result)
-        measurements = history.measurements(target, with_items=with_items)
-    except Unavailable:  # the database is away: the job is tried again
-        raise
-    except AppError as error:
-        return RuleObservation(rule, value_spec, Observation(value=None, reason=error.detail))
-    observation = observe(measurement, result.fingerprint, past, measurements)
-    return RuleObservation(rule, measurement.spec if measurement else value_spec, observation)
+def with_run(stored: ValueHistory, run: PastRun, values: ValueHistory) -> ValueHistory:
+    """Stored values with those of a run that is not stored yet."""
+    measured = {run.seq: values.measurements[run.seq]} if run.seq in values.measurements else {}
+    return replace(
+        stored,
+        measurements={**stored.measurements, **measured},
+        series={**stored.series, **values.series},
+    )
+
+
+def _series_input(series_result: SeriesResult | None) -> SeriesInput | None:
+    if series_result is None:
+        return None
+    point = series_result.point
+    return SeriesInput(series_result.levels, point.scale, point.side)
 
 
 def read_changes(session: Session, result: RunResult, previous: PastRun) -> tuple[str, ...]:
     """The changes of agent, model and benchmark between an earlier run and this one."""
     earlier = read_plan(session, previous.seq)
     return () if earlier is None else describe_changes(earlier, result.plan)
-
-
-def series_name(rule: AlertRule) -> str:
-    """The name of the series that a rule watches; only the mean of a metric has one."""
-    target = RuleTarget.of(rule.kpi, rule.metric)
-    if target.kpi_id is not None:
-        return kpi_series(target.kpi_id)
-    assert target.metric is not None, "checked when the rule was saved"
-    return metric_series(column_of(target.metric.key))

@@ -2,39 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Protocol
 
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import queries
-from mosaico.alerts.evaluation.conditions import (
-    REFERENCE_LOST,
-    assess_evidence,
-    evaluate_condition,
-)
 from mosaico.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
+from mosaico.alerts.evaluation.judging import Assessed, Judge, Memory
 from mosaico.alerts.evaluation.rule_evidence import (
-    HistoryReader,
+    EvidenceReader,
     RuleEvidence,
     read_changes,
+    with_run,
 )
-from mosaico.alerts.evaluation.series_decision import decide_step
-from mosaico.alerts.rules import (
-    AlertOutcome,
-    Assessment,
-    Condition,
-    RuleSpec,
-    ValueSpec,
-    loses_reference,
-)
+from mosaico.alerts.rules import AlertStatus, Assessment
 from mosaico.alerts.schemas import rule_spec
 from mosaico.core.db import Database
+from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.run_history import PastRun
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import SeriesResult
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES
-from mosaico.statistics.verdict_rules import Scale, Side
 
 MAX_METRICS = 3
 
@@ -58,19 +47,32 @@ class RunFields(Protocol):
 class AlertDecision:
     """The decision of one revision of a rule about a run.
 
-    `seen_seq` is the run after which the state of the rule was read; None: the state was not needed.
-    `step` is the next state of the series of a REGRESSED rule; `false_pages` is the number of false alarms
-    in 30 runs that holds for the rule. With `is_reference_lost` the run can no longer be compared with
-    those before the open incident.
+    `memory` is what the rule remembers of the runs before it, and `assessed` the condition for the run; None for a
+    run that repeats another one, of which `alone` is the condition if it needs no other run. `seen_seq` is the run
+    after which the memory was read; None: it was not read. With `is_new` the memory follows from the stored runs,
+    and `last` is the last assessment of these; `status` is the state after them. `false_pages` is the number of false alarms in 30 runs that holds for the rule.
     """
 
     rule_id: str
     revision: int
-    assessment: Assessment
+    run: PastRun
+    memory: Memory
+    assessed: Assessed | None = None
+    alone: Assessment | None = None
+    last: Assessment | None = None
+    status: AlertStatus = AlertStatus.OK
     seen_seq: int | None = None
-    step: SeriesStep | None = None
+    is_new: bool = False
     false_pages: float = DEFAULT_FALSE_PAGES
-    is_reference_lost: bool = False
+
+    @property
+    def step(self) -> SeriesStep | None:
+        """The next state of the series of a REGRESSED rule."""
+        return self.assessed.step if self.assessed is not None else None
+
+    @property
+    def is_reference_lost(self) -> bool:
+        return self.assessed is not None and self.assessed.is_reference_lost
 
 
 class AlertEvaluationService:
@@ -91,66 +93,111 @@ class AlertEvaluationService:
         """
         if not result.is_valid:
             return []
+        run = _run_of(result)
         with self._db.read() as session:
             rules = queries.list_enabled_rules(session, result.benchmark_id, result.agent_id)
             # Most runs have no rules: their history is not read.
             if not rules:
                 return []
             false_pages = default_false_pages(session, self._budget)
-            reader = HistoryReader(session, result)
-            histories = [reader.read(rule) for rule in rules]
+            reader = EvidenceReader(session, result, run)
+            evidence = [reader.read(rule) for rule in rules]
         # From here on no transaction is open: anomaly statistics over the history take a while.
         traces = TraceFinder(self._db, result)
-        return [self._decide(history, result, false_pages, traces) for history in histories]
+        return [self._decide(each, result, run, false_pages, traces) for each in evidence]
 
     def _decide(
-        self, history: RuleEvidence, result: RunResult, false_pages: float, traces: TraceFinder
+        self,
+        evidence: RuleEvidence,
+        result: RunResult,
+        run: PastRun,
+        false_pages: float,
+        traces: TraceFinder,
     ) -> AlertDecision:
-        rule, value_spec, observation = history.watched
-        spec = rule_spec(rule)
-        assessment = evaluate_condition(spec, value_spec, observation)
-        step = None
-        if spec.condition is Condition.REGRESSED and observation.value is not None:
-            step = _next_step(history, result.run_seq, spec, false_pages)
-            assessment = _assess_series(value_spec, assessment, step, history.series_result)
-        previous = history.last_before(step.state.incident if step is not None else None)
+        judge, last = self._judge(evidence, run, false_pages)
+        memory = judge.memory_at(run) if run.is_late else judge.memory
+        decision = AlertDecision(
+            rule_id=evidence.rule.id,
+            # The revision that was read: `record_decisions` refuses the decision if the rule was
+            # edited meanwhile.
+            revision=evidence.rule.revision,
+            run=run,
+            memory=memory,
+            last=last,
+            status=judge.memory.state.status,
+            seen_seq=evidence.seen_seq,
+            is_new=evidence.memory is None and not run.is_late,
+            false_pages=rule_spec(evidence.rule).false_pages_per_month or false_pages,
+        )
+        if not run.has_new_data and not run.is_other_data:
+            return replace(decision, alone=judge.assess_alone(run))
+        assessed = judge.assess(run, memory)
+        return replace(decision, assessed=self._detail(evidence, result, assessed, traces))
+
+    def _judge(
+        self, evidence: RuleEvidence, run: PastRun, false_pages: float
+    ) -> tuple[Judge, Assessment | None]:
+        """The rule with what it remembers, and its last assessment if that was found out only now."""
+        spec = rule_spec(evidence.rule)
+        if evidence.replayed is None:
+            memory = evidence.memory
+            return Judge(spec, evidence.values, memory=memory, false_pages=false_pages), None
+        stored = with_run(evidence.replayed.values(self._db), run, evidence.values)
+        judge = Judge(spec, stored, false_pages=false_pages)
+        assessed = [each.assessment for each in judge.replay(stored.runs) if each.is_step]
+        return judge, assessed[-1] if assessed else None
+
+    def _detail(
+        self,
+        evidence: RuleEvidence,
+        result: RunResult,
+        assessed: Assessed,
+        traces: TraceFinder,
+    ) -> Assessed:
+        """The condition with what explains it: the changes since the last good run, and the traces."""
+        rule, value_spec, step = evidence.rule, assessed.value_spec, assessed.step
+        previous = evidence.last_before(step.state.incident if step is not None else None)
         columns = watched_columns(rule, result)[:MAX_METRICS]
+        assessment = assessed.assessment
         details = assessment.details.model_copy(
             update={
                 "value_name": value_spec.name,
                 "unit": value_spec.unit,
                 "is_share": value_spec.is_share,
-                "is_relative": step is not None and _is_relative(history.series_result),
-                "changes": self._changes_since(history, result, previous),
+                "is_relative": step is not None and assessed.is_relative,
+                "changes": self._changes_since(evidence, result, previous),
                 "traces": traces.find(rule, assessment, columns, previous),
             }
         )
-        is_lost = history.incident is not None and loses_reference(
-            spec.condition,
-            assessment.outcome,
-            is_same_series=history.incident.fingerprint == result.fingerprint,
-        )
-        if is_lost:
-            assessment = replace(assessment, explanation=REFERENCE_LOST)
-        return AlertDecision(
-            rule_id=rule.id,
-            # The revision that was read: `record_decisions` drops the decision if the rule was
-            # edited meanwhile.
-            revision=rule.revision,
-            assessment=replace(assessment, details=details),
-            seen_seq=history.seen_seq if spec.condition.excludes_incidents else None,
-            step=step,
-            false_pages=spec.false_pages_per_month or false_pages,
-            is_reference_lost=is_lost or (step is not None and step.is_reference_lost),
-        )
+        return replace(assessed, assessment=replace(assessment, details=details))
 
     def _changes_since(
-        self, history: RuleEvidence, result: RunResult, previous: PastRun | None
+        self, evidence: RuleEvidence, result: RunResult, previous: PastRun | None
     ) -> tuple[str, ...]:
-        if previous is None or previous is history.past[-1]:
-            return history.changes
+        if previous is None or previous is evidence.past[-1]:
+            return evidence.changes
         with self._db.read() as session:
             return read_changes(session, result, previous)
+
+
+def _run_of(result: RunResult) -> PastRun:
+    """A run that ends now, as it will be stored."""
+    place = result.place
+    return PastRun(
+        seq=result.run_seq,
+        id=result.run_id,
+        status=RunStatus.COMPLETED,
+        validity=result.validity.validity,
+        fingerprint=result.fingerprint,
+        # The time at which it is stored follows; nothing is decided by this one.
+        completed_at=datetime.max.replace(tzinfo=UTC),
+        traces=result.trace_count,
+        night=result.run_seq if result.night is None else result.night,
+        has_new_data=place.has_new_data,
+        is_late=place.is_late,
+        is_rescored=place.is_rescored,
+        same_data_as=place.same_data.run_id if place.same_data else None,
+    )
 
 
 FALSE_PAGES_OPTION = "false_pages_per_month"
@@ -169,46 +216,3 @@ def default_false_pages(session: Session, budget: float | None) -> float:
     # Never above the default: a large budget of a service with few series would page too often for
     # each.
     return min(DEFAULT_FALSE_PAGES, budget / max(1, queries.count_series(session)))
-
-
-def _next_step(
-    history: RuleEvidence, run_seq: int, spec: RuleSpec, false_pages: float
-) -> SeriesStep | None:
-    """None for a run without a level: it changes nothing."""
-    series_result = history.series_result
-    if (
-        series_result is None
-        or run_seq not in series_result.levels
-        or series_result.point.side is Side.BOTH
-    ):
-        return None
-    return decide_step(
-        history.series,
-        series_result.levels,
-        run_seq,
-        series_result.point.scale,
-        series_result.point.side,
-        history.watched.observation.verdict,
-        spec,
-        false_pages,
-    )
-
-
-def _is_relative(series_result: SeriesResult | None) -> bool:
-    return series_result is not None and series_result.point.scale is Scale.RATIO
-
-
-def _assess_series(
-    value_spec: ValueSpec,
-    alone: Assessment,
-    step: SeriesStep | None,
-    series_result: SeriesResult | None,
-) -> Assessment:
-    if alone.outcome is AlertOutcome.NO_DATA:
-        return alone
-    if step is None or series_result is None:
-        # Without a level there is no evidence, and the verdict of the run alone must not page.
-        return replace(alone, outcome=AlertOutcome.WARMUP)
-    # The levels are logarithms on this scale, whatever the unit of the value is.
-    spec = replace(value_spec, logarithmic=_is_relative(series_result))
-    return assess_evidence(spec, alone, step.evidence)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 from mosaico.alerts.rules import Observation, RunSpan, ValueSpec
@@ -133,20 +134,23 @@ def observe(
     """
     if measurement is None:
         return Observation(value=None, reason="the run did not compute it")
-    history = [
-        earlier.point
-        for run in past
-        if run.is_valid
-        and run.fingerprint == fingerprint
-        and not any(span.contains(run.seq) for span in excluded)
-        and (earlier := measurements.get(run.seq)) is not None
-        and earlier.point is not None
-    ]
+    # The newest runs: older ones say less about the present behavior of the agent.
+    newest = islice(
+        (
+            earlier.point
+            for run in reversed(past)
+            if run.is_valid
+            and run.fingerprint == fingerprint
+            and not any(span.contains(run.seq) for span in excluded)
+            and (earlier := measurements.get(run.seq)) is not None
+            and earlier.point is not None
+        ),
+        WINDOW,
+    )
     return Observation(
         value=measurement.point.value if measurement.point else None,
         reason=measurement.reason,
-        # The newest runs: older ones say less about the present behavior of the agent.
-        history=history[-WINDOW:],
+        history=list(newest)[::-1],
         resolution=measurement.resolution,
         verdict=measurement.verdict,
     )

@@ -133,6 +133,15 @@ KPI_COLUMNS = (
     Column("undefined because", lambda kpi: kpi["undefinedReason"]),
 )
 
+EVALUATION_COLUMNS = (
+    field("name", "alert rule"),
+    field("result"),
+    field("outcome"),
+    field("state"),
+    field("value"),
+    field("explanation"),
+)
+
 
 def describe_cancelled(run: JSON) -> list[str]:
     """Status lines after a run was cancelled."""
@@ -274,16 +283,17 @@ def _joined_rows(metrics: Sequence[JSON]) -> list[JSON]:
 
 @cli.command("show")
 def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
-    """Show a run: its status, validity, metrics and KPIs."""
+    """Show a run: its status, validity, metrics and KPIs, and what the alert rules made of it."""
     with open_api() as api:
         # Once: `latest` may be another run a moment later.
         path = _path(api.full_id(PATH, run_id))
         run = api.get(path)
         metrics = api.get(f"{path}/metrics")["items"]
         kpis = api.get(f"{path}/kpis")["items"]
+        evaluations = api.get(f"{path}/evaluations")["items"]
         page_url = f"{api.pages_url}{run_page_path(run['id'])}"
     if output is OutputFormat.JSON:
-        print_json(run | {"metrics": metrics, "kpis": kpis})
+        print_json(run | {"metrics": metrics, "kpis": kpis, "evaluations": evaluations})
         return
     instants = ("createdAt", "startedAt", "completedAt", "acceptedAt")
     times = {name: format_time(run[name]) for name in instants}
@@ -292,6 +302,7 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         (_joined_rows(metrics), METRIC_COLUMNS),
         (_trial_rows(metrics), TRIAL_COLUMNS),
         (kpis, KPI_COLUMNS),
+        (evaluations, EVALUATION_COLUMNS),
     )
     for rows, columns in tables:
         if rows:

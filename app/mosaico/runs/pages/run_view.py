@@ -30,6 +30,7 @@ from mosaico.kpis.number_text import FigureFormat
 from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.notifications.views import list_delivery_rows
+from mosaico.run_store.evaluations import list_evaluations
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.kpi_trend import (
     kpi_figures,
@@ -103,6 +104,7 @@ def load_run_page(
         "stages": _stages(run),
         "reasons": [*(run.validity_reasons or []), *filter(None, [run.source_warning])],
         "explanation": run.verdict.explanation if run.verdict else None,
+        "same_answers": run.verdict.same_answers if run.verdict else None,
         "differences": run.verdict.differences if run.verdict else (),
         "baseline_ids": baseline_ids,
         "baselines": baselines,
@@ -113,6 +115,7 @@ def load_run_page(
         "kpis": _kpi_rows(kpis),
         "metrics": _metric_rows(list_run_metrics(session, run.seq)),
         **_alerts(session, run.id, res),
+        "evaluations": list_evaluations(session, run.seq),
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),

@@ -1,0 +1,141 @@
+"""The stored runs of an agent with the values that rules watch, as `judging.Judge` reads them."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from mosaico.alerts.evaluation.judging import SeriesInput, is_history_of
+from mosaico.alerts.evaluation.rule_series import series_name
+from mosaico.alerts.evaluation.series_decision import level_of_measurement, scale_of
+from mosaico.alerts.evaluation.value_history import MeasurementHistory
+from mosaico.alerts.evaluation.watched_values import Measurement, RuleTarget, observe
+from mosaico.alerts.models import AlertRule
+from mosaico.alerts.rules import Condition, Observation, RunSpan, ValueSpec
+from mosaico.comparison.stored_run_comparison import series_levels_in_child
+from mosaico.core.db import Database
+from mosaico.run_store.run_history import PastRun, list_ended_runs
+from mosaico.run_store.run_series import list_scales
+from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.verdict_rules import Scale
+
+# Of one agent: what a rule that is new, and a backtest, replay at most.
+MAX_RUNS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueHistory:
+    """The watched value in some runs, by sequence number; a `judging.WatchedRuns`.
+
+    `name` stands for the value in runs that did not compute it. `levels` are those of runs with one fingerprint, by
+    fingerprint. `series` has the inputs of runs whose levels are known better than by what is stored.
+    """
+
+    name: str
+    runs: Sequence[PastRun]
+    measurements: Mapping[int, Measurement]
+    levels: Mapping[str | None, Mapping[int, RunLevel]] = field(default_factory=dict)
+    scales: Mapping[int, Scale] = field(default_factory=dict)
+    series: Mapping[int, SeriesInput | None] = field(default_factory=dict)
+
+    def past_of(self, run: PastRun) -> list[PastRun]:
+        """The runs that are the history of a run, oldest first."""
+        return [earlier for earlier in self.runs if is_history_of(earlier, run)]
+
+    def observe(self, run: PastRun, excluded: Sequence[RunSpan]) -> tuple[ValueSpec, Observation]:
+        measurement = self.measurements.get(run.seq)
+        value_spec = measurement.spec if measurement else ValueSpec(name=self.name)
+        observation = observe(
+            measurement, run.fingerprint, self.past_of(run), self.measurements, excluded
+        )
+        return value_spec, observation
+
+    def series_of(self, run: PastRun) -> SeriesInput | None:
+        if run.seq in self.series:
+            return self.series[run.seq]
+        measurement = self.measurements.get(run.seq)
+        if measurement is None:
+            return None
+        scale = self.scales.get(run.seq, scale_of(measurement.spec))
+        return SeriesInput(self.levels.get(run.fingerprint, {}), scale, measurement.spec.harm)
+
+
+class RunReader:
+    """The last runs of one agent, and their values; each value is read once, however many rules watch it."""
+
+    def __init__(
+        self,
+        session: Session,
+        benchmark_id: str,
+        agent_id: str,
+        since: datetime | None = None,
+    ) -> None:
+        self._session = session
+        self.agent_id = agent_id
+        self.runs = list_ended_runs(session, benchmark_id, agent_id, since=since, limit=MAX_RUNS)
+        self._values = MeasurementHistory(session, benchmark_id, self.runs)
+
+    def read(self, rule: AlertRule) -> "RuleHistory":
+        is_regressed = rule.condition == Condition.REGRESSED
+        return RuleHistory(
+            rule=rule,
+            agent_id=self.agent_id,
+            runs=self.runs,
+            measurements=self._values.measurements(
+                RuleTarget.of(rule.kpi, rule.metric),
+                with_items=rule.condition == Condition.ANOMALY_DETECTED,
+            ),
+            scales=list_scales(self._session, series_name(rule), [run.seq for run in self.runs])
+            if is_regressed
+            else {},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleHistory:
+    """The runs of one agent with the values that a rule watches, oldest first, without levels yet."""
+
+    rule: AlertRule
+    agent_id: str
+    runs: Sequence[PastRun]
+    measurements: Mapping[int, Measurement]
+    scales: Mapping[int, Scale]
+
+    def values(self, db: Database) -> ValueHistory:
+        """The values with their levels; computes, so call it outside of any transaction.
+
+        Raises: `ComparisonBusy`, `ComparisonFailed`.
+        """
+        return ValueHistory(
+            name=self.rule.metric or self.rule.name,
+            runs=self.runs,
+            measurements=self.measurements,
+            levels=self._levels(db) if self.rule.condition == Condition.REGRESSED else {},
+            scales=self.scales,
+        )
+
+    def _levels(self, db: Database) -> dict[str | None, dict[int, RunLevel]]:
+        """The levels of the valid runs over their items, as new runs are judged."""
+        groups: dict[str | None, list[int]] = defaultdict(list)
+        for run in self.runs:
+            # A run without new data has no level, see `runs.series`.
+            if run.is_valid and run.has_new_data and run.seq in self.measurements:
+                groups[run.fingerprint].append(run.seq)
+        if not groups:
+            return {}
+        stored = series_levels_in_child(db, series_name(self.rule), list(groups.values()))
+        return {
+            fingerprint: {
+                seq: level
+                for seq in seqs
+                if (level := stored.get(seq) or self._level_of_value(seq)) is not None
+            }
+            for fingerprint, seqs in groups.items()
+        }
+
+    def _level_of_value(self, seq: int) -> RunLevel | None:
+        """The level of a run whose items are not stored."""
+        measurement = self.measurements.get(seq)
+        return level_of_measurement(seq, measurement) if measurement else None

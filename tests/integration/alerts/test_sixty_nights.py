@@ -1,0 +1,154 @@
+"""Sixty nights of one agent over the API, with a rule of each condition: parallel, late, repeated and failed runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.alerts.conftest import notified_states
+from tests.integration.alerts.test_judged_runs import held_jobs
+from tests.support.service import JSON, Service, pair
+from tests.support.stored import DatabaseReader
+
+NIGHTS = 60
+ITEMS = 10
+# From the 31st to the 40th night, half of the answers are wrong.
+BAD = range(30, 40)
+# Each ends after the night that follows it.
+LATE = (12, 33)
+# Run three times.
+REPEATED = (5, 25, 35, 50)
+RULES: list[dict[str, Any]] = [
+    {"condition": "LESS_THAN", "threshold": 0.8},
+    {"condition": "GREATER_THAN", "threshold": 0.8},
+    {"condition": "EQUALS", "threshold": 0.5},
+    {"condition": "NOT_EQUALS", "threshold": 0.9},
+    {"condition": "PERCENTAGE_DROP", "threshold": 20},
+    {"condition": "PERCENTAGE_RISE", "threshold": 20},
+    {"condition": "ANOMALY_DETECTED", "threshold": None},
+    {"condition": "REGRESSED", "threshold": None},
+]
+# The last ones are made after the 20th night.
+NEW_RULES = {"EQUALS", "PERCENTAGE_RISE", "REGRESSED"}
+
+
+def upload(service: Service, night: int) -> None:
+    right = ITEMS // 2 if night in BAD else ITEMS - 1
+    traces = [
+        pair(number, "yes", "yes" if number < right else "no")
+        | {"traceId": f"trace-{night}-{number}"}
+        for number in range(ITEMS)
+    ]
+    service.upload(traces, run_name=f"night-{night}")
+
+
+def run_nights(
+    service: Service, rows: DatabaseReader, make_rules: Callable[[int], None]
+) -> list[JSON]:
+    """The first run of each night."""
+    runs: dict[int, JSON] = {}
+    for night in range(NIGHTS):
+        make_rules(night)
+        if night - 1 in LATE:
+            late = service.start_run(runName=f"night-{night - 1}")
+            with held_jobs(rows, late):
+                upload(service, night)
+                runs[night] = service.complete_run(runName=f"night-{night}")
+            service.work()
+            runs[night - 1] = service.get(f"/benchmark-runs/{late['id']}")
+            continue
+        upload(service, night)
+        if night in LATE:
+            continue
+        count = 3 if night in REPEATED else 1
+        made = [service.complete_run(runName=f"night-{night}") for _ in range(count)]
+        assert {run["sameDataAs"] for run in made[1:]} <= {made[0]["id"]}
+        runs[night] = made[0]
+    return [runs[night] for night in range(NIGHTS)]
+
+
+@pytest.fixture
+def make_rules(benchmark_service: Service) -> Callable[[int], None]:
+    def make(night: int) -> None:
+        for rule in RULES:
+            condition = rule["condition"]
+            if night == (20 if condition in NEW_RULES else 0):
+                benchmark_service.post(
+                    "/alert-configs",
+                    {
+                        **rule, "id": condition, "name": condition, "benchmarkId": "bench-001",
+                        "kpi": "quality",
+                    },
+                )  # fmt: skip
+
+    return make
+
+
+def results_of(service: Service, runs: list[JSON]) -> dict[str, list[str]]:
+    """By rule, its result for each night; the nights before it was made are left out."""
+    results: dict[str, list[str]] = {rule["condition"]: [] for rule in RULES}
+    for run in runs:
+        for evaluation in service.get(f"/benchmark-runs/{run['id']}/evaluations")["items"]:
+            results[evaluation["name"]].append(evaluation["result"])
+    return results
+
+
+def test_sixty_nights__every_run_is_judged_by_every_rule(
+    benchmark_service: Service, rows: DatabaseReader, make_rules: Callable[[int], None]
+) -> None:
+    runs = run_nights(benchmark_service, rows, make_rules)
+    assert {run["validity"] for run in runs} == {"VALID"}
+    assert [night for night, run in enumerate(runs) if run["isLate"]] == list(LATE)
+    results = results_of(benchmark_service, runs)
+    for condition, by_night in results.items():
+        nights = range(20 if condition in NEW_RULES else 0, NIGHTS)
+        assert len(by_night) == len(nights), condition
+        late = [night for night, result in zip(nights, by_night, strict=True) if result == "LATE"]
+        assert late == [night for night in LATE if night in nights], condition
+
+    def fired(condition: str) -> list[int]:
+        first = 20 if condition in NEW_RULES else 0
+        return [
+            night for night, result in enumerate(results[condition], first) if result == "FIRED"
+        ]
+
+    # The value is 0.9, and 0.5 in the bad nights.
+    bad = [night for night in BAD if night not in LATE]
+    good = [night for night in range(NIGHTS) if night not in BAD and night not in LATE]
+    assert fired("LESS_THAN") == fired("NOT_EQUALS") == fired("EQUALS") == bad
+    assert fired("GREATER_THAN") == good
+    # The bad nights are no history of the rules that fired about them.
+    assert fired("PERCENTAGE_DROP") == fired("ANOMALY_DETECTED") == bad
+    # For a rule about rises they were ordinary, and their end is one.
+    assert fired("PERCENTAGE_RISE") == list(range(40, NIGHTS))
+    assert fired("REGRESSED")[:1] == [30]
+    assert set(fired("REGRESSED")) >= set(bad)
+
+    # Each incident was told once, and the late breach for its own night.
+    states = notified_states(benchmark_service)
+    late_breaches = [
+        alert["alertConfigId"] for alert in benchmark_service.list_items("/alerts", state="LATE")
+    ]
+    assert "GREATER_THAN" not in late_breaches
+    opened = len(benchmark_service.list_items("/incidents"))
+    assert states.count("FIRING") == opened
+    for rule in RULES:
+        check_backtest(benchmark_service, rule["condition"], runs)
+
+
+def check_backtest(service: Service, rule_id: str, runs: list[JSON]) -> None:
+    """The backtest and the test of a rule say what was said live."""
+    backtest = service.post("/alert-configs/backtest", {"alertConfigId": rule_id, "days": 3660})
+    replayed = {run["runId"]: run for run in backtest["runs"]}
+    assert len(replayed) == NIGHTS + 2 * len(REPEATED)
+    for run in runs:
+        for live in service.get(f"/benchmark-runs/{run['id']}/evaluations")["items"]:
+            if live["alertConfigId"] == rule_id:
+                again = replayed[run["id"]]
+                assert [live[name] for name in ("result", "outcome", "state", "value")] == [
+                    again[name] for name in ("result", "outcome", "state", "value")
+                ], (rule_id, run["runName"])
+    [state] = service.get(f"/alert-configs/{rule_id}")["states"]
+    assert state["state"] == backtest["runs"][-1]["state"]
+    [assessment] = service.post(f"/alert-configs/{rule_id}/test")["assessments"]
+    assert assessment["outcome"] == backtest["runs"][-1]["outcome"]
