@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import NormalDist
 
 from mosaico.alerts.details import AlertDetails, AnomalyDetails
+from mosaico.alerts.evaluation.series_decision import scale_of
 from mosaico.alerts.natural_scale import amount_of_change, value_of_level
 from mosaico.alerts.rules import (
     AlertOutcome,
@@ -243,7 +244,7 @@ def _assess_anomaly(
             RunPoint(value=value),
             observation.history,
             side=value_spec.harm,
-            is_logarithmic=value_spec.logarithmic,
+            scale=scale_of(value_spec),
             resolution=observation.resolution,
             critical=None if spec.threshold is None else abs(spec.threshold),
         )
@@ -253,24 +254,27 @@ def _assess_anomaly(
     if isinstance(judged, Warmup):
         return _warmup(
             value,
-            f"{name} is {_with_unit(value, value_spec)}; there are {judged.runs} of the"
-            f" {judged.required} earlier runs that anomaly detection needs.",
+            f"{name} is {_with_unit(value, value_spec)}; there is no earlier run to compare it with.",
         )
     minimum_effect = _anomaly_minimum_effect(spec, value_spec, judged.center)
-    is_breach = judged.is_anomaly and _reaches(abs(value - judged.center), minimum_effect)
-    is_small = judged.is_anomaly and not is_breach
+    is_large = _reaches(abs(judged.level - judged.center), minimum_effect)
+    is_breach = judged.is_anomaly and is_large
     # Statistical significance alone does not fire: with many traces tiny changes are significant.
-    is_drift = judged.method == "cusum"
+    is_small = judged.is_anomaly and not is_large
+    window = (
+        f"; the last {judged.width} runs are {_with_unit(judged.level, value_spec)} together"
+        if judged.width > 1
+        else ""
+    )
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         baseline=judged.center,
         min_detectable_effect=max(judged.min_detectable_effect, minimum_effect),
-        explanation=f"{name} is {_with_unit(value, value_spec)}; expected"
+        explanation=f"{name} is {_with_unit(value, value_spec)}{window}; expected"
         f" {format_number(judged.low)} to {_with_unit(judged.high, value_spec)} after"
-        f" {_last_runs(judged.history)} ({judged.method}, z {format_number(judged.z)}, limit"
+        f" {_last_runs(judged.history)} before (z {format_number(judged.z)}, limit"
         f" {format_number(judged.critical)})."
-        + (" The value has drifted over several runs." if is_drift else "")
         + (" The change is below the minimum effect." if is_small else ""),
         details=AlertDetails(anomaly=AnomalyDetails.of(judged)),
     )

@@ -128,7 +128,7 @@ class HistoryReader:
             return state.series
         runs = [run.seq for run in past]
         stored = find_series_state(self._session, series_name(rule), runs)
-        return stored if stored.runs else SeriesState(levels=(tuple(runs),))
+        return stored if stored.runs else SeriesState(reference=tuple(runs))
 
     def _open_incident(self, state: AlertState | None) -> Incident | None:
         if state is None or state.incident_id is None:
