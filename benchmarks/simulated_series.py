@@ -138,6 +138,10 @@ def near_one(rng: np.random.Generator, items: int) -> Floats:
     return rng.uniform(0.95, 1.0, items)
 
 
+def nearly_always(_: np.random.Generator, items: int) -> Floats:
+    return np.full(items, 0.99)
+
+
 def near_zero(rng: np.random.Generator, items: int) -> Floats:
     return rng.uniform(0.0, 0.1, items)
 

@@ -110,7 +110,9 @@ def _levels_of_logarithms(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
     that of a typical item, which may differ from that of the sum.
     """
     levels = fit_levels([_logarithms_of_items(point) for point in points])
-    totals = [point.level - levels[point.run_seq].level for point in points if point.run_seq in levels]
+    totals = [
+        point.level - levels[point.run_seq].level for point in points if point.run_seq in levels
+    ]
     # One distance for all runs, so that levels are of the size of the values that people see.
     distance = math.fsum(totals) / max(1, len(totals))
     return {run: level._replace(level=level.level + distance) for run, level in levels.items()}

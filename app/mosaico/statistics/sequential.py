@@ -98,24 +98,30 @@ def scan_levels(
     *,
     prior_sd: float,
     returned: AbstractSet[int] = frozenset(),
-    variance: RunVariance | None = None,
+    others: Sequence[RunLevel] = (),
 ) -> Scan:
     """Compare each window of the last runs with the runs before it; oldest first.
 
-    `returned` are runs of incidents that were none: they are in no window, and are not neighbors of others.
-    `prior_sd` is the assumed standard deviation of whole runs. A given `variance` is used in place of the one
-    that is estimated from these runs.
+    `prior_sd` is the assumed standard deviation of whole runs. `returned` are runs of incidents that were none: they
+    are in no window, and are not neighbors of others. `others` are earlier runs on another level, which only tell how
+    runs vary.
     """
     if not levels:
         return Scan()
-    sums = _Sums(levels, returned)
-    longest = next((n for n, run in enumerate(reversed(levels)) if run.run in returned), len(levels))
+    sums, first = _Sums([*others, *levels], returned), len(others)
+    longest = next(
+        (n for n, run in enumerate(reversed(levels)) if run.run in returned), len(levels)
+    )
     scores = []
     for width in WINDOWS:
         reference = len(levels) - width
         needed = min(width, LONG_REFERENCE)
         if width <= longest and reference >= needed:
-            scores.append(_score(sums, width, variance or _estimate(sums, reference, prior_sd)))
+            split, end = first + reference, first + len(levels)
+            groups = (
+                [(0, first), (first, split), (split, end)] if others else [(0, split), (split, end)]
+            )
+            scores.append(_score(sums, first, width, _estimate(sums, groups, split, prior_sd)))
     if not scores:
         return Scan()
     return Scan(
@@ -149,13 +155,13 @@ def estimate_variance(
     recent: Sequence[RunLevel] = (),
     returned: AbstractSet[int] = frozenset(),
 ) -> RunVariance:
-    """The variance of unchanged runs, from reference runs (at least one) only.
+    """The variance of unchanged runs, from reference runs (at least one).
 
     `recent` are later runs: only their noise is read, and only when the reference has none. `returned` as in
     `scan_levels`.
     """
     sums = _Sums([*reference, *recent], returned)
-    return _estimate(sums, len(reference), prior_sd, has_window=False)
+    return _estimate(sums, [(0, len(reference))], len(reference), prior_sd)
 
 
 class _Sums:
@@ -200,13 +206,14 @@ class _Sums:
         return products - mean * total + number * mean**2
 
 
-def _score(sums: _Sums, width: int, variance: RunVariance) -> WindowScore:
-    """The score of the last `width` runs."""
-    end, inverse = len(sums.deviations), sums.inverse_traces
-    reference = end - width
-    effect = (sums.total[end] - sums.total[reference]) / width - sums.total[reference] / reference
-    squared_error = variance.of_mean(width, inverse[end] - inverse[reference])
-    squared_error += variance.of_mean(reference, inverse[reference])
+def _score(sums: _Sums, first: int, width: int, variance: RunVariance) -> WindowScore:
+    """The score of the last `width` runs against those from the first one on."""
+    end, inverse, total = len(sums.deviations), sums.inverse_traces, sums.total
+    split = end - width
+    reference = split - first
+    effect = (total[end] - total[split]) / width - (total[split] - total[first]) / reference
+    squared_error = variance.of_mean(width, inverse[end] - inverse[split])
+    squared_error += variance.of_mean(reference, inverse[split] - inverse[first])
     ignored = _part_of_one_item(sums, width, variance)
     return _score_effect(width, reference, effect, squared_error, variance.degrees, ignored)
 
@@ -219,7 +226,9 @@ def _part_of_one_item(sums: _Sums, width: int, variance: RunVariance) -> float:
     """
     end = len(sums.deviations)
     inverse_traces = sums.inverse_traces[end] - sums.inverse_traces[end - width]
-    changes_of_run = variance.per_trace * inverse_traces / width / sums.grain**2 if sums.grain else 1.0
+    changes_of_run = (
+        variance.per_trace * inverse_traces / width / sums.grain**2 if sums.grain else 1.0
+    )
     return sums.grain / width / max(1.0, changes_of_run)
 
 
@@ -239,24 +248,19 @@ def _score_effect(
 
 
 def _estimate(
-    sums: _Sums, reference: int, prior_sd: float, *, has_window: bool = True
+    sums: _Sums, groups: Sequence[tuple[int, int]], reference: int, prior_sd: float
 ) -> RunVariance:
-    """The variance of unchanged runs, from the first runs, and from the others about their own mean: whether
-    they fell or not, they vary as unchanged runs do. Their item noise stays out: it is that of bad runs.
+    """The variance of unchanged runs, from groups of runs about their own means: whether they fell or not, they vary
+    as unchanged runs do. The item noise is that of the first `reference` runs: a window of bad runs has another.
     """
-    end = len(sums.deviations) if has_window else reference
-    squares, degrees = sums.squares_about_mean(0, reference), reference - 1
-    products = sums.products_about_mean(0, reference)
-    if end > reference:
-        squares += sums.squares_about_mean(reference, end)
-        products += sums.products_about_mean(reference, end)
-        degrees += end - reference - 1
+    squares = math.fsum(sums.squares_about_mean(*group) for group in groups)
+    products = math.fsum(sums.products_about_mean(*group) for group in groups)
     # The mean is estimated from the same runs: that alone makes neighbors look opposed, by 1/runs.
     products += squares / reference
     return estimate_run_variance(
         _noise_per_trace(sums, reference),
         squares,
-        degrees,
+        sum(end - first - 1 for first, end in groups),
         prior_sd=prior_sd,
         inverse_traces=sums.inverse_traces[reference] / reference,
         neighbor_products=products if reference >= LONG_REFERENCE / 2 else 0.0,
@@ -279,4 +283,6 @@ def _grain_of(levels: Sequence[RunLevel]) -> float:
     """How far one of the items that change moves the level; 0 when items are not known or never change."""
     known = [(run.noise, run.grain) for run in levels if run.noise]
     total = math.fsum(noise for noise, _ in known)
-    return math.sqrt(math.fsum(noise * grain**2 for noise, grain in known) / total) if total else 0.0
+    return (
+        math.sqrt(math.fsum(noise * grain**2 for noise, grain in known) / total) if total else 0.0
+    )

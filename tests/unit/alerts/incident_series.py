@@ -58,5 +58,10 @@ def reference_level(series: Series, below: float = 0.0) -> float:
     reference = SeriesView(series.levels, POLICY).of(series.state.reference)
     mean = sum(run.level for run in reference) / len(reference)
     latest = [RunLevel(0, mean, NOISE**2 / 2)] * 5
-    variance = estimate_variance(reference, prior_sd=POLICY.prior_sd, recent=latest)
+    variance = estimate_variance(
+        reference,
+        prior_sd=POLICY.prior_sd,
+        recent=latest,
+        returned=frozenset(series.state.returned),
+    )
     return mean - below * score_means(reference, latest, variance).standard_error

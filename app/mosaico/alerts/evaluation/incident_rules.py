@@ -154,7 +154,12 @@ def _advance_incident(
         return _count_recovery(state, incident, recovered, view, variance)
     incident = incident.model_copy(update={"recovered": 0})
     since = _since_level(incident)
-    scan = scan_levels(view.of(since), prior_sd=view.policy.prior_sd, variance=variance)
+    scan = scan_levels(
+        view.of(since),
+        prior_sd=view.policy.prior_sd,
+        returned=frozenset(state.returned),
+        others=view.of(reference),
+    )
     change = _change_inside(scan, view, reference, since)
     if change is None:
         score = score_against(view, reference, incident.runs[-1:], variance)
