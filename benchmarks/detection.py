@@ -84,7 +84,9 @@ UNCHANGED = (
     ),
 )  # fmt: skip
 
-CHANGED = tuple(UNCHANGED[index] for index in (1, 2, 4, 5, 6, 16, 20, 24, 25))
+# By name, which another process can be told.
+CELLS = {cell.name: cell for cell in UNCHANGED}
+CHANGED = tuple(UNCHANGED[index].name for index in (1, 2, 4, 5, 6, 16, 20, 24, 25))
 SIZES = (0.05, 0.1, 0.3)
 STARTS = (8, 20, 60)
 
@@ -126,16 +128,16 @@ class Recovery(NamedTuple):
 
 
 def histories(
-    cell: Cell, change: Floats, count: int, false_pages: float = DEFAULT_FALSE_PAGES
+    name: str, change: Floats, count: int, false_pages: float = DEFAULT_FALSE_PAGES
 ) -> list[Events]:
     return [
-        play(cell, change, np.random.default_rng([seed, len(change)]), false_pages)
+        play(CELLS[name], change, np.random.default_rng([seed, len(change)]), false_pages)
         for seed in range(count)
     ]
 
 
-def measure_unchanged(cell: Cell, count: int, false_pages: float) -> UnchangedRates:
-    pages = [events.pages for events in histories(cell, np.zeros(RUNS), count, false_pages)]
+def measure_unchanged(name: str, count: int, false_pages: float) -> UnchangedRates:
+    pages = [events.pages for events in histories(name, np.zeros(RUNS), count, false_pages)]
     early = [sum(run <= FIRST_RUNS for run in runs) * 30 / FIRST_RUNS for runs in pages]
     return UnchangedRates(
         Rate.of([len(runs) * 30 / RUNS for runs in pages]),
@@ -144,9 +146,9 @@ def measure_unchanged(cell: Cell, count: int, false_pages: float) -> UnchangedRa
     )
 
 
-def measure_drop(cell: Cell, size: float, first: int, count: int) -> Detection:
-    change = lasting_harm(cell, size, first, first + 30)
-    return detection([events.pages for events in histories(cell, change, count)], first)
+def measure_drop(name: str, size: float, first: int, count: int) -> Detection:
+    change = lasting_harm(CELLS[name], size, first, first + 30)
+    return detection([events.pages for events in histories(name, change, count)], first)
 
 
 def detection(pages: Sequence[Sequence[int]], first: int) -> Detection:
@@ -157,11 +159,11 @@ def detection(pages: Sequence[Sequence[int]], first: int) -> Detection:
     return Detection(float((delays <= 1).mean()), float((delays <= 5).mean()), float(delays.mean()))
 
 
-def measure_recovery(cell: Cell, size: float, count: int) -> Recovery:
-    change = lasting_harm(cell, size, 21, 50)
+def measure_recovery(name: str, size: float, count: int) -> Recovery:
+    change = lasting_harm(CELLS[name], size, 21, 50)
     change = np.concatenate([change, np.zeros(15)])
     false, closed = [], []
-    for events in histories(cell, change, count):
+    for events in histories(name, change, count):
         ends = events.runs_of(SeriesEvent.RESOLVED)
         opened = [run for run in events.runs_of(SeriesEvent.OPENED) if 21 <= run <= 50]
         if opened:
@@ -177,19 +179,19 @@ def measure_recovery(cell: Cell, size: float, count: int) -> Recovery:
     )
 
 
-def measure_second_drop(cell: Cell, bad_runs: int, count: int) -> Detection:
+def measure_second_drop(name: str, bad_runs: int, count: int) -> Detection:
     """A second drop of 10 points, 30 runs after the end of the first."""
     last = 20 + bad_runs
-    first = lasting_harm(cell, 0.1, 21, last)
+    first = lasting_harm(CELLS[name], 0.1, 21, last)
     change = np.concatenate([first, np.zeros(30), first[20:21].repeat(30)])
-    return detection([events.pages for events in histories(cell, change, count)], last + 31)
+    return detection([events.pages for events in histories(name, change, count)], last + 31)
 
 
-def interval_coverage(cell: Cell, count: int) -> float:
+def interval_coverage(name: str, count: int) -> float:
     """The share of pages about a drop of 10 points whose interval has it."""
-    change = lasting_harm(cell, 0.1, 20, 50)
+    change = lasting_harm(CELLS[name], 0.1, 20, 50)
     size, covered = change[-1], []
-    for events in histories(cell, change, count):
+    for events in histories(name, change, count):
         page = next((run for run in events.pages if run >= 20), None)
         evidence = events.evidence[page - 1] if page else None
         if evidence is not None and evidence.low is not None and evidence.high is not None:
@@ -209,21 +211,21 @@ def print_unchanged(run: Callable[..., Iterable[Any]], count: int) -> None:
     print("|---|---|---|---|")
     usual = partial(measure_unchanged, count=count, false_pages=DEFAULT_FALSE_PAGES)
     means, above = [], []
-    for cell, rate in zip(UNCHANGED, run(usual, UNCHANGED), strict=True):
+    for name, rate in zip(CELLS, run(usual, CELLS), strict=True):
         means.append(rate.pages.mean)
         if rate.pages.mean > DEFAULT_FALSE_PAGES:
-            above.append(cell)
+            above.append(name)
         print(
-            f"| {cell.name} | {rate.pages.mean:.2f} ± {rate.pages.error:.3f} | {rate.early_pages.mean:.2f} |"
+            f"| {name} | {rate.pages.mean:.2f} ± {rate.pages.error:.3f} | {rate.early_pages.mean:.2f} |"
             f" {100 * rate.at_run_2.mean:.1f} % |",
             flush=True,
         )
     print(f"| mean | {np.mean(means):.3f} | | |\n")
     for limit in STRICTER:
         strict = partial(measure_unchanged, count=count, false_pages=limit)
-        for cell, rate in zip(above, run(strict, above), strict=True):
+        for name, rate in zip(above, run(strict, above), strict=True):
             print(
-                f"{cell.name}, limit {limit}: {rate.pages.mean:.2f} ± {rate.pages.error:.3f}",
+                f"{name}, limit {limit}: {rate.pages.mean:.2f} ± {rate.pages.error:.3f}",
                 flush=True,
             )
     print()
@@ -238,11 +240,11 @@ def print_drops(run: Callable[..., Iterable[Any]], count: int) -> None:
     )
     print("|---|" + "---|" * len(scenarios))
     table = []
-    for cell in CHANGED:
+    for name in CHANGED:
         sizes, firsts = zip(*scenarios, strict=True)
-        row = list(run(partial(measure_drop, cell, count=count), sizes, firsts))
+        row = list(run(partial(measure_drop, name, count=count), sizes, firsts))
         table.append(row)
-        print(f"| {cell.name} | " + " | ".join(map(format_detection, row)) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(map(format_detection, row)) + " |", flush=True)
     columns = [
         Detection(*map(float, np.mean(column, axis=0))) for column in zip(*table, strict=True)
     ]
@@ -266,10 +268,10 @@ def print_after(run: Callable[..., Iterable[Any]], count: int) -> None:
         partial(interval_coverage, count=count),
     ]
     columns = [list(run(task, CHANGED)) for task in tasks]
-    for cell, *row in zip(CHANGED, *columns, strict=True):
+    for name, *row in zip(CHANGED, *columns, strict=True):
         tens, fives, long, short, covered = row
         print(
-            f"| {cell.name} | {format_recovery(tens)} | {format_recovery(fives)} | {format_detection(long)} |"
+            f"| {name} | {format_recovery(tens)} | {format_recovery(fives)} | {format_detection(long)} |"
             f" {format_detection(short)} | {100 * covered:.0f} |"
         )
 
