@@ -179,11 +179,13 @@ def pareto_noise(rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
 
 
 def simulate_levels(
-    cell: Cell, change: Floats, rng: np.random.Generator
+    cell: Cell, change: Floats, rng: np.random.Generator, *, is_stepwise: bool = False
 ) -> list[dict[int, RunLevel]]:
-    """What each run of one history knows: the levels of the runs up to it. `change` is that of each run."""
+    """What each run of one history knows: the levels of the runs up to it. `change` is that of each run;
+    `is_stepwise`: read them after each run, as the product does.
+    """
     points = [_point(cell, run, values) for run, values in enumerate(_values(cell, change, rng), 1)]
-    if cell.growing:
+    if cell.growing or is_stepwise:
         return [levels_of_points(points[: end + 1][-61:]) for end in range(len(points))]
     # The items are the same in all runs: no level depends on a later run.
     levels = list(levels_of_points(points).values())

@@ -115,7 +115,10 @@ def _levels_of_logarithms(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
     ]
     # One distance for all runs, so that levels are of the size of the values that people see.
     distance = math.fsum(totals) / max(1, len(totals))
-    return {run: level._replace(level=level.level + distance) for run, level in levels.items()}
+    return {
+        run: level._replace(level=level.level + distance, is_typical=True)
+        for run, level in levels.items()
+    }
 
 
 def _logarithms_of_items(point: StoredPoint) -> RunItemValues:

@@ -102,6 +102,8 @@ class RunsEvidence(WireModel):
     standard errors, which pages above `limit`. `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
     is the level that stands for the value 0, which has no logarithm; there is no interval then, if one
     of both levels is 0.
+    With `isTypical` the change is that of a typical item (a mean of logarithms): the mean of all items, which a few
+    expensive ones may decide, can change otherwise.
     `earlierLevel` is the level of the incident before a further fall or a partial recovery.
     """
 
@@ -115,6 +117,7 @@ class RunsEvidence(WireModel):
     level: float | None = None
     reference_level: float | None = None
     zero_level: float | None = None
+    is_typical: bool = False
     earlier_level: float | None = None
     effect: float | None = None
     low: float | None = None

@@ -47,7 +47,8 @@ class RunLevel(NamedTuple):
     estimated from the changes of the items since the run before; None in the first run. `traces` is
     the number of traces behind the level: the noise of a run falls with it. `is_zero`: the value is 0,
     which has no logarithm, and the level stands for it. `grain` is how far one of the items that changed moves the
-    level: one item of n by 1/n where answers pass or fail.
+    level: one item of n by 1/n where answers pass or fail. `is_typical`: the level follows a typical item, and not the
+    mean of all.
     """
 
     run: int
@@ -56,6 +57,7 @@ class RunLevel(NamedTuple):
     traces: float = 1.0
     is_zero: bool = False
     grain: float = 0.0
+    is_typical: bool = False
 
 
 class WindowScore(NamedTuple):

@@ -128,12 +128,16 @@ def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsE
     sentences = [
         f"{value_spec.name} is {_with_unit(value, value_spec)}." if value is not None else "",
         (
-            f"{window} {verb} {amount}{side} the {before}"
+            f"{window} {verb} {amount}{side} the {before}{_typical_item(evidence)}"
             f" ({_with_unit(earlier, value_spec)} to {_with_unit(current, value_spec)}"
             f"{_format_interval(evidence, value_spec)})."
         ),
     ]
     return " ".join(filter(None, sentences))
+
+
+def _typical_item(evidence: RunsEvidence) -> str:
+    return ", by a typical item" if evidence.is_typical else ""
 
 
 def _format_effect(evidence: RunsEvidence, value_spec: ValueSpec) -> str:

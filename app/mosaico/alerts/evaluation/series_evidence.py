@@ -145,6 +145,7 @@ def _numbers(
         level=latest,
         reference_level=reference,
         zero_level=zero,
+        is_typical=any(run.is_typical for run in view.levels.values()),
         effect=sign * score.effect,
         low=low if has_interval else None,
         high=high if has_interval else None,
