@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from statistics import median
 from typing import TypeAlias
@@ -26,7 +26,7 @@ from mosaico.alerts.rules import (
 )
 from mosaico.kpis.series_types import SeriesState
 from mosaico.run_store.run_history import PastRun
-from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
+from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, MAX_REFERENCE, RunLevel
 
 LevelsOf: TypeAlias = Callable[[SeriesState, PastRun], Mapping[int, RunLevel]]
 """The levels of a run and of the comparable runs of a series, by sequence number."""
@@ -137,13 +137,12 @@ class _Replayer:
             return BacktestRun(run=run, assessment=None, change=StateChange(self._state))
         measurement = self._measurements.get(run.seq)
         value_spec = measurement.spec if measurement else ValueSpec(name=self._name)
+        excluded = [*self._excluded, *self._open_span()]
         observation = observe(
-            measurement,
-            run.fingerprint,
-            self._runs[:index],
-            self._measurements,
-            [*self._excluded, *self._open_span()],
+            measurement, run.fingerprint, self._runs[:index], self._measurements, excluded
         )
+        if self._spec.condition is Condition.ANOMALY_DETECTED:
+            observation = replace(observation, levels=self._levels_outside(index, excluded))
         assessment = evaluate_condition(self._spec, value_spec, observation)
         if self._spec.condition is Condition.REGRESSED and observation.value is not None:
             assessment, change = self._judge_series(run, value_spec, observation, assessment)
@@ -171,6 +170,17 @@ class _Replayer:
         assessment = assess_evidence(value_spec, alone, step.evidence)
         change = advance_by_evidence(self._state, step.evidence, self._spec, run.completed_at)
         return assessment, change
+
+    def _levels_outside(self, index: int, excluded: Sequence[RunSpan]) -> list[RunLevel]:
+        """The levels of a run and of comparable runs before it, outside incidents."""
+        run = self._runs[index]
+        past = (
+            earlier.seq
+            for earlier in self._runs[:index]
+            if not any(span.contains(earlier.seq) for span in excluded)
+        )
+        levels = self._levels(SeriesState(reference=tuple(past)[-MAX_REFERENCE:]), run)
+        return [levels[seq] for seq in sorted(levels)] if run.seq in levels else []
 
     def _open_span(self) -> list[RunSpan]:
         return [] if self._breach_seq is None else [RunSpan(self._breach_seq, None)]

@@ -40,6 +40,7 @@ from mosaico.run_store.run_history import PastRun, list_agents_with_runs, list_e
 from mosaico.statistics.sequential import RunLevel
 
 MAX_RUNS = 1000
+SERIES_CONDITIONS = (Condition.REGRESSED, Condition.ANOMALY_DETECTED)
 
 
 class RuleHistory:
@@ -63,8 +64,7 @@ class RuleHistory:
         self._name = rule.metric or rule.name
         self._false_pages = false_pages
         self._measurements = MeasurementHistory(session, self.runs).measurements(
-            RuleTarget.of(rule.kpi, rule.metric),
-            with_items=self._spec.condition is Condition.ANOMALY_DETECTED,
+            RuleTarget.of(rule.kpi, rule.metric)
         )
 
     def replay(self, db: Database) -> Replay:
@@ -86,7 +86,8 @@ class RuleHistory:
 
     def _stored_levels(self, db: Database) -> dict[int, RunLevel]:
         """The levels of the valid runs over their items, as new runs are judged."""
-        if self._spec.condition is not Condition.REGRESSED:
+        has_series = RuleTarget.of(self._rule.kpi, self._rule.metric).has_series
+        if not (has_series and self._spec.condition in SERIES_CONDITIONS):
             return {}
         groups: dict[str | None, list[int]] = defaultdict(list)
         for run in self.runs:

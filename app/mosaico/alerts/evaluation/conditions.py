@@ -20,7 +20,7 @@ from mosaico.core.text import format_number
 from mosaico.kpis.number_text import format_amount, format_value
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import ValueVerdict
-from mosaico.statistics.anomaly import RunPoint, Warmup, detect_anomaly
+from mosaico.statistics.anomaly import RunPoint, Warmup, detect_anomaly, levels_of_values
 from mosaico.statistics.verdict_rules import MIN_EFFECT, Side, Verdict
 
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
@@ -128,7 +128,7 @@ def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsE
     sentences = [
         f"{value_spec.name} is {_with_unit(value, value_spec)}." if value is not None else "",
         (
-            f"{window} {verb} {amount}{side} the {before}{_typical_item(evidence)}"
+            f"{window} {verb} {amount}{side} the {before}{_typical_item(evidence) if has_ratio else ''}"
             f" ({_with_unit(earlier, value_spec)} to {_with_unit(current, value_spec)}"
             f"{_format_interval(evidence, value_spec)})."
         ),
@@ -244,12 +244,14 @@ def _assess_anomaly(
 ) -> Assessment:
     name = value_spec.name
     try:
+        levels, scale = observation.levels, scale_of(value_spec)
+        if not levels:
+            points = [*observation.history, RunPoint(value=value)]
+            levels, scale = levels_of_values(points, scale, observation.resolution)
         judged = detect_anomaly(
-            RunPoint(value=value),
-            observation.history,
+            levels,
             side=value_spec.harm,
-            scale=scale_of(value_spec),
-            resolution=observation.resolution,
+            scale=scale,
             critical=None if spec.threshold is None else abs(spec.threshold),
         )
     # Values near the limit of a float: no data, because infinity cannot be compared or stored.

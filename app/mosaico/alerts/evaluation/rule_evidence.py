@@ -1,12 +1,13 @@
 """Reads the data with which a run is judged by a rule."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import incident_queries, queries
+from mosaico.alerts.evaluation.series_decision import scale_of
 from mosaico.alerts.evaluation.value_history import MeasurementHistory
 from mosaico.alerts.evaluation.watched_values import RuleTarget, measure, observe
 from mosaico.alerts.incident_queries import ValueSeries
@@ -33,8 +34,7 @@ from mosaico.run_store.run_series import (
     kpi_series,
     metric_series,
 )
-from mosaico.statistics.anomaly import WINDOW
-from mosaico.statistics.sequential import MAX_REFERENCE
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
 
 
 class RuleObservation(NamedTuple):
@@ -114,8 +114,7 @@ class HistoryReader:
                 limit=MAX_REFERENCE,
                 excluded=spans,
             )
-            # Anomaly detection looks at no more runs.
-            self._histories[spans] = past, MeasurementHistory(self._session, past[-WINDOW:])
+            self._histories[spans] = past, MeasurementHistory(self._session, past)
         return self._histories[spans]
 
     def _series(
@@ -143,16 +142,30 @@ def _observe(
     say) counts as no data: a rule never fails a run.
     """
     target, value_spec = RuleTarget.of(rule.kpi, rule.metric), ValueSpec(name=rule.name)
-    with_items = rule.condition == Condition.ANOMALY_DETECTED
     try:
         measurement = measure(target, result)
-        measurements = history.measurements(target, with_items=with_items)
+        measurements = history.measurements(target)
     except Unavailable:  # the database is away: the job is tried again
         raise
     except AppError as error:
         return RuleObservation(rule, value_spec, Observation(value=None, reason=error.detail))
     observation = observe(measurement, result.fingerprint, past, measurements)
-    return RuleObservation(rule, measurement.spec if measurement else value_spec, observation)
+    if measurement is not None:
+        value_spec = measurement.spec
+        series_result = result.series.get(series_name(rule)) if target.has_series else None
+        runs = [*(run.seq for run in past), result.run_seq]
+        observation = replace(observation, levels=_levels_of(series_result, runs, value_spec))
+    return RuleObservation(rule, value_spec, observation)
+
+
+def _levels_of(
+    series_result: SeriesResult | None, runs: Sequence[int], value_spec: ValueSpec
+) -> list[RunLevel]:
+    """The levels of runs outside incidents; none where the last one has none, or on another scale."""
+    if series_result is None or series_result.point.scale is not scale_of(value_spec):
+        return []
+    known = series_result.levels
+    return [known[seq] for seq in runs if seq in known] if runs[-1] in known else []
 
 
 def read_changes(session: Session, result: RunResult, previous: PastRun) -> tuple[str, ...]:
