@@ -2,7 +2,7 @@
 
     python -m benchmarks.detection [HISTORIES]
 
-prints the tables with two processes: 300 histories of each kind, and twice as many of unchanged agents, in less than
+prints the tables with two processes: 100 histories of each kind, and twice as many of unchanged agents, in less than
 20 minutes. All histories go through the functions that ship. Standard errors are those of histories.
 """
 
@@ -41,7 +41,7 @@ from benchmarks.simulated_series import (
 from mosaico.kpis.series_types import SeriesEvent
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES
 
-HISTORIES = 300
+HISTORIES = 100
 PROCESSES = 2
 RUNS = 90
 # The limits with which cells above the default one are measured again.
