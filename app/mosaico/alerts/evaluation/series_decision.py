@@ -19,7 +19,7 @@ def decide_step(
     run_seq: int,
     scale: Scale,
     side: Side,
-    _verdict: ValueVerdict | None,
+    verdict: ValueVerdict | None,  # noqa: ARG001 - see below
     spec: RuleSpec,
     false_pages: float,
 ) -> SeriesStep:
