@@ -5,9 +5,12 @@ import random
 import pytest
 
 from mosaico.alerts.evaluation.incident_rules import MAX_INCIDENT_RUNS, advance_series
+from mosaico.alerts.evaluation.series_decision import decide_step
 from mosaico.alerts.evaluation.series_evidence import PagePolicy
+from mosaico.alerts.rules import Condition, RuleSpec
 from mosaico.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
 from mosaico.statistics.sequential import RunLevel, limit_of
+from mosaico.statistics.verdict_rules import Scale, Side
 from tests.unit.alerts.incident_series import NOISE, POLICY, Series, firing, reference_level
 
 
@@ -23,6 +26,23 @@ def test_advance_series__run_2_pages_only_beyond_what_whole_runs_may_vary() -> N
         series = Series()
         series.add(0.8)
         assert series.add(0.8 - fall).event is event
+
+
+@pytest.mark.parametrize(
+    ("scale", "level", "least"),
+    # 3.2 · sqrt(2) of 1.5 points, of 5 % and of 2 % of the mean of both levels.
+    [(Scale.RATE, 0.8, 0.068), (Scale.RATIO, 3.0, 0.226), (Scale.NUMBER, 50.0, 4.3)],
+)
+def test_decide_step__run_2_assumes_how_whole_runs_vary(
+    scale: Scale, level: float, least: float
+) -> None:
+    rule = RuleSpec(condition=Condition.REGRESSED)
+    for factor, event in ((0.95, None), (1.08, SeriesEvent.OPENED)):
+        fallen = level - factor * least
+        levels = {1: RunLevel(1, level), 2: RunLevel(2, fallen, noise=1e-9)}
+        state = SeriesState(reference=(1,))
+        step = decide_step(state, levels, 2, scale, Side.LOW, None, rule, 0.25)
+        assert step.evidence.event is event
 
 
 def test_advance_series__a_value_without_known_noise_does_not_page_at_run_2() -> None:
