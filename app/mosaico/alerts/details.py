@@ -13,9 +13,13 @@ from mosaico.statistics.anomaly import AnomalyMethod, AnomalyScore
 
 
 class AnomalyDetails(WireModel):
-    """Computation of an anomaly: the method, the number of earlier runs, and the expected range."""
+    """Computation of an anomaly: the last `width` runs, the number of runs before them, and the range that was expected.
+
+    `method` is `windows`; the others are those of alerts of earlier versions.
+    """
 
     method: AnomalyMethod
+    width: int = 1
     history: int
     z: float | None
     critical: float
@@ -27,6 +31,7 @@ class AnomalyDetails(WireModel):
     def of(cls, score: AnomalyScore) -> "AnomalyDetails":
         return cls(
             method=score.method,
+            width=score.width,
             history=score.history,
             z=score.z if math.isfinite(score.z) else None,
             critical=score.critical,

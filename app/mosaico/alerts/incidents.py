@@ -383,8 +383,10 @@ def _recovered_runs(incident: Incident, decision: AlertDecision, run_seq: int) -
     if decision.is_reference_lost:
         return [run_seq]
     if decision.step is not None:
-        reference = {*decision.step.state.levels[-1]} if decision.step.state.levels else set()
-        return [seq for seq in incident.run_seqs if seq in reference] or [run_seq]
+        # Bad runs that may have been chance are in the reference, too, but returned.
+        state = decision.step.state
+        recovered = {*state.reference} - {*state.returned}
+        return [seq for seq in incident.run_seqs if seq in recovered] or [run_seq]
     first = decision.memory.clear_seq or run_seq
     return [seq for seq in incident.run_seqs if seq >= first] or [run_seq]
 

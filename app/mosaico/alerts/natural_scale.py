@@ -33,6 +33,7 @@ class EvidenceText(NamedTuple):
     change: str
     low: str
     high: str
+    is_typical: bool = False
 
     @classmethod
     def of(
@@ -55,7 +56,9 @@ class EvidenceText(NamedTuple):
             )
             for amount in (evidence.effect, evidence.low, evidence.high)
         )
-        return cls(*texts)
+        change, low, high = texts
+        return cls(change, low, high, evidence.is_typical)
 
     def __str__(self) -> str:
-        return f"change {self.change}, 95 % CI {self.low} to {self.high}"
+        item = " of a typical item" if self.is_typical else ""
+        return f"change {self.change}{item}, 95 % CI {self.low} to {self.high}"

@@ -11,6 +11,7 @@ from mosaico.core.defaults import BASELINE_RUNS
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.anomaly import RunPoint
+from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import Side
 
 
@@ -174,6 +175,7 @@ class ValueSpec:
 class Observation:
     """The watched value of a run and, oldest first, of the comparable runs before it.
 
+    `levels` are those of the history and of the run, where runs store the value by item.
     `reason` is the reason for a missing value; `resolution` is the effect of one changed trace;
     `verdict` compares it with the baseline of the run.
     """
@@ -181,6 +183,7 @@ class Observation:
     value: float | None
     reason: str | None = None
     history: Sequence[RunPoint] = ()
+    levels: Sequence[RunLevel] = ()
     resolution: float = 0.0
     verdict: ValueVerdict | None = None
 

@@ -36,6 +36,8 @@ ZERO = -math.inf
 # A value of 0 counts as half of the smallest other value of the series, as measurements below a limit of
 # detection do: a clear fall for every series, and not so far that one zero hides all other changes.
 ZERO_DISTANCE = math.log(2)
+# Of the mean of a run: stored contributions have seven digits, so that smaller values are not told from 0.
+SMALLEST_SHARE = 1e-5
 
 
 @np.errstate(all="ignore")
@@ -86,11 +88,12 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
         and (point.item_values is None) is (newest.item_values is None)
     ]
     positive = [point for point in comparable if point.level != ZERO]
-    levels = (
-        {point.run_seq: RunLevel(point.run_seq, point.level) for point in positive}
-        if newest.item_values is None
-        else fit_levels([_run_item_values(point) for point in positive])
-    )
+    if newest.item_values is None:
+        levels = {point.run_seq: RunLevel(point.run_seq, point.level) for point in positive}
+    elif newest.scale == Scale.RATIO:
+        levels = _levels_of_logarithms(positive)
+    else:
+        levels = fit_levels([_run_item_values(point) for point in positive])
     zero_level = min((level.level for level in levels.values()), default=0.0) - ZERO_DISTANCE
     levels |= {
         point.run_seq: RunLevel(point.run_seq, zero_level, traces=_trace_count(point), is_zero=True)
@@ -98,6 +101,34 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
         if point.level == ZERO
     }
     return dict(sorted(levels.items()))
+
+
+def _levels_of_logarithms(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
+    """The levels of times and costs: the mean of the items' logarithms, moved as a whole to the mean of the values.
+
+    The logarithm of the mean follows a few expensive items, and pages about them. A change of the levels is therefore
+    that of a typical item, which may differ from that of the sum.
+    """
+    levels = fit_levels([_logarithms_of_items(point) for point in points])
+    totals = [
+        point.level - levels[point.run_seq].level for point in points if point.run_seq in levels
+    ]
+    # One distance for all runs, so that levels are of the size of the values that people see.
+    distance = math.fsum(totals) / max(1, len(totals))
+    return {
+        run: level._replace(level=level.level + distance, is_typical=True)
+        for run, level in levels.items()
+    }
+
+
+def _logarithms_of_items(point: StoredPoint) -> RunItemValues:
+    """An item without a positive value counts as half of the smallest positive one of the run, as a run does."""
+    run = _run_item_values(point)
+    # The values of the items in means of the run: a contribution is the logarithm of the mean, plus share - 1.
+    shares = run.values - point.level + 1
+    smallest = np.min(shares, initial=np.inf, where=shares > SMALLEST_SHARE)
+    logarithms = point.level + np.log(np.where(shares > SMALLEST_SHARE, shares, smallest / 2))
+    return replace(run, values=np.where(np.isnan(shares), np.nan, logarithms))
 
 
 def _trace_count(point: StoredPoint) -> float:
@@ -116,8 +147,8 @@ def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:
 def _point_of_items(rule: VerdictRule, values: FloatArray) -> SeriesPoint | None:
     """The point of a value that is the mean of `values` by item; None without a level.
 
-    On the scale RATIO the level is the logarithm of the mean, as in a verdict, and not the mean of
-    the items' logarithms; the values by item are their contributions to it.
+    On the scale RATIO the level is the logarithm of the mean, the sum that users pay, and the values by item are
+    their contributions to it; `levels_of_points` reads the items' logarithms from them.
     """
     values = np.where(np.isfinite(values), values, np.nan)
     if np.isnan(values).all():

@@ -7,9 +7,9 @@ the next run reads, and alert rules hold a state of their own. Stored evidence i
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mosaico.core.schemas import WireModel
 
@@ -62,22 +62,36 @@ class OpenIncident(WireModel):
 class SeriesState(WireModel):
     """The state of a series between runs, as stored JSON.
 
-    `levels` are the reference runs, at most 60, grouped by level: the last group is the present
-    one, earlier groups contribute only to the variation between runs. An unknown `version` is
-    refused.
+    `reference` are the runs of the present level, at most 60, oldest first. Those of incidents that were noise, or may
+    have been chance, are also `returned`: they tell how runs vary, and are in no window. Version 1, whose reference was
+    the last of several `levels`, is read as version 2; an unknown `version` is refused.
     """
 
-    version: Literal[1] = 1
-    levels: tuple[tuple[int, ...], ...] = ()
+    version: Literal[2] = 2
+    reference: tuple[int, ...] = ()
+    returned: tuple[int, ...] = ()
     incident: OpenIncident | None = None
-    recoveries: tuple[int, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_version_1(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("version") != 1:
+            return data
+        runs = data["levels"][-1] if data.get("levels") else []
+        # Runs of incidents that were noise stood before older ones.
+        returned = [run for place, run in enumerate(runs) if min(runs[place:]) < run]
+        return {
+            "reference": sorted(runs),
+            "returned": sorted(returned),
+            "incident": data.get("incident"),
+        }
 
     @property
     def runs(self) -> set[int]:
         """All runs whose levels the next step needs."""
         incident = self.incident
         inside = {*incident.runs, *incident.level_runs} if incident else set()
-        return {run for level in self.levels for run in level} | inside
+        return {*self.reference} | inside
 
 
 class RunsEvidence(WireModel):
@@ -85,10 +99,11 @@ class RunsEvidence(WireModel):
 
     The mean of the last `width` runs is `level`, that of the `reference` runs before them
     `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
-    standard errors, which pages above `limit`; in a run whose cumulative sum pages, that of the sum.
-    `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
+    standard errors, which pages above `limit`. `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
     is the level that stands for the value 0, which has no logarithm; there is no interval then, if one
     of both levels is 0.
+    With `isTypical` the change is that of a typical item (a mean of logarithms): the mean of all items, which a few
+    expensive ones may decide, can change otherwise.
     `earlierLevel` is the level of the incident before a further fall or a partial recovery.
     """
 
@@ -102,6 +117,7 @@ class RunsEvidence(WireModel):
     level: float | None = None
     reference_level: float | None = None
     zero_level: float | None = None
+    is_typical: bool = False
     earlier_level: float | None = None
     effect: float | None = None
     low: float | None = None

@@ -26,8 +26,7 @@ from mosaico.metrics.aggregate import Aggregate
 from mosaico.run_store.models import POSITION, BenchmarkRun, RunMetricAggregate, TraceResult
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.rules import RunStatus, Validity
-from mosaico.run_store.sql_means import mean_of, summable
-from mosaico.statistics.anomaly import ItemSum
+from mosaico.run_store.sql_means import mean_of
 from mosaico.traces.models import CollectedTrace
 
 SelectT = TypeVar("SelectT", bound=Select[*tuple[Any, ...]])
@@ -227,7 +226,6 @@ class RunHistory:
         self._session = session
         self._seqs = [run.seq for run in runs]
         self._metrics: dict[str, dict[int, PastMetric]] = {}
-        self._item_sums: dict[str, dict[int, dict[str, ItemSum]]] = {}
 
     def kpi_values(self, kpi_id: str) -> list[PastKpi]:
         """The values of one KPI, in no order."""
@@ -269,30 +267,6 @@ class RunHistory:
             for column, metrics in self._metrics.items()
             if run_seq in metrics
         }
-
-    def item_sums(self, column: str) -> Mapping[int, Mapping[str, ItemSum]]:
-        """Count, sum and sum of squares of one metric, by run and item. Reads every trace."""
-        if column not in self._item_sums:
-            self._item_sums[column] = {}
-            value = summable(_metric_value(column))
-            statement = (
-                _from_results(
-                    select(
-                        BenchmarkRun.seq,
-                        CollectedTrace.item_id,
-                        func.count(value),
-                        func.sum(value),
-                        func.sum(value * value),
-                    )
-                )
-                .where(BenchmarkRun.seq.in_(self._seqs), value.is_not(None))
-                .group_by(BenchmarkRun.seq, CollectedTrace.item_id)
-            )
-            for run_seq, item_id, count, total, squares in self._session.execute(statement):
-                self._item_sums[column].setdefault(run_seq, {})[item_id] = ItemSum(
-                    count, total, squares
-                )
-        return self._item_sums[column]
 
 
 def list_changed_traces(

@@ -9,9 +9,10 @@ would have been on those items. Runs whose items are never the same (sampled pro
 compared as samples: their levels are plain means, and their noise includes the choice of items.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +66,8 @@ def fit_levels(runs: Sequence[RunItemValues]) -> dict[int, RunLevel]:
     levels = _fit(matrix)
     noises = _noises(matrix, traces.sum(axis=1), clusters)
     return {
-        run.run: RunLevel(run.run, float(level), noise, float(count))
-        for run, level, noise, count in zip(
+        run.run: RunLevel(run.run, float(level), noise, float(count), grain=grain)
+        for run, level, (noise, grain), count in zip(
             kept_runs, levels, noises, traces.sum(axis=1), strict=True
         )
     }
@@ -121,41 +122,58 @@ def _fit(matrix: FloatArray) -> FloatArray:
     return levels
 
 
-def _noises(
-    matrix: FloatArray, traces: FloatArray, clusters: IntArray | None
-) -> list[float | None]:
-    """The variance of each level by its items alone: from the changes of items since the run before.
+class _Noise(NamedTuple):
+    """The variance of a mean by its units, and the part of the mean that the units which vary have."""
 
-    The mean change is removed, so that the effect of a run is not noise of its items.
+    variance: float | None = None
+    grain: float = 0.0
+
+
+def _noises(matrix: FloatArray, traces: FloatArray, clusters: IntArray | None) -> list[_Noise]:
+    """The noise of each level by its items alone: from the changes of items since the run before.
+
+    The mean change is removed from the variance, so that the effect of a run is not noise of its items.
     """
     # The first run has no run before it, so the change of its items is unknown.
-    noises: list[float | None] = [None]
+    noises = [_Noise()]
     for row in range(1, len(matrix)):
         changes = matrix[row] - matrix[row - 1]
         is_shared = np.isfinite(changes)
         groups = None if clusters is None else clusters[is_shared]
-        variance = _variance_of_mean(changes[is_shared], groups)
+        noise = _noise_of_mean(changes[is_shared], 0.0, groups)
         # A change has the noise of two runs; each has its part by the number of its traces.
         part = traces[row - 1] / (traces[row - 1] + traces[row])
-        noises.append(None if variance is None else variance * part)
+        variance = None if noise.variance is None else float(noise.variance * part)
+        noises.append(noise._replace(variance=variance))
     return noises
 
 
-def _variance_of_mean(values: FloatArray, clusters: IntArray | None) -> float | None:
-    """None for fewer than two units."""
+def _noise_of_mean(values: FloatArray, origin: float, clusters: IntArray | None) -> _Noise:
+    """`origin` is the value of a unit that does not vary. No variance for fewer than two units."""
     if values.size == 0:
-        return None
-    residuals = values - values.mean()
+        return _Noise()
+    deviations: FloatArray = values - origin
+    residuals: FloatArray = values - values.mean()
     if clusters is not None:
         _, unit = np.unique(clusters, return_inverse=True)
         # Items of a cluster fail together, so the sum of a cluster is one independent unit.
-        residuals = np.bincount(unit, weights=residuals)
+        residuals = _sums_by_unit(unit, residuals)
+        deviations = _sums_by_unit(unit, deviations)
     units = residuals.size
     if units < 2:  # noqa: PLR2004 - one unit has no variance
-        return None
-    return float(np.square(residuals).sum() / values.size**2 * units / (units - 1))
+        return _Noise()
+    variance = np.square(residuals).sum() / values.size**2 * units / (units - 1)
+    squares = np.square(deviations)
+    # Of answers that pass or fail it is one item, of scores that all vary a little it is less.
+    grain = math.sqrt(np.square(squares).sum() / squares.sum()) if squares.any() else 0.0
+    return _Noise(float(variance), grain / values.size)
+
+
+def _sums_by_unit(unit: IntArray, values: FloatArray) -> FloatArray:
+    return np.bincount(unit, weights=values).astype(np.float64)
 
 
 def _sample_level(run: RunItemValues) -> RunLevel:
-    variance = _variance_of_mean(run.values, run.clusters)
-    return RunLevel(run.run, float(run.values.mean()), variance, float(run.traces.sum()))
+    noise = _noise_of_mean(run.values, float(np.median(run.values)), run.clusters)
+    level, traces = float(run.values.mean()), float(run.traces.sum())
+    return RunLevel(run.run, level, noise.variance, traces, grain=noise.grain)

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from tests.integration.alerts.conftest import (
+    BACK,
     GOOD,
     HISTORY_RULES,
     RuleMaker,
@@ -65,7 +66,7 @@ def test_noise__that_was_real_leaves_the_history_again_and_stays_closed(
     for table, column in (("alert_states", "series"), ("run_series", "state")):
         newest = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY run_seq DESC"
         for (state,) in rows.all(f"{newest} LIMIT 1"):
-            runs = {run for level in state["levels"] for run in level}
+            runs = {*state["reference"]}
             assert len(GOOD) in runs
             assert not runs & bad_runs, table
     complete(0.92)
@@ -125,7 +126,7 @@ def test_acknowledge__keeps_the_incident_open_until_it_recovers(
     assert (acknowledged["state"], acknowledged["verdict"]) == ("OPEN", "true")
     alert = benchmark_service.get(f"/alerts/{incident['alertId']}")
     assert (alert["verdict"], alert["incidentId"]) == ("true", incident["id"])
-    complete(0.92, 0.91, 0.92)
+    complete(*BACK)
     assert benchmark_service.get(f"/incidents/{incident['id']}")["resolution"] == "RECOVERED"
 
 
@@ -136,7 +137,7 @@ def test_incident__a_second_collapse_is_told_whatever_was_said_about_the_first(
     create_regressed()
     complete(*GOOD, *GOOD, 0.57)
     benchmark_service.post(f"/incidents/{open_incident(benchmark_service)['id']}/{answer}")
-    complete(0.91, 0.92, 0.9, 0.91)
+    complete(*BACK)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     complete(0.3)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]

@@ -8,6 +8,7 @@ from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService
 from mosaico.alerts.service import StaleDecision, record_decisions
 from mosaico.statistics.sequential import limit_of
 from tests.integration.alerts.conftest import (
+    BACK,
     GOOD,
     HISTORY_RULES,
     RuleMaker,
@@ -28,14 +29,14 @@ def test_incident__recovery_closes_it_and_a_second_collapse_is_told_like_the_fir
     create_regressed(**rule)
     complete(*GOOD, 0.57, 0.56)
     assert notified_states(benchmark_service) == ["FIRING"]
-    complete(0.91, 0.92, 0.9)
+    complete(*BACK)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     complete(0.57)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
     second, first = benchmark_service.list_items("/incidents")
     assert (first["state"], first["resolution"]) == ("RESOLVED", "RECOVERED")
-    # After five good runs, two bad ones and three good ones.
-    assert (second["state"], second["startedRunId"]) == ("OPEN", "run-11")
+    # After five good runs, two bad ones and five good ones.
+    assert (second["state"], second["startedRunId"]) == ("OPEN", "run-13")
     assert (first["startedRunId"], first["openedValue"]) == ("run-6", 0.57)
     assert first["baseline"] == pytest.approx(0.916, abs=0.01)
 
@@ -51,7 +52,7 @@ def test_incident__bad_runs_never_become_normal_without_an_acknowledgement(
     incident = open_incident(benchmark_service)
     assert (incident["runs"], incident["value"]) == (12, 0.6)
     assert holds(rows) == [None] * 5 + ["INCIDENT"] * 12
-    complete(0.92, 0.91)
+    complete(*BACK)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     assert holds(rows)[-2:] == [None, None]
     assert holds(rows)[5:17] == ["INCIDENT"] * 12
@@ -75,9 +76,9 @@ def test_incident__a_late_page_tells_what_changed_before_its_first_bad_run(
     create_regressed()
     complete(*GOOD, *GOOD)
     complete.plan = complete.plan.model_copy(update={"agent_revision": 2})
-    complete(0.86)
+    complete(0.872)
     assert notified_states(benchmark_service) == []
-    complete(0.86, 0.86)
+    complete(0.872, 0.872)
 
     [alert] = benchmark_service.list_items("/alerts")
     details = benchmark_service.get(f"/alerts/{alert['id']}")["details"]
@@ -91,14 +92,14 @@ def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_regressed(severity="CRITICAL")
-    complete(*GOOD, *GOOD, 0.3, 0.31, 0.3, 0.29, 0.6, 0.61, 0.6)
+    complete(*GOOD, *GOOD, 0.3, 0.31, 0.3, 0.29, 0.3, 0.6, 0.61, 0.6, 0.6, 0.61)
     assert notified_states(benchmark_service) == ["FIRING", "PARTLY_BACK"]
     newest = benchmark_service.list_items("/notifications")[0]
     assert newest["title"] == (
-        "Partly recovered: Pelican: quality 0.3 → 0.6033 in 3 runs (bench-001)"
+        "Partly recovered: Pelican: quality 0.3 → 0.604 in 5 runs (bench-001)"
     )
     assert newest["severity"] == "INFO"
-    assert open_incident(benchmark_service)["value"] == 0.6
+    assert open_incident(benchmark_service)["value"] == 0.61
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_no_data__ok_is_no_evidence_of_recovery_for_regressed(
     create_regressed(noData="OK")
     complete(*GOOD, 0.57, None, None, 0.56)
     assert notified_states(benchmark_service) == ["FIRING"]
-    complete(0.92, 0.91, 0.92)
+    complete(*BACK)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
 
 
@@ -181,9 +182,9 @@ def test_regressed__a_new_rule_starts_with_the_runs_that_exist(
 def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
-    # With one run a day, five days after the page of the sixth run comes the eleventh.
-    create_regressed(cooldownMinutes=5 * 24 * 60)
-    complete(*GOOD, 0.57, 0.92, 0.91, 0.57, 0.56)
+    # With one run a day, eight days after the page of the sixth run comes the fourteenth.
+    create_regressed(cooldownMinutes=8 * 24 * 60)
+    complete(*GOOD, 0.57, *BACK, 0.57, 0.56)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     complete(0.57)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
@@ -213,7 +214,7 @@ def test_backtest__names_the_runs_that_would_have_paged(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_regressed()
-    complete(*GOOD, 0.57, 0.91, 0.92, 0.9, 0.57)
+    complete(*GOOD, 0.57, *BACK, 0.57)
     events = [
         alert for alert in benchmark_service.list_items("/alerts") if alert["state"] == "FIRING"
     ]

@@ -1,19 +1,13 @@
 """A series of runs with known noise, which is advanced run by run."""
 
-import math
 import random
 
 from mosaico.alerts.evaluation.incident_rules import advance_series
-from mosaico.alerts.evaluation.series_evidence import (
-    PagePolicy,
-    SeriesView,
-    mean_level,
-    variance_of_mean,
-)
+from mosaico.alerts.evaluation.series_evidence import PagePolicy, SeriesView
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
-from mosaico.statistics.sequential import RunLevel, estimate_spread
+from mosaico.statistics.sequential import RunLevel, estimate_variance, score_means
 
-POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.03)
+POLICY = PagePolicy(false_pages_per_month=0.25, prior_sd=0.015)
 NOISE = 0.02
 
 
@@ -59,27 +53,15 @@ def firing(seed: int = 1) -> Series:
     return series
 
 
-def recovered_from_a_small_fall() -> Series:
-    """An incident that may have been chance: a run just beyond the limit, and runs as before it."""
-    series = Series()
-    series.add_around(0.8, 20)
-    assert 3.06 < (series.add(0.69).z or 0) < 4.4
-    assert series.is_open()
-    series.add_around(0.8, 6)
-    assert not series.is_open()
-    return series
-
-
-def reference_level(series: Series, below: float = 0.0, runs: int = 14) -> float:
-    """The mean of the reference, or so many standard errors of the mean of `runs` below it."""
-    view = SeriesView(series.levels, POLICY)
-    *earlier, current = (
-        [run for run in level if run in series.levels] for level in series.state.levels
+def reference_level(series: Series, below: float = 0.0) -> float:
+    """The mean of the reference, or so many standard errors of the mean of five runs below it."""
+    reference = SeriesView(series.levels, POLICY).of(series.state.reference)
+    mean = sum(run.level for run in reference) / len(reference)
+    latest = [RunLevel(0, mean, NOISE**2 / 2)] * 5
+    variance = estimate_variance(
+        reference,
+        prior_sd=POLICY.prior_sd,
+        recent=latest,
+        returned=frozenset(series.state.returned),
     )
-    reference = view.of(current)
-    spread = estimate_spread(
-        reference, prior_sd=POLICY.prior_sd, earlier=[view.of(level) for level in earlier]
-    )._replace(widening=1.0)
-    latest = [RunLevel(0, 0.0, NOISE**2 / 2)] * runs
-    error = math.sqrt(variance_of_mean(latest, spread) + variance_of_mean(reference, spread))
-    return mean_level(reference) - below * error
+    return mean - below * score_means(reference, latest, variance).standard_error

@@ -1,5 +1,6 @@
 """Conditions and states of alert rules: figures derived by hand, then properties."""
 
+import math
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from mosaico.alerts.rules import (
 )
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.anomaly import RunPoint
+from mosaico.statistics.run_variance import from_normal, to_normal
 from mosaico.statistics.verdict_rules import Side, Verdict
 from tests.support.texts import assert_names
 
@@ -141,23 +143,25 @@ def test_evaluate_condition__a_missing_value_is_no_data_and_not_zero(condition: 
     assert (assessment.outcome, assessment.value) == (N, None)
 
 
-def test_anomaly__five_runs_of_warmup_then_detected() -> None:
+def test_anomaly__the_first_run_is_warmup_then_detected() -> None:
     anomaly = Condition.ANOMALY_DETECTED
-    assessment = assess(anomaly, 0.1, 0.8, 0.8, 0.8)
+    assessment = assess(anomaly, 0.1)
     assert assessment.outcome is L
-    assert assessment.explanation.endswith(
-        "there are 3 of the 5 earlier runs that anomaly detection needs."
-    )
-    # Median 0.8, MAD 0.01, scale 1.4826 * 1.206 * 0.01 = 0.01788: at 3, below 0.7464.
-    history = (0.79, 0.8, 0.8, 0.81, 0.82)
-    assessment = assess(anomaly, 0.74, *history)
+    assert assessment.explanation.endswith("there is no earlier run to compare it with.")
+    history = (0.79, 0.82, 0.8, 0.81, 0.8)
+    assessment = assess(anomaly, 0.72, *history)
     assert assessment.outcome is B
+    # One prior run of 0.015 beyond the error of 0.01, and squares of 0.00052 with four degrees.
+    variance = (0.01**2 + 0.015**2 + 0.00052) / 5
     details = assessment.details.anomaly
     assert details is not None
-    assert details.z == pytest.approx(0.06 / (1.4826 * 1.206 * 0.01))
-    assert details.expected_low == pytest.approx(0.8 - 3 * 1.4826 * 1.206 * 0.01)
-    assert assess(anomaly, 0.75, *history).outcome is H
-    assert assess(anomaly, 0.75, *history, threshold=2).outcome is B
+    assert (details.method, details.width, details.history) == ("windows", 1, 5)
+    degrees = 5 * min(variance / (variance - 0.01**2), 2) ** 2
+    error = math.sqrt(variance * (1 + 1 / 5))
+    assert details.z == pytest.approx(to_normal(0.084 / error, degrees))
+    assert details.expected_low == pytest.approx(0.804 - from_normal(3.2, degrees) * error)
+    assert assess(anomaly, 0.77, *history).outcome is H
+    assert assess(anomaly, 0.77, *history, threshold=1.5).outcome is B
 
 
 def test_anomaly__an_improvement_is_healthy() -> None:
@@ -169,8 +173,7 @@ def test_anomaly__an_improvement_is_healthy() -> None:
 
 
 def test_anomaly__below_two_points_of_a_share_is_healthy() -> None:
-    history = (0.8, 0.8, 0.8, 0.8, 0.8)
-    points = [RunPoint(value=value, error=0.001) for value in history]
+    points = [RunPoint(value=0.8, error=0.001)] * 20
     rule = RuleSpec(condition=Condition.ANOMALY_DETECTED)
     assessment = evaluate_condition(rule, QUALITY, Observation(value=0.785, history=points))
     assert assessment.outcome is H

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mosaico.alerts.evaluation.incident_rules import accept_level, advance_series, return_runs
+from mosaico.alerts.evaluation.series_evidence import SeriesView
 from mosaico.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
 from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
 from tests.unit.alerts.incident_series import NOISE, POLICY, Series, reference_level
@@ -29,8 +30,8 @@ def after(history: list[tuple[float, Answers]], keep_firing: int) -> Series:
     return series
 
 
-@settings(deadline=None, max_examples=100)
-# 0.9 is within CLEAN_Z, one standard error: such runs count as recovered.
+@settings(deadline=None, max_examples=40)
+# 0.9 is within one standard error: such runs count as recovered.
 @given(ORDINARY, BAD, st.integers(0, 3), st.sampled_from((0.0, 0.9)))
 def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_margin(
     ordinary: list[tuple[float, Answers]],
@@ -41,10 +42,14 @@ def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_
     """Recovered runs are hardly ever better than those before the incident."""
     series = after([*ordinary, *bad], keep_firing)
     assume(series.is_open())
-    level = reference_level(series, below)
-    # CLEAN_RUNS end it at the latest; the others are for `keep_firing`. Later the same level without any noise may
-    # page as a small lasting fall.
-    for _ in range(14 + 3 * keep_firing + 14):
+    assert series.state.incident is not None
+    view = SeriesView(series.levels, series.policy)
+    # Of a reference that is very uncertain, one standard error may reach the bad level.
+    depth = view.mean(series.state.reference) - view.mean(series.state.incident.runs)
+    level = max(reference_level(series, below), reference_level(series) - max(0.0, 0.1 * depth))
+    # Later the same level without any noise may page as a small lasting fall.
+    # A partial recovery needs five runs after it, too.
+    for _ in range(10 + keep_firing):
         if series.is_open():
             series.add(level)
     assert not series.is_open()
@@ -76,7 +81,7 @@ def test_advance_series__the_state_is_bounded_and_its_runs_are_disjoint(
 ) -> None:
     series = Series()
     series.add(*levels * 3)
-    reference_runs = [run for level in series.state.levels for run in level]
+    reference_runs = series.state.reference
     assert len(reference_runs) == len(set(reference_runs)) <= MAX_REFERENCE
     if series.state.incident is not None:
         assert not set(reference_runs) & set(series.state.incident.runs)

@@ -67,8 +67,8 @@ def test_zero__after_a_rise_is_evidence_of_recovery(with_items: bool) -> None:
     series = CostSeries(with_items=with_items)
     series.add(1.0, 1.02, 0.99, 1.01, 1.0, 1.01)
     assert series.add(2.0, 2.1).evidence.status is SeriesStatus.FIRING
-    series.add(0.0, 0.0, 0.0)
-    assert SeriesEvent.RESOLVED in [step.evidence.event for step in series.steps[-3:]]
+    series.add(*[0.0] * 5)
+    assert SeriesEvent.RESOLVED in [step.evidence.event for step in series.steps[-5:]]
     assert series.state.incident is None
 
 
@@ -80,7 +80,7 @@ def test_zero__a_rise_from_zeros_pages_and_zeros_end_it(with_items: bool) -> Non
     assessment = series.explanation(0.02)
     assert assessment.baseline == 0.0
     assert "The last run is above the 6 runs before (0 USD to 0.02 USD)." in assessment.explanation
-    assert series.add(0.0, 0.0).evidence.status is SeriesStatus.OK
+    assert series.add(*[0.0] * 5).evidence.status is SeriesStatus.OK
     assert series.state.incident is None
 
 

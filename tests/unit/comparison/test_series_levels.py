@@ -1,6 +1,7 @@
-"""The series of a run has the levels that verdicts compare."""
+"""The points of a run, and the levels of a series from them."""
 
 import math
+from array import array
 
 import numpy as np
 import pytest
@@ -11,16 +12,19 @@ from mosaico.comparison.comparison_spec import (
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
-from mosaico.comparison.series_levels import points_of_run
+from mosaico.comparison.series_levels import levels_of_points, points_of_run
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix
 from mosaico.run_store.run_series import (
+    ItemIndex,
     SeriesPoint,
+    StoredPoint,
     kpi_series,
     metric_series,
 )
+from mosaico.statistics.run_levels import FloatArray
 from mosaico.statistics.verdict_rules import Scale, Side, VerdictRule
 from tests.support.simulated_runs import Design, draw_pair
 
@@ -71,3 +75,49 @@ def mean_of_items(point: SeriesPoint) -> float:
     """The mean of the values by item, from which the levels of several runs are fitted."""
     assert point.item_values is not None
     return float(np.frombuffer(point.item_values, dtype="<f4").mean())
+
+
+KEYS = np.arange(40, dtype="<i8").tobytes()
+TRACES = np.ones(40, "<i4").tobytes()
+
+
+def cost_point(run: int, costs: FloatArray) -> StoredPoint:
+    """A stored point of 40 costs, as `points_of_run` makes it."""
+    matrix = ItemMatrix(
+        items=[f"i{item:02}" for item in range(40)],
+        revisions=[""] * 40,
+        item_index=array("l", range(40)),
+        run_index=array("l", [0] * 40),
+        values={"PRICE": array("d", costs)},
+    )
+    point = points_of_run(spec_of(matrix, matrix), {}, ValueFailures()).series["metric/PRICE"]
+    return StoredPoint(run, point.scale, point.level, point.item_values, ItemIndex(KEYS, TRACES))
+
+
+def costs_of(*expensive: float) -> FloatArray:
+    return np.array([*expensive, *np.linspace(0.5, 2.0, 40 - len(expensive))])
+
+
+def test_levels_of_points__of_costs_change_by_the_mean_of_logarithms() -> None:
+    before, after = costs_of(1.0), costs_of(50.0)
+    levels = levels_of_points([cost_point(1, before), cost_point(2, after)])
+    # One item of 40 costs 50 times as much: the mean doubles, a typical item costs a tenth more.
+    change = levels[2].level - levels[1].level
+    assert change == pytest.approx(math.log(50) / 40, rel=1e-4)
+    assert math.log(after.mean() / before.mean()) > 6 * change
+    # Levels are of the size of the values that people see.
+    means = [level.level for level in levels.values()]
+    assert sum(means) == pytest.approx(math.log(before.mean()) + math.log(after.mean()), rel=1e-4)
+    assert all(level.is_typical for level in levels.values())
+
+
+def test_levels_of_points__an_item_that_costs_nothing_counts_as_half_of_the_smallest() -> None:
+    before, after = costs_of(0.8), costs_of(0.0)
+    levels = levels_of_points([cost_point(1, before), cost_point(2, after)])
+    assert levels[2].level - levels[1].level == pytest.approx(math.log(0.25 / 0.8) / 40, rel=1e-4)
+
+
+def test_levels_of_points__missing_costs_are_not_zero() -> None:
+    before, after = costs_of(0.8), costs_of(math.nan)
+    levels = levels_of_points([cost_point(1, before), cost_point(2, after)])
+    assert levels[2].level == pytest.approx(levels[1].level, abs=1e-4)

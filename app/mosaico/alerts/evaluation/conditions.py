@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import NormalDist
 
 from mosaico.alerts.details import AlertDetails, AnomalyDetails
+from mosaico.alerts.evaluation.series_decision import scale_of
 from mosaico.alerts.natural_scale import amount_of_change, value_of_level
 from mosaico.alerts.rules import (
     AlertOutcome,
@@ -19,7 +20,7 @@ from mosaico.core.text import format_number
 from mosaico.kpis.number_text import format_amount, format_value
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import ValueVerdict
-from mosaico.statistics.anomaly import RunPoint, Warmup, detect_anomaly
+from mosaico.statistics.anomaly import RunPoint, Warmup, detect_anomaly, levels_of_values
 from mosaico.statistics.verdict_rules import MIN_EFFECT, Side, Verdict
 
 # Relative tolerance below which two numbers count as equal: 0.1 * 7 and 0.7 are the same value.
@@ -127,12 +128,16 @@ def explain_evidence(value_spec: ValueSpec, value: float | None, evidence: RunsE
     sentences = [
         f"{value_spec.name} is {_with_unit(value, value_spec)}." if value is not None else "",
         (
-            f"{window} {verb} {amount}{side} the {before}"
+            f"{window} {verb} {amount}{side} the {before}{_typical_item(evidence) if has_ratio else ''}"
             f" ({_with_unit(earlier, value_spec)} to {_with_unit(current, value_spec)}"
             f"{_format_interval(evidence, value_spec)})."
         ),
     ]
     return " ".join(filter(None, sentences))
+
+
+def _typical_item(evidence: RunsEvidence) -> str:
+    return ", by a typical item" if evidence.is_typical else ""
 
 
 def _format_effect(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
@@ -239,12 +244,14 @@ def _assess_anomaly(
 ) -> Assessment:
     name = value_spec.name
     try:
+        levels, scale = observation.levels, scale_of(value_spec)
+        if not levels:
+            points = [*observation.history, RunPoint(value=value)]
+            levels, scale = levels_of_values(points, scale, observation.resolution)
         judged = detect_anomaly(
-            RunPoint(value=value),
-            observation.history,
+            levels,
             side=value_spec.harm,
-            is_logarithmic=value_spec.logarithmic,
-            resolution=observation.resolution,
+            scale=scale,
             critical=None if spec.threshold is None else abs(spec.threshold),
         )
     # Values near the limit of a float: no data, because infinity cannot be compared or stored.
@@ -253,24 +260,27 @@ def _assess_anomaly(
     if isinstance(judged, Warmup):
         return _warmup(
             value,
-            f"{name} is {_with_unit(value, value_spec)}; there are {judged.runs} of the"
-            f" {judged.required} earlier runs that anomaly detection needs.",
+            f"{name} is {_with_unit(value, value_spec)}; there is no earlier run to compare it with.",
         )
     minimum_effect = _anomaly_minimum_effect(spec, value_spec, judged.center)
-    is_breach = judged.is_anomaly and _reaches(abs(value - judged.center), minimum_effect)
-    is_small = judged.is_anomaly and not is_breach
+    is_large = _reaches(abs(judged.level - judged.center), minimum_effect)
+    is_breach = judged.is_anomaly and is_large
     # Statistical significance alone does not fire: with many traces tiny changes are significant.
-    is_drift = judged.method == "cusum"
+    is_small = judged.is_anomaly and not is_large
+    window = (
+        f"; the last {judged.width} runs are {_with_unit(judged.level, value_spec)} together"
+        if judged.width > 1
+        else ""
+    )
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         baseline=judged.center,
         min_detectable_effect=max(judged.min_detectable_effect, minimum_effect),
-        explanation=f"{name} is {_with_unit(value, value_spec)}; expected"
+        explanation=f"{name} is {_with_unit(value, value_spec)}{window}; expected"
         f" {format_number(judged.low)} to {_with_unit(judged.high, value_spec)} after"
-        f" {_last_runs(judged.history)} ({judged.method}, z {format_number(judged.z)}, limit"
+        f" {_last_runs(judged.history)} before (z {format_number(judged.z)}, limit"
         f" {format_number(judged.critical)})."
-        + (" The value has drifted over several runs." if is_drift else "")
         + (" The change is below the minimum effect." if is_small else ""),
         details=AlertDetails(anomaly=AnomalyDetails.of(judged)),
     )

@@ -8,19 +8,18 @@ from sqlalchemy.orm import Session
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation.judging import Memory, SeriesInput
 from mosaico.alerts.evaluation.rule_history import RuleHistory, RunReader, ValueHistory
-from mosaico.alerts.evaluation.rule_series import series_name
+from mosaico.alerts.evaluation.rule_series import series_name, watches_levels
 from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.evaluation.value_history import MeasurementHistory
 from mosaico.alerts.evaluation.watched_values import Measurement, RuleTarget, measure
 from mosaico.alerts.models import AlertRule
-from mosaico.alerts.rules import Condition, RunSpan, ValueSpec
+from mosaico.alerts.rules import RunSpan, ValueSpec
 from mosaico.core.errors import AppError, Unavailable
 from mosaico.kpis.series_types import OpenIncident
 from mosaico.run_store.plan_differences import describe_changes
 from mosaico.run_store.run_history import PastRun, list_comparable_runs, read_plan
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import SeriesResult
-from mosaico.statistics.anomaly import WINDOW
 from mosaico.statistics.sequential import MAX_REFERENCE
 
 
@@ -100,11 +99,8 @@ class EvidenceReader:
                 limit=MAX_REFERENCE,
                 excluded=spans,
             )
-            # Anomaly detection looks at no more runs.
-            self._histories[spans] = (
-                past,
-                MeasurementHistory(self._session, self._result.benchmark_id, past[-WINDOW:]),
-            )
+            measured = MeasurementHistory(self._session, self._result.benchmark_id, past)
+            self._histories[spans] = past, measured
         return self._histories[spans]
 
     def _replayed(self, rule: AlertRule) -> RuleHistory | None:
@@ -125,10 +121,9 @@ class EvidenceReader:
         say) counts as no data.
         """
         target = RuleTarget.of(rule.kpi, rule.metric)
-        with_items = rule.condition == Condition.ANOMALY_DETECTED
         measurements: dict[int, Measurement]
         try:
-            measurements = {**history.measurements(target, with_items=with_items)}
+            measurements = {**history.measurements(target)}
             if (measurement := measure(target, self._result)) is not None:
                 measurements[self._run.seq] = measurement
         except Unavailable:
@@ -138,7 +133,7 @@ class EvidenceReader:
             failed = Measurement(spec=spec, point=None, reason=error.detail)
             measurements = {self._run.seq: failed}
         series: Mapping[int, SeriesInput | None] = {}
-        if rule.condition == Condition.REGRESSED:
+        if watches_levels(rule):
             series = {self._run.seq: _series_input(self._result.series.get(series_name(rule)))}
         return ValueHistory(name=rule.name, runs=past, measurements=measurements, series=series)
 

@@ -2,23 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from mosaico.alerts.evaluation.judging import SeriesInput, is_history_of
-from mosaico.alerts.evaluation.rule_series import series_name
+from mosaico.alerts.evaluation.rule_series import series_name, watches_levels
 from mosaico.alerts.evaluation.series_decision import level_of_measurement, scale_of
 from mosaico.alerts.evaluation.value_history import MeasurementHistory
 from mosaico.alerts.evaluation.watched_values import Measurement, RuleTarget, observe
 from mosaico.alerts.models import AlertRule
-from mosaico.alerts.rules import Condition, Observation, RunSpan, ValueSpec
+from mosaico.alerts.rules import Observation, RunSpan, ValueSpec
 from mosaico.comparison.stored_run_comparison import series_levels_in_child
 from mosaico.core.db import Database
 from mosaico.run_store.run_history import PastRun, list_ended_runs
 from mosaico.run_store.run_series import list_scales
-from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
 from mosaico.statistics.verdict_rules import Scale
 
 # Of one agent: what a rule that is new, and a backtest, replay at most.
@@ -47,10 +47,28 @@ class ValueHistory:
     def observe(self, run: PastRun, excluded: Sequence[RunSpan]) -> tuple[ValueSpec, Observation]:
         measurement = self.measurements.get(run.seq)
         value_spec = measurement.spec if measurement else ValueSpec(name=self.name)
-        observation = observe(
-            measurement, run.fingerprint, self.past_of(run), self.measurements, excluded
-        )
-        return value_spec, observation
+        past = self.past_of(run)
+        observation = observe(measurement, run.fingerprint, past, self.measurements, excluded)
+        levels = self._levels_outside(run, past, excluded, scale_of(value_spec))
+        return value_spec, replace(observation, levels=levels)
+
+    def _levels_outside(
+        self, run: PastRun, past: Sequence[PastRun], excluded: Sequence[RunSpan], scale: Scale
+    ) -> list[RunLevel]:
+        """The levels of comparable runs outside incidents, that of the run last; none where it has none, or one on
+        another scale.
+        """
+        series = self.series_of(run)
+        if series is None or series.scale is not scale or run.seq not in series.levels:
+            return []
+        comparable = [
+            earlier.seq
+            for earlier in past
+            if earlier.fingerprint == run.fingerprint
+            and not any(span.contains(earlier.seq) for span in excluded)
+        ]
+        runs = [*comparable[-MAX_REFERENCE:], run.seq]
+        return [series.levels[seq] for seq in runs if seq in series.levels]
 
     def series_of(self, run: PastRun) -> SeriesInput | None:
         if run.seq in self.series:
@@ -78,17 +96,13 @@ class RunReader:
         self._values = MeasurementHistory(session, benchmark_id, self.runs)
 
     def read(self, rule: AlertRule) -> "RuleHistory":
-        is_regressed = rule.condition == Condition.REGRESSED
         return RuleHistory(
             rule=rule,
             agent_id=self.agent_id,
             runs=self.runs,
-            measurements=self._values.measurements(
-                RuleTarget.of(rule.kpi, rule.metric),
-                with_items=rule.condition == Condition.ANOMALY_DETECTED,
-            ),
+            measurements=self._values.measurements(RuleTarget.of(rule.kpi, rule.metric)),
             scales=list_scales(self._session, series_name(rule), [run.seq for run in self.runs])
-            if is_regressed
+            if watches_levels(rule)
             else {},
         )
 
@@ -112,7 +126,7 @@ class RuleHistory:
             name=self.rule.metric or self.rule.name,
             runs=self.runs,
             measurements=self.measurements,
-            levels=self._levels(db) if self.rule.condition == Condition.REGRESSED else {},
+            levels=self._levels(db) if watches_levels(self.rule) else {},
             scales=self.scales,
         )
 

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 
-from mosaico.alerts.evaluation.incident_rules import SeriesStep, advance_series, open_on_verdict
+from mosaico.alerts.evaluation.incident_rules import SeriesStep, advance_series
 from mosaico.alerts.evaluation.series_evidence import page_policy
 from mosaico.alerts.evaluation.watched_values import Measurement
 from mosaico.alerts.rules import RuleSpec, ValueSpec
-from mosaico.kpis.series_types import SeriesState, SeriesStatus
+from mosaico.kpis.series_types import SeriesState
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.sequential import RunLevel
-from mosaico.statistics.verdict_rules import Scale, Side, Verdict
+from mosaico.statistics.verdict_rules import Scale, Side
 
 
 def decide_step(
@@ -19,15 +19,15 @@ def decide_step(
     run_seq: int,
     scale: Scale,
     side: Side,
-    verdict: ValueVerdict | None,
+    verdict: ValueVerdict | None,  # noqa: ARG001 - see below
     spec: RuleSpec,
     false_pages: float,
 ) -> SeriesStep:
     """The next state of a series after a valid run with a value.
 
     `levels` holds those of the run and of the runs of `series`; `false_pages` is the number of false
-    pages in 30 runs for a rule that sets none. While there are too few runs to compare with, the
-    `verdict` of the run alone opens an incident.
+    pages in 30 runs for a rule that sets none. The verdict of the run alone decides nothing: it does not know how
+    whole runs of the series vary.
     """
     policy = page_policy(
         scale,
@@ -37,11 +37,7 @@ def decide_step(
         min_effect=spec.minimum_effect,
         keep_firing_for_runs=spec.keep_firing_for_runs,
     )
-    step = advance_series(series, levels, run_seq, policy)
-    is_regression = verdict is not None and verdict.verdict is Verdict.REGRESSED
-    if step.evidence.status is SeriesStatus.WARMUP and is_regression:
-        return open_on_verdict(step, run_seq)
-    return step
+    return advance_series(series, levels, run_seq, policy)
 
 
 def scale_of(value_spec: ValueSpec) -> Scale:

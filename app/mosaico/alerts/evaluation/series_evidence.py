@@ -1,32 +1,27 @@
 """Evidence of a series: the policy it is judged by, its levels, and what windows of them say."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mosaico.alerts.natural_scale import is_zero_level
 from mosaico.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.statistics.run_variance import RunVariance, prior_sd
 from mosaico.statistics.sequential import (
     DEFAULT_FALSE_PAGES,
     RunLevel,
-    Spread,
     WindowScore,
     limit_of,
-    score_effect,
+    mean_level,
+    score_means,
 )
-from mosaico.statistics.verdict_rules import Scale, Side
-
-# Before the runs of a series have shown how they vary: three points of a share, 3 % of other values.
-ORDINARY_CHANGE = 0.03
-# A smaller fall is not a reason to wake anybody, however certain it is.
-MIN_EFFECT = 0.01
+from mosaico.statistics.verdict_rules import MIN_EFFECT, Scale, Side
 
 
 class PagePolicy(NamedTuple):
     """When a series pages.
 
-    `false_pages_per_month` is the limit of false alarms per series; `prior_sd` an ordinary change between runs;
-    `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
+    `false_pages_per_month` is the limit of false alarms per series; `prior_sd` the assumed standard deviation of whole
+    runs; `falls_harm` says whether a lower level is worse. A fall of less than `min_effect` does not page.
     More than `keep_firing_for_runs` consecutive runs with evidence of recovery close an incident.
     """
 
@@ -48,18 +43,16 @@ def page_policy(
 ) -> PagePolicy:
     """The policy of a series. On the scale NUMBER, fractions are those of the mean level.
 
-    `min_effect` is in the unit of the levels; None: one point of a share, 1 % of any other value.
+    `min_effect` is in the unit of the levels; None: two points of a share, 2 % of any other value.
     """
-    # Shares and logarithms are comparable between series; other values need the size of their level
-    # as the unit.
-    unit = 1.0
-    if scale is Scale.NUMBER and levels:
-        unit = abs(math.fsum(run.level for run in levels.values()) / len(levels))
+    level = mean_level([*levels.values()]) if levels else 0.0
+    if min_effect is None:
+        min_effect = MIN_EFFECT * (abs(level) if scale is Scale.NUMBER else 1.0)
     return PagePolicy(
         false_pages_per_month=false_pages_per_month,
-        prior_sd=ORDINARY_CHANGE * unit,
+        prior_sd=prior_sd(scale, level),
         falls_harm=side is Side.LOW,
-        min_effect=MIN_EFFECT * unit if min_effect is None else min_effect,
+        min_effect=min_effect,
         keep_firing_for_runs=keep_firing_for_runs,
     )
 
@@ -89,26 +82,11 @@ class SeriesView(NamedTuple):
         return mean_level(self.of(runs))
 
 
-def mean_level(levels: Sequence[RunLevel]) -> float:
-    return math.fsum(level.level for level in levels) / len(levels)
-
-
-def variance_of_mean(levels: Sequence[RunLevel], spread: Spread) -> float:
-    # The noise of a run is inversely proportional to its number of traces, so runs of different
-    # size are weighted by the sum of the inverses.
-    inverse_traces = math.fsum(1 / level.traces for level in levels)
-    return spread.variance_of_mean(len(levels), inverse_traces)
-
-
 def score_against(
-    view: SeriesView, reference: Sequence[int], runs: Sequence[int], spread: Spread
+    view: SeriesView, reference: Sequence[int], runs: Sequence[int], variance: RunVariance
 ) -> WindowScore:
     """Some runs against a frozen reference."""
-    base, latest = view.of(reference), view.of(runs)
-    # Independent means: their variances add up.
-    effect = mean_level(latest) - mean_level(base)
-    variance = variance_of_mean(latest, spread) + variance_of_mean(base, spread)
-    return score_effect(len(latest), len(base), effect, variance, spread.degrees)
+    return score_means(view.of(reference), view.of(runs), variance)
 
 
 def incident_evidence(
@@ -151,9 +129,8 @@ def _numbers(
     is_open: bool,
 ) -> RunsEvidence:
     sign = view.sign
-    half_width = 1.96 * score.standard_error
     # The sign swaps the ends for values whose rise is the harm.
-    low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
+    low, high = sorted(sign * (score.effect + side * score.half_width) for side in (-1, 1))
     latest, reference = sign * level, sign * (level - score.effect)
     zero = next((run.level for run in view.levels.values() if run.is_zero), None)
     # A ratio to 0 is not a percentage.
@@ -168,6 +145,7 @@ def _numbers(
         level=latest,
         reference_level=reference,
         zero_level=zero,
+        is_typical=any(run.is_typical for run in view.levels.values()),
         effect=sign * score.effect,
         low=low if has_interval else None,
         high=high if has_interval else None,

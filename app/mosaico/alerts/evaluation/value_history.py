@@ -8,12 +8,10 @@ from sqlalchemy.orm import Session
 from mosaico.alerts.evaluation.watched_values import (
     Measurement,
     RuleTarget,
-    is_mean_of_traces,
     measure_kpi,
     measure_metric,
 )
-from mosaico.benchmarks.queries import find_kpi_formula
-from mosaico.formula import Reference, compile_formula, read_reference
+from mosaico.formula import Reference, compile_formula
 from mosaico.metrics.registry import column_of
 from mosaico.run_store.run_history import PastRun, RunHistory
 
@@ -28,24 +26,15 @@ class MeasurementHistory:
         self._session, self._benchmark_id = session, benchmark_id
         # The numbers of invalid runs say nothing about the agent.
         self._history = RunHistory(session, [run for run in runs if run.is_valid])
-        self._trace_count = sum(run.traces or 0 for run in runs)
-        self._measurements: dict[tuple[RuleTarget, bool], Mapping[int, Measurement]] = {}
+        self._measurements: dict[RuleTarget, Mapping[int, Measurement]] = {}
 
-    def measurements(
-        self, target: RuleTarget, *, with_items: bool = False
-    ) -> Mapping[int, Measurement]:
-        """The measurements of valid runs, by sequence number; `with_items` adds the sums of each
-        item where the value is a mean of traces.
-        """
-        key = (target, with_items)
-        if key not in self._measurements:
-            measurements = (
+    def measurements(self, target: RuleTarget) -> Mapping[int, Measurement]:
+        """The measurements of valid runs, by sequence number."""
+        if target not in self._measurements:
+            self._measurements[target] = (
                 self._of_kpi(target.kpi_id) if target.kpi_id else self._of_metric(target.metric)
             )
-            self._measurements[key] = (
-                self._add_items(target, measurements) if with_items else measurements
-            )
-        return self._measurements[key]
+        return self._measurements[target]
 
     def _of_kpi(self, kpi_id: str) -> dict[int, Measurement]:
         values = self._history.kpi_values(kpi_id)
@@ -77,30 +66,3 @@ class MeasurementHistory:
             run_seq: replace(measure_metric(reference, metric.aggregate), verdict=metric.verdict)
             for run_seq, metric in metrics.items()
         }
-
-    def _add_items(
-        self, target: RuleTarget, measurements: dict[int, Measurement]
-    ) -> dict[int, Measurement]:
-        column = self._mean_column(target)
-        if column is None or self._trace_count > MAX_TRACES:
-            return measurements
-        items = self._history.item_sums(column)
-        return {
-            run_seq: replace(
-                measurement, point=replace(measurement.point, items=items.get(run_seq))
-            )
-            if measurement.point
-            else measurement
-            for run_seq, measurement in measurements.items()
-        }
-
-    def _mean_column(self, target: RuleTarget) -> str | None:
-        """The metric whose mean over the traces is the value; None when it is something else."""
-        reference = target.metric
-        if target.kpi_id is not None:
-            formula = find_kpi_formula(self._session, self._benchmark_id, target.kpi_id)
-            reference = read_reference(formula) if formula else None
-        if reference is None or reference.stat != "mean":
-            return None
-        column = column_of(reference.key)
-        return column if is_mean_of_traces(column) else None

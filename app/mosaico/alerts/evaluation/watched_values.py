@@ -14,11 +14,11 @@ from mosaico.kpis.number_text import DIMENSIONLESS_UNITS
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.aggregate import Aggregate
 from mosaico.metrics.registry import column_of, providers_for, ref_of_column
-from mosaico.metrics.run_value import is_run_metric
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.run_history import PastRun
 from mosaico.run_store.run_result import RunResult
-from mosaico.statistics.anomaly import WINDOW, RunPoint
+from mosaico.statistics.anomaly import RunPoint
+from mosaico.statistics.sequential import MAX_REFERENCE
 from mosaico.statistics.verdict_rules import Side
 
 # Units of counts: the mean of a metric is per trace, only its sum is the number in the run.
@@ -30,6 +30,11 @@ class RuleTarget(NamedTuple):
 
     kpi_id: str | None
     metric: Reference | None
+
+    @property
+    def has_series(self) -> bool:
+        """Return whether runs store levels of the value: those of a KPI, and of the mean of a metric."""
+        return self.metric is None or self.metric.stat == "mean"
 
     @classmethod
     def of(cls, kpi_id: str | None, metric: str | None) -> "RuleTarget":
@@ -145,7 +150,7 @@ def observe(
             and (earlier := measurements.get(run.seq)) is not None
             and earlier.point is not None
         ),
-        WINDOW,
+        MAX_REFERENCE,
     )
     return Observation(
         value=measurement.point.value if measurement.point else None,
@@ -164,11 +169,6 @@ def find_metric_spec(column: str) -> MetricSpec | None:
     except AppError:
         return None
     return provider.spec
-
-
-def is_mean_of_traces(column: str) -> bool:
-    """Return whether the mean of a metric is one over traces, and not a value of the whole run."""
-    return find_metric_spec(column) is not None and not is_run_metric(ref_of_column(column))
 
 
 def _propagated_error(formula: str, aggregates: Mapping[str, Aggregate]) -> float | None:
