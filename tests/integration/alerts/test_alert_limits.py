@@ -10,6 +10,7 @@ import pytest
 from mosaico.alerts import incident_queries, queries, rule_records, rule_service
 from mosaico.alerts.models import Incident
 from mosaico.alerts.rule_records import RuleRecord, read_records
+from mosaico.core import dependents
 from mosaico.run_store.run_history import list_comparable_runs, list_valid_seqs
 from tests.integration.alerts.conftest import GOOD, RuleMaker, holds, open_incident
 from tests.support.page_reads import read_page
@@ -97,9 +98,11 @@ def test_kpi__in_use_names_some_rules(
     path = "/benchmarks/bench-001/kpis/k-1"
     problem = benchmark_service.expect_problem(409, "DELETE", path)
     assert [problem["detail"].count(f"(rule-{number})") for number in (1, 2, 3)] == [1, 1, 1]
-    monkeypatch.setattr(queries, "MAX_USERS", 1)
+    monkeypatch.setattr(dependents, "MAX_NAMED", 1)
     problem = benchmark_service.expect_problem(409, "DELETE", path)
     assert problem["detail"].count("(rule-") == 1
+    assert "2 more" in problem["detail"]
+    monkeypatch.setattr(queries, "MAX_USERS", 1)
     # Found among all rules, although fewer than `MAX_USERS` need the direction.
     problem = benchmark_service.expect_problem(409, "PATCH", path, {"direction": "NEITHER"})
     assert "(rule-3)" in problem["detail"]
