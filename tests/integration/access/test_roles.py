@@ -167,15 +167,21 @@ def test_find_key__compares_digests_in_constant_time(
     assert compared == [32]
 
 
-def test_key_finder__revoked_key_is_refused_at_once(
+def test_key_finder__revoked_key_is_refused_within_a_second(
     db: Database, create_token: CreateToken
 ) -> None:
-    token = create_token("read")
-    keys = KeyFinder(db, ManualClock())
+    token, seconds = create_token("read"), [100.0]
+    keys = KeyFinder(db, ManualClock(), monotonic=lambda: seconds[0])
     assert keys.find_key(token) is not None
     with db.begin() as session:
         revoke_key(session, key_id(token), now=START)
+    # Just before CACHE_TTL_S (0.8 s), and then at it.
+    seconds[0] += 0.79
+    assert keys.get_cached(token) is not None
+    seconds[0] += 0.01
+    assert keys.get_cached(token) is None
     assert keys.find_key(token) is None
+    assert key_finder.CACHE_TTL_S < 1
 
 
 def test_key_finder__expired_key_is_refused_at_once(
@@ -186,6 +192,7 @@ def test_key_finder__expired_key_is_refused_at_once(
     keys = KeyFinder(db, clock)
     assert keys.find_key(token) is not None
     clock.forward(seconds=1)
+    assert keys.get_cached(token) is None
     assert keys.find_key(token) is None
 
 

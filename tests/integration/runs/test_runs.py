@@ -340,4 +340,5 @@ def test_run_events__the_first_event_takes_one_connection_after_that_of_the_key(
             assert next(response.iter_lines()) == "event: run"
     finally:
         event.remove(pool, "checkout", count)
-    assert len(checkouts) == 2
+    # The key is looked up unless it was used within the last second.
+    assert len(checkouts) in (1, 2)
