@@ -32,8 +32,7 @@ def test_workers__share_the_shards_of_one_run(deployment: Deployment) -> None:
     shares = deployment.database.all(
         """
         SELECT worker_id, count(*) FROM procrastinate_jobs
-        -- The job of the last shard has become that of the finish.
-        WHERE task_name IN ('score.shard', 'runs.finish') GROUP BY worker_id
+        WHERE task_name = 'score.shard' GROUP BY worker_id
         """
     )
     assert len(shares) == 2, (shares, first.log, second.log)

@@ -58,7 +58,7 @@ def test_start_wait__exits_0_for_a_completed_valid_run(
     row = kpis.splitlines()[1].split("\t")
     assert (row[:2], row[3:6]) == (["quality", "0.666667"], ["", "", "yes"])
     document = json.loads(mosaico.ok("runs", "show", run["id"], "--json").stdout)
-    for part in ("metrics", "kpis"):
+    for part in ("metrics", "kpis", "evaluations"):
         assert document.pop(part) == service.get(f"/benchmark-runs/{run['id']}/{part}")["items"]
     assert document == run
 

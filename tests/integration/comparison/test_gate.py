@@ -204,7 +204,7 @@ def test_compare__kpis_of_a_config_decide(
         ("good.jsonl", ("--metrics", "TASK_PASSED"), 3),
         ("good.jsonl", ("--metrics", "NO_SUCH_METRIC"), 2),
         ("lost.jsonl", (), 3),
-        ("none.jsonl", (), 2),
+        ("none.jsonl", (), 65),
         ("like.jsonl", ("--max-drop", "SPEED=0.5"), 2),
         ("like.jsonl", ("--max-drop", "ACCURACY=0.1", "--max-drop", "ACCURACY=0.5"), 2),
         ("like.jsonl", ("--kpi", "a=ACCURACY", "--kpi", "a=ROUGE"), 2),

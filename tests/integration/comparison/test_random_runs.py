@@ -26,6 +26,7 @@ RUN_ROUTES = {
     "/api/v1/benchmark-runs/{runId}/metrics": ["$api/$run/metrics"],
     "/api/v1/benchmark-runs/{runId}/llm-usage": ["$api/$run/llm-usage"],
     "/api/v1/benchmark-runs/{runId}/kpis": ["$api/$run/kpis"],
+    "/api/v1/benchmark-runs/{runId}/evaluations": ["$api/$run/evaluations"],
     "/api/v1/benchmark-runs/{runId}/report": ["$api/$run/report"],
     "/api/v1/benchmark-runs/{runId}/plot": [
         "$api/$run/plot", "$api/$run/plot?against=$base",
