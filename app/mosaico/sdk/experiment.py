@@ -19,12 +19,13 @@ from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.harness.budget import BudgetLimits
 from mosaico.sdk.inputs import Results, open_reader, source_of, warn_ignored
 from mosaico.sdk.tables import html_of
+from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.execution.answers import AgentAnswer, checked_fields
 from mosaico.traces.execution.datasets import load_items
 from mosaico.traces.execution.experiment import ExecutionPlan, execute_plan
 from mosaico.traces.execution.items import ItemAttempt, items_of
 from mosaico.traces.execution.runner import ExecutionLimits
-from mosaico.traces.files.imported_values import outcome_of_error, text_of
+from mosaico.traces.files.imported_values import text_of
 from mosaico.traces.types import DatasetItem, Trace, TraceOutcome
 
 Task: TypeAlias = Callable[[DatasetItem], Any]

@@ -31,9 +31,9 @@ READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
     "json": ReaderVersion(answers=2),
     "parquet": ReaderVersion(answers=2),
     "deepeval": ReaderVersion(),
-    "inspect": ReaderVersion(),
+    "inspect": ReaderVersion(answers=2),
     "lm-eval": ReaderVersion(),
-    "promptfoo": ReaderVersion(),
+    "promptfoo": ReaderVersion(answers=2),
     "ragas": ReaderVersion(),
     "traces": ReaderVersion(),
 }

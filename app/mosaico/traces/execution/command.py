@@ -16,9 +16,9 @@ from typing import IO, Final, NamedTuple
 from mosaico.core.errors import AppError, UnusableInput
 from mosaico.harness.mcp.servers.process_reaper import REAPER
 from mosaico.harness.transcript import TranscriptToolCall
+from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.execution.answers import AgentAnswer, AnswerFormat, parse_answer
 from mosaico.traces.execution.items import ItemAttempt
-from mosaico.traces.files.imported_values import outcome_of_error
 from mosaico.traces.types import TraceOutcome
 
 SHELL_OPERATORS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})

@@ -1,31 +1,12 @@
-"""Values of foreign result files as values of traces: texts, IDs, and the outcome of an error; pure."""
+"""Values of foreign result files as values of traces: texts, counts and amounts; pure."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from mosaico.core.strict_json import is_number
 from mosaico.traces.files.ndjson import MAX_INTEGER
-from mosaico.traces.types import TraceOutcome
 from mosaico.traces.value_text import TextRole, read_text
-
-# What a model's provider, the network or a rate limit causes; the agent is not responsible. Messages
-# and names of exceptions, among them the time-outs of HTTP clients and of the SDKs of providers.
-_STATUS: Final = r"(?:40[1238]|429|50[0-478]|52\d|530)\b"
-_INFRASTRUCTURE: Final = re.compile(
-    r"rate.?limit|too many requests|throttl|overloaded|quota|resource.?exhausted|insufficient.credits"
-    r"|connection|network"
-    r"|ECONN|ENOTFOUND|getaddrinfo|unauthorized|authentication|api.?key"
-    # A number alone may be one of the agent's own: "ValueError: expected 503 tokens".
-    rf"|(?:status|code|error|exception|https?(?:/[\d.]+)?)[\W_]{{0,4}}{_STATUS}"
-    rf"|^\W{{0,4}}{_STATUS}(?=\W*$|\W*[\]:({{-]|\s+(?-i:[A-Z]))"
-    r"|service.?unavailable|bad.?gateway|internal.?server.?error"
-    r"|api.?timeout|request timed out(?:\.| or interrupted)"
-    r"|\b(?:read|write|connect|pool)(?: operation)?.?timed?.?out",
-    re.IGNORECASE,
-)
-_TIMEOUT: Final = re.compile(r"time.?out|timed out", re.IGNORECASE)
 
 
 def text_of(value: Any, role: TextRole = TextRole.ANSWER) -> str | None:
@@ -56,17 +37,6 @@ class TrialCounter:
             return f"1 item with {most} trials"
         trials = f"{most}" if fewest == most else f"{fewest} to {most}"
         return f"{len(repeated)} items, {trials} trials each"
-
-
-def outcome_of_error(message: str) -> TraceOutcome:
-    """The outcome of a result that ended with an error message.
-
-    Errors of the provider and the network are `infra_error`, other time-outs `timeout`, all others
-    `agent_error`: a result does not say who is responsible.
-    """
-    if _INFRASTRUCTURE.search(message):
-        return TraceOutcome.INFRA_ERROR
-    return TraceOutcome.TIMEOUT if _TIMEOUT.search(message) else TraceOutcome.AGENT_ERROR
 
 
 def count_of(value: Any) -> int | None:

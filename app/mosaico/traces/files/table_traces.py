@@ -5,6 +5,7 @@ from itertools import chain, islice
 from typing import Any, Final, NoReturn
 
 from mosaico.core.parameter_names import mapped_column, parameter_name
+from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number, as_scores, is_blank, parse_structure
 from mosaico.traces.files.column_words import names_a_score
 from mosaico.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
@@ -15,7 +16,7 @@ from mosaico.traces.files.import_file import (
     TableRow,
     is_blank_row,
 )
-from mosaico.traces.files.imported_values import TrialCounter, model_tags, outcome_of_error, text_of
+from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.importer_registry import ImportedTraces
 from mosaico.traces.files.table_columns import (
     ODD_FIELDS,

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import IO, Any, Final
 
+from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile
@@ -22,7 +23,6 @@ from mosaico.traces.files.imported_values import (
     model_tags,
     object_of,
     objects_of,
-    outcome_of_error,
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer

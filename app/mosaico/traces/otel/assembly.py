@@ -12,7 +12,7 @@ from mosaico.harness.transcript import (
     TranscriptStep,
     TranscriptToolCall,
 )
-from mosaico.traces.files.imported_values import outcome_of_error
+from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.messages import RequestedCall, canonical_text
 from mosaico.traces.otel.facts import FactReader, ItemKey, SpanFacts, merge_facts
 from mosaico.traces.otel.span_reader import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from mosaico.core.strict_json import text_of_json
-from mosaico.traces.files.imported_values import outcome_of_error
+from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.production import item_id_of
 from mosaico.traces.sources.langfuse.json_fields import (
     JSON,
