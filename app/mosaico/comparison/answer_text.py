@@ -59,7 +59,8 @@ def draw_interval(verdict: ValueVerdict) -> str:
     # Without a better direction there is no limit on one side.
     size = 0.0 if verdict.side is Side.BOTH else verdict.min_effect or 0.0
     limit = size if verdict.side is Side.HIGH else -size
-    left, right = min(low, limit, 0.0), max(high, limit, 0.0)
+    # 0.0 first: of equal values `min` returns the first, and a limit of -0.0 would be shown with its sign.
+    left, right = min(0.0, low, limit), max(0.0, high, limit)
     if left == right:
         return ""
 

@@ -30,6 +30,11 @@ def test_interval__without_direction_has_no_limit() -> None:
     assert draw_interval(ValueVerdict(explanation="")) == ""
 
 
+def test_interval__without_direction_begins_at_0_without_a_sign() -> None:
+    number = change(30.0, 20.0, 40.0, Side.BOTH).model_copy(update={"scale": Scale.NUMBER})
+    assert draw_interval(number).startswith("0 ")
+
+
 def test_display_name__of_a_score_has_no_frame() -> None:
     assert [display_name(name) for name in ('SCORE["a \\"b\\""]', "ROUGE", 'SCORE["a"]{x="1"}')] == [
         'a "b"', "ROUGE", 'SCORE["a"]{x="1"}',
