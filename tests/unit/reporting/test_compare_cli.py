@@ -249,6 +249,21 @@ def warnings_of(result: Result) -> list[str]:
     return [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
 
 
+def test_compare_and_gate__lost_scores_are_one_warning(folder: Path) -> None:
+    """Of 40 scores in the earlier file the later one has 20."""
+    for name, scored in (("a.jsonl", ITEMS), ("b.jsonl", 20)):
+        rows = [
+            {"id": f"q{n}", "answer": "x", **({"correctness": n % 2} if n < scored else {})}
+            for n in range(ITEMS)
+        ]
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    gated = CliRunner().invoke(gate_cli, ["--run", "b.jsonl", "--baseline", "a.jsonl"])
+    for result in (run("a.jsonl", "b.jsonl", "--no-html"), gated):
+        [warning] = warnings_of(result)
+        assert "correctness has values for 40 items of the earlier results and for 20 " in warning
+    assert warnings_of(run("a.jsonl", "a.jsonl", "--no-html")) == []
+
+
 def test_compare_and_gate__texts_that_a_metric_cannot_read_are_one_warning(folder: Path) -> None:
     base, candidate = translated(folder / "a.json", 0), translated(folder / "b.json", 20)
     compared = run(base, candidate, "--no-html")
