@@ -1,14 +1,18 @@
 """Results of promptfoo: JSON (`results.results[]`) and JSON Lines.
 
-Each prompt and provider is a column of promptfoo; one item is one test in one column. `--repeat`
-leaves no mark in the file: the same variables in the same column are trials of one item.
+Each prompt and provider is a column of promptfoo; one item is one test of one provider, and of one prompt where
+the file has several. The number of a column is a position, which changes with `--filter-providers`. `--map
+item=vars` pairs by the test alone, to compare two providers or prompts. `--repeat` leaves no mark in the file: the
+same variables in the same column are trials of one item.
 Source: format version 3 of promptfoo 0.121.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
@@ -53,17 +57,79 @@ def recognizes_promptfoo(file: ImportFile) -> bool:
     return file.container is Container.JSON_LINES and _is_result(file.first_row)
 
 
-def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
-    """The traces of all columns of a result file."""
-    is_document = file.container is Container.JSON
-    results: Iterable[Mapping[str, Any]] = (
-        _results_of(object_of(file.document)) if is_document else (row.cells for row in file.rows())
-    )
+def read_promptfoo(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+    """The traces of all columns of a result file. Raises: `InvalidImport` where `item=vars` does not tell columns
+    apart.
+    """
+    is_by_test = mapping.get("item") == "vars"
+    columns = _Columns(_iter_results(file), is_by_test=is_by_test)
+    if is_by_test and len(columns.names) > 1:
+        names = ", ".join(sorted(set(columns.names.values())))
+        file.reject(
+            f"{_by_test()} needs a file with one provider and one prompt; this one has {names}"
+        )
+    if columns.is_ambiguous:
+        file.counts.by_position = "columns with the same provider and prompt pair by position only; give the providers labels"
     notes: list[str] = []
-    return ImportedTraces(traces=_traces(results, notes), notes=notes)
+    if not is_by_test and len(columns.names) == 1:
+        notes.append(
+            f"items are tests of this provider; {_by_test()} compares it with another one or another prompt"
+        )
+    return ImportedTraces(traces=_traces(_iter_results(file), columns, notes), notes=notes)
+
+
+def _iter_results(file: ImportFile) -> Iterable[Mapping[str, Any]]:
+    if file.container is Container.JSON:
+        return _results_of(object_of(file.document))
+    return (row.cells for row in file.rows())
+
+
+class _Columns:
+    """The names of the columns of a file, by number: the provider, and the prompt where there are several.
+
+    Columns of the same name are numbered: `is_ambiguous` then. By the test alone all names are empty.
+    """
+
+    def __init__(self, results: Iterable[Mapping[str, Any]], *, is_by_test: bool) -> None:
+        found = {_column_of(result): (_provider(result), _prompt(result)) for result in results}
+        has_prompts = len({prompt for _, prompt in found.values()}) > 1
+        self.names: dict[Any, str] = {}
+        self.is_ambiguous = False
+        self._is_by_test = is_by_test
+        counts: Counter[str] = Counter()
+        for column, (provider, prompt) in found.items():
+            name = " · ".join(filter(None, (provider, prompt if has_prompts else "")))
+            counts[name] += 1
+            self.is_ambiguous |= counts[name] > 1
+            self.names[column] = name if counts[name] == 1 else f"{name} ({counts[name]})"
+
+    def suffix(self, result: Mapping[str, Any]) -> str:
+        name = "" if self._is_by_test else self.names[_column_of(result)]
+        return f" [{name}]" if name else ""
+
+
+def _by_test() -> str:
+    return f"{parameter_name('--map')} item=vars"
+
+
+def _column_of(result: Mapping[str, Any]) -> str:
+    return str(result.get("promptIdx"))
+
+
+def _provider(result: Mapping[str, Any]) -> str:
+    provider = result.get("provider")
+    named = object_of(provider)
+    return text_of(named.get("label") or named.get("id") or (None if named else provider)) or ""
+
+
+def _prompt(result: Mapping[str, Any]) -> str:
+    return id_of(text_of(object_of(result.get("prompt")).get("label")) or "")
 
 
 def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if _is_result(document):
+        # JSON Lines with one line.
+        return [document]
     results = document.get("results")
     # Version 3 has the results inside an object, older versions had the list itself.
     return objects_of(results if isinstance(results, list) else object_of(results).get("results"))
@@ -73,11 +139,13 @@ def _is_result(result: Mapping[str, Any]) -> bool:
     return {"promptIdx", "testCase", "vars"} <= {*result}
 
 
-def _traces(results: Iterable[Mapping[str, Any]], notes: list[str]) -> Iterator[Trace]:
+def _traces(
+    results: Iterable[Mapping[str, Any]], columns: _Columns, notes: list[str]
+) -> Iterator[Trace]:
     trials, ignored = TrialCounter(), IgnoredFields(RESULT_FIELDS)
     for result in results:
         ignored.check(result)
-        item = _item_id(result)
+        item = f"{_test_id(result)}{columns.suffix(result)}"
         trial = trials.next_trial(item)
         outcome = _outcome(result)
         response = object_of(result.get("response"))
@@ -113,12 +181,11 @@ def _usage(result: Mapping[str, Any], response: Mapping[str, Any]) -> ReportedUs
     )
 
 
-def _item_id(result: Mapping[str, Any]) -> str:
-    """The variables of the test and its column; the first column has no suffix."""
+def _test_id(result: Mapping[str, Any]) -> str:
+    """The description and the variables of the test."""
     variables = json.dumps(result.get("vars"), ensure_ascii=False, sort_keys=True)
     description = object_of(result.get("testCase")).get("description")
-    item = id_of(f"{description} {variables}" if description else variables)
-    return f"{item} [{result['promptIdx']}]" if result.get("promptIdx") else item
+    return id_of(f"{description} {variables}" if description else variables)
 
 
 def _outcome(result: Mapping[str, Any]) -> TraceOutcome:
