@@ -112,23 +112,20 @@ def test_promptfoo__recorded_json_and_json_lines() -> None:
     document = import_path(recorded("promptfoo/results_trimmed.json"))
     assert (lines.format, document.format) == ("promptfoo", "promptfoo")
     assert (len(lines.traces), len(document.traces)) == (32, 16)
+    column = "openai:chat:gpt-4o-mini · What is {{a}}+{{a}}?"
+    item = f't1 {{"a": 1}} [{column}]'
     # `--repeat 2` leaves no mark: the same variables in the same column are two trials.
-    repeated = [
-        trace.trial
-        for trace in lines.traces
-        if trace.item_id == 't1 {"a": 1} [openai:chat:gpt-4o-mini · What is {{a}}+{{a}}?]'
-    ]
+    repeated = [trace.trial for trace in lines.traces if trace.item_id == item]
     assert repeated == [0, 1]
-    trace = lines.of('t1 {"a": 1} [openai:chat:gpt-4o-mini · What is {{a}}+{{a}}?]')
+    trace = lines.of(item)
     assert (trace.expected_output, trace.output) == ("1", "Answer: What is 1+1?")
     assert (trace.input_tokens, trace.output_tokens, trace.cost_usd) == (42, 17, 1.59e-05)
     assert trace.scores == {"TASK_SCORE": 1.0, "TASK_PASSED": 1.0}
     assert {"model:openai:chat:gpt-4o-mini", "category:math"} <= {*trace.tags}
     failed = [t for t in lines.traces if t.outcome is not TraceOutcome.SCORED]
-    mini = '{"a": "FAIL"} [openai:chat:gpt-4o-mini · '
     assert {trace.item_id for trace in failed} == {
-        f"{mini}What is {{{{a}}}}+{{{{a}}}}?]",
-        f"{mini}second]",
+        f'{{"a": "FAIL"}} [{column}]',
+        '{"a": "FAIL"} [openai:chat:gpt-4o-mini · second]',
     }
 
 
@@ -329,3 +326,125 @@ def test_zip__cut_off_is_rejected(tmp_path: Path) -> None:
     path.write_bytes(zstandard_zip({"header.json": b"{}"})[:-10])
     with pytest.raises(InvalidImport, match="not a complete ZIP archive"):
         import_path(path)
+
+
+def promptfoo_file(path: Path, *columns: tuple[str, str]) -> Path:
+    """Each column is a provider and the answer that it gives to one test."""
+    rows = [
+        {
+            "promptIdx": index,
+            "testCase": {},
+            "vars": {"a": 1},
+            "provider": {"id": provider, "label": ""},
+            "prompt": {"raw": "p", "label": "p"},
+            "response": {"output": answer},
+            "success": True,
+        }
+        for index, (provider, answer) in enumerate(columns)
+    ]
+    return write_json_lines(path, *rows)
+
+
+def test_inspect__log_without_completion_has_its_text_in_the_first_choice(tmp_path: Path) -> None:
+    parts = [{"type": "reasoning", "reasoning": "2+2"}, {"type": "text", "text": "5"}]
+    samples = [
+        inspect_sample(
+            "q", 1, output={"choices": [{"message": {"role": "assistant", "content": content}}]}
+        )
+        for content in ("four", parts)
+    ]
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({**inspect_log(), "samples": samples}))
+
+    assert [trace.output for trace in import_path(path).traces] == ["four", "5"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        # By hand: 17 + 130,000 + 208; the total has them, too.
+        (
+            {
+                "input_tokens": 17,
+                "input_tokens_cache_read": 130_000,
+                "input_tokens_cache_write": 208,
+                "output_tokens": 5,
+            },
+            130_225,
+        ),
+        (
+            {
+                "input_tokens": 100,
+                "input_tokens_cache_read": 60,
+                "output_tokens": 5,
+                "total_tokens": 105,
+            },
+            100,
+        ),
+        ({"input_tokens": 7, "output_tokens": 5}, 7),
+    ],
+)
+def test_inspect__input_tokens_contain_those_of_the_cache(
+    usage: dict[str, int], expected: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.json"
+    samples = [inspect_sample("q", 1, model_usage={"m": usage})]
+    path.write_text(json.dumps({**inspect_log(), "samples": samples}))
+
+    assert [trace.input_tokens for trace in import_path(path).traces] == [expected]
+
+
+def test_inspect__log_without_samples_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(inspect_log()))
+
+    with pytest.raises(InvalidImport, match="no samples"):
+        import_path(path)
+
+
+def test_deepeval__file_of_the_latest_run_pairs_by_input(tmp_path: Path) -> None:
+    cases = [
+        {"name": "test_case_0", "input": "1+1?", "actualOutput": "2", "success": True},
+        {"name": "sums", "input": "1+2?", "actualOutput": "4", "success": False},
+    ]
+    path = tmp_path / "latest.json"
+    path.write_text(json.dumps({"testRunData": {"testCases": cases}}))
+
+    run = import_path(path)
+
+    assert run.format == "deepeval"
+    assert {t.item_id: t.scores["TASK_PASSED"] for t in run.traces} == {"1+1?": 1.0, "sums": 0.0}
+
+
+def test_deepeval__link_alone_has_no_results(tmp_path: Path) -> None:
+    path = tmp_path / "latest.json"
+    path.write_text(json.dumps({"testRunLink": "https://example.org/run"}))
+
+    with pytest.raises(InvalidImport, match="no results in this file"):
+        import_path(path)
+
+
+def test_lm_eval__file_without_metrics_and_filters(tmp_path: Path) -> None:
+    base = {
+        "doc": {},
+        "target": "4",
+        "arguments": [["2+2=", {"until": []}]],
+        "resps": [["4"]],
+        "filtered_resps": ["4"],
+        "doc_hash": "h",
+        "spans": [[0, 1]],
+    }
+    rows = [
+        base | {"doc_id": d, "exact_match": m} for d, m in ((0, 1.0), (1, 0.0), (0, 0.0), (1, 0.0))
+    ]
+
+    samples = import_path(write_json_lines(tmp_path / "samples.jsonl", *rows))
+
+    assert [(t.item_id, t.input) for t in samples.traces] == [("0", "2+2="), ("1", "2+2=")]
+    assert samples.of("0").scores == {
+        "exact_match": 1.0,
+        "TASK_SCORE": 1.0,
+        "TASK_PASSED": 1.0,
+        "exact_match (filter 2)": 0.0,
+    }
+    assert any("lists" in note and "spans" in note for note in samples.notes)

@@ -51,6 +51,8 @@ class ReadCounts:
     tool_answers: Counter[str] = field(default_factory=Counter)
     thinking: int = 0
     several_expected: int = 0
+    # Why items can only be paired by their place in the file: said first.
+    by_position: str = ""
 
     def add_text(self, name: str, reading: ValueText) -> None:
         """Count how the text of a field was found."""
@@ -111,12 +113,12 @@ class ReadReport:
 
     @property
     def head(self) -> str:
-        """The form of the file and its columns, after a loss of rows."""
+        """The form of the file and its columns, after what may make a comparison wrong."""
         columns = [f"{field}={column}" for field, column in self.columns.items()]
         more = len(columns) - MAX_COLUMNS
         listed = ", ".join(columns[:MAX_COLUMNS]) + (f" and {more} more" if more > 0 else "")
         loss = self.counts.describe_loss()
-        return "; ".join(filter(None, (loss, self.summary, listed)))
+        return "; ".join(filter(None, (loss, self.counts.by_position, self.summary, listed)))
 
     def lines(self) -> Iterator[str]:
         """At most four lines: the form and the columns, what was opened, what was left out, what else to know."""

@@ -79,6 +79,11 @@ def read_table(
     columns = _choose(file, sample, mapping)
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
+    if "item" not in columns.by_field and "input" not in columns.by_field:
+        file.counts.by_position = (
+            "no column identifies the items: rows of two files are paired by their position; name"
+            f" it: {mapped_column('item', 'COLUMN')}"
+        )
     ignored = IgnoredFields(columns.read_columns)
     for row in sample:
         ignored.check(row.cells)
@@ -449,12 +454,7 @@ _LABEL_CHARS: Final = 24
 
 def _notes(columns: TableColumns) -> Iterator[str]:
     fields = columns.by_field
-    if "item" not in fields and "input" not in fields:
-        yield (
-            "no column identifies the items: rows of two files are paired by their position; name"
-            f" it: {mapped_column('item', 'COLUMN')}"
-        )
-    elif "item" not in fields:
+    if "item" not in fields and "input" in fields:
         yield f"items are identified by the text of the column {fields['input']!r}"
     if "output" in fields and "expected" not in fields:
         yield (

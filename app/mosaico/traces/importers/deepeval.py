@@ -1,15 +1,17 @@
 """Test runs of DeepEval, as JSON: single-turn and conversational test cases.
 
-A metric that failed has no score: the score is missing, and the answer stays an answer.
-Source: deepeval 4.
+A metric that failed has no score: the score is missing, and the answer stays an answer. The file
+`.deepeval/.latest_test_run.json` holds a test run, or a link to it where DeepEval was logged in.
+Names such as `test_case_3` are positions: these cases are paired by their input. Source: deepeval 4.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport
 from mosaico.traces.files.imported_values import (
     TrialCounter,
     amount_of,
@@ -19,11 +21,14 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.storable_traces import short_id
+from mosaico.traces.storable_traces import id_of, short_id
 from mosaico.traces.types import ToolCall, Trace
 from mosaico.traces.value_text import TextRole
 
 MILLISECONDS: Final = 1000.0
+CASE_LISTS: Final = frozenset({"testCases", "conversationalTestCases"})
+WRAPPERS: Final = ("testRunData", "testRunLink")
+DEFAULT_NAME: Final = re.compile(r"(?:conversational_)?test_case_\d+")
 CASE_FIELDS: Final = (
     "name", "input", "expectedOutput", "actualOutput", "turns", "scenario", "expectedOutcome",
     "toolsCalled", "metricsData", "success", "tokenCost", "completionTime", "tags", "metadata",
@@ -35,12 +40,20 @@ def recognizes_deepeval(file: ImportFile) -> bool:
     if file.container is not Container.JSON:
         return False
     document = object_of(file.document)
-    return isinstance(document.get("testCases"), list) or "conversationalTestCases" in document
+    run = _run_of(document)
+    return isinstance(run.get("testCases"), list) or bool(
+        {"conversationalTestCases", *WRAPPERS} & {*run, *document}
+    )
 
 
 def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
-    """The traces of a test run."""
-    document = object_of(file.document)
+    """The traces of a test run. Raises: `InvalidImport` for a file that only refers to one."""
+    document = _run_of(object_of(file.document))
+    if CASE_LISTS.isdisjoint(document):
+        raise InvalidImport(
+            f"{file.name}: no results in this file, only a link to them: DeepEval was logged in to its cloud; log"
+            " out (deepeval logout) and run again, or set DEEPEVAL_RESULTS_FOLDER"
+        )
     cases = [
         *objects_of(document.get("testCases")),
         *map(_as_single_turn, objects_of(document.get("conversationalTestCases"))),
@@ -56,10 +69,16 @@ def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     return ImportedTraces(traces=_traces(cases, model), notes=notes, directions=_directions(cases))
 
 
+def _run_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The test run itself: alone, or inside the file of the latest run."""
+    run = document.get("testRunData")
+    return run if isinstance(run, dict) else document
+
+
 def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
     trials = TrialCounter()
     for case in cases:
-        item = short_id(str(case.get("name") or case.get("input")))
+        item = _item(case)
         trial = trials.next_trial(item)
         calls = case.get("toolsCalled")
         yield Trace(
@@ -76,6 +95,14 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
             tool_calls=None if calls is None else tuple(map(_tool_call, objects_of(calls))),
             scores=_scores(case),
         )
+
+
+def _item(case: Mapping[str, Any]) -> str:
+    name = case.get("name")
+    question = text_of(case.get("input"), TextRole.QUESTION)
+    if question and (not name or DEFAULT_NAME.fullmatch(str(name))):
+        return id_of(question)
+    return short_id(str(name))
 
 
 def _as_single_turn(case: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,14 +9,16 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
+from itertools import chain
 from typing import IO, Any, Final
 
 from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport
 from mosaico.traces.files.imported_values import (
     amount_of,
     count_of,
@@ -67,6 +69,7 @@ def read_inspect(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     else:
         log = object_of(file.document)
         samples = iter(objects_of(log.get("samples")))
+    samples = _require_sample(file, samples)
     evaluation = object_of(log.get("eval"))
     scorer = _main_scorer(log)
     status = log.get("status", "started")
@@ -76,16 +79,33 @@ def read_inspect(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     )
 
 
+def _require_sample(
+    file: ImportFile, samples: Iterator[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    first = next(samples, None)
+    if first is None:
+        raise InvalidImport(
+            f"{file.name}: this log has no samples, only results of the whole evaluation; run it without"
+            " --no-log-samples, or wait until it has a first sample"
+        )
+    return chain([first], samples)
+
+
 def _traces(
     samples: Iterator[Mapping[str, Any]], model: Any, scorer: str | None, notes: list[str]
 ) -> Iterator[Trace]:
     ignored = IgnoredFields(SAMPLE_FIELDS)
     ignored_metadata = IgnoredFields(METADATA_FIELDS, "metadata.")
+    unscored: Counter[str] = Counter()
     for sample in samples:
+        unscored.update(_unscored(sample))
         ignored.check(sample)
         ignored_metadata.check(object_of(sample.get("metadata")))
         yield _trace(sample, model, scorer)
     notes += describe_ignored("fields of samples", ignored, ignored_metadata)
+    if unscored:
+        named = ", ".join(f"{name} {count}" for name, count in unscored.items())
+        notes.append(f"scores that are no number are missing: {named}")
 
 
 def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
@@ -98,7 +118,11 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
     usage = [
         object_of(model_usage) for model_usage in object_of(sample.get("model_usage")).values()
     ]
-    tokens = drop_unknown_zeros(_total(usage, "input_tokens"), _total(usage, "output_tokens"), None)
+    tokens = drop_unknown_zeros(
+        _sum(_input_tokens(of_model) for of_model in usage),
+        _sum(count_of(of_model.get("output_tokens")) for of_model in usage),
+        None,
+    )
     return Trace(
         trace_id=short_id(f"{item}#{epoch}"),
         item_id=item,
@@ -107,7 +131,7 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         input=text_of(sample.get("input"), TextRole.QUESTION),
         expected_output=text_of(sample.get("target")) or None,
         # A sample that ended without an answer has an empty one.
-        output=(text_of(output.get("completion")) or "") if is_answered else None,
+        output=_answer(output) if is_answered else None,
         error=text_of(error),
         tags=(*model_tags(output.get("model") or model), *_category(sample)),
         input_tokens=tokens.input_tokens,
@@ -137,6 +161,14 @@ def _scores(sample: Mapping[str, Any]) -> dict[str, float]:
             if number is not None:
                 scores[f"{name}.{key}" if key else name] = number
     return scores
+
+
+def _unscored(sample: Mapping[str, Any]) -> Iterator[str]:
+    """The scorers of a sample that gave no number."""
+    numbers = _scores(sample)
+    for name in object_of(sample.get("scores")):
+        if not any(number == name or number.startswith(f"{name}.") for number in numbers):
+            yield name
 
 
 def _main_scorer(log: Mapping[str, Any]) -> str | None:
@@ -185,11 +217,30 @@ def _category(sample: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"category:{category}",) if isinstance(category, str) else ()
 
 
-def _total(usage: list[Mapping[str, Any]], name: str) -> int | None:
-    counts = [
-        count for model_usage in usage if (count := count_of(model_usage.get(name))) is not None
-    ]
-    return sum(counts) if counts else None
+def _answer(output: Mapping[str, Any]) -> str:
+    """The text of the answer. Logs before 0.3.123 have no completion: it is in the first choice."""
+    if output.get("completion") is not None:
+        return text_of(output["completion"]) or ""
+    message = next(iter(objects_of(output.get("choices"))), {}).get("message")
+    return text_of(message) or ""
+
+
+def _input_tokens(usage: Mapping[str, Any]) -> int | None:
+    """The tokens that a model read, those of its cache included.
+
+    The total has them in every version. Without it they are added: before 0.3.184 some providers counted them
+    among the others.
+    """
+    total, written = count_of(usage.get("total_tokens")), count_of(usage.get("output_tokens"))
+    if total is not None and written is not None and total >= written:
+        return total - written
+    names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+    return _sum(count_of(usage.get(name)) for name in names)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _archive(file: ImportFile) -> zipfile.ZipFile:

@@ -19,6 +19,8 @@ from mosaico.traces.value_text import TextRole
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}
 SAMPLE_FIELDS: Final = FIELDS | {"doc", "arguments", "target", "filter", "metrics"}
+# Besides these, all fields of a file without `metrics` (before 0.4.7) are metrics.
+OTHER_FIELDS: Final = SAMPLE_FIELDS | {"doc_hash", "prompt_hash", "target_hash"}
 NO_FILTER: Final = "none"
 LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
 
@@ -37,21 +39,30 @@ def read_lm_eval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
 def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     samples: dict[str, Mapping[str, Any]] = {}
     scores: dict[str, dict[str, float]] = {}
+    filters: dict[str, int] = {}
+    lists: dict[str, None] = {}
     answers, repeats, ignored = 1, 1, IgnoredFields(SAMPLE_FIELDS)
     for row in file.rows():
         if not {*row.cells} >= FIELDS:
             file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
-        metric_names = {*map(str, row.cells.get("metrics") or ())}
+        metric_names = _metric_names(row.cells)
+        lists |= dict.fromkeys(n for n in metric_names if isinstance(row.cells.get(n), list))
         ignored.check({name: cell for name, cell in row.cells.items() if name not in metric_names})
         item = short_id(str(row.cells["doc_id"]))
         first = samples.setdefault(item, row.cells)
-        scores.setdefault(item, {}).update(_scores(row.cells, is_first=first is row.cells))
+        filters[item] = filters.get(item, 0) + 1
+        name = _filter_name(row.cells, filters[item])
+        scores.setdefault(item, {}).update(_scores(row.cells, name, is_first=first is row.cells))
         answers, repeats = len(_answers(row.cells)), _repeats(row.cells)
     if answers < repeats:
         notes.append(
             f"the filter of the task kept {answers} of {repeats} repeats; only those are read"
         )
     notes += describe_ignored("fields of samples", ignored)
+    if lists:
+        notes.append(f"metrics that are lists and not numbers are not used: {', '.join(lists)}")
+    if any("filter" not in sample and filters[item] > 1 for item, sample in samples.items()):
+        notes.append("the file does not name its filters: they are numbered in its order")
     for item, sample in samples.items():
         for trial, answer in enumerate(_answers(sample)):
             yield Trace(
@@ -65,12 +76,24 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
             )
 
 
-def _scores(sample: Mapping[str, Any], *, is_first: bool) -> dict[str, float]:
+def _metric_names(sample: Mapping[str, Any]) -> list[str]:
+    named = sample.get("metrics")
+    return list(map(str, named)) if named else [n for n in sample if n not in OTHER_FIELDS]
+
+
+def _filter_name(sample: Mapping[str, Any], number: int) -> str:
+    """The filter of a line, empty for none; files before 0.4.7 have a line for each and no names."""
+    if "filter" in sample:
+        return "" if sample["filter"] == NO_FILTER else str(sample["filter"])
+    return "" if number == 1 else f"filter {number}"
+
+
+def _scores(sample: Mapping[str, Any], filter_name: str, *, is_first: bool) -> dict[str, float]:
     """The metrics of a sample; the first one of the first filter is the result of the task."""
-    suffix = "" if sample.get("filter", NO_FILTER) == NO_FILTER else f" ({sample['filter']})"
+    suffix = f" ({filter_name})" if filter_name else ""
     named = {
-        str(name): number
-        for name in sample.get("metrics") or ()
+        name: number
+        for name in _metric_names(sample)
         if (number := as_number(sample.get(name))) is not None
     }
     scores = {f"{name}{suffix}": number for name, number in named.items()}
@@ -108,10 +131,7 @@ def _answers(sample: Mapping[str, Any]) -> Sequence[str | None]:
 
 def _choices(sample: Mapping[str, Any]) -> list[str] | None:
     """The continuations of a multiple choice; None when the model generated a text."""
-    arguments = [
-        object_of(object_of(sample.get("arguments")).get(f"gen_args_{index}")).get("arg_1")
-        for index in range(len(object_of(sample.get("arguments"))))
-    ]
+    arguments = [arguments[1] for arguments in _arguments(sample)]
     choices = [choice.strip() for choice in arguments if isinstance(choice, str)]
     return choices if choices and len(choices) == len(arguments) else None
 
@@ -121,8 +141,19 @@ def _likelihood(response: Any) -> float | None:
 
 
 def _prompt(sample: Mapping[str, Any]) -> str | None:
-    arguments = object_of(object_of(sample.get("arguments")).get("gen_args_0"))
-    return text_of(arguments.get("arg_0") or sample.get("doc"), TextRole.QUESTION)
+    prompt = next((arguments[0] for arguments in _arguments(sample)), None)
+    return text_of(prompt or sample.get("doc"), TextRole.QUESTION)
+
+
+def _arguments(sample: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """The prompt and the second argument of each request; before 0.4.3 they are a list of lists."""
+    requests = sample.get("arguments")
+    if isinstance(requests, list):
+        pairs = [request for request in requests if isinstance(request, list) and request]
+        return [(pair[0], pair[1] if len(pair) > 1 else None) for pair in pairs]
+    named = object_of(requests)
+    by_name = [object_of(named.get(f"gen_args_{index}")) for index in range(len(named))]
+    return [(request.get("arg_0"), request.get("arg_1")) for request in by_name]
 
 
 def _expected(sample: Mapping[str, Any]) -> str | None:
