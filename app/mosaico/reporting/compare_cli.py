@@ -231,9 +231,9 @@ def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
         print_result(sentence)
     print_result(format_cell(f"decides: {describe_deciders(comparison)}"))
     flips = comparison.flipped_items
-    if flips and flips.items:
+    if flips and files.items:
         print_result("")
-        shown = flips.items[: MAX_LISTED * (10 if is_complete else 1)]
+        shown = files.items[: MAX_LISTED * (10 if is_complete else 1)]
         rows = [
             [item.item_id, *flip_values(item), short_text(files.texts[item.item_id].output_after)]
             for item in shown

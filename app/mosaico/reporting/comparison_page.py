@@ -37,17 +37,26 @@ class ItemTexts(NamedTuple):
     output_after: str | None = None
 
 
+class ChangedItem(NamedTuple):
+    """An item with the mean of a metric over its trials in both files."""
+
+    item_id: str
+    baseline: float
+    candidate: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFiles:
     """A comparison with what a page shows besides it.
 
-    `item_changes` are the changes of the deciding metric by item, `texts` those of flipped items,
-    `remarks` say how the files were read.
+    `item_changes` are the changes of the deciding metric by item. `items` are the flipped items, or where none
+    flipped those that are worse at all, the worst first; `texts` are theirs. `remarks` say how the files were read.
     """
 
     comparison: Comparison
     item_changes: Sequence[ItemChange] = ()
     less_is_better: bool = False
+    items: Sequence[ChangedItem] = ()
     texts: Mapping[str, ItemTexts]
     remarks: Sequence[str] = ()
 
@@ -198,7 +207,7 @@ def metric_rows(comparison: Comparison) -> Iterator[list[str]]:
             ]
 
 
-def flip_values(item: FlippedItem) -> tuple[str, str]:
+def flip_values(item: FlippedItem | ChangedItem) -> tuple[str, str]:
     """The values of an item before and after."""
     return format_value(item.baseline), format_value(item.candidate)
 
@@ -216,13 +225,14 @@ def _charts(files: ComparedFiles, deciding: MetricComparison | None) -> Iterator
 
 def _flipped_items(files: ComparedFiles) -> Iterable[str]:
     flips = files.comparison.flipped_items
-    if flips is None or not flips.items:
+    if flips is None or not files.items:
         return
-    yield f"<h2>Items that changed by half or more in {html_text(flips.metric)}</h2>"
-    yield html_table(ITEM_TITLES, (_item_row(item, files.texts) for item in flips.items))
+    which = "changed by half or more in" if flips.items else "are worse in"
+    yield f"<h2>Items that {which} {html_text(flips.metric)}</h2>"
+    yield html_table(ITEM_TITLES, (_item_row(item, files.texts) for item in files.items))
 
 
-def _item_row(item: FlippedItem, texts: Mapping[str, ItemTexts]) -> list[str]:
+def _item_row(item: ChangedItem, texts: Mapping[str, ItemTexts]) -> list[str]:
     item_texts = texts.get(item.item_id, ItemTexts())
     return [
         item.item_id,

@@ -1,15 +1,20 @@
 """Compares a file of results with another one, without a server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from mosaico.comparison.pair_comparison import compare, paired_means
+from mosaico.comparison.pair_comparison import MAX_FLIPS, PairedMeans, compare, paired_means
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.web.change_charts import ItemChange
 from mosaico.gating.offline_gate import pair_files
 from mosaico.gating.offline_metrics import OfflineMetrics
 from mosaico.gating.rules import NothingToGate
-from mosaico.reporting.comparison_page import ComparedFiles, ItemTexts, deciding_metric
+from mosaico.reporting.comparison_page import (
+    ChangedItem,
+    ComparedFiles,
+    ItemTexts,
+    deciding_metric,
+)
 from mosaico.statistics.verdict_rules import Side
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
@@ -39,10 +44,13 @@ def compare_results(
     if deciding and is_metric and flips and flips.metric != deciding.metric:
         # Of several judged metrics another one than the first decides: the items are those of it.
         comparison = compare(replace(pair, metric=deciding.metric))
-    texts = _read_texts(base, candidate, comparison, reader)
     if deciding is None or not is_metric:
-        return ComparedFiles(comparison=comparison, texts=texts)
+        items = _flipped_items(comparison)
+        texts = _read_texts(base, candidate, items, reader)
+        return ComparedFiles(comparison=comparison, items=items, texts=texts)
     means = paired_means(pair, deciding.metric)
+    less_is_better = deciding.verdict.side is Side.HIGH
+    items = _flipped_items(comparison) or _worse_items(means, less_is_better=less_is_better)
     return ComparedFiles(
         comparison=comparison,
         item_changes=[
@@ -50,17 +58,37 @@ def compare_results(
             for item, after in means.candidate.items()
             if item in means.baseline
         ],
-        less_is_better=deciding.verdict.side is Side.HIGH,
-        texts=texts,
+        less_is_better=less_is_better,
+        items=items,
+        texts=_read_texts(base, candidate, items, reader),
     )
 
 
-def _read_texts(
-    base: ResultSource, candidate: ResultSource, comparison: Comparison, reader: TraceReader
-) -> dict[str, ItemTexts]:
-    """The texts of the flipped items: the files are read again instead of being kept in memory."""
+def _flipped_items(comparison: Comparison) -> list[ChangedItem]:
     flips = comparison.flipped_items
-    items = {flip.item_id for flip in flips.items} if flips else set()
+    return [
+        ChangedItem(item.item_id, item.baseline, item.candidate)
+        for item in (flips.items if flips else ())
+    ]
+
+
+def _worse_items(means: PairedMeans, *, less_is_better: bool) -> list[ChangedItem]:
+    """The items that are worse, the worst first."""
+    sign = 1 if less_is_better else -1
+    changed = [
+        ChangedItem(item, means.baseline[item], after)
+        for item, after in means.candidate.items()
+        if item in means.baseline and sign * (after - means.baseline[item]) > 0
+    ]
+    changed.sort(key=lambda item: (-sign * (item.candidate - item.baseline), item.item_id))
+    return changed[:MAX_FLIPS]
+
+
+def _read_texts(
+    base: ResultSource, candidate: ResultSource, shown: Sequence[ChangedItem], reader: TraceReader
+) -> dict[str, ItemTexts]:
+    """The texts of items: the files are read again instead of being kept in memory."""
+    items = {item.item_id for item in shown}
     if not items:
         return {}
     before, after = (dict(_first_traces(path, items, reader)) for path in (base, candidate))

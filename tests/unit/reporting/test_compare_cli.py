@@ -249,6 +249,22 @@ def warnings_of(result: Result) -> list[str]:
     return [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
 
 
+def test_compare__without_a_flip_the_worst_items_are_shown(folder: Path) -> None:
+    """All items fall by 0.1 to 0.3, none by half."""
+    for name, fall in (("a.jsonl", 0.0), ("b.jsonl", 0.1)):
+        rows = [
+            {"id": f"q{n}", "answer": f"no {n}", "correctness": 0.9 - fall * (1 + n % 3)}
+            for n in range(ITEMS)
+        ]
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    result = run("a.jsonl", "b.jsonl", "--html", "page.html")
+    assert result.stdout.startswith("REGRESSED")
+    # The rows of the largest fall, the first by ID.
+    row = next(line.split("\t") for line in result.stdout.splitlines() if line.startswith("q11"))
+    assert (row[0], row[-1]) == ("q11", "no 11")
+    assert "Items that are worse in" in (folder / "page.html").read_text()
+
+
 def test_compare_and_gate__lost_scores_are_one_warning(folder: Path) -> None:
     """Of 40 scores in the earlier file the later one has 20."""
     for name, scored in (("a.jsonl", ITEMS), ("b.jsonl", 20)):
