@@ -176,7 +176,7 @@ class FixedItemsPower:
             filter(self._finds_broken, range(1, math.floor(self.level * self.items + 1e-9) + 1)),
             None,
         )
-        spread = self._least_spread(self.level)
+        spread = None if broken is None else self._least_spread(self.level)
         if spread is None or broken is None:
             return None
         return DetectableChange(effect=max(spread, broken / self.items), broken_items=broken)

@@ -192,6 +192,7 @@ class ChangeMethod(StrEnum):
     PAIRED_T = "paired t"
     CLUSTERED_T = "clustered t"
     TWO_SAMPLE_T = "t of two samples"
+    STRATIFIED = "stratified score test of fixed items"
     RUN_EXCHANGE = "exchange of the runs"
     NONE = "none"
 
