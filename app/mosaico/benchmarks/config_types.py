@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from mosaico.core.schemas import LongText, ShortText, WireModel
 from mosaico.metrics.types import MetricRef
+from mosaico.statistics.verdict_rules import About
 
 
 def unacceptable(detail: str) -> PydanticCustomError:
@@ -132,6 +133,11 @@ class BaselineConfig(WireModel):
     mode: BaselineMode = BaselineMode.PREVIOUS_VALID
     runs: Annotated[int, Field(ge=2, le=30)] = Field(
         default=5, description="Number of runs for MEAN_OF_LAST."
+    )
+    about: About | None = Field(
+        default=None,
+        description="The question that decides: TASKS is whether exactly these tasks changed, POPULATION whether other"
+        " tasks of this kind would. null: TASKS where most tasks have several trials in both runs.",
     )
 
 

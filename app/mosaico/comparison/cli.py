@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mosaico.comparison.about_option import AboutOption
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import JSON, Column, field, format_cell, print_table, tabulate
 from mosaico.core.console.terminal import (
@@ -123,6 +124,7 @@ def compare_runs(
         str | None,
         typer.Option("--metric", help="Metric that decides which items flipped."),
     ] = None,
+    about: AboutOption = None,
     categories_after: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +134,7 @@ def compare_runs(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare a run with others: verdicts, flipped items, and the features common to flipped items."""
+    from mosaico.comparison.deciders import parse_about
     from mosaico.core.web.page_paths import comparison_page_path
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
@@ -139,7 +142,7 @@ def compare_runs(
         *baselines, candidate = (api.full_id(PATH, run_id) for run_id in run_ids)
         comparison = api.get(
             f"{PATH}/compare", baseline=baselines, candidate=candidate, judge=judged, metric=metric,
-            categoriesAfter=categories_after,
+            categoriesAfter=categories_after, about=parse_about(about),
         )  # fmt: skip
         page_url = f"{api.pages_url}{comparison_page_path(baselines, candidate, judged or ())}"
     if output is OutputFormat.JSON:

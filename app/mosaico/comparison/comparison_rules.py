@@ -34,7 +34,7 @@ from mosaico.run_store.plan_differences import (
     PlanDifferences,
     compare_plans,
 )
-from mosaico.statistics.verdict_rules import MARGIN, MIN_EFFECT, Scale, Side, VerdictRule
+from mosaico.statistics.verdict_rules import MARGIN, MIN_EFFECT, About, Scale, Side, VerdictRule
 
 HARM_SIDES = {
     Direction.HIGHER_IS_BETTER: Side.LOW,
@@ -59,7 +59,8 @@ class RunComparison:
     """A run with its plan, its KPI values and its baseline.
 
     `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them. `ruler` says how
-    the run is measured differently from the run before it, if it is.
+    the run is measured differently from the run before it, if it is. `about` is the question that decides, in place of
+    the one of the benchmark.
     """
 
     plan: RunPlan
@@ -67,6 +68,7 @@ class RunComparison:
     baseline: Baseline | None
     judged: Collection[str] = ()
     ruler: Sequence[str] = ()
+    about: About | None = None
 
     @property
     def item_columns(self) -> list[str]:
@@ -135,6 +137,7 @@ class RunComparison:
             kpis=[kpi for kpi in kpis if kpi is not None],
             failures=failures.by_key,
             deciders=deciders,
+            about=self.about or self.plan.baseline.about,
         )
 
     def deciders(self, pairing: ItemPairing | None) -> Deciders:

@@ -11,7 +11,7 @@ from mosaico.kpis.verdict_types import RepeatedTrials, SubjectKey, ValueFailure
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.verdict_rules import ChangeVerdict, Note, VerdictRule
+from mosaico.statistics.verdict_rules import About, ChangeVerdict, Note, VerdictRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,8 @@ class ComparisonSpec:
     """A run, and the items of candidate and baseline to compare.
 
     With `is_paired` both hold the same items in the same order, otherwise all items of each run.
-    `failures` are metrics and KPIs that cannot be computed; `deciders` are what decides.
+    `failures` are metrics and KPIs that cannot be computed; `deciders` are what decides. `about`
+    is the question that decides; without it the data choose.
     """
 
     run: ItemMatrix
@@ -72,6 +73,7 @@ class ComparisonSpec:
     is_paired: bool = True
     failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
     deciders: Deciders = NO_DECIDERS
+    about: About | None = None
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:

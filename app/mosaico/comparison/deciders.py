@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from mosaico.core.errors import Invalid
 from mosaico.metrics.registry import provider_for, ref_of_column
 from mosaico.metrics.score_directions import ScoreDirection, direction_of_score
 from mosaico.metrics.types import WORK_UNITS, Direction, MetricRef, MetricSpec
+from mosaico.statistics.verdict_rules import About
 
 # Metrics of an answer beside an expected one; the order decides between equally covered metrics.
 _LABEL_METRICS: Final = ("ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "PRECISION", "RECALL")
@@ -278,3 +280,13 @@ def _in_order(metrics: Iterable[CommonMetric]) -> tuple[str, ...]:
     order = {family: position for position, family in enumerate(_SOURCE_METRICS)}
     ordered = sorted(metrics, key=lambda metric: order.get(metric.family, len(order)))
     return tuple(metric.spec.key for metric in ordered)
+
+
+def parse_about(text: str | None) -> About | None:
+    """The question of a user: "tasks" or "population"; None without one. Raises: `Invalid` for another text."""
+    if text is None:
+        return None
+    try:
+        return About(text.upper())
+    except ValueError:
+        raise Invalid(f"about is {text!r}; it should be 'tasks' or 'population'") from None

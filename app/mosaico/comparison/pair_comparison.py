@@ -47,7 +47,7 @@ from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdict
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
-from mosaico.statistics.verdict_rules import Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.verdict_rules import About, Scale, Side, Verdict, VerdictRule
 
 if TYPE_CHECKING:
     from mosaico.statistics.multiplicity import FeatureEnrichment
@@ -97,6 +97,7 @@ class RunPair:
     peer_means: Sequence[PeerMeans] = ()
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
     categories_after: str | None = None
+    about: About | None = None
 
 
 def compare(pair: RunPair) -> Comparison:
@@ -111,13 +112,16 @@ def compare(pair: RunPair) -> Comparison:
         kpis=pair.kpis,
         baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=baseline_runs),
         judged=pair.judged,
+        about=pair.about,
     )
     pairing = pair_items(baseline.items, candidate.items)
     usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
     spec = comparison.spec(candidate.items, pairing)
     result = compute(spec)
     equal = find_equal_metrics(spec)
-    usage_result = compute(_usage_spec(candidate.attributes.usage, usage_pairing))
+    usage_result = compute(
+        replace(_usage_spec(candidate.attributes.usage, usage_pairing), about=spec.about)
+    )
     verdicts = _verdicts(pair, comparison, result, pairing)
     deciders = result.deciders
     log_failures(candidate.run.id, {**usage_result.failures, **verdicts.failures})

@@ -4,7 +4,8 @@ Imports numpy and scipy; call it only in a process that computes.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from mosaico.formula import CompiledFormula, Reference
 from mosaico.formula.rows import InstabilityKind
 from mosaico.items.formulas.linearization import log_ratio
-from mosaico.items.formulas.pair import ComparedRuns, FormulaPair
+from mosaico.items.formulas.pair import ComparedRuns, FormulaPair, TaskTest
 from mosaico.items.formulas.properties import Line, ValueRange, jumps
 from mosaico.items.formulas.run_statistics import (
     EXTREMES,
@@ -25,6 +26,7 @@ from mosaico.statistics.change import (
     paired_change_test,
     unpaired_change_test,
 )
+from mosaico.statistics.fixed_items import DetectableChange, FixedItemsChange
 from mosaico.statistics.power import ChangeModel, items_to_detect_any, settle_equivalence
 from mosaico.statistics.resampling import (
     swap_test,
@@ -32,6 +34,8 @@ from mosaico.statistics.resampling import (
 from mosaico.statistics.verdict_rules import (
     FEW,
     MIN_UNITS,
+    About,
+    Answer,
     ChangeMethod,
     ChangeVerdict,
     Note,
@@ -52,13 +56,14 @@ INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.
 class TestedChange:
     """The tested change of one statistic or formula, before any adjustment.
 
-    `test` is None when the change cannot be tested; the notes say why. With `is_logarithm` the test
-    is one of the logarithms. `model` is None when the spread of the items is unknown.
+    `sampled` is the test of the items as a sample, None when the change cannot be tested; the notes say why. `tasks` is
+    that of exactly these items, None where the data do not allow it. `about` says which one decides. With
+    `is_logarithm` the tests are of the logarithms. `model` is None when the spread of the items is unknown.
     """
 
     baseline: float
     candidate: float
-    test: ChangeTest | None
+    sampled: ChangeTest | None
     is_logarithm: bool
     items: int
     trials: float
@@ -66,6 +71,50 @@ class TestedChange:
     method: ChangeMethod
     model: ChangeModel | None = None
     notes: tuple[Note, ...] = ()
+    tasks: TaskTest | None = None
+    about: About = About.POPULATION
+
+    @property
+    def test(self) -> ChangeTest | FixedItemsChange | None:
+        """The test that decides."""
+        tasks = self._deciding_tasks
+        return self.sampled if tasks is None else tasks.change
+
+    @property
+    def _deciding_tasks(self) -> TaskTest | None:
+        return self.tasks if self.about is About.TASKS else None
+
+    @property
+    def deciding_notes(self) -> tuple[Note, ...]:
+        """The notes about the question that decides: few items are enough for a question about themselves."""
+        tasks = self._deciding_tasks
+        if tasks is None or not tasks.change.can_decide:
+            return self.notes
+        return tuple(note for note in self.notes if note not in FEW)
+
+    @property
+    def deciding_model(self) -> ChangeModel | None:
+        """The spread that more trials would reduce."""
+        tasks = self._deciding_tasks
+        if tasks is None:
+            return self.model
+        return ChangeModel(scale=Scale.NUMBER, items=0.0, trial=tasks.power.trial)
+
+    def detectable(self) -> DetectableChange | None:
+        """The minimum detectable effect of the test; infinite where it finds no change as often, None when that is
+        unknown, or when even the largest change of these units could be chance.
+        """
+        if FEW & {*self.deciding_notes}:
+            return None
+        if self._deciding_tasks:
+            found = self._deciding_tasks.power.detectable()
+            width = self._deciding_tasks.change.width
+            is_possible = found is not None and (width is None or found.effect <= width)
+            return found if is_possible else DetectableChange(effect=math.inf, broken_items=None)
+        if self.model is None:
+            return None
+        effect = self.model.detectable_effect(self.items, max(1.0, self.trials))
+        return DetectableChange(effect=effect, broken_items=None)
 
     @property
     def p(self) -> float | None:
@@ -91,7 +140,7 @@ class TestedChange:
             drop_non_finite(
                 ChangeVerdict(
                     verdict=Verdict.INCONCLUSIVE,
-                    effect=scale.display(self.test.effect if self.test else self._difference) + 0.0,
+                    effect=scale.display(self._effect) + 0.0,
                     low=low,
                     high=high,
                     low_adjusted=low_adjusted,
@@ -101,7 +150,7 @@ class TestedChange:
                     mde=mde,
                     n_items=self.items,
                     trials=self.trials,
-                    method=self.method,
+                    method=ChangeMethod.STRATIFIED if self._deciding_tasks else self.method,
                     baseline_value=start,
                     value=shape.offset + shape.slope * self.candidate,
                     min_effect=rule.min_effect * scale.unit,
@@ -111,10 +160,42 @@ class TestedChange:
                     clusters=self.clusters,
                     items_needed=scale.items_needed() if mde is None else None,
                     remedy=scale.remedy(margin),
-                    notes=self.notes,
+                    notes=self._all_notes(p_adjusted, rule),
+                    about=self.about,
+                    answers=tuple(self._answers(rule, shape, abs(start))),
+                    tasks=self.tasks and self.tasks.found,
                 )
             )
         )
+
+    def _answers(self, rule: VerdictRule, line: Line, start: float) -> Iterator[Answer]:
+        """The answers to all questions that the data allow."""
+        for about in About:
+            if (self.tasks if about is About.TASKS else self.sampled) is None:
+                continue
+            answering = replace(self, about=about)
+            scale = _DisplayScale(answering, rule.scale, line.slope, start)
+            low, high = scale.interval(rule.alpha)
+            yield Answer(
+                about=about,
+                low=low,
+                high=high,
+                p=answering.p,
+                mde=scale.detectable(rule.side),
+                broken_items=scale.broken_items(),
+            )
+
+    def _all_notes(self, p: float | None, rule: VerdictRule) -> tuple[Note, ...]:
+        """The notes, and whether a change of these items says nothing about others."""
+        is_called = p is not None and p < rule.alpha
+        is_only_here = self.sampled is None or self.sampled.p >= rule.alpha or FEW & {*self.notes}
+        if self._deciding_tasks and is_called and is_only_here:
+            return (*self.deciding_notes, Note.THESE_ITEMS)
+        return self.deciding_notes
+
+    @property
+    def _effect(self) -> float:
+        return self.sampled.effect if self.sampled else self._difference
 
     @property
     def _difference(self) -> float:
@@ -162,33 +243,31 @@ class _DisplayScale(NamedTuple):
         low, high = sorted((self.display(interval.low), self.display(interval.high)))
         return (low, high)
 
-    @property
-    def _detectable_effect(self) -> float | None:
-        """The minimum detectable effect of the test; None when even the largest change of these
-        units could be chance.
-        """
-        model = self.change.model
-        if model is None or FEW & {*self.change.notes}:
-            return None
-        return model.detectable_effect(self.change.items, max(1.0, self.change.trials))
+    def broken_items(self) -> int | None:
+        """The number of items that have to break to be found."""
+        detectable = self.change.detectable()
+        return None if detectable is None else detectable.broken_items
 
     def items_needed(self) -> int | None:
         """The items that detect some change, where these detect none."""
-        model = self.change.model
-        if model is None or self._detectable_effect != math.inf:
+        model, detectable = self.change.model, self.change.detectable()
+        if self.change.about is About.TASKS or model is None or detectable is None:
+            return None
+        if math.isfinite(detectable.effect):
             return None
         return items_to_detect_any(model, trials=max(1.0, self.change.trials))
 
     def detectable(self, side: Side) -> float | None:
-        effect = self._detectable_effect
-        if effect is None or not math.isfinite(effect):
+        detectable = self.change.detectable()
+        if detectable is None or not math.isfinite(detectable.effect):
             return None
+        effect = detectable.effect
         # A ratio and its inverse are equally far from 1 as logarithms only.
         is_fall = (side is Side.LOW) is (self.slope > 0)
         return abs(self.display(-effect if is_fall else effect))
 
     def remedy(self, margin: float) -> Remedy | None:
-        model, change = self.change.model, self.change
+        model, change = self.change.deciding_model, self.change
         scale = abs(self.slope) / (self.start if self.is_relative else 1.0)
         if change.is_logarithm:
             scale *= abs(change.baseline)
@@ -207,12 +286,19 @@ class _DisplayScale(NamedTuple):
 class RunChanges:
     """A baseline and a candidate, and the tests of changes between them.
 
-    With `is_paired` both hold the same items in the same order.
+    With `is_paired` both hold the same items in the same order. `about` is the question that decides; without it
+    the items themselves where most of them have several trials in both runs, otherwise the items as a sample.
     """
 
     def __init__(
-        self, baseline: RunStatistics, candidate: RunStatistics, *, is_paired: bool
+        self,
+        baseline: RunStatistics,
+        candidate: RunStatistics,
+        *,
+        is_paired: bool,
+        about: About | None = None,
     ) -> None:
+        self._about = about
         self._runs = ComparedRuns(baseline, candidate, is_paired=is_paired)
         self._is_clustered = bool(candidate.matrix.clusters)
 
@@ -274,20 +360,32 @@ class RunChanges:
         is_identical = self._runs.is_paired and test.error == 0 and linear.effect == 0
         if is_identical:
             notes = [Note.IDENTICAL, *notes]
-        elif Note.FEW_ITEMS in notes and pair.are_these_items_changed(linear):
-            notes.append(Note.THESE_ITEMS)
+        tasks = pair.tasks(linear, limits, harm)
+        about = self._question(tasks)
         return TestedChange(
             baseline=linear.baseline,
             candidate=linear.candidate,
-            test=test,
+            sampled=test,
+            tasks=tasks,
+            about=about,
             is_logarithm=linear.is_logarithm,
             items=pair.item_count,
             trials=pair.trials,
             clusters=pair.cluster_count,
             method=method,
             model=pair.model(linear, test.error, limits, harm) if self._runs.is_paired else None,
-            notes=tuple(notes),
+            notes=(*notes, *self._unknown(tasks)),
         )
+
+    def _question(self, tasks: TaskTest | None) -> About:
+        """The question that decides."""
+        if tasks is None or self._about is About.POPULATION:
+            return About.POPULATION
+        return About.TASKS if self._about or tasks.is_repeated else About.POPULATION
+
+    def _unknown(self, tasks: TaskTest | None) -> list[Note]:
+        """What is said when the requested question has no answer."""
+        return [Note.TASKS_UNKNOWN] * (self._about is About.TASKS and tasks is None)
 
     def model_of_one_run(
         self, formula: CompiledFormula, limits: ValueRange, *, harm: Side
@@ -355,12 +453,12 @@ class RunChanges:
         return TestedChange(
             baseline=first,
             candidate=second,
-            test=test,
+            sampled=test,
             is_logarithm=is_logarithm,
             items=pair.item_count,
             trials=pair.trials,
             clusters=pair.cluster_count,
             method=ChangeMethod.RUN_EXCHANGE if test else ChangeMethod.NONE,
             model=model,
-            notes=tuple(dict.fromkeys(notes)),
+            notes=(*dict.fromkeys(notes), *self._unknown(None)),
         )

@@ -48,6 +48,7 @@ from mosaico.run_store.queries import get_run
 from mosaico.run_store.rules import RunStatus, Validity, require_traces
 from mosaico.run_store.run_series import list_points
 from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.verdict_rules import About
 
 R = TypeVar("R")
 
@@ -75,6 +76,7 @@ def compare_in_child(
     metric: str | None = None,
     judged: Sequence[str] = (),
     categories_after: str | None = None,
+    about: About | None = None,
 ) -> Comparison:
     """`compare_runs` in a process that ends afterwards and so releases its memory.
 
@@ -85,7 +87,7 @@ def compare_in_child(
         _get_runs(session, baseline_ids, candidate_id)
     return query_in_child(
         db, compare_runs, list(baseline_ids), candidate_id, metric=metric, judged=list(judged),
-        categories_after=categories_after,
+        categories_after=categories_after, about=about,
     )  # fmt: skip
 
 
@@ -122,12 +124,13 @@ def compare_runs(
     metric: str | None = None,
     judged: Sequence[str] = (),
     categories_after: str | None = None,
+    about: About | None = None,
 ) -> Comparison:
     """The comparison of a candidate with baseline runs, item by item.
 
     Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
     `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
-    together. Of many categories the first 50 after `categories_after` are compared.
+    together, `about` the question that decides. Of many categories the first 50 after `categories_after` are compared.
     Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
@@ -145,7 +148,8 @@ def compare_runs(
         for side_runs, side in ((runs.baseline, baseline), ([runs.candidate], candidate))
     )
     pair = RunPair(
-        baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after
+        baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after,
+        about=about,
     )  # fmt: skip
     flip_metric = select_flip_metric(pair, metric)
     if flip_metric is None:

@@ -13,12 +13,27 @@ from mosaico.comparison.change_text import (
     format_limit,
     scale_of_change,
 )
-from mosaico.core.text import count_noun, format_utc
+from mosaico.core.text import count_noun, format_utc, shorten
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
-from mosaico.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
+from mosaico.kpis.verdict_types import (
+    BaselineRuns,
+    ChangedTasks,
+    ComparedItems,
+    QuestionAnswer,
+    RunVerdict,
+    ValueVerdict,
+)
 from mosaico.run_store.plan_differences import PlanDifferences
-from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
+from mosaico.statistics.verdict_rules import (
+    FEW,
+    About,
+    ChangeVerdict,
+    Note,
+    Scale,
+    Side,
+    Verdict,
+)
 
 NOT_COMPARABLE = "not comparable with its baseline"
 UNLIMITED = ValueRange(None, None)
@@ -52,6 +67,8 @@ _CHANGED_OVER_RUNS = {
     SeriesEvent.IMPROVED: "improved",
     SeriesEvent.REFERENCE_LOST: "incident closed, nothing to compare with",
 }
+# Names of tasks that are stored, and those in a sentence.
+_MAX_NAMES, _SHOWN_NAMES, _NAME_CHARS = 20, 5, 40
 _EFFECTS = {
     Verdict.REGRESSED: "worse",
     Verdict.IMPROVED: "better",
@@ -141,6 +158,20 @@ def render_verdict(
         more_trials=change.more_trials,
         items_needed=change.items_needed,
         clusters=change.clusters,
+        about=change.about,
+        answers=tuple(
+            QuestionAnswer(
+                about=answer.about,
+                low=answer.low,
+                high=answer.high,
+                p=answer.p,
+                min_detectable_effect=answer.mde,
+                min_detectable_tasks=answer.broken_items,
+            )
+            for answer in change.answers
+        ),
+        min_detectable_tasks=change.broken_items,
+        changed_tasks=changed_tasks(change),
         method=change.method,
         gate=gate,
         notes=change.notes,
@@ -169,13 +200,88 @@ def _within_limits(change: ChangeVerdict, limits: ValueRange) -> ChangeVerdict:
 
 def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = None) -> str:
     """A verdict in sentences that need no knowledge of statistics."""
-    notes = [note.sentence for note in change.notes if note not in _PHRASED_NOTES]
+    others = _other_answers(change, scale)
+    phrased = _PHRASED_NOTES | {Note.THESE_ITEMS} if others else _PHRASED_NOTES
+    notes = [note.sentence for note in change.notes if note not in phrased]
     text = describe_change(change, scale, unit)
     if text is None:
         return " ".join([f"{name} was not compared.", *notes])
     sentences = [describe_values(name, change.effect, text), _meaning(change, scale), *notes]
-    sentences.append(_remedy(change))
+    sentences += [_remedy(change), _describe_tasks(change), *others]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def changed_tasks(change: ChangeVerdict) -> ChangedTasks | None:
+    """The tasks that changed by themselves, with the first names; None without any."""
+    found = change.tasks
+    if found is None or not (found.fell or found.rose or found.beyond_chance):
+        return None
+    named = found.rose if change.side is Side.HIGH else found.fell
+    return ChangedTasks(
+        tasks=found.items,
+        fell=len(found.fell),
+        rose=len(found.rose),
+        beyond_chance=len(found.beyond_chance),
+        names=named[:_MAX_NAMES],
+        beyond_chance_names=found.beyond_chance[:_MAX_NAMES],
+    )
+
+
+def broken_tasks(tasks: ChangedTasks | None) -> str:
+    """The tasks that broke or were repaired, in a few words: "4 of 10 tasks fell from always to never"; empty for none."""
+    if tasks is None:
+        return ""
+    parts = [
+        (tasks.fell, "fell from always to never"),
+        (tasks.rose, "rose from never to always"),
+    ]
+    phrases = [(count, words) for count, words in parts if count]
+    if not phrases:
+        return ""
+    (count, words), *others = phrases
+    text = f"{count} of {count_noun(tasks.tasks, 'task')} {words}"
+    return ", ".join([text, *(f"{count} {words}" for count, words in others)])
+
+
+def _describe_tasks(change: ChangeVerdict) -> str:
+    """The tasks that changed by themselves, with their names."""
+    tasks = changed_tasks(change)
+    if tasks is None:
+        return ""
+    sentences = []
+    if phrase := broken_tasks(tasks):
+        total = tasks.rose if change.side is Side.HIGH else tasks.fell
+        sentences.append(f"{phrase}{_names(tasks.names, total)}.")
+    if tasks.beyond_chance:
+        changed = (
+            f"{count_noun(tasks.beyond_chance, 'task')} changed beyond chance by the trials of"
+        )
+        owner = "its own" if tasks.beyond_chance == 1 else "each one"
+        sentences.append(
+            f"{changed} {owner}{_names(tasks.beyond_chance_names, tasks.beyond_chance)}."
+        )
+    return " ".join(sentences)
+
+
+def _names(names: Sequence[str], count: int) -> str:
+    if not names:
+        return ""
+    shown = [shorten(name, _NAME_CHARS) for name in names[:_SHOWN_NAMES]]
+    more = f", and {count - len(shown)} more" if count > len(shown) else ""
+    return f" ({', '.join(shown)}{more})"
+
+
+def _other_answers(change: ChangeVerdict, scale: Scale) -> list[str]:
+    """The answer to the question that does not decide, where the data answer both."""
+    if len(change.answers) < len(About) or not change.effect:
+        return []
+    other = next(answer for answer in change.answers if answer.about is not change.about)
+    if other.low is None or other.high is None or other.p is None:
+        return []
+    interval = f"{format_amount(other.low, scale)} to {format_amount(other.high, scale)}"
+    explains = "could explain" if other.p >= change.alpha else "does not explain"
+    phrase = _capitalized(other.about.phrase)
+    return [f"{phrase} chance alone {explains} the change (95 % CI {interval})."]
 
 
 def describe_values(name: str, effect: float | None, text: ChangeText) -> str:
@@ -260,9 +366,8 @@ def _reason(verdict: Verdict | None, differences: Sequence[str], *, is_file: boo
 def _meaning(change: ChangeVerdict, scale: Scale) -> str:
     match change.verdict:
         case Verdict.REGRESSED | Verdict.IMPROVED | Verdict.CHANGED:
-            return (
-                f"This is {_EFFECTS[change.verdict]}, and chance alone does not explain the change."
-            )
+            question = f" {change.about.phrase}" if len(change.answers) == len(About) else ""
+            return f"This is {_EFFECTS[change.verdict]}{question}, and chance alone does not explain the change."
         case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
             # The note says why: nothing is ruled out for other items.
             if Note.IDENTICAL in change.notes:
@@ -285,10 +390,9 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
         smallest = format_limit(change.min_effect, scale)
         return f"This is inconclusive: the value changed, but possibly by less than {smallest}."
     if change.mde and abs(change.effect) < change.mde:
-        detectable = format_amount(change.mde, scale)
         return (
-            "This is inconclusive: chance alone could explain the change. With these items only a change"
-            f" of {detectable} or more is detected reliably."
+            "This is inconclusive: chance alone could explain the change. With these items only"
+            f" {describe_detectable(change.mde, change.broken_items, scale)} or more is detected reliably."
         )
     if change.items_needed:
         return (
@@ -296,6 +400,14 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
             f"reliably detect any change: at least {change.items_needed} items are required."
         )
     return "This is inconclusive: chance alone could explain the change."
+
+
+def describe_detectable(effect: float, broken: int | None, scale: Scale | None) -> str:
+    """The change that is found in four of five runs: "a change of 0.240, or of 3 tasks from always to never,"."""
+    change = f"a change of {format_amount(effect, scale)}"
+    return (
+        f"{change}, or of {count_noun(broken, 'task')} from always to never," if broken else change
+    )
 
 
 def _remedy(change: ChangeVerdict) -> str:

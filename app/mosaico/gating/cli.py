@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mosaico.comparison.about_option import AboutOption
 from mosaico.core.console.files import write_text
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import Table, format_cell, print_table
@@ -117,6 +118,7 @@ def gate(
     ] = None,
     config: Config = None,
     better: Better = None,
+    about: AboutOption = None,
     kpi: Annotated[
         list[str] | None,
         typer.Option(
@@ -163,6 +165,7 @@ def gate(
     inconclusive and not allowed to pass, or changed without a known better direction.
     """
     from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
+    from mosaico.comparison.deciders import parse_about
     from mosaico.core.web.page_paths import run_page_path
     from mosaico.gating.offline_gate import FileInputs
     from mosaico.gating.reports import gate_junit
@@ -179,6 +182,7 @@ def gate(
         non_inferiority_margins=_parse_margins("--non-inferiority-margin", non_inferiority_margin),
         inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=baseline is not None,
+        about=parse_about(about),
     )
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None

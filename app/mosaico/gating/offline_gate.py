@@ -52,6 +52,7 @@ from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import Validity, assess_validity
 from mosaico.runs.metric_columns import MetricColumns
+from mosaico.statistics.verdict_rules import About
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
@@ -208,7 +209,7 @@ def gate_files(
     Raises: the errors of `reader`, and `NothingToGate`.
     """
     requested = terms.with_columns(selected.columns, selected.requested)
-    pair = pair_files(baseline, candidate, selected, reader, requested.names, warn)
+    pair = pair_files(baseline, candidate, selected, reader, requested.names, warn, terms.about)
     comparison = compare(pair)
     result = decide(comparison, requested)
     announce(describe_reading(comparison, selected.refs, reader.columns))
@@ -222,9 +223,10 @@ def pair_files(
     reader: TraceReader,
     judged: Sequence[str] = (),
     warn: Callable[[str], None] = lambda _: None,
+    about: About | None = None,
 ) -> RunPair:
     """Two files, measured, as the input of a comparison; `judged` names the KPIs and metrics that
-    are judged together. `warn` gets a line about metrics that cannot read many of the expected texts.
+    are judged together, `about` is the question that decides. `warn` gets a line about metrics that cannot read many of the expected texts.
 
     Raises: the errors of `reader`, which name the file and the line.
     """
@@ -257,7 +259,7 @@ def pair_files(
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
     )
-    return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged)
+    return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged, about=about)
 
 
 def _warn_of_lost_scores(files: Sequence[_MeasuredFile]) -> Iterator[str]:

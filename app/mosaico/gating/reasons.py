@@ -3,7 +3,8 @@
 import math
 import re
 
-from mosaico.comparison.change_text import format_amount, format_bound, format_limit
+from mosaico.comparison.change_text import format_bound, format_limit
+from mosaico.comparison.verdict_text import describe_detectable
 from mosaico.core.parameter_names import better_score
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
@@ -76,8 +77,8 @@ def _detectable(verdict: ValueVerdict) -> str:
         )
     if effect is None or not detectable or abs(effect) >= detectable:
         return ""
-    smallest = format_amount(detectable, verdict.scale)
-    return f". {verdict.items} items reliably detect a change of {smallest} or more"
+    smallest = describe_detectable(detectable, verdict.min_detectable_tasks, verdict.scale)
+    return f". {verdict.items} items reliably detect {smallest} or more"
 
 
 def _changed(name: str, change: str) -> str:

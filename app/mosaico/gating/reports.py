@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mosaico.comparison.change_text import ChangeText, describe_change
+from mosaico.comparison.verdict_text import broken_tasks
 from mosaico.core.reports import (
     JUnitCase,
     JUnitProblem,
@@ -41,7 +42,9 @@ PASSES_INCONCLUSIVE = (
 def headline(result: GateResult) -> str:
     """The outcome in one line."""
     against = f" against {result.baseline}" if result.baseline else ""
-    return f"{result.outcome}: {result.candidate}{against}"
+    broken = (broken_tasks(check.verdict.changed_tasks) for check in result.checks if check.verdict)
+    tasks = next(filter(None, broken), "")
+    return f"{result.outcome}: {result.candidate}{against}{f'; {tasks}' if tasks else ''}"
 
 
 def sentences(result: GateResult) -> Iterator[str]:

@@ -21,6 +21,7 @@ from mosaico.gating.reasons import (
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.verdict_rules import (
     ALPHA,
+    About,
     Harm,
     MarginOutcome,
     Note,
@@ -86,7 +87,7 @@ class GateTerms:
     comparison (`select_deciders`).
     `inconclusive_passes` None lets an inconclusive check pass unless it is one of non-inferiority.
     `is_chosen_baseline` says that the user named the baseline: only then may the two runs have been
-    measured under different conditions.
+    measured under different conditions. `about` is the question that decides, in place of the one of the benchmark.
     """
 
     requested: Sequence[str] = ()
@@ -94,6 +95,7 @@ class GateTerms:
     non_inferiority_margins: Mapping[str, float] = field(default_factory=dict)
     inconclusive_passes: bool | None = None
     is_chosen_baseline: bool = True
+    about: About | None = None
 
     @property
     def names(self) -> list[str]:

@@ -52,7 +52,12 @@ def gate_run(run_id: str, baseline: str | None, terms: GateTerms) -> ApiCall[Gat
             reason=(run.verdict and run.verdict.reason) or "the run has no baseline",
         )
     terms = yield from _with_columns(run_id, terms)
-    parameters = {"baseline": baselines, "candidate": run_id, "judge": terms.names or None}
+    parameters = {
+        "baseline": baselines,
+        "candidate": run_id,
+        "judge": terms.names or None,
+        "about": terms.about,
+    }
     request = ApiRequest("GET", f"{PATH}/compare", parameters)
     comparison = yield from fetch_model(Comparison, request)
     return _with_ruler(decide(comparison, terms), run)

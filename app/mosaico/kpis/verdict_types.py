@@ -13,7 +13,7 @@ from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.verdict_rules import ChangeMethod, Note, Scale, Side, Verdict
+from mosaico.statistics.verdict_rules import About, ChangeMethod, Note, Scale, Side, Verdict
 
 
 class RepeatedTrials(WireModel):
@@ -30,6 +30,35 @@ class RepeatedTrials(WireModel):
     at_least_k: float
 
 
+class QuestionAnswer(WireModel):
+    """The answer to one question about a change, not adjusted for what is judged together.
+
+    TASKS: did exactly these tasks change? POPULATION: would other tasks of this kind change? `minDetectableTasks` is
+    the number of tasks that have to break (from always to never) to be found in four of five runs.
+    """
+
+    about: About
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    min_detectable_effect: float | None = None
+    min_detectable_tasks: int | None = None
+
+
+class ChangedTasks(WireModel):
+    """The tasks, of `tasks`, that changed by themselves, of passes and failures: `fell` from always passing to never, in
+    several trials in both runs; `rose` the reverse; and those of which their own trials prove a change, at 5 % over all
+    tasks. `names` are the first 20 that fell, or rose where a rise is harm; `beyondChanceNames` the first 20 of those.
+    """
+
+    tasks: int
+    fell: int
+    rose: int
+    beyond_chance: int
+    names: tuple[StoredText, ...] = ()
+    beyond_chance_names: tuple[StoredText, ...] = ()
+
+
 class ValueVerdict(WireModel):
     """The comparison of one KPI or metric with its baseline.
 
@@ -39,7 +68,8 @@ class ValueVerdict(WireModel):
     `lowAdjusted` and `highAdjusted` are adjusted for the KPIs or metrics that are judged together,
     and the verdict follows from them. `minDetectableEffect` is the smallest change that is detected
     with 80 % power. `minEffect` is the smallest change that counts and `margin` the largest that
-    does not, in the unit of the effect.
+    does not, in the unit of the effect. All these numbers answer the question `about`; `answers` are those to every
+    question that the data allow. `changedTasks` is null where no task changed by itself.
 
     A KPI or metric that was not compared has a `reason` and no numbers; `hasValue` is false when the
     candidate run has no value. `verdict` is null unless the comparison itself is invalid.
@@ -80,6 +110,10 @@ class ValueVerdict(WireModel):
         ),
     ] = None
     clusters: int | None = None
+    about: About | None = None
+    answers: tuple[QuestionAnswer, ...] = ()
+    min_detectable_tasks: int | None = None
+    changed_tasks: ChangedTasks | None = None
     method: ChangeMethod | None = None
     gate: bool = False
     notes: tuple[Note, ...] = ()

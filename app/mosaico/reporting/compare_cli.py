@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mosaico.comparison.about_option import AboutOption
 from mosaico.core.console.files import UnwritableOutput, require_file, write_text
 from mosaico.core.console.table import Table, format_cell, print_table
 from mosaico.core.console.terminal import (
@@ -72,6 +73,7 @@ def compare_files(
     ] = None,
     config: Config = None,
     better: Better = None,
+    about: AboutOption = None,
     input_options: InputOptions,
     base_map: BaseMap = None,
     run_map: RunMap = None,
@@ -105,6 +107,7 @@ def compare_files(
     is configured, 75 the model server does not respond.
     """
     from mosaico.comparison.answer_text import describe_reading
+    from mosaico.comparison.deciders import parse_about
     from mosaico.gating.offline_gate import FileInputs
     from mosaico.reporting.comparison_page import html_comparison, verdict_of
     from mosaico.reporting.file_comparison import compare_results
@@ -122,7 +125,7 @@ def compare_files(
         reader = open_reader(input_options, remarks.append, lines.append)
         files = FileInputs(sources, reader, parse_better(better))
         selected = _select(requested, files, models)
-        compared = compare_results(*sources, selected, reader, warnings.append)
+        compared = compare_results(*sources, selected, reader, warnings.append, parse_about(about))
         reading = describe_reading(compared.comparison, selected.refs, reader.columns)
         lines.append(format_cell(reading))
     for warning in warnings:

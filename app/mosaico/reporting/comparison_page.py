@@ -12,7 +12,7 @@ from mosaico.comparison.change_text import (
 )
 from mosaico.comparison.deciders import measures_quality
 from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
-from mosaico.comparison.verdict_text import BY_PRIORITY
+from mosaico.comparison.verdict_text import BY_PRIORITY, broken_tasks
 from mosaico.core.reports import html_page, html_table
 from mosaico.core.text import html_text, shorten
 from mosaico.core.web.change_charts import ItemChange, changes_chart, items_chart
@@ -103,11 +103,12 @@ def headline(comparison: Comparison) -> str:
     verdict, deciding = verdict_of(comparison), deciding_metric(comparison)
     if verdict in (Verdict.INVALID, Verdict.NOT_MEASURED) or deciding is None:
         return f"{verdict}: {comparison.verdict.explanation}"
-    disagreement = describe_disagreement(comparison)
-    return (
-        f"{verdict}: {deciding.metric} {format_headline(deciding.verdict)}"
-        f"{f'; {disagreement}' if disagreement else ''}"
-    )
+    parts = [
+        f"{deciding.metric} {format_headline(deciding.verdict)}",
+        broken_tasks(deciding.verdict.changed_tasks),
+        describe_disagreement(comparison),
+    ]
+    return f"{verdict}: {'; '.join(filter(None, parts))}"
 
 
 def describe_others(comparison: Comparison) -> str:

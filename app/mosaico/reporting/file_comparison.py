@@ -15,7 +15,7 @@ from mosaico.reporting.comparison_page import (
     ItemTexts,
     deciding_metric,
 )
-from mosaico.statistics.verdict_rules import Side
+from mosaico.statistics.verdict_rules import About, Side
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
@@ -27,12 +27,14 @@ def compare_results(
     selected: OfflineMetrics,
     reader: TraceReader,
     warn: Callable[[str], None] = lambda _: None,
+    about: About | None = None,
 ) -> ComparedFiles:
-    """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn`: see `pair_files`.
+    """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn` and `about`: see
+    `pair_files`.
 
     Raises: the errors of `reader`, and `NothingToGate` for a file without results.
     """
-    pair = pair_files(base, candidate, selected, reader, selected.requested, warn)
+    pair = pair_files(base, candidate, selected, reader, selected.requested, warn, about)
     for side in (pair.baseline, pair.candidate):
         if not side.run.traces:
             raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")

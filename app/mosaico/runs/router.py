@@ -39,6 +39,7 @@ from mosaico.runs.schemas import (
     TraceView,
 )
 from mosaico.runs.views import run_columns_view, run_view, trace_result_view, trace_view
+from mosaico.statistics.verdict_rules import About
 
 router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
 
@@ -109,6 +110,14 @@ def compare_runs(
             " intervals and p-values are adjusted. Default: the KPIs of the gate, otherwise all KPIs.",
         ),
     ] = None,
+    about: Annotated[
+        About | None,
+        Query(
+            description="The question that decides: TASKS is whether exactly these tasks changed, POPULATION whether"
+            " other tasks of this kind would. Default: that of the benchmark, otherwise TASKS where most tasks have"
+            " several trials in both runs."
+        ),
+    ] = None,
     categories_after: Annotated[
         str | None,
         Query(
@@ -122,7 +131,8 @@ def compare_runs(
     flipped items and their enriched features, latency, tokens and cost.
     """
     return stored_run_comparison.compare_in_child(
-        res.db, baseline, candidate, metric=metric, judged=judge or (), categories_after=categories_after
+        res.db, baseline, candidate, metric=metric, judged=judge or (), categories_after=categories_after,
+        about=about,
     )  # fmt: skip
 
 

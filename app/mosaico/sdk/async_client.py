@@ -187,9 +187,9 @@ class AsyncClient:
         return self._iterate(history)
 
     async def compare(
-        self, base: str, candidate: str, *, metric: str | None = None
+        self, base: str, candidate: str, *, metric: str | None = None, about: str | None = None
     ) -> ResultComparison:
-        return await self._perform(calls.compare(base, candidate, metric))
+        return await self._perform(calls.compare(base, candidate, metric, about))
 
     async def gate(
         self,
@@ -199,6 +199,7 @@ class AsyncClient:
         max_drop: Mapping[str, float] | None = None,
         non_inferiority_margins: Mapping[str, float] | None = None,
         inconclusive_passes: bool | None = None,
+        about: str | None = None,
     ) -> GateReport:
         await to_thread.run_sync(load_metric_plugins)
         call = calls.gate(
@@ -207,6 +208,7 @@ class AsyncClient:
             max_drop=max_drop,
             non_inferiority_margins=non_inferiority_margins,
             inconclusive_passes=inconclusive_passes,
+            about=about,
         )
         return await self._perform(call)
 

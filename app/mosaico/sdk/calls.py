@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from mosaico.agents.schemas import AgentView
 from mosaico.benchmarks.schemas import BenchmarkView
+from mosaico.comparison.deciders import parse_about
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.console.api_calls import (
     ApiCall,
@@ -123,8 +124,15 @@ def kpi_history(
     return ItemList(partial(parse_response, KpiValueView), "/kpi-history", filters)
 
 
-def compare(base: str, candidate: str, metric: str | None) -> ApiCall[ResultComparison]:
-    parameters = {"baseline": base, "candidate": candidate, "metric": metric}
+def compare(
+    base: str, candidate: str, metric: str | None, about: str | None = None
+) -> ApiCall[ResultComparison]:
+    parameters = {
+        "baseline": base,
+        "candidate": candidate,
+        "metric": metric,
+        "about": parse_about(about),
+    }
     request = ApiRequest("GET", f"{RUNS}/compare", parameters)
     comparison = yield from fetch_model(Comparison, request)
     return ResultComparison(files=ComparedFiles(comparison=comparison, texts={}))
@@ -137,6 +145,7 @@ def gate(
     max_drop: Mapping[str, float] | None,
     non_inferiority_margins: Mapping[str, float] | None,
     inconclusive_passes: bool | None,
+    about: str | None = None,
 ) -> ApiCall[GateReport]:
     """The metrics must be loaded."""
     terms = GateTerms(
@@ -144,6 +153,7 @@ def gate(
         non_inferiority_margins=require_positive(non_inferiority_margins or {}),
         inconclusive_passes=inconclusive_passes,
         is_chosen_baseline=baseline is not None,
+        about=parse_about(about),
     )
     result = yield from gate_run(run_id, baseline, terms)
     return GateReport(result=result)

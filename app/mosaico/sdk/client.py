@@ -179,9 +179,13 @@ class Client:
         )
         return self._api.iterate(history)
 
-    def compare(self, base: str, candidate: str, *, metric: str | None = None) -> ResultComparison:
-        """The comparison of two runs; `metric` is the one whose flipped items are listed."""
-        return self._api.perform(calls.compare(base, candidate, metric))
+    def compare(
+        self, base: str, candidate: str, *, metric: str | None = None, about: str | None = None
+    ) -> ResultComparison:
+        """The comparison of two runs; `metric` is the one whose flipped items are listed, `about` as for
+        `mosaico.compare`.
+        """
+        return self._api.perform(calls.compare(base, candidate, metric, about))
 
     def gate(
         self,
@@ -191,6 +195,7 @@ class Client:
         max_drop: Mapping[str, float] | None = None,
         non_inferiority_margins: Mapping[str, float] | None = None,
         inconclusive_passes: bool | None = None,
+        about: str | None = None,
     ) -> GateReport:
         """Return whether a run passes against another run, by default its own baseline.
 
@@ -203,6 +208,7 @@ class Client:
             max_drop=max_drop,
             non_inferiority_margins=non_inferiority_margins,
             inconclusive_passes=inconclusive_passes,
+            about=about,
         )
         return self._api.perform(call)
 

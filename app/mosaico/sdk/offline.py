@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mosaico.comparison.answer_text import describe_reading
+from mosaico.comparison.deciders import parse_about
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.gating.offline_gate import FileInputs, gate_files, select_all, select_gated
 from mosaico.gating.offline_metrics import kpi_warnings
@@ -34,6 +35,7 @@ def compare(
     *,
     metrics: Metrics | None = None,
     better: Mapping[str, str] | None = None,
+    about: str | None = None,
     columns: Mapping[str, str] | None = None,
     base_columns: Mapping[str, str] | None = None,
     candidate_columns: Mapping[str, str] | None = None,
@@ -44,7 +46,9 @@ def compare(
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
-    answers. `better` is the better direction of scores by name, "high" or "low". `columns`, `read_options` and `llm` as for
+    answers. `better` is the better direction of scores by name, "high" or "low". `about` is the question that
+    decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
+    it the first where most tasks have several trials in both. `columns`, `read_options` and `llm` as for
     `score`; `base_columns` and `candidate_columns` name columns of one side only.
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
@@ -56,7 +60,7 @@ def compare(
     )
     files = FileInputs(sources, reader, better or {})
     selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
-    compared = compare_results(*sources, selected, reader, remarks.append)
+    compared = compare_results(*sources, selected, reader, remarks.append, parse_about(about))
     remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
     return ResultComparison(
         files=replace(compared, remarks=remarks),
@@ -75,6 +79,7 @@ def gate(
     max_drop: Mapping[str, float] | None = None,
     non_inferiority_margins: Mapping[str, float] | None = None,
     inconclusive_passes: bool | None = None,
+    about: str | None = None,
     columns: Mapping[str, str] | None = None,
     baseline_columns: Mapping[str, str] | None = None,
     candidate_columns: Mapping[str, str] | None = None,
@@ -87,7 +92,7 @@ def gate(
 
     `metrics`, `kpis` (formulas by name, as `LATENCY_MS.p95`, or with a direction, as `OUTPUT_TOKENS higher`) and the
     names in `max_drop` and `non_inferiority_margins` are judged together; without them, what decides `compare`.
-    `better` as for `compare`. `max_drop` is the largest change
+    `better` and `about` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. The columns and `llm` as for `compare`.
@@ -97,6 +102,7 @@ def gate(
         max_drop=require_positive(max_drop or {}),
         non_inferiority_margins=require_positive(non_inferiority_margins or {}),
         inconclusive_passes=inconclusive_passes,
+        about=parse_about(about),
     )
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format, read_options)

@@ -36,12 +36,13 @@ GATE_OPTIONS = (
     "max_drop",
     "non_inferiority_margins",
     "inconclusive_passes",
+    "about",
     "llm",
 )
 MARKER = (
     "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, max_drop=None,"
-    " non_inferiority_margins=None, inconclusive_passes=None, concurrency=1, item_seconds=600,"
-    " columns=None, llm=None): call the test for each item and trial, and pass or fail its answers against the"
+    " non_inferiority_margins=None, inconclusive_passes=None, about=None, concurrency=1,"
+    " item_seconds=600, columns=None, llm=None): call the test for each item and trial, and pass or fail its answers against the"
     " baseline file."
 )
 

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from mosaico.statistics.change import ChangeTest
+from mosaico.statistics.fixed_items import FixedItemsChange
 from mosaico.statistics.trials import FloatArray
 
 FLIPS = 1999
@@ -55,20 +56,22 @@ def holm(p_values: Iterable[float], /) -> list[float]:
     return adjusted
 
 
-def max_t(tests: Sequence[ChangeTest]) -> list[float]:
+def max_t(tests: Sequence[ChangeTest | FixedItemsChange]) -> list[float]:
     """Controls the probability of any false finding among changes of the same units.
 
     The changes of all tests get the same random signs per unit, so that copies of one signal count
     once. Never more than p times the number of tests (Bonferroni), which is all that holds for
-    tests without contributions of units; a single test keeps its p. A test in which nothing changed
+    tests without contributions of units and for fixed items; a single test keeps its p. A test in which nothing changed
     cannot be a false finding and does not count (Tarone 1990).
     Source: Westfall and Young 1993, chapter 2 (step-down minimum p); ties count by half, as in the
     mid-p value that the test of one change agrees with.
     """
-    count = sum(test.p < 1 or bool(test.unit_changes.any()) for test in tests)
+    count = sum(test.p < 1 or test.error > 0 or bool(_changes_of(test).any()) for test in tests)
     bounds = [min(1.0, test.p * max(1, count)) for test in tests]
     by_flips = {
-        index: test for index, test in enumerate(tests) if test.unit_changes.any() and test.error
+        index: test
+        for index, test in enumerate(tests)
+        if isinstance(test, ChangeTest) and test.unit_changes.any() and test.error
     }
     if len(by_flips) < 2:  # noqa: PLR2004 - one test has no other to share flips with
         return bounds
@@ -84,6 +87,10 @@ def max_t(tests: Sequence[ChangeTest]) -> list[float]:
         previous = max(previous, p, min(bounds[index], family + outside))
         adjusted[index] = previous
     return adjusted
+
+
+def _changes_of(test: ChangeTest | FixedItemsChange) -> FloatArray:
+    return test.unit_changes if isinstance(test, ChangeTest) else test.changes
 
 
 def _flipped_p(tests: Mapping[int, ChangeTest]) -> dict[int, FloatArray]:

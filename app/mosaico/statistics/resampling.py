@@ -253,37 +253,6 @@ def _mid_p(observed: float, swaps: FloatArray) -> float:
     return (farther + ties / 2) / (len(swaps) + 1)
 
 
-def trial_permutation_p(baseline: "Trials", candidate: "Trials") -> float | None:
-    """Return how often a change of exactly these items is as large when their trials are exchanged.
-
-    For one to three items, whose trials are all that is known: other items may behave differently.
-    None below three trials of an item in each run. Source: Mantel and Haenszel 1959 (strata).
-    """
-    items = range(int(max(baseline.item_index.max(), candidate.item_index.max())) + 1)
-    random = np.random.default_rng(SEED)
-    observed, permuted = 0.0, np.zeros(SWAPS)
-    for item in items:
-        first = baseline.values[baseline.item_index == item]
-        second = candidate.values[candidate.item_index == item]
-        first, second = first[np.isfinite(first)], second[np.isfinite(second)]
-        if min(len(first), len(second)) < 3:  # noqa: PLR2004 - fewer cannot be permuted
-            return None
-        pooled = np.concatenate([first, second])
-        mean = pooled.mean()
-        order = random.permuted(np.tile(pooled, (SWAPS, 1)), axis=1)
-        scale = len(pooled) / len(first)
-        observed += float(second.mean() - mean) * scale
-        permuted += (order[:, : len(second)].mean(axis=1) - mean) * scale
-    return _mid_p(abs(observed), np.abs(permuted))
-
-
-class Trials(NamedTuple):
-    """The values of one run by trace, NaN where missing, and the item of each trace."""
-
-    values: FloatArray
-    item_index: IntArray
-
-
 def _mean_of_items(values: FloatArray, item_index: IntArray, draws: Draws) -> FloatArray:
     items = reduce_trials(item_index, values, len(draws.units))
     has_value = items.n > 0

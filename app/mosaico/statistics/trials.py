@@ -61,6 +61,10 @@ class ItemSums:
         """The items selected by a mask."""
         return ItemSums(n=self.n[mask], total=self.total[mask], squares=self.squares[mask])
 
+    def times(self, factor: float) -> "ItemSums":
+        """The sums of the values times a factor."""
+        return ItemSums(n=self.n, total=factor * self.total, squares=factor**2 * self.squares)
+
 
 def reduce_trials(item_index: IntArray, values: FloatArray, item_count: int) -> ItemSums:
     """The sums of each item; `values[i]` belongs to item `item_index[i]`, NaN is a missing value."""

@@ -54,6 +54,50 @@ class Scale(StrEnum):
     RATIO = "RATIO"
 
 
+class About(StrEnum):
+    """The question that a verdict answers.
+
+    TASKS: did exactly these items change? Only their trials vary by chance. POPULATION: would other items of this kind
+    change, too? The items are a sample of all that could have been chosen.
+    """
+
+    TASKS = "TASKS"
+    POPULATION = "POPULATION"
+
+    @property
+    def phrase(self) -> str:
+        """The question as a short phrase."""
+        return "on these tasks" if self is About.TASKS else "beyond these tasks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskChanges:
+    """The items, of `items`, that changed by themselves: passed always before and never after (`fell`), the reverse
+    (`rose`), and those of which their own trials prove a change (`beyond_chance`).
+    """
+
+    items: int
+    fell: tuple[str, ...] = ()
+    rose: tuple[str, ...] = ()
+    beyond_chance: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to one question about a change, not adjusted for others; `effect` is that of the verdict.
+
+    `mde` is the minimum detectable effect, and `broken_items` the number of items that have to break to be found, None
+    where it is unknown.
+    """
+
+    about: About
+    low: float | None
+    high: float | None
+    p: float | None
+    mde: float | None
+    broken_items: int | None = None
+
+
 class Note(StrEnum):
     """A remark that a reader of a verdict needs."""
 
@@ -73,6 +117,7 @@ class Note(StrEnum):
     EXTREME = "EXTREME"
     ALL_ALIKE = "ALL_ALIKE"
     JUMP = "JUMP"
+    TASKS_UNKNOWN = "TASKS_UNKNOWN"
 
     @property
     def sentence(self) -> str:
@@ -103,6 +148,11 @@ _SENTENCES = {
     Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
     Note.UNDEFINED: "One of the runs has no value to compare.",
     Note.JUMP: "The value jumps with single items: runs of different items cannot be compared.",
+    Note.TASKS_UNKNOWN: (
+        "Whether exactly these tasks changed cannot be computed here: it needs the same items in both runs, no clusters,"
+        " and means of them (for costs and times with as many trials of an item in both runs). The answer is about other"
+        " tasks of this kind."
+    ),
     Note.EXTREME: "A minimum or maximum depends on one trace, so chance cannot be estimated.",
     Note.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
@@ -142,6 +192,7 @@ class ChangeMethod(StrEnum):
     PAIRED_T = "paired t"
     CLUSTERED_T = "clustered t"
     TWO_SAMPLE_T = "t of two samples"
+    STRATIFIED = "stratified score test of fixed items"
     RUN_EXCHANGE = "exchange of the runs"
     NONE = "none"
 
@@ -215,7 +266,9 @@ class ChangeVerdict:
     the minimum detectable effect at 80 % power; None when it is unknown, or when no change is detected
     as often: then `items_needed` is the number of items with which one is, if known. `min_effect` and `margin` are those of the rule in
     the unit of the effect. `trials` is the mean number of trials per item. `remedy` is None when the
-    interval of an unchanged value lies within the margin or its width is unknown.
+    interval of an unchanged value lies within the margin or its width is unknown. `about` is the question that all
+    these numbers answer; `answers` are those to every question that the data allow. `tasks` are the items that changed
+    by themselves.
     """
 
     verdict: Verdict
@@ -240,6 +293,15 @@ class ChangeVerdict:
     items_needed: int | None = None
     remedy: Remedy | None = None
     notes: tuple[Note, ...] = ()
+    about: About = About.POPULATION
+    answers: tuple[Answer, ...] = ()
+    tasks: TaskChanges | None = None
+
+    @property
+    def broken_items(self) -> int | None:
+        """The number of items that have to break to be found, by the question that decides."""
+        numbers = (answer.broken_items for answer in self.answers if answer.about is self.about)
+        return next(numbers, None)
 
     @property
     def more_trials(self) -> int | None:
@@ -278,6 +340,7 @@ def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
     has_interval = _are_finite(change.low, change.high, change.low_adjusted, change.high_adjusted)
     return replace(
         change,
+        answers=tuple(map(_finite_answer, change.answers)),
         low=change.low if has_interval else None,
         high=change.high if has_interval else None,
         low_adjusted=change.low_adjusted if has_interval else None,
@@ -285,6 +348,17 @@ def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
         p=change.p if _are_finite(change.p) else None,
         p_adjusted=change.p_adjusted if _are_finite(change.p_adjusted) else None,
         mde=change.mde if _are_finite(change.mde) else None,
+    )
+
+
+def _finite_answer(answer: Answer) -> Answer:
+    has_interval = _are_finite(answer.low, answer.high)
+    return replace(
+        answer,
+        low=answer.low if has_interval else None,
+        high=answer.high if has_interval else None,
+        p=answer.p if _are_finite(answer.p) else None,
+        mde=answer.mde if _are_finite(answer.mde) else None,
     )
 
 

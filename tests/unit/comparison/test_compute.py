@@ -10,13 +10,7 @@ from mosaico.comparison.verdict_text import render_verdict
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import line_of
 from mosaico.items.matrix import ItemRow, matrix_of_rows
-from mosaico.statistics.verdict_rules import (
-    Note,
-    Scale,
-    Side,
-    Verdict,
-    VerdictRule,
-)
+from mosaico.statistics.verdict_rules import FEW, About, Note, Scale, Side, Verdict, VerdictRule
 from tests.support.compared_runs import MULTIPLE, NUMBER, change_of, compared, passes, run
 
 RATIO = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
@@ -102,8 +96,9 @@ def test_metric__two_clusters_cannot_decide_and_say_so() -> None:
 
 def test_metric__three_items_with_trials_changed_themselves() -> None:
     change = change_of(run([1.0] * 3, trials=5), run([0.0] * 3, trials=5))
-    assert change.verdict is Verdict.INCONCLUSIVE
+    assert (change.verdict, change.about) == (Verdict.REGRESSED, About.TASKS)
     assert Note.THESE_ITEMS in change.notes
+    assert not FEW & {*change.notes}
     same = change_of(run([1.0, 0.0, 1.0], trials=5), run([1.0, 1.0, 0.0], trials=5))
     assert Note.THESE_ITEMS not in same.notes
 

@@ -10,13 +10,11 @@ from mosaico.statistics.resampling import (
     MAX_UNITS,
     RESAMPLES,
     SWAPS,
-    Trials,
     draw_pair,
     draw_run,
     resampled_counts,
     resampled_statistic,
     swap_test,
-    trial_permutation_p,
 )
 from mosaico.statistics.trials import FloatArray, IntArray
 
@@ -143,22 +141,3 @@ def test_swap_test__interval_includes_0_unless_the_exchanges_exclude_it() -> Non
 def test_swap_test__one_unit_cannot_decide() -> None:
     rows = rows_of(-1.0, [1.0], [-1.0])
     assert not swap_test(np.zeros(len(rows)), rows, 1).can_decide
-
-
-def test_trial_permutation__three_items_that_fail_all_trials() -> None:
-    items = np.repeat(np.arange(3), 5)
-    # One of C(10, 5)³ = 16 million exchanges of trials within the items is as extreme.
-    p = trial_permutation_p(Trials(np.ones(15), items), Trials(np.zeros(15), items))
-    assert p is not None
-    assert p < 0.001
-
-
-def test_trial_permutation__needs_three_trials() -> None:
-    items = np.repeat(np.arange(3), 2)
-    trials = Trials(np.ones(6), items)
-    assert trial_permutation_p(trials, trials) is None
-
-
-def test_trial_permutation__same_trials_are_no_change() -> None:
-    trials = Trials(np.array([0.0, 1.0, 1.0]), np.zeros(3, dtype=np.intp))
-    assert trial_permutation_p(trials, trials) == 1.0

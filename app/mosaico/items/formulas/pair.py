@@ -3,12 +3,14 @@
 Imports numpy and scipy; call it only in a process that computes.
 """
 
+import math
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from mosaico.formula import CompiledFormula, Reference
+from mosaico.formula.ast import Metric
 from mosaico.formula.rows import FormulaRows, evaluate_rows
 from mosaico.items.formulas.linearization import (
     FloatArray,
@@ -41,19 +43,30 @@ from mosaico.items.formulas.spread import (
 from mosaico.metrics.registry import column_of
 from mosaico.statistics.change import satterthwaite
 from mosaico.statistics.cost_power import LogNormalItems
+from mosaico.statistics.fixed_items import (
+    FixedItemsChange,
+    FixedItemsPower,
+    find_task_changes,
+    fixed_items_change,
+    fixed_items_power,
+)
 from mosaico.statistics.power import ChangeModel
 from mosaico.statistics.resampling import (
     SWAPS,
     DrawnPair,
-    Trials,
     draw_pair,
-    trial_permutation_p,
 )
-from mosaico.statistics.trials import IntArray, reduce_trials, skewness_of_blocks, unit_sums
+from mosaico.statistics.trials import (
+    IntArray,
+    ItemSums,
+    reduce_trials,
+    skewness_of_blocks,
+    unit_sums,
+)
 from mosaico.statistics.verdict_rules import (
-    ALPHA,
     Scale,
     Side,
+    TaskChanges,
 )
 
 
@@ -86,6 +99,15 @@ class ComparedRuns:
     def draws(self) -> DrawnPair:
         """The exchanges and resamples, the same ones for every formula."""
         return draw_pair(self.candidate.units())
+
+
+class TaskTest(NamedTuple):
+    """The test of exactly these items, with what it finds; `is_repeated`: most items have several trials in both runs."""
+
+    change: FixedItemsChange
+    power: FixedItemsPower
+    found: TaskChanges | None
+    is_repeated: bool
 
 
 class _StatisticsPair(NamedTuple):
@@ -360,19 +382,72 @@ class FormulaPair:
         ]
         return np.sum(terms, axis=0) if terms else None
 
-    def are_these_items_changed(self, linear: LinearChange) -> bool:
-        """Return whether the trials show a change of exactly these items."""
-        if not self._pair.is_paired:
-            return False
+    def tasks(self, linear: LinearChange, limits: ValueRange, harm: Side) -> "TaskTest | None":
+        """The test of exactly these items; None where the data do not allow it.
+
+        It needs the trials of each item in both runs, independent of those of other items: no clusters, and a formula
+        of means. Of costs and times an item needs as many trials in both runs: the mean of a few heavy-tailed values
+        is lower than that of many, most of the time (simulated).
+        """
+        if not self._pair.is_paired or self.cluster_count is not None:
+            return None
+        sides = self._trial_sums(linear)
+        if sides is None:
+            return None
+        before, after = sides
+        if linear.is_logarithm and not (before.n == after.n).all():
+            return None
+        width = None if linear.is_logarithm else limits.width
+        change = fixed_items_change(before, after, width=width)
+        if change is None:
+            return None
+        power = fixed_items_power(
+            before, after, is_less_better=harm is Side.HIGH, is_relative=linear.is_logarithm
+        )
+        return TaskTest(
+            change=change,
+            power=power,
+            found=self._task_changes(),
+            is_repeated=all(float(np.median(side.n)) >= 2 for side in sides),  # noqa: PLR2004
+        )
+
+    def _trial_sums(self, linear: LinearChange) -> tuple[ItemSums, ItemSums] | None:
+        """What the trials of each item add to the change, times the number of items; None for other formulas than
+        those of means, and when an item lacks a part.
+        """
         scores = [self._trace_values(linear, run) for run in self._runs]
-        trials = []
-        for run, run_scores in zip(self._runs, scores, strict=True):
-            if run_scores is None:
-                return False
-            is_selected = self._selected(self._least)[run.item_index]
-            trials.append(Trials(run_scores[is_selected], run.item_index[is_selected]))
-        p = trial_permutation_p(*trials)
-        return p is not None and p < ALPHA
+        if any(run_scores is None for run_scores in scores):
+            return None
+        sides = [
+            reduce_trials(run.item_index, run_scores, run.item_count)
+            for run, run_scores in zip(self._runs, scores, strict=True)
+            if run_scores is not None
+        ]
+        has_values = (sides[0].n > 0) & (sides[1].n > 0)
+        if int(has_values.sum()) != len(linear.changes):
+            return None
+        before, after = (side.where(has_values) for side in sides)
+        effect = float((after.means - before.means).mean())
+        if effect == linear.effect or effect * linear.effect <= 0:
+            # A formula that bends may have no change along its slope.
+            return (before, after) if math.isclose(effect, linear.effect, abs_tol=1e-12) else None
+        # Of large changes the slope between the runs is too coarse.
+        factor = linear.effect / effect
+        if math.isclose(factor, 1.0):
+            return before, after
+        return before.times(factor), after.times(factor)
+
+    def _task_changes(self) -> TaskChanges | None:
+        """The items that changed by themselves, of a metric whose values are passes and failures."""
+        if not isinstance(self.formula.root, Metric):
+            return None
+        mask = self._any_value
+        column = column_of(self.formula.root.reference.key)
+        before, after = (run.item_sums(column).where(mask) for run in self._runs)
+        names = [
+            name for name, is_read in zip(self._runs[1].matrix.items, mask, strict=True) if is_read
+        ]
+        return find_task_changes(names, before, after)
 
     def rows(self) -> tuple[FormulaRows, FormulaRows]:
         """The observed value of the formula in each run, its exchanges and its resamples.
