@@ -1,6 +1,7 @@
 """Comparisons of two runs: verdicts, flipped items, enriched features, usage."""
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.support.service import JSON, Service
 COMPARE = "/benchmark-runs/compare"
 
 
-def compared(service: Service, base: JSON, candidate: JSON, **more: str) -> JSON:
+def compared(service: Service, base: JSON, candidate: JSON, **more: Any) -> JSON:
     """The same as the route answers, but computed in this process."""
     comparison = compare_runs(service.resources.db, [base["id"]], candidate["id"], **more)
     return comparison.model_dump(mode="json")
