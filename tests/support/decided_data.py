@@ -1,6 +1,6 @@
 """Small data sets of all kinds, each with its verdict and what decides it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tests.support.service import JSON
@@ -16,13 +16,14 @@ OF_ANSWERS = (
 
 
 class DecidedData(NamedTuple):
-    """Results before and after; `better` is what the user said of a score."""
+    """Results before and after; `better` is what the user said of a score, `about` the question that decides."""
 
     before: list[JSON]
     after: list[JSON]
     verdict: str
     metric: str | None = None
     better: Mapping[str, str] = {}
+    about: str = "POPULATION"
 
     @property
     def metrics(self) -> list[str | JSON]:
@@ -110,6 +111,20 @@ def _plain(failed: int = 0) -> list[JSON]:
     return rows
 
 
+def _tried(passed: Callable[[int], int], trials: int = 5, items: int = 10) -> list[JSON]:
+    """Several trials of each item, of which so many pass."""
+    return [
+        {"traceId": f"t{number}-{trial}", "itemId": f"q{number:02d}", "trial": trial, "input": f"question {number}",
+         "output": f"answer {trial}", "scores": {"TASK_PASSED": float(trial < passed(number))}}
+        for number in range(items)
+        for trial in range(trials)
+    ]  # fmt: skip
+
+
+def _broken(count: int, trials: int) -> Callable[[int], int]:
+    return lambda number: 0 if number < count else trials
+
+
 def _passed(count: int, **scores: Any) -> list[JSON]:
     return _scored(TASK_PASSED=lambda number: float(number < count), **scores)
 
@@ -159,6 +174,20 @@ DATA = {
     "passed-falls": DecidedData(_passed(36), _passed(20), "REGRESSED", "TASK_PASSED"),
     "passed-same-score-falls": DecidedData(
         _passed(30, faithfulness=_level(0.9)), _passed(30, faithfulness=_level(0.4)), "REGRESSED", FAITHFUL
+    ),
+    "tasks-break": DecidedData(
+        _tried(_broken(0, 5)), _tried(_broken(4, 5)), "REGRESSED", "TASK_PASSED", about="TASKS"
+    ),
+    "few-of-many-tasks-break": DecidedData(
+        _tried(_broken(0, 10), 10, 37), _tried(_broken(4, 10), 10, 37),
+        "REGRESSED", "TASK_PASSED", about="TASKS",
+    ),
+    "tasks-are-repaired": DecidedData(
+        _tried(_broken(4, 5)), _tried(_broken(0, 5)), "IMPROVED", "TASK_PASSED", about="TASKS"
+    ),
+    "trials-differ-by-chance": DecidedData(
+        _tried(lambda number: 3 + number % 2), _tried(lambda number: 4 - number % 2),
+        "INCONCLUSIVE", "TASK_PASSED", about="TASKS",
     ),
     "labels-fall": DecidedData(_labeled(2), _labeled(16), "REGRESSED", "ACCURACY"),
     "labels-in-sentences-fall": DecidedData(

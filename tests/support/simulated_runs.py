@@ -21,7 +21,7 @@ from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.formulas.run_statistics import RunStatistics
 from mosaico.items.matrix import ItemMatrix
-from mosaico.statistics.verdict_rules import ALPHA, FEW, ChangeVerdict, Side, VerdictRule
+from mosaico.statistics.verdict_rules import ALPHA, FEW, About, ChangeVerdict, Side, VerdictRule
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -233,6 +233,7 @@ def judge(
 ) -> dict[str, ChangeVerdict]:
     """The verdicts of the product, by scenario; every change counts unless `min_effect` is given."""
     spec = ComparisonSpec(
+        about=About.POPULATION,
         run=pair.candidate,
         candidate=pair.candidate,
         baseline=pair.baseline,
@@ -275,9 +276,9 @@ def play(
 
 
 def changes_of(pair: Pair, *, is_paired: bool = True) -> RunChanges:
-    """The changes between the runs, whose tests decide the verdicts of `judge`."""
+    """The changes between the runs, as a sample of items: the tests decide the verdicts of `judge`."""
     runs = (RunStatistics(matrix, {}) for matrix in pair)
-    return RunChanges(*runs, is_paired=is_paired)
+    return RunChanges(*runs, is_paired=is_paired, about=About.POPULATION)
 
 
 @np.errstate(all="ignore")

@@ -21,6 +21,7 @@ OUTCOMES = {
     "REGRESSED": ("REGRESSION", 1),
     "IMPROVED": ("PASS", 0),
     "CHANGED": ("CHANGED", 4),
+    "INCONCLUSIVE": ("INCONCLUSIVE", 0),
     "NOT_MEASURED": ("NOT_MEASURED", 3),
 }
 EVERY_KIND = pytest.mark.parametrize("data", DATA.values(), ids=DATA.keys())
@@ -37,6 +38,15 @@ def run(*words: str | Path) -> tuple[int, JSON]:
     return result.exit_code, json.loads(result.stdout)
 
 
+def abouts(comparison: JSON) -> set[str]:
+    """The questions that the judged metrics answer."""
+    return {
+        row["verdict"]["about"]
+        for row in comparison["metrics"]
+        if row["metric"] in comparison["judged"] and row["verdict"]["about"] is not None
+    }
+
+
 def expected_outcome(data: DecidedData) -> tuple[str, int]:
     # No item differs, so nothing larger than the limit is possible among these items.
     return OUTCOMES.get(data.verdict, ("PASS", 0))
@@ -51,6 +61,7 @@ def test_files__have_one_verdict_in_commands_and_python(data: DecidedData, tmp_p
     options = [f"--better={name}={direction}" for name, direction in data.better.items()]
     comparison = mosaico.compare(before, after, better=data.better)
     assert (str(comparison.verdict), comparison.metric) == (data.verdict, data.metric)
+    assert abouts(comparison.comparison.model_dump(mode="json", by_alias=True)) <= {data.about}
     code, compared = run("compare", before, after, "--no-html", *options)
     assert compared == comparison.comparison.model_dump(mode="json", by_alias=True) | {"page": None}
     assert code == 0
@@ -85,6 +96,7 @@ def test_stored_run__has_the_verdict_of_the_files(
         "/benchmark-runs/compare", baseline=runs[0]["id"], candidate=runs[1]["id"]
     )
     assert compared["verdict"]["verdict"] == data.verdict
+    assert abouts(compared) <= {data.about}
     if data.metric != "STATUS":
         assert (data.metric is None) is (compared["judged"] == [])
         assert data.metric is None or data.metric in compared["judged"]
@@ -96,6 +108,14 @@ def test_stored_run__has_the_verdict_of_the_files(
     assert (json.loads(result.stdout)["outcome"], result.exit_code) == expected_outcome(data)
 
 
+def by_item(rows: list[JSON]) -> dict[str, list[JSON]]:
+    """The trials of each item."""
+    trials: dict[str, list[JSON]] = {}
+    for row in rows:
+        trials.setdefault(row["itemId"], []).append(row)
+    return trials
+
+
 TESTS = """
 import json
 import pytest
@@ -105,13 +125,13 @@ AFTER = json.loads((Path(__file__).parent / "after.json").read_text())
 BETTER = json.loads((Path(__file__).parent / "better.json").read_text())
 
 def answer(rows, item):
-    row = rows[item.id]
+    row = rows[item.id].pop(0)
     if row.get("outcome") == "agent_error":
         raise RuntimeError("it failed")
     return {"output": row["output"], "scores": row.get("scores") or {}}
 """
 ONE_TEST = """
-@pytest.mark.mosaico(items="{name}.items.jsonl", baseline="{name}.before.jsonl", better=BETTER["{name}"])
+@pytest.mark.mosaico(items="{name}.items.jsonl", trials={trials}, baseline="{name}.before.jsonl", better=BETTER["{name}"])
 def test_{identifier}(item):
     return answer(AFTER["{name}"], item)
 """
@@ -127,10 +147,13 @@ def test_pytest__has_the_verdict_of_the_files(
         items = [
             {"id": row["itemId"], "input": row["input"], "expected": row.get("expectedOutput")}
             for row in data.before
+            if not row.get("trial")
         ]
         write(tmp_path / f"{name}.items.jsonl", items)
-        code += ONE_TEST.format(name=name, identifier=name.replace("-", "_"))
-    after = {name: {row["itemId"]: row for row in data.after} for name, data in DATA.items()}
+        code += ONE_TEST.format(
+            name=name, identifier=name.replace("-", "_"), trials=len(data.before) // len(items)
+        )
+    after = {name: by_item(data.after) for name, data in DATA.items()}
     (tmp_path / "after.json").write_text(json.dumps(after))
     (tmp_path / "better.json").write_text(
         json.dumps({name: data.better for name, data in DATA.items()})
