@@ -92,7 +92,7 @@ def test_population__is_what_was_asked() -> None:
 
 def test_clusters__cannot_say_whether_their_tasks_changed_and_say_so() -> None:
     runs = [tried([[value] * 5] * 24, clusters=2) for value in (1.0, 0.0)]
-    asked, data = change_of(runs[0], runs[1], About.TASKS), change_of(*runs)
+    asked, data = change_of(runs[0], runs[1], About.TASKS), change_of(runs[0], runs[1])
     assert (asked.about, data.about) == (About.POPULATION, About.POPULATION)
     assert Note.TASKS_UNKNOWN in asked.notes
     assert Note.TASKS_UNKNOWN not in data.notes
