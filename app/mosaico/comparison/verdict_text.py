@@ -28,6 +28,7 @@ from mosaico.run_store.plan_differences import PlanDifferences
 from mosaico.statistics.verdict_rules import (
     FEW,
     About,
+    Answer,
     ChangeVerdict,
     Note,
     Scale,
@@ -271,12 +272,24 @@ def _names(names: Sequence[str], count: int) -> str:
     return f" ({', '.join(shown)}{more})"
 
 
+def _second_answer(change: ChangeVerdict) -> Answer | None:
+    """The answer to the question that does not decide, where a reader needs it: when the verdict is about these tasks
+    only, or when the answers differ.
+    """
+    others = [answer for answer in change.answers if answer.about is not change.about]
+    if not others or not change.effect or len(change.answers) < len(About):
+        return None
+    [other] = others
+    if other.low is None or other.high is None or other.p is None or change.p is None:
+        return None
+    is_same = (other.p < change.alpha) is (change.p < change.alpha)
+    return None if is_same and change.about is About.POPULATION else other
+
+
 def _other_answers(change: ChangeVerdict, scale: Scale) -> list[str]:
-    """The answer to the question that does not decide, where the data answer both."""
-    if len(change.answers) < len(About) or not change.effect:
-        return []
-    other = next(answer for answer in change.answers if answer.about is not change.about)
-    if other.low is None or other.high is None or other.p is None:
+    """The answer to the question that does not decide."""
+    other = _second_answer(change)
+    if other is None or other.low is None or other.high is None or other.p is None:
         return []
     interval = f"{format_amount(other.low, scale)} to {format_amount(other.high, scale)}"
     explains = "could explain" if other.p >= change.alpha else "does not explain"
@@ -366,7 +379,7 @@ def _reason(verdict: Verdict | None, differences: Sequence[str], *, is_file: boo
 def _meaning(change: ChangeVerdict, scale: Scale) -> str:
     match change.verdict:
         case Verdict.REGRESSED | Verdict.IMPROVED | Verdict.CHANGED:
-            question = f" {change.about.phrase}" if len(change.answers) == len(About) else ""
+            question = f" {change.about.phrase}" if _second_answer(change) else ""
             return f"This is {_EFFECTS[change.verdict]}{question}, and chance alone does not explain the change."
         case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
             # The note says why: nothing is ruled out for other items.

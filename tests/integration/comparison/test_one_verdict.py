@@ -108,6 +108,40 @@ def test_stored_run__has_the_verdict_of_the_files(
     assert (json.loads(result.stdout)["outcome"], result.exit_code) == expected_outcome(data)
 
 
+def test_about__another_question_decides_for_files_and_stored_runs(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
+    data = DATA["tasks-break"]
+    before, after = (
+        write(tmp_path / f"{name}.jsonl", rows)
+        for name, rows in (("before", data.before), ("after", data.after))
+    )
+    assert mosaico.compare(before, after, about="population").verdict == "INCONCLUSIVE"
+    assert mosaico.gate(after, baseline=before, about="population").outcome == "INCONCLUSIVE"
+    words = ("gate", "--run", after, "--baseline", before, "--about")
+    assert [run(*words, about)[0] for about in ("tasks", "population")] == [1, 0]
+    with pytest.raises(mosaico.MosaicoError, match="tasks"):
+        mosaico.compare(before, after, about="items")
+    service.create_agent()
+    service.create_benchmark(
+        metrics=data.metrics, minCoverage=0, maxErrorShare=1, baseline={"about": "POPULATION"}
+    )
+    stored = []
+    for name, rows in (("before", data.before), ("after", data.after)):
+        service.upload(rows, run_name=name)
+        stored.append(service.complete_run(runName=name))
+    assert stored[1]["verdict"]["verdict"] == "INCONCLUSIVE"
+    pair = {"baseline": stored[0]["id"], "candidate": stored[1]["id"]}
+    verdicts = [
+        service.get("/benchmark-runs/compare", **pair, **about)["verdict"]["verdict"]
+        for about in ({}, {"about": "TASKS"})
+    ]
+    assert verdicts == ["INCONCLUSIVE", "REGRESSED"]
+
+
 def by_item(rows: list[JSON]) -> dict[str, list[JSON]]:
     """The trials of each item."""
     trials: dict[str, list[JSON]] = {}

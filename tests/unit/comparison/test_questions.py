@@ -91,8 +91,8 @@ def test_population__is_what_was_asked() -> None:
 
 
 def test_clusters__cannot_say_whether_their_tasks_changed_and_say_so() -> None:
-    runs = [tried([[value] * 5] * 24, clusters=2) for value in (1.0, 0.0)]
-    asked, data = change_of(runs[0], runs[1], About.TASKS), change_of(runs[0], runs[1])
+    before, after = (tried([[value] * 5] * 24, clusters=2) for value in (1.0, 0.0))
+    asked, data = change_of(before, after, About.TASKS), change_of(before, after)
     assert (asked.about, data.about) == (About.POPULATION, About.POPULATION)
     assert Note.TASKS_UNKNOWN in asked.notes
     assert Note.TASKS_UNKNOWN not in data.notes
@@ -138,18 +138,18 @@ def test_unchanged_runs__are_called_in_at_most_one_of_twenty(
     for _ in range(pairs):
         if kind == "passes":
             levels = random.beta(1.6, 0.4, items)
-            runs = [
+            before, after = (
                 tried((random.random((items, trials)) < levels[:, None]).astype(float).tolist())
                 for _ in range(2)
-            ]
-            change = change_of(runs[0], runs[1])
+            )
+            change = change_of(before, after)
         else:
             levels = random.lognormal(0, 1, items)
-            runs = [
+            before, after = (
                 tried((levels[:, None] * random.lognormal(0, 0.5, (items, trials))).tolist())
                 for _ in range(2)
-            ]
-            change = change_of(runs[0], runs[1], side=Side.HIGH, limits=MULTIPLE, scale=Scale.RATIO)
+            )
+            change = change_of(before, after, side=Side.HIGH, limits=MULTIPLE, scale=Scale.RATIO)
         assert change.about is About.TASKS
         called += change.p is not None and change.p < 0.05
     # 5 %, and three standard errors of the simulation.
