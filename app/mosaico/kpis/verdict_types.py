@@ -111,7 +111,10 @@ class ValueVerdict(WireModel):
     ] = None
     clusters: int | None = None
     about: About | None = None
-    answers: tuple[QuestionAnswer, ...] = ()
+    answers: Annotated[
+        tuple[QuestionAnswer, ...],
+        Field(description="Answers to each question that the data allow."),
+    ] = ()
     min_detectable_tasks: int | None = None
     changed_tasks: ChangedTasks | None = None
     method: ChangeMethod | None = None
