@@ -1,6 +1,7 @@
 """Levels and changes of a series on the scale of its value: those of times, costs and tokens are logarithms; pure."""
 
 import math
+import sys
 from typing import Final, NamedTuple
 
 from mosaico.kpis.number_text import format_amount
@@ -8,6 +9,8 @@ from mosaico.kpis.series_types import RunsEvidence
 
 # Means of the same level differ by rounding.
 ZERO_TOLERANCE: Final = 1e-9
+# The exponential of a larger number is no float.
+LARGEST_LOGARITHM: Final = math.log(sys.float_info.max)
 
 
 def is_zero_level(level: float, zero_level: float | None) -> bool:
@@ -19,12 +22,12 @@ def value_of_level(level: float, evidence: RunsEvidence, *, is_relative: bool) -
     """The value that has a level of this evidence; `is_relative` marks levels that are logarithms."""
     if is_zero_level(level, evidence.zero_level):
         return 0.0
-    return math.exp(level) if is_relative else level
+    return math.exp(min(level, LARGEST_LOGARITHM)) if is_relative else level
 
 
 def amount_of_change(change: float, *, is_relative: bool) -> float:
     """A change of a level: a difference of values, or a fraction where levels are logarithms."""
-    return math.expm1(change) if is_relative else change
+    return math.expm1(min(change, LARGEST_LOGARITHM)) if is_relative else change
 
 
 class EvidenceText(NamedTuple):

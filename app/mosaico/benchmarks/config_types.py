@@ -137,7 +137,7 @@ class BaselineConfig(WireModel):
     about: About | None = Field(
         default=None,
         description="The question that decides: TASKS is whether exactly these tasks changed, POPULATION whether other"
-        " tasks of this kind would. null: TASKS where most tasks have several trials in both runs.",
+        " tasks of this kind would. Without it TASKS, where most tasks have several trials in both runs, otherwise POPULATION.",
     )
 
 

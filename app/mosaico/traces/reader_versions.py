@@ -30,6 +30,7 @@ READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
     "jsonl": ReaderVersion(answers=2),
     "json": ReaderVersion(answers=2),
     "parquet": ReaderVersion(answers=2),
+    "xlsx": ReaderVersion(),
     "deepeval": ReaderVersion(answers=2),
     "inspect": ReaderVersion(answers=2, usage=2),
     "lm-eval": ReaderVersion(answers=2),

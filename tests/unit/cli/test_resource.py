@@ -90,7 +90,8 @@ class RecordingApi:
         self.requests.append(("PATCH", path, body))
         return {"id": "w-1"}
 
-    def delete(self, path: str, etag: str) -> None:
+    def delete(self, path: str, etag: str, *, cascade: bool = False) -> None:
+        assert not cascade
         self.requests.append(("DELETE", path, etag))
 
 

@@ -25,7 +25,8 @@ def run(status: RunStatus = RunStatus.RUNNING, **fields: Any) -> RunView:
     )  # fmt: skip
     texts = ("id", "benchmark_id", "agent_id", "results")
     fixed = {"triggered_by": TriggerType.MANUAL, "created_at": AN_INSTANT}
-    required = dict.fromkeys(counts, 0) | dict.fromkeys(texts, "run-1") | fixed
+    flags = {"has_new_data": True, "is_late": False}
+    required = dict.fromkeys(counts, 0) | dict.fromkeys(texts, "run-1") | fixed | flags
     return partial_view(RunView, **{**required, "status": status, **fields})
 
 

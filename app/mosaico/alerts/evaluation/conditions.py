@@ -1,6 +1,7 @@
 """Evaluates the condition of an alert rule for a valid run; pure."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
@@ -97,8 +98,10 @@ def _detectable_by_next_run(evidence: RunsEvidence, value_spec: ValueSpec) -> fl
     if not value_spec.logarithmic:
         return fall
     # Of a time or a cost, a rise is the harm.
-    ratio = math.expm1(fall if value_spec.harm is Side.HIGH else -fall)
-    return math.exp(evidence.reference_level) * abs(ratio)
+    change = fall if value_spec.harm is Side.HIGH else -fall
+    ratio = abs(amount_of_change(change, is_relative=True))
+    level = value_of_level(evidence.reference_level, evidence, is_relative=True)
+    return min(level * ratio, sys.float_info.max)
 
 
 _NORMAL = NormalDist()
@@ -143,7 +146,7 @@ def _typical_item(evidence: RunsEvidence) -> str:
 def _format_effect(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
     effect = evidence.effect or 0.0
     if value_spec.logarithmic:
-        return format_amount(abs(math.expm1(effect)), is_relative=True)
+        return format_amount(abs(amount_of_change(effect, is_relative=True)), is_relative=True)
     return _with_unit(abs(effect), value_spec)
 
 
