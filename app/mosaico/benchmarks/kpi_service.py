@@ -18,7 +18,7 @@ from mosaico.core.ids import new_id
 from mosaico.core.schemas import given_fields
 from mosaico.formula import InvalidFormula
 from mosaico.metrics.formula_direction import direction_of_formula
-from mosaico.metrics.types import Direction, MetricRef
+from mosaico.metrics.types import Direction, MetricRef, UnknownMetric
 
 KPI_FIELDS = (
     "name",
@@ -172,7 +172,7 @@ def follows_formula(kpi: KpiDefinition) -> bool:
     """Return whether the direction is that of the formula, so that it changes with the formula."""
     try:
         return direction_of_formula(kpi.formula, kpi.metrics) == kpi.direction
-    except InvalidFormula:
+    except (InvalidFormula, UnknownMetric):
         return False
 
 

@@ -1,7 +1,6 @@
 """Tables of benchmarks and their KPI definitions."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from mosaico.benchmarks.config_types import (
 from mosaico.core.db import Base, ModelJson
 from mosaico.harness.harness_config import HarnessConfig
 from mosaico.metrics.formula_direction import direction_warnings
-from mosaico.metrics.types import Direction, MetricRef, UnknownMetric
+from mosaico.metrics.types import Direction, MetricRef
 from mosaico.traces.production import ProductionTraces
 
 # Without parameters, so that the planner finds the index of this condition.
@@ -167,14 +166,8 @@ class KpiDefinition(Base):
 
     @property
     def metrics(self) -> list[MetricRef]:
-        """The metrics of its benchmark, whose options may give the formula a direction; without those whose plugin is
-        gone.
-        """
-        refs = []
-        for metric in self.benchmark.metrics:
-            with suppress(UnknownMetric):
-                refs.append(metric.ref)
-        return refs
+        """The metrics of its benchmark, whose options may give the formula a direction."""
+        return [metric.ref for metric in self.benchmark.metrics]
 
     @property
     def warnings(self) -> list[str]:

@@ -10,7 +10,7 @@ from mosaico.formula import InvalidFormula, Reference, compile_formula
 from mosaico.formula.bounds import EVERYTHING, Bounds
 from mosaico.formula.trend import Trend, trend_of
 from mosaico.metrics.registry import column_of, provider_for, ref_of_column
-from mosaico.metrics.types import Direction, MetricRef, MetricSpec
+from mosaico.metrics.types import Direction, MetricRef, MetricSpec, UnknownMetric
 
 _TRENDS: Final = {
     Direction.HIGHER_IS_BETTER: Trend.RISES,
@@ -69,10 +69,12 @@ def direction_of_formula(text: str, metrics: Iterable[MetricRef] = ()) -> Direct
 def direction_warnings(
     formula: str, direction: Direction, metrics: Iterable[MetricRef] = ()
 ) -> list[str]:
-    """The reasons to check the direction of a KPI; a stored formula may be no longer valid."""
+    """The reasons to check the direction of a KPI; a stored formula may be no longer valid, and the plugin of a metric
+    may be gone.
+    """
     try:
         derived = direction_of_formula(formula, metrics)
-    except InvalidFormula:
+    except (InvalidFormula, UnknownMetric):
         return []
     if direction is derived is Direction.NEITHER:
         return [
