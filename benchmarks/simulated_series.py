@@ -265,9 +265,7 @@ def play(
     """What the product says about one history."""
     state, evidence = SeriesState(), []
     for run, levels in enumerate(simulate_levels(cell, change, rng), 1):
-        step = decide_step(
-            state, levels, run, cell.rule.scale, cell.rule.side, None, RULE, false_pages
-        )
+        step = decide_step(state, levels, run, cell.rule.scale, cell.rule.side, RULE, false_pages)
         state = step.state
         evidence.append(step.evidence)
     return Events(evidence)

@@ -192,17 +192,6 @@ def get_last_revision(session: Session, benchmark_id: str, kpi_id: str) -> int:
     return session.scalar(statement) or 0
 
 
-def find_kpi_formula(session: Session, benchmark_id: str, kpi_id: str) -> str | None:
-    """The current formula of a KPI; None when the KPI was deleted."""
-    return session.scalar(
-        select(KpiDefinition.formula).where(
-            KpiDefinition.benchmark_id == benchmark_id,
-            KpiDefinition.id == kpi_id,
-            KpiDefinition.retired_at.is_(None),
-        )
-    )
-
-
 class NamedKpi(NamedTuple):
     """A KPI that an ID or a name selects; `has_other_names` tells whether its revisions differ in their name."""
 

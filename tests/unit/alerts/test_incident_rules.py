@@ -41,7 +41,7 @@ def test_decide_step__run_2_assumes_how_whole_runs_vary(
         fallen = level - factor * least
         levels = {1: RunLevel(1, level), 2: RunLevel(2, fallen, noise=1e-9)}
         state = SeriesState(reference=(1,))
-        step = decide_step(state, levels, 2, scale, Side.LOW, None, rule, 0.25)
+        step = decide_step(state, levels, 2, scale, Side.LOW, rule, 0.25)
         assert step.evidence.event is event
 
 

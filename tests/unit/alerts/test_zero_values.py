@@ -47,9 +47,7 @@ class CostSeries:
             self.run += 1
             self.points.append(point_of(self.run, value, with_items=self.with_items))
             levels = levels_of_points(self.points)
-            step = decide_step(
-                self.state, levels, self.run, Scale.RATIO, Side.HIGH, None, RULE, 0.25
-            )
+            step = decide_step(self.state, levels, self.run, Scale.RATIO, Side.HIGH, RULE, 0.25)
             self.state = step.state
             self.steps.append(step)
         return self.steps[-1]

@@ -249,7 +249,7 @@ def assess(
     if spec.condition is Condition.REGRESSED and observation.value is not None:
         series = data.series_of(run)
         is_relative = series is not None and series.scale is Scale.RATIO
-        step = _next_step(spec, memory.series, run, series, observation, false_pages)
+        step = _next_step(spec, memory.series, run, series, false_pages)
         assessment = _assess_series(value_spec, assessment, step, is_relative=is_relative)
     is_lost = memory.state.open and loses_reference(
         spec.condition,
@@ -272,7 +272,6 @@ def _next_step(
     state: SeriesState,
     run: PastRun,
     series: SeriesInput | None,
-    observation: Observation,
     false_pages: float,
 ) -> SeriesStep | None:
     """None for a run without a level: it changes nothing."""
@@ -286,7 +285,6 @@ def _next_step(
         run.seq,
         series.scale,
         series.side,
-        observation.verdict,
         spec,
         false_pages,
     )

@@ -8,7 +8,6 @@ from mosaico.alerts.evaluation.series_evidence import page_policy
 from mosaico.alerts.evaluation.watched_values import Measurement
 from mosaico.alerts.rules import RuleSpec, ValueSpec
 from mosaico.kpis.series_types import SeriesState
-from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side
 
@@ -19,7 +18,6 @@ def decide_step(
     run_seq: int,
     scale: Scale,
     side: Side,
-    verdict: ValueVerdict | None,  # noqa: ARG001 - see below
     spec: RuleSpec,
     false_pages: float,
 ) -> SeriesStep:
