@@ -11,7 +11,7 @@ from mosaico.kpis.models import KpiHistory
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import SeriesPoint, SeriesResult, kpi_series
-from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side
 from tests.support.results import PLAN, run_result
 from tests.support.service import Service
@@ -32,9 +32,9 @@ KPI = PlannedKpi(
 class RunHistoryMaker:
     """Completes runs with given values of the KPI (None: without one), one a day, as the last step of a run does."""
 
-    def __init__(self, service: Service, *, false_pages_budget: float | None = None) -> None:
+    def __init__(self, service: Service, *, false_pages: float = DEFAULT_FALSE_PAGES) -> None:
         self.service = service
-        self.evaluation = AlertEvaluationService(service.resources.db, false_pages_budget)
+        self.evaluation = AlertEvaluationService(service.resources.db, false_pages)
         self.plan = PLAN.model_copy(update={"source": "local"})
         self.days = 0
         self.levels: dict[str, dict[int, RunLevel]] = {}

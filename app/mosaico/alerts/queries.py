@@ -17,15 +17,13 @@ from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
 from mosaico.core.list_filters import filter_enabled
 from mosaico.core.names import Names, list_newest_names
-from mosaico.core.row_counts import count_rows, count_selected
+from mosaico.core.row_counts import count_rows
 from mosaico.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from mosaico.run_store.models import BenchmarkRun
 
 # Of the states of a rule, and of the rules that an error names: of an endpoint, or of a KPI.
 MAX_STATES: Final = 100
 MAX_USERS: Final = 20
-# A share of the false alarms of a service is next to nothing for more.
-MAX_SERIES: Final = 20_000
 _RULES_PER_STATEMENT: Final = 20
 # Without the columns that only an evaluation reads: `series` is a long document. The first rows from a key on, here
 # and below: of `rule_id = rule.id` in the order of agents the planner may read the states of all other rules.
@@ -104,6 +102,15 @@ def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> P
         filters=[(AlertRule.benchmark_id, rule_filter.benchmark_ids)],
         conditions=conditions,
     )
+
+
+def find_existing_rules(session: Session, rule_ids: Collection[str]) -> set[str]:
+    """Those of some IDs whose rules exist; what rules have said outlives them."""
+    return {
+        rule_id
+        for batch in batched(sorted(rule_ids))
+        for rule_id in session.scalars(select(AlertRule.id).where(AlertRule.id.in_(batch)))
+    }
 
 
 def list_rule_names(session: Session) -> Names:
@@ -224,18 +231,6 @@ def count_acknowledged(session: Session, rule_ids: Iterable[str]) -> dict[str, A
         str(rule_id): AcknowledgedCount(true, noise)
         for rule_id, true, noise in session.execute(statement)
     }
-
-
-def count_series(session: Session) -> int:
-    """The number of series that enabled REGRESSED rules watch: one for each rule and agent, `MAX_SERIES` at most."""
-    # Each rule has a row for each of its states, or one without any.
-    series = (
-        select(AlertRule.id)
-        .outerjoin(AlertState, AlertState.rule_id == AlertRule.id)
-        .where(AlertRule.condition == Condition.REGRESSED, AlertRule.enabled)
-        .limit(MAX_SERIES)
-    )
-    return count_selected(session, series)
 
 
 def list_watched_runs(session: Session, run_seq: int) -> set[int]:

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from mosaico.alerts.evaluation.run_evaluation import default_false_pages
 from mosaico.alerts.models import FIRED, AlertRule
 from mosaico.alerts.rules import Condition
 from mosaico.core.batches import batched
@@ -66,17 +65,16 @@ def read_records(session: Session, rule_ids: Sequence[str], now: datetime) -> di
 
 
 def read_false_alarms(
-    session: Session, rule_ids: Iterable[str | None], now: datetime, budget: float | None
+    session: Session, rule_ids: Iterable[str | None], now: datetime, false_pages: float
 ) -> dict[str, RuleFalseAlarms]:
-    """The limit of false alarms of each existing rule, and its record; `budget` is that of the service for all
-    series together.
+    """The limit of false alarms of each existing rule, and its record; `false_pages` is the limit of rules that
+    set none.
     """
     existing = select(AlertRule).where(AlertRule.id.in_({id_ for id_ in rule_ids if id_}))
     rules = list(session.scalars(existing))
     if not rules:
         return {}
     records = read_records(session, [rule.id for rule in rules], now)
-    false_pages = default_false_pages(session, budget)
     return {
         rule.id: RuleFalseAlarms(
             rule.name, _describe_limit(rule, false_pages), records.get(rule.id, RuleRecord())

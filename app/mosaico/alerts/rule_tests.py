@@ -19,7 +19,7 @@ from mosaico.alerts.backtest_schemas import (
 )
 from mosaico.alerts.evaluation.judging import Evaluation, Judge, explain_run
 from mosaico.alerts.evaluation.rule_history import RuleHistory, RunReader
-from mosaico.alerts.evaluation.run_evaluation import default_false_pages, read_budget
+from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.messages import render_rule_test
 from mosaico.alerts.models import AlertRule
 from mosaico.alerts.publishing import benchmark_name
@@ -94,17 +94,16 @@ def backtest_rule(body: BacktestRequest, res: Resources) -> BacktestView:
         if body.agent_id is not None:
             get_agent(session, body.agent_id)
         agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
-        false_pages = default_false_pages(session, read_budget(res.options))
         # Also the runs before the period: the rule knows them, as it would know them live.
         history = RunReader(session, rule.benchmark_id, agent_id).read(rule)
-    return RuleReplay(history, false_pages).backtest(since, res.db)
+    return RuleReplay(history, read_false_pages(res.options)).backtest(since, res.db)
 
 
 def try_rule(rule_id: str, res: Resources) -> RuleTestView:
     """Assess the newest run of each agent, and send the recipients of the rule a test message."""
     with res.db.read() as session:
-        false_pages = default_false_pages(session, read_budget(res.options))
         histories = _newest_histories(session, queries.get_rule(session, rule_id))
+    false_pages = read_false_pages(res.options)
     replays = [RuleReplay(history, false_pages) for history in histories]
     assessments = _assess_newest(replays, res.db)
     with res.db.begin() as session:

@@ -92,7 +92,7 @@ FalsePages = Annotated[
         ge=0.001,
         le=0.33,
         description="Maximum number of false alarms of a REGRESSED rule in 30 runs of one series."
-        " Null: the budget of the service divided by its series, 0.25 without a budget.",
+        " Null: MOSAICO_FALSE_PAGES_PER_MONTH, 0.25 by default.",
     ),
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import queries
-from mosaico.alerts.evaluation.run_evaluation import default_false_pages, read_budget
+from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.models import AlertEvent, AlertRule, Incident
 from mosaico.alerts.queries import AcknowledgedCount
 from mosaico.alerts.rule_records import RECORD_DAYS, RuleRecord, false_pages_of, read_records
@@ -38,7 +38,7 @@ def rule_views(
     states = queries.states_by_rule(session, rule_ids)
     counts = queries.count_acknowledged(session, rule_ids)
     records = read_records(session, rule_ids, res.clock())
-    default = default_false_pages(session, read_budget(res.options))
+    default = read_false_pages(res.options)
     endpoint_ids = {endpoint_id for rule in rules for endpoint_id in rule.endpoints}
     endpoints = get_endpoints_by_id(session, endpoint_ids)
     return [

@@ -264,10 +264,10 @@ class Settings(BaseSettings):
     false_pages_per_month: Annotated[
         float | None,
         Field(
-            gt=0,
-            le=1000,
-            description="Maximum number of false alarms in 30 runs, of all REGRESSED alert rules together."
-            " Each series gets an equal part, at most 0.25. Empty: 0.25 per series.",
+            ge=0.001,
+            le=0.33,
+            description="Maximum number of false alarms in 30 runs of one series, for REGRESSED alert rules that"
+            " set none. Empty: 0.25.",
         ),
     ] = None
     worker_concurrency: Annotated[

@@ -8,7 +8,7 @@ lease is void or the run has ended. So a job can be killed at any point and be r
 also enqueues the next step, which starts before the first steps of other runs.
 """
 
-from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService, read_budget
+from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService, read_false_pages
 from mosaico.alerts.service import StaleDecision
 from mosaico.comparison.baseline_comparison import BaselineOutdated
 from mosaico.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
@@ -79,7 +79,7 @@ def _finish(job: JobContext, lease: leases.RunLease) -> None:
             if service.wait_for_baseline(session, run, outdated.run_id):
                 return
         result = compute_result(job, lease)
-    alerts = AlertEvaluationService(res.db, read_budget(res.options))
+    alerts = AlertEvaluationService(res.db, read_false_pages(res.options))
     decisions = alerts.evaluate_alerts_for_run(result)
     with res.db.begin() as session:
         finish_run(session, lease, result, decisions, res.clock())

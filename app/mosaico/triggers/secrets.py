@@ -11,6 +11,7 @@ from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentK
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
+from mosaico.core.text import format_utc
 from mosaico.triggers import queries
 from mosaico.triggers.models import WebhookSecret
 from mosaico.triggers.rules import MAX_SECRETS, decode_key, generate_secret
@@ -129,11 +130,12 @@ def _find_secrets_of(session: Session, owner: Owner) -> list[Dependent]:
     """The webhook secrets of a benchmark: without them, the callers of its webhook are refused."""
     if owner.kind != "benchmark":
         return []
-    statement = select(WebhookSecret.id, WebhookSecret.name).where(
+    statement = select(WebhookSecret.id, WebhookSecret.created_at).where(
         WebhookSecret.benchmark_id == owner.id
     )
     rows = session.execute(statement.order_by(WebhookSecret.id).limit(MAX_FOUND))
-    return [Dependent("webhook secret", row.id, row.name or "without a name") for row in rows]
+    # Nobody names them: their list has the ID and the time, too.
+    return [Dependent("webhook secret", row.id, f"of {format_utc(row.created_at)}") for row in rows]
 
 
 def _delete_secrets_of(session: Session, owner: Owner, now: datetime) -> None:  # noqa: ARG001 - as others

@@ -108,21 +108,6 @@ def test_kpi__in_use_names_some_rules(
     assert "(rule-3)" in problem["detail"]
 
 
-def test_series__are_counted_up_to_a_limit(
-    benchmark_service: Service, create_regressed: RuleMaker, create_rule: RuleMaker,
-    complete: RunHistoryMaker, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    create_regressed(id="rule-1")
-    create_regressed(id="rule-2")
-    create_regressed(id="rule-3", enabled=False)
-    create_rule(id="rule-4")
-    complete(0.9)
-    with benchmark_service.resources.db.read() as session:
-        assert queries.count_series(session) == 2
-        monkeypatch.setattr(queries, "MAX_SERIES", 1)
-        assert queries.count_series(session) == 1
-
-
 def test_record__counts_the_newest_alerts(
     benchmark_service: Service, create_rule: RuleMaker, rows: DatabaseReader,
     monkeypatch: pytest.MonkeyPatch,

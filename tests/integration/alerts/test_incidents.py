@@ -104,10 +104,10 @@ def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open
 
 @pytest.mark.parametrize(
     ("rule", "false_pages"),
-    [({}, 0.1 / 2), ({"falsePagesPerMonth": 0.25}, 0.25)],
-    ids=["equal part", "own limit"],
+    [({}, 0.1), ({"falsePagesPerMonth": 0.25}, 0.25)],
+    ids=["of the service", "of the rule"],
 )
-def test_budget__of_the_service_is_shared_by_its_series(
+def test_limit_of_the_service__is_that_of_each_series_without_its_own(
     benchmark_service: Service,
     create_regressed: RuleMaker,
     rule: dict[str, float],
@@ -115,16 +115,16 @@ def test_budget__of_the_service_is_shared_by_its_series(
 ) -> None:
     create_regressed(**rule)
     create_regressed(id="rule-2", name="quality of the other team")
-    complete = RunHistoryMaker(benchmark_service, false_pages_budget=0.1)
+    complete = RunHistoryMaker(benchmark_service, false_pages=0.1)
     complete(*GOOD, 0.57)
     alerts = {alert["alertConfigId"]: alert for alert in benchmark_service.list_items("/alerts")}
     limit = benchmark_service.get(f"/alerts/{alerts['rule-1']['id']}")["details"]["runs"]["limit"]
     assert limit == pytest.approx(limit_of(false_pages))
-    # Without a budget of the service, which is that of the process that completed the run.
+    # Without the setting, which is that of the process that completed the run.
     promised = benchmark_service.get("/alert-configs/rule-1")["promisedFalsePages"]
     assert promised == rule.get("falsePagesPerMonth", 0.25)
     limit = benchmark_service.get(f"/alerts/{alerts['rule-2']['id']}")["details"]["runs"]["limit"]
-    assert limit == pytest.approx(limit_of(0.1 / 2))
+    assert limit == pytest.approx(limit_of(0.1))
 
 
 def test_incident__of_runs_that_are_no_longer_comparable_is_closed(

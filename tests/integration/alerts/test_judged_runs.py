@@ -5,7 +5,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.alerts.conftest import RuleMaker, RunMaker, notified_states, open_incident
+from tests.integration.alerts.conftest import (
+    RULE,
+    RuleMaker,
+    RunMaker,
+    notified_states,
+    open_incident,
+)
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader
 
@@ -69,6 +75,12 @@ def test_repeated_run__tells_what_the_rule_makes_of_its_data(
     assert (incident["startedRunId"], incident["openedRunId"]) == (first["id"], repeated[0]["id"])
     assert incident["runs"] == 2
     assert rule_state(benchmark_service) == "FIRING"
+    # What the rule made of the run outlives the rule, and so leads nowhere.
+    page = f"/runs/{repeated[0]['id']}"
+    assert 'href="/alerts/rule-1"' in benchmark_service.client.get(page).text
+    benchmark_service.delete("/alert-configs/rule-1")
+    html = benchmark_service.client.get(page).text
+    assert (RULE["name"] in html, 'href="/alerts/rule-1"' in html) == (True, False)
 
 
 def test_repeated_run__adds_nothing_and_keeps_the_state(

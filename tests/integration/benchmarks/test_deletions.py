@@ -1,5 +1,6 @@
 """A deletion takes others along only if the request says so; it names them, and history forbids it."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ PATHS = {
 # What each deletion would take along.
 TAKEN = {
     "agent": {"Quality is low", "Every night"},
-    "benchmark": {"Quality is low", "Every night", "of CI"},
+    "benchmark": {"Quality is low", "Every night", "of 2026-11-23 02:10 UTC"},
     "KPI": {"Quality is low"},
 }
 
@@ -48,7 +49,9 @@ def used(service: Service) -> Service:
     service.post("/schedule-configs", SCHEDULE)
     service.post("/benchmarks/bench-001/webhook-secrets", {})
     with service.resources.db.begin() as session:
-        session.execute(update(WebhookSecret).values(name="of CI"))
+        session.execute(
+            update(WebhookSecret).values(created_at=datetime(2026, 11, 23, 2, 10, tzinfo=UTC))
+        )
     return service
 
 

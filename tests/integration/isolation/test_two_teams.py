@@ -35,6 +35,8 @@ class NightlyTeam:
     service: Service
 
     def create(self) -> None:
+        # A limit of false alarms for all series of the service.
+        self.service.resources.options["false_pages_per_month"] = "0.1"  # type: ignore[index]
         kpi = {"id": "quality", "name": "Quality", "formula": "ACCURACY"}
         self.service.create_agent("a-agent", name="Bot of A")
         self.service.create_benchmark(
@@ -66,6 +68,7 @@ class NightlyTeam:
         inbox = service.list_items("/notifications")
         pages = {f"/runs/{run['id']}" for run in runs}
         schedule = service.get("/schedule-configs/a-nightly")
+        rules = service.list_items("/alert-configs", benchmarkId="a-bench")
         return [
             [
                 [
@@ -93,6 +96,15 @@ class NightlyTeam:
                 if message["link"] in pages
             ],
             self._pick(schedule, "enabled", "consecutiveFailures", "disabledReason"),
+            sorted(
+                [
+                    rule["name"],
+                    rule["promisedFalsePages"],
+                    [state["state"] for state in rule["states"]],
+                ]
+                for rule in rules
+            ),
+            sorted((alert["details"]["runs"] or {}).get("limit", 0) for alert in alerts),
         ]
 
     @staticmethod
@@ -251,7 +263,7 @@ def undisturbed(module_service: Service) -> list[Any]:
 
 
 def test_nightly_runs__without_another_team_are_measured_and_told(undisturbed: list[Any]) -> None:
-    runs, history, alerts, messages, schedule = undisturbed
+    runs, history, alerts, messages, schedule, rules, _ = undisturbed
     assert [run[:4] for run in runs] == [
         ["COMPLETED", f"night-{number}", None, "VALID"] for number in reversed(range(NIGHTS))
     ]
@@ -260,6 +272,7 @@ def test_nightly_runs__without_another_team_are_measured_and_told(undisturbed: l
     assert [alert[:2] for alert in alerts] == [[f"A {number}", "FIRING"] for number in range(3)]
     assert messages
     assert schedule == [True, 0, None]
+    assert [promised for _, promised, _ in rules] == [None, 0.1, None]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -23,6 +23,7 @@ from mosaico.schedules.models import ScheduleConfig
 from mosaico.schedules.nonexistent_times import find_nonexistent_time, record_nonexistent_times
 from mosaico.schedules.time_zones import find_offset_change, get_time_zone
 from mosaico.schedules.views import schedule_view
+from tests.support.page_reads import read_page
 from tests.support.schedule_fires import fires
 from tests.support.service import JSON, Service, run_mosaico
 from tests.support.stored import DatabaseReader
@@ -150,7 +151,10 @@ def test_record__takes_the_place_of_no_instant(
 
 
 def test_day__summary_and_morning_say_that_it_did_not_run(
-    prepared_service: Service, create: Callable[..., JSON], record: Callable[[datetime], None]
+    prepared_service: Service,
+    create: Callable[..., JSON],
+    record: Callable[[datetime], None],
+    rows: DatabaseReader,
 ) -> None:
     create()
     record(CHANGE + MINUTE)
@@ -172,6 +176,10 @@ def test_day__summary_and_morning_say_that_it_did_not_run(
     assert SENTENCE in page.text
     assert SENTENCE in prepared_service.client.get("/schedules/s-1").text
     assert prepared_service.list_items("/alerts") == []
+    # Morning, on the day: the page has the clock of the database.
+    rows.execute("UPDATE schedule_fires SET due_at = now() - interval '1 hour', fired_at = now()")
+    morning = read_page(prepared_service, "/")
+    assert SENTENCE in morning
 
 
 def test_schedule__says_the_next_change_when_it_is_made(

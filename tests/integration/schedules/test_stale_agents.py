@@ -153,19 +153,17 @@ def test_agent_without_a_schedule__is_stale_after_its_own_rhythm(feed: Feed) -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        # An empty production window, or a service that stopped to send spans.
         (
-            "validity = 'INVALID', validity_reasons = '[\"no trace was collected\"]'",
-            "The last run is invalid: no trace was collected.",
+            "validity = 'INVALID', validity_reasons = '[\"only 1 of 9 traces has texts\"]'",
+            "The last run is invalid: only 1 of 9 traces has texts.",
         ),
-        # A run of Langfuse that never came.
         (
             "status = 'FAILED', error_code = 'RUN_NOT_FOUND', error_message = 'no run'",
             "The last run failed: RUN_NOT_FOUND: no run.",
         ),
     ],
 )
-def test_missing_data__are_told_the_same_way(
+def test_runs_without_data__say_why(
     feed: Feed, rows: DatabaseReader, change: str, words: str
 ) -> None:
     feed.fire(MONDAY, "monday")
@@ -229,5 +227,7 @@ def test_morning__shows_the_agents_without_new_data_until_new_data_come(
     assert cell["sameAnswers"] in page
     page = read_page(feed.service, f"/runs/{again['id']}")
     assert cell["sameAnswers"] in page
+    html = feed.service.client.get(f"/runs/{again['id']}").text
+    assert cell["sameAnswers"] in html.partition("<title>")[2].partition("</title>")[0]
     feed.run(now, "new")
     assert feed.service.get("/overview")["stale"] == []

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from sqlalchemy.orm import Session
-
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
@@ -78,13 +76,13 @@ class AlertDecision:
 class AlertEvaluationService:
     """Judges runs by the rules about them. It only reads; `service.record_decisions` writes.
 
-    `false_pages_budget` is the number of false alarms in 30 runs of all series together; None: each
-    series has a limit of 0.25.
+    `false_pages` is the number of false alarms in 30 runs of one series that holds for rules which set none. It
+    does not depend on other series: what others create never changes a verdict.
     """
 
-    def __init__(self, db: Database, false_pages_budget: float | None = None) -> None:
+    def __init__(self, db: Database, false_pages: float = DEFAULT_FALSE_PAGES) -> None:
         self._db = db
-        self._budget = false_pages_budget
+        self._false_pages = false_pages
 
     def evaluate_alerts_for_run(self, result: RunResult) -> list[AlertDecision]:
         """The decision of each enabled rule; call it before the run is stored as completed.
@@ -99,22 +97,20 @@ class AlertEvaluationService:
             # Most runs have no rules: their history is not read.
             if not rules:
                 return []
-            false_pages = default_false_pages(session, self._budget)
             reader = EvidenceReader(session, result, run)
             evidence = [reader.read(rule) for rule in rules]
         # From here on no transaction is open: anomaly statistics over the history take a while.
         traces = TraceFinder(self._db, result)
-        return [self._decide(each, result, run, false_pages, traces) for each in evidence]
+        return [self._decide(each, result, run, traces) for each in evidence]
 
     def _decide(
         self,
         evidence: RuleEvidence,
         result: RunResult,
         run: PastRun,
-        false_pages: float,
         traces: TraceFinder,
     ) -> AlertDecision:
-        judge, last = self._judge(evidence, run, false_pages)
+        judge, last = self._judge(evidence, run)
         memory = judge.memory_at(run) if run.is_late else judge.memory
         decision = AlertDecision(
             rule_id=evidence.rule.id,
@@ -127,23 +123,23 @@ class AlertEvaluationService:
             status=judge.memory.state.status,
             seen_seq=evidence.seen_seq,
             is_new=evidence.memory is None and not run.is_late,
-            false_pages=rule_spec(evidence.rule).false_pages_per_month or false_pages,
+            false_pages=rule_spec(evidence.rule).false_pages_per_month or self._false_pages,
         )
         if not run.has_new_data and not run.is_other_data:
             return replace(decision, alone=judge.assess_alone(run))
         assessed = judge.assess(run, memory)
         return replace(decision, assessed=self._detail(evidence, result, assessed, traces))
 
-    def _judge(
-        self, evidence: RuleEvidence, run: PastRun, false_pages: float
-    ) -> tuple[Judge, Assessment | None]:
+    def _judge(self, evidence: RuleEvidence, run: PastRun) -> tuple[Judge, Assessment | None]:
         """The rule with what it remembers, and its last assessment if that was found out only now."""
         spec = rule_spec(evidence.rule)
         if evidence.replayed is None:
-            memory = evidence.memory
-            return Judge(spec, evidence.values, memory=memory, false_pages=false_pages), None
+            judge = Judge(
+                spec, evidence.values, memory=evidence.memory, false_pages=self._false_pages
+            )
+            return judge, None
         stored = with_run(evidence.replayed.values(self._db), run, evidence.values)
-        judge = Judge(spec, stored, false_pages=false_pages)
+        judge = Judge(spec, stored, false_pages=self._false_pages)
         assessed = [each.assessment for each in judge.replay(stored.runs) if each.is_step]
         return judge, assessed[-1] if assessed else None
 
@@ -203,16 +199,6 @@ def _run_of(result: RunResult) -> PastRun:
 FALSE_PAGES_OPTION = "false_pages_per_month"
 
 
-def read_budget(options: Mapping[str, str]) -> float | None:
-    """The budget of false alarms among the options of the service; None without one."""
-    text = options.get(FALSE_PAGES_OPTION, "")
-    return float(text) if text else None
-
-
-def default_false_pages(session: Session, budget: float | None) -> float:
-    """The false alarms in 30 runs of one series, for rules that set none."""
-    if budget is None:
-        return DEFAULT_FALSE_PAGES
-    # Never above the default: a large budget of a service with few series would page too often for
-    # each.
-    return min(DEFAULT_FALSE_PAGES, budget / max(1, queries.count_series(session)))
+def read_false_pages(options: Mapping[str, str]) -> float:
+    """The false alarms in 30 runs of one series, for rules that set none, among the options of the service."""
+    return float(options.get(FALSE_PAGES_OPTION) or DEFAULT_FALSE_PAGES)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.alerts import event_queries, inbox_view, service
 from mosaico.alerts.details import AlertDetails
-from mosaico.alerts.evaluation.run_evaluation import read_budget
+from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.messages import headline_of
 from mosaico.alerts.models import AlertEvent
@@ -93,7 +93,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
         view = _view(session, event, res.clock())
         deliveries = list_delivery_rows(session, event.notification_id)
         false_alarms = read_false_alarms(
-            session, [event.rule_id], res.clock(), read_budget(res.options)
+            session, [event.rule_id], res.clock(), read_false_pages(res.options)
         ).get(event.rule_id or "")
         chart = draw_alert(session, event, reader_zone(request))
         parts = _parts_in_api(session, event)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.alerts import inbox_view, silence_queries
-from mosaico.alerts.evaluation.run_evaluation import read_budget
+from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.models import AlertRule, AlertSilence
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
@@ -91,7 +91,9 @@ def show_inbox(
     with res.db.read() as session:
         page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
         rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
-        false_alarms = read_false_alarms(session, rule_ids, res.clock(), read_budget(res.options))
+        false_alarms = read_false_alarms(
+            session, rule_ids, res.clock(), read_false_pages(res.options)
+        )
         entries = [_entry(session, entry, false_alarms, public_url(request)) for entry in page.rows]
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page

@@ -10,7 +10,7 @@ from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.agents.queries import list_agent_names
 from mosaico.alerts import event_queries, inbox_view, incident_queries, queries, rule_tests
 from mosaico.alerts.backtest_schemas import BacktestRequest
-from mosaico.alerts.evaluation.run_evaluation import read_budget
+from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.incident_queries import IncidentFilter
 from mosaico.alerts.models import AlertEvent, Incident
@@ -105,7 +105,9 @@ def show_rule(
     now = res.clock()
     with res.db.read() as session:
         view = rule_view(session, queries.get_rule(session, rule_id), res)
-        false_alarms = read_false_alarms(session, [rule_id], now, read_budget(res.options))[rule_id]
+        false_alarms = read_false_alarms(session, [rule_id], now, read_false_pages(res.options))[
+            rule_id
+        ]
         row = _row(session, view)
         agents = list_agent_names(session)
         newest = PageQuery(SHOWN_EVENTS)

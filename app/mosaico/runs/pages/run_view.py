@@ -10,9 +10,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
-from mosaico.alerts.evaluation.run_evaluation import read_budget
+from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter, list_events
 from mosaico.alerts.models import AlertEvent
+from mosaico.alerts.queries import find_existing_rules
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.baselines import is_pinned
@@ -115,7 +116,7 @@ def load_run_page(
         "kpis": _kpi_rows(kpis),
         "metrics": _metric_rows(list_run_metrics(session, run.seq)),
         **_alerts(session, run.id, res),
-        "evaluations": list_evaluations(session, run.seq),
+        **_evaluations(session, run.seq),
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
@@ -258,7 +259,10 @@ def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
     """
     events = list_events(session, PageQuery(MAX_ALERTS), AlertFilter(run_ids=[run_id]))
     false_alarms = read_false_alarms(
-        session, [event.rule_id for event in events.rows], res.clock(), read_budget(res.options)
+        session,
+        [event.rule_id for event in events.rows],
+        res.clock(),
+        read_false_pages(res.options),
     )
     return {
         "alerts": [
@@ -268,6 +272,13 @@ def _alerts(session: Session, run_id: str, res: Resources) -> dict[str, Any]:
             session, events, build_url("/alert-history", run=run_id), AlertEvent.run_id, run_id
         ),
     }
+
+
+def _evaluations(session: Session, run_seq: int) -> dict[str, Any]:
+    """What each rule made of a run, also the rules that were deleted since."""
+    evaluations = list_evaluations(session, run_seq)
+    rule_ids = {evaluation.rule_id for evaluation in evaluations}
+    return {"evaluations": evaluations, "existing_rules": find_existing_rules(session, rule_ids)}
 
 
 def _alert(

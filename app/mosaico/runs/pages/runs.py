@@ -171,7 +171,7 @@ def show_run(request: Request, run_id: RunId, res: Res) -> Response:
     return render_page(
         request,
         "run.html",
-        title=f"{view['agent']}, {view['benchmark']}",
+        title=", ".join(filter(None, (view["agent"], view["benchmark"], view["same_answers"]))),
         nav="/runs",
         api=f"/benchmark-runs{path_of(run_id)}",
         api_parts=_parts_in_api(run, view),
