@@ -7,6 +7,7 @@ outputs are other data, and so are scores that arrived since, although both may 
 
 import hashlib
 import json
+from typing import Final
 
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
@@ -41,7 +42,7 @@ def digest_data(session: Session, run: BenchmarkRun) -> str:
 def find_place(session: Session, run: BenchmarkRun) -> RunPlace:
     """Whether the data of a run are new at this moment, and whether a later night was judged before."""
     digest, is_rescored = digest_data(session, run), run.rescore_of is not None
-    first = _find_first_run(session, run, digest)
+    first = _find_first_run(session, run, digest) or _find_older_run(session, run, digest)
     return RunPlace(
         data_digest=digest,
         same_data=first,
@@ -95,6 +96,28 @@ def _find_first_run(session: Session, run: BenchmarkRun, digest: str) -> SameDat
     return None if row is None else SameData(*row)
 
 
+def _find_older_run(session: Session, run: BenchmarkRun, digest: str) -> SameData | None:
+    """A valid run over the same data that ended before digests were stored: it read the same collection."""
+    older = (
+        select(BenchmarkRun)
+        .where(
+            BenchmarkRun.benchmark_id == run.benchmark_id,
+            BenchmarkRun.agent_id == run.agent_id,
+            BenchmarkRun.data_digest.is_(None),
+            BenchmarkRun.collection_id == run.collection_id,
+            BenchmarkRun.seq != run.seq,
+            *_IS_VALID,
+        )
+        # The runs that were judged, then the newest of those with other formulas.
+        .order_by(BenchmarkRun.has_new_data.desc(), BenchmarkRun.seq.desc())
+        .limit(_MAX_OLDER)
+    )
+    for earlier in session.scalars(older):
+        if digest_data(session, earlier) == digest:
+            return SameData(earlier.seq, earlier.id, earlier.completed_at)
+    return None
+
+
 def _has_later_night(session: Session, run: BenchmarkRun) -> bool:
     later = exists().where(
         BenchmarkRun.benchmark_id == run.benchmark_id,
@@ -105,6 +128,7 @@ def _has_later_night(session: Session, run: BenchmarkRun) -> bool:
     return bool(session.scalar(select(later)))
 
 
+_MAX_OLDER: Final = 10
 _IS_VALID = (
     BenchmarkRun.status == RunStatus.COMPLETED,
     BenchmarkRun.validity == Validity.VALID,

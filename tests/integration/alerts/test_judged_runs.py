@@ -99,6 +99,22 @@ def test_repeated_run__adds_nothing_and_keeps_the_state(
     assert (run["sameDataAs"], evaluation(benchmark_service, run)["result"]) == (None, "FIRED")
 
 
+def test_repeated_run__of_a_run_from_before_the_upgrade_is_recognized(
+    benchmark_service: Service, upload: Upload, rows: DatabaseReader
+) -> None:
+    upload("nightly", 5)
+    first = benchmark_service.complete_run(runName="nightly")
+    # As migration 0008 leaves it.
+    rows.execute("UPDATE benchmark_runs SET data_digest = NULL")
+    again = benchmark_service.complete_run(runName="nightly")
+    assert (again["sameDataAs"], again["hasNewData"]) == (first["id"], False)
+    # Another formula is other data, also than those of the first run.
+    rows.execute("UPDATE benchmark_runs SET data_digest = NULL")
+    benchmark_service.patch("/benchmarks/bench-001/kpis/k-1", {"formula": "EXACT_MATCH - 0.5"})
+    other = benchmark_service.complete_run(runName="nightly")
+    assert (other["sameDataAs"], other["hasNewData"]) == (None, True)
+
+
 def test_repeated_run__is_no_history(
     benchmark_service: Service, upload: Upload, create_rule: RuleMaker
 ) -> None:
