@@ -82,7 +82,7 @@ class Nights:
     def _overtaken(self, value: float | None, number: int) -> None:
         """A run ends while another one is evaluated, which is then evaluated again."""
         if not self.waiting:
-            return
+            self._start(value, number)
         seq = self.waiting.pop(number % len(self.waiting))
         result, decisions = self._evaluate(seq)
         self._night(value, number)
@@ -272,6 +272,15 @@ def test_random_histories__are_judged_alike_live_in_backtests_and_in_tests(
     benchmark_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_histories(benchmark_service, rows, monkeypatch, 10)
+
+
+def test_overtaken_run__is_late_without_any_rule_too(
+    benchmark_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_data, "digest_data", lambda _, run: run.source_key)
+    nights = Nights(RunHistoryMaker(benchmark_service))
+    nights.do("overtaken", 0.9, 0)
+    assert rows.all("SELECT is_late FROM benchmark_runs ORDER BY seq") == [(True,), (False,)]
 
 
 @pytest.mark.prove
