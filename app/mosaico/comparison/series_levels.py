@@ -26,11 +26,16 @@ from mosaico.run_store.run_series import (
     metric_series,
 )
 from mosaico.statistics.run_levels import FloatArray, RunItemValues, fit_levels
-from mosaico.statistics.sequential import RunLevel
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
 from mosaico.statistics.trials import reduce_trials
 from mosaico.statistics.verdict_rules import Scale, VerdictRule
 
 KEY_BYTES = 8
+TRACE_BYTES = 4
+# Runs before a run that its levels are fitted with: its reference, and a long incident.
+MAX_EARLIER = 3 * MAX_REFERENCE
+# Values by item in all fits of one series: a history of a year with 500 items that change each night.
+MAX_VALUES = 20_000_000
 # The stored level of the value 0 on the scale RATIO.
 ZERO = -math.inf
 # A value of 0 counts as half of the smallest other value of the series, as measurements below a limit of
@@ -101,6 +106,46 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
         if point.level == ZERO
     }
     return dict(sorted(levels.items()))
+
+
+def levels_by_run(
+    points: Sequence[StoredPoint], first: int = 0, *, max_values: int = MAX_VALUES
+) -> dict[int, dict[int, RunLevel]]:
+    """The levels of the runs up to each run on the items of that run, as they were when it ended; from the run at
+    `first` on.
+
+    `points` are in the order of the runs. Runs that follow each other on the same items share a fit. Of more than
+    `max_values` values by item, the oldest runs share one, too.
+    """
+    levels: dict[int, dict[int, RunLevel]] = {}
+    end, left = len(points), max_values
+    while end > first:
+        start = _first_on_same_items(points, first, end) if left > 0 else first
+        fitted = points[max(0, start - MAX_EARLIER) : end]
+        left -= sum(_value_count(point) for point in fitted)
+        block = levels_of_points(fitted)
+        levels |= {point.run_seq: block for point in points[start:end]}
+        end = start
+    return levels
+
+
+def _first_on_same_items(points: Sequence[StoredPoint], first: int, end: int) -> int:
+    """The first of the points before `end` that follow each other with the same items and scale."""
+    start, items = end - 1, _items_with_value(points[end - 1])
+    while start > first and _items_with_value(points[start - 1]) == items:
+        start -= 1
+    return start
+
+
+def _items_with_value(point: StoredPoint) -> tuple[str, bytes | None]:
+    if point.item_values is None:
+        return point.scale, None
+    run = _run_item_values(point)
+    return point.scale, np.sort(run.keys[np.isfinite(run.values)]).tobytes()
+
+
+def _value_count(point: StoredPoint) -> int:
+    return 1 + len(point.items.traces) // TRACE_BYTES
 
 
 def _levels_of_logarithms(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:

@@ -91,28 +91,39 @@ def compare_in_child(
     )  # fmt: skip
 
 
+class ComparableRuns(NamedTuple):
+    """Comparable runs in their order, by sequence number; the levels are those of the runs from `first` on."""
+
+    run_seqs: Sequence[int]
+    first: int = 0
+
+
 def series_levels_in_child(
-    db: Database, series: str, run_groups: Sequence[Sequence[int]]
-) -> dict[int, RunLevel]:
-    """The levels of a series in groups of comparable runs, by sequence number, each group on the
-    items of its newest run. Runs without stored items are left out.
+    db: Database, series: str, groups: Sequence[ComparableRuns]
+) -> dict[int, dict[int, RunLevel]]:
+    """By run, the levels of a series in the runs up to it, each on the items of that run. Runs without stored items
+    are left out.
 
     Raises: `ComparisonBusy`, `ComparisonFailed`.
     """
-    return query_in_child(db, _load_levels, series, [list(group) for group in run_groups])
+    return query_in_child(db, _load_levels, series, groups)
 
 
 def _load_levels(
-    db: Database, series: str, run_groups: Sequence[Sequence[int]]
-) -> dict[int, RunLevel]:
+    db: Database, series: str, groups: Sequence[ComparableRuns]
+) -> dict[int, dict[int, RunLevel]]:
     # Imports numpy: only a child process may.
-    from mosaico.comparison.series_levels import levels_of_points
+    from mosaico.comparison.series_levels import levels_by_run
 
-    levels: dict[int, RunLevel] = {}
-    for group in run_groups:
+    levels: dict[int, dict[int, RunLevel]] = {}
+    for group in groups:
         with db.read() as session:
-            points = list_points(session, series, group)
-        levels |= levels_of_points(points)
+            stored = {
+                point.run_seq: point for point in list_points(session, series, group.run_seqs)
+            }
+        points = [stored[seq] for seq in group.run_seqs if seq in stored]
+        first = sum(seq in stored for seq in group.run_seqs[: group.first])
+        levels |= levels_by_run(points, first)
     return levels
 
 

@@ -199,6 +199,36 @@ def test_rescored_run__says_what_it_would_have_been_and_alerts_nobody(
     assert notified_states(benchmark_service) == []
 
 
+def test_items_that_change_each_night__are_judged_alike_live_and_in_a_backtest(
+    benchmark_service: Service, create_regressed: RuleMaker
+) -> None:
+    """Each run is compared on its own items: a backtest has the levels that the run had when it ended."""
+    create_regressed(id="regressed")
+    create_regressed(id="anomaly", condition="ANOMALY_DETECTED")
+    live = []
+    for night, right in enumerate((18, 17, 18, 16, 18, 9, 8)):
+        # One of twenty items is new.
+        items = range(night, night + 20)
+        answers = ["yes" if place < right else "no" for place in range(20)]
+        traces = [pair(item, "yes", answer) for item, answer in zip(items, answers, strict=True)]
+        for trace in traces:
+            trace["traceId"] += f"-{night}"
+        benchmark_service.upload(traces, run_name=f"night {night}")
+        run = benchmark_service.complete_run(runName=f"night {night}")
+        live += [
+            (each["alertConfigId"], run["id"], each["state"], each["explanation"])
+            for each in evaluations(benchmark_service, run)
+        ]
+    assert {state for _, _, state, _ in live} >= {"WARMUP", "OK", "FIRING"}
+    again = []
+    for rule_id in ("regressed", "anomaly"):
+        backtest = benchmark_service.post("/alert-configs/backtest", {"alertConfigId": rule_id})
+        again += [
+            (rule_id, run["runId"], run["state"], run["explanation"]) for run in backtest["runs"]
+        ]
+    assert sorted(live) == sorted(again)
+
+
 @pytest.mark.parametrize("bad_runs", [1, 3])
 def test_new_regressed_rule__does_not_take_the_bad_runs_as_its_reference(
     benchmark_service: Service, run_with: RunMaker, create_regressed: RuleMaker, bad_runs: int

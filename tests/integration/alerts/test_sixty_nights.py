@@ -145,9 +145,11 @@ def check_backtest(service: Service, rule_id: str, runs: list[JSON]) -> None:
         for live in service.get(f"/benchmark-runs/{run['id']}/evaluations")["items"]:
             if live["alertConfigId"] == rule_id:
                 again = replayed[run["id"]]
-                assert [live[name] for name in ("result", "outcome", "state", "value")] == [
-                    again[name] for name in ("result", "outcome", "state", "value")
-                ], (rule_id, run["runName"])
+                # With the numbers of the evidence, which the explanation has.
+                names = ("result", "outcome", "state", "value", "explanation")
+                assert [live[name] for name in names] == [again[name] for name in names], (
+                    rule_id, run["runName"],
+                )  # fmt: skip
     [state] = service.get(f"/alert-configs/{rule_id}")["states"]
     assert state["state"] == backtest["runs"][-1]["state"]
     [assessment] = service.post(f"/alert-configs/{rule_id}/test")["assessments"]

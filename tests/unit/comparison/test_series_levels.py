@@ -12,7 +12,7 @@ from mosaico.comparison.comparison_spec import (
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
-from mosaico.comparison.series_levels import levels_of_points, points_of_run
+from mosaico.comparison.series_levels import levels_by_run, levels_of_points, points_of_run
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of
@@ -121,3 +121,36 @@ def test_levels_of_points__missing_costs_are_not_zero() -> None:
     before, after = costs_of(0.8), costs_of(math.nan)
     levels = levels_of_points([cost_point(1, before), cost_point(2, after)])
     assert levels[2].level == pytest.approx(levels[1].level, abs=1e-4)
+
+
+def number_point(run: int, items: range, failing: int) -> StoredPoint:
+    """A stored point of a rate, of whose items one fails."""
+    values = np.array([0.0 if item == failing else 1.0 for item in items], "<f4")
+    keys, traces = np.array(items, "<i8"), np.ones(len(items), "<i4")
+    index = ItemIndex(keys.tobytes(), traces.tobytes())
+    return StoredPoint(run, "RATE", float(values.mean()), values.tobytes(), index)
+
+
+@pytest.fixture
+def drifting() -> list[StoredPoint]:
+    """Five runs: the third has a new item, and the last two share theirs."""
+    items = (range(10), range(10), range(1, 11), range(2, 12), range(2, 12))
+    return [number_point(run, keys, failing=4 + run % 3) for run, keys in enumerate(items, start=1)]
+
+
+def test_levels_by_run__are_those_on_the_items_of_each_run(drifting: list[StoredPoint]) -> None:
+    levels = levels_by_run(drifting)
+    for number, point in enumerate(drifting, start=1):
+        live = levels_of_points(drifting[:number])
+        assert {run: levels[point.run_seq][run] for run in live} == live
+
+
+def test_levels_by_run__runs_on_the_same_items_share_a_fit(drifting: list[StoredPoint]) -> None:
+    levels = levels_by_run(drifting)
+    assert [levels[run] is levels[run + 1] for run in (1, 2, 3, 4)] == [True, False, False, True]
+    # From a run on; and with more values than allowed the oldest runs share one, too.
+    assert levels_by_run(drifting, first=3).keys() == {4, 5}
+    few = levels_by_run(drifting, max_values=1)
+    assert [few[run] is few[run + 1] for run in (1, 2, 3, 4)] == [True, True, False, True]
+    assert few[5] == levels[5]
+    assert levels_by_run([]) == {}

@@ -1,7 +1,7 @@
 """The stored runs of an agent with the values that rules watch, as `judging.Judge` reads them."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from mosaico.alerts.evaluation.value_history import MeasurementHistory
 from mosaico.alerts.evaluation.watched_values import Measurement, RuleTarget, observe
 from mosaico.alerts.models import AlertRule
 from mosaico.alerts.rules import Observation, RunSpan, ValueSpec
-from mosaico.comparison.stored_run_comparison import series_levels_in_child
+from mosaico.comparison.stored_run_comparison import ComparableRuns, series_levels_in_child
 from mosaico.core.db import Database
 from mosaico.run_store.run_history import PastRun, list_ended_runs
 from mosaico.run_store.run_series import list_scales
@@ -29,14 +29,14 @@ MAX_RUNS = 1000
 class ValueHistory:
     """The watched value in some runs, by sequence number; a `judging.WatchedRuns`.
 
-    `name` stands for the value in runs that did not compute it. `levels` are those of runs with one fingerprint, by
-    fingerprint. `series` has the inputs of runs whose levels are known better than by what is stored.
+    `name` stands for the value in runs that did not compute it. `levels` are, by run, those of the runs up to it on
+    its items. `series` has the inputs of runs whose levels are known better than by what is stored.
     """
 
     name: str
     runs: Sequence[PastRun]
     measurements: Mapping[int, Measurement]
-    levels: Mapping[str | None, Mapping[int, RunLevel]] = field(default_factory=dict)
+    levels: Mapping[int, Mapping[int, RunLevel]] = field(default_factory=dict)
     scales: Mapping[int, Scale] = field(default_factory=dict)
     series: Mapping[int, SeriesInput | None] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class ValueHistory:
         if measurement is None:
             return None
         scale = self.scales.get(run.seq, scale_of(measurement.spec))
-        return SeriesInput(self.levels.get(run.fingerprint, {}), scale, measurement.spec.harm)
+        return SeriesInput(self.levels.get(run.seq, {}), scale, measurement.spec.harm)
 
 
 class RunReader:
@@ -130,26 +130,40 @@ class RuleHistory:
             scales=self.scales,
         )
 
-    def _levels(self, db: Database) -> dict[str | None, dict[int, RunLevel]]:
-        """The levels of the valid runs over their items, as new runs are judged."""
-        groups: dict[str | None, list[int]] = defaultdict(list)
+    def _levels(self, db: Database) -> dict[int, Mapping[int, RunLevel]]:
+        """By valid run, the levels of the runs up to it over its items, as new runs are judged."""
+        by_fingerprint: dict[str | None, list[PastRun]] = defaultdict(list)
         for run in self.runs:
             # A run without new data has no level, see `runs.series`.
             if run.is_valid and run.has_new_data and run.seq in self.measurements:
-                groups[run.fingerprint].append(run.seq)
-        if not groups:
-            return {}
-        stored = series_levels_in_child(db, series_name(self.rule), list(groups.values()))
+                by_fingerprint[run.fingerprint].append(run)
+        groups = [group for runs in by_fingerprint.values() for group in _comparable_runs(runs)]
+        fitted = series_levels_in_child(db, series_name(self.rule), groups) if groups else {}
+        levels: dict[int, Mapping[int, RunLevel]] = {}
+        for runs in by_fingerprint.values():
+            alone = self._levels_of_values(runs)
+            for run in runs:
+                own = fitted.get(run.seq, {})
+                levels[run.seq] = {**alone, **own} if alone else own
+        return levels
+
+    def _levels_of_values(self, runs: Sequence[PastRun]) -> dict[int, RunLevel]:
+        """The levels of runs whose items are not stored, by their values alone."""
         return {
-            fingerprint: {
-                seq: level
-                for seq in seqs
-                if (level := stored.get(seq) or self._level_of_value(seq)) is not None
-            }
-            for fingerprint, seqs in groups.items()
+            run.seq: level
+            for run in runs
+            if run.seq not in self.scales
+            and (level := level_of_measurement(run.seq, self.measurements[run.seq])) is not None
         }
 
-    def _level_of_value(self, seq: int) -> RunLevel | None:
-        """The level of a run whose items are not stored."""
-        measurement = self.measurements.get(seq)
-        return level_of_measurement(seq, measurement) if measurement else None
+
+def _comparable_runs(runs: Sequence[PastRun]) -> Iterator[ComparableRuns]:
+    """Runs with one fingerprint in the order of their nights, and each late run after those before its night."""
+    nights = sorted((run for run in runs if not run.is_late), key=lambda run: (run.night, run.seq))
+    if nights:
+        yield ComparableRuns([run.seq for run in nights])
+    for run in runs:
+        if run.is_late:
+            past = [earlier.seq for earlier in nights if is_history_of(earlier, run)]
+            past = past[-MAX_REFERENCE:]
+            yield ComparableRuns([*past, run.seq], first=len(past))
