@@ -3,7 +3,7 @@
 Live evaluation, backtests and tests of rules call `Judge`. It takes each completed run once:
 
     new data        the condition is evaluated against the runs before it, and the state of the rule moves on
-    the same data   adds nothing: the state is that after the run whose data it repeats
+    the same data   adds nothing: the state stays
     late            a later night was judged before: judged against the runs before its own night; the state stays
     not valid       its numbers say nothing about the agent
 """
