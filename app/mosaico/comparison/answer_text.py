@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from mosaico.comparison.change_text import format_amount
-from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction
+from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction, is_score
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.text import shorten
 from mosaico.kpis.verdict_types import ValueVerdict
@@ -97,5 +97,5 @@ def _describe_scores(comparison: Comparison, refs: Iterable[MetricRef]) -> Itera
     compared = {row.metric for row in comparison.metrics}
     for ref in refs:
         spec = provider_for(ref).spec
-        if spec.key in compared and spec.key.startswith("SCORE["):
+        if spec.key in compared and is_score(spec.key):
             yield f"{display_name(spec.key)} ({describe_direction(ref, spec)})"

@@ -129,16 +129,22 @@ def render_verdict(
     unit: str | None = None,
     gate: bool = False,
     limits: ValueRange = UNLIMITED,
+    remedy: str | None = None,
 ) -> ValueVerdict:
     """The verdict of one KPI or metric that was compared with its baseline; `limits` are those of its
-    value.
+    value, `remedy` is how to give it a better direction.
     """
+    if Note.NO_DIRECTION not in change.notes:
+        remedy = None
     scale = scale_of_change(change, scale) or scale
     if scale is not Scale.RATIO:
         change = _within_limits(change, limits)
     return ValueVerdict(
         verdict=change.verdict,
-        explanation=explain(name, change, scale, unit),
+        explanation=" ".join(
+            filter(None, (explain(name, change, scale, unit), remedy and _sentence(remedy)))
+        ),
+        remedy=remedy,
         baseline_value=change.baseline_value,
         value=change.value,
         effect=change.effect,
@@ -317,12 +323,13 @@ def render_run(
     differences: PlanDifferences,
     ruler: Sequence[str] = (),
     failures: Sequence[str] = (),
+    lost: Sequence[str] = (),
 ) -> RunVerdict:
     """The verdict of a run: that of the KPIs or metrics that decide, which are a `noun`.
 
     Those that cannot be compared count only when none can be compared. `is_measured`: something measures quality.
     `ruler` says how the run is measured differently from the one before. `failures` are the reasons of metrics and
-    KPIs that could not be computed.
+    KPIs that could not be computed, `lost` those of metrics with values of too few items.
     """
     # A value without a verdict was not compared, for example a KPI of another formula: it must not
     # hide the verdict of the others.
@@ -333,7 +340,11 @@ def render_run(
     others = [difference for difference in all_differences if difference not in ruler]
     if verdict is None and not is_measured:
         verdict = Verdict.NOT_MEASURED
-    reason = _reason(verdict, all_differences, is_file=is_file)
+    # Its reason says how many items have values.
+    is_incomplete = verdict is Verdict.INVALID and bool(lost)
+    reason = (
+        "; ".join(lost) if is_incomplete else _reason(verdict, all_differences, is_file=is_file)
+    )
     return RunVerdict(
         verdict=verdict,
         reason=reason,
@@ -341,8 +352,9 @@ def render_run(
             [
                 _sentence(reason) if reason else _summary(counts, noun),
                 *map(_sentence, failures),
+                *([] if is_incomplete else map(_sentence, lost)),
                 *map(_sentence, _ruler_sentences(ruler, is_again=not differences.ruler)),
-                *_item_sentences(items),
+                *([] if is_incomplete else _item_sentences(items)),
                 *([f"Differences: {'; '.join(others)}."] if others else []),
             ]
         ),
@@ -396,7 +408,7 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     """Return the reason why there is no verdict; the detectable effect only when the change is
     smaller than it.
     """
-    if change.effect is None or FEW & {*change.notes}:
+    if change.effect is None or {*FEW, Note.TOO_LARGE} & {*change.notes}:
         return "This is inconclusive."
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:
         # The change is certain, but its size is not: it may be too small to matter.

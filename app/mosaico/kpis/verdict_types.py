@@ -79,6 +79,10 @@ class ValueVerdict(WireModel):
     verdict: Verdict | None = None
     reason: StoredText | None = None
     explanation: StoredText
+    remedy: Annotated[
+        StoredText | None,
+        Field(description="How to say which way is better, for a value that CHANGED."),
+    ] = None
     has_value: bool = True
     baseline_value: float | None = None
     value: float | None = None
