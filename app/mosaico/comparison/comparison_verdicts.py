@@ -13,14 +13,9 @@ from mosaico.comparison.comparison_rules import (
 from mosaico.comparison.comparison_spec import ComparisonResult, KpiInterval
 from mosaico.comparison.deciders import DecidedBy, Deciders
 from mosaico.comparison.direction_remedy import direct_kpi, direct_metric
+from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, render_run, run_not_compared
 from mosaico.comparison.value_failures import ValueFailures, describe_failure
-from mosaico.comparison.verdict_text import (
-    NOT_COMPARABLE,
-    not_compared,
-    render_run,
-    render_verdict,
-    run_not_compared,
-)
+from mosaico.comparison.verdict_text import not_compared, render_verdict
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemPairing

@@ -169,9 +169,9 @@ def _by_quality(
         return _in_order(source), DecidedBy.SOURCE
     if answer_metric := _answer_metric(directed, answers):
         return answer_metric
-    known = (*_LABEL_METRICS, *_TEXT_METRICS)
-    if others := [metric for metric in directed if metric.family not in known]:
-        return _in_order(others), DecidedBy.OTHER
+    answer_families = (*_LABEL_METRICS, *_TEXT_METRICS)
+    if of_plugins := [metric for metric in directed if metric.family not in answer_families]:
+        return _in_order(of_plugins), DecidedBy.OTHER
     # None of them has a known better direction.
     return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
 

@@ -3,7 +3,7 @@
 import math
 
 from mosaico.comparison.change_text import format_bound, format_limit
-from mosaico.comparison.verdict_text import describe_detectable
+from mosaico.comparison.question_text import describe_detectable
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
 from mosaico.statistics.verdict_rules import MIN_EFFECT, Harm, MarginOutcome, Note, Scale, Side

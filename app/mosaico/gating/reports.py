@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mosaico.comparison.change_text import ChangeText, describe_change
-from mosaico.comparison.verdict_text import broken_tasks
+from mosaico.comparison.question_text import broken_tasks
 from mosaico.core.reports import (
     JUnitCase,
     JUnitProblem,

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from mosaico.comparison.change_text import format_limit
 from mosaico.comparison.deciders import REASONS, DecidedBy
+from mosaico.comparison.run_verdict_text import NOT_COMPARABLE
 from mosaico.comparison.schemas import Comparison
-from mosaico.comparison.verdict_text import NOT_COMPARABLE
 from mosaico.core.errors import UnusableInput
 from mosaico.core.parameter_names import parameter_name
 from mosaico.gating.reasons import (

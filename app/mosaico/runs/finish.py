@@ -13,7 +13,7 @@ from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.service import record_decisions
 from mosaico.comparison.acceptance import hold_regressed
-from mosaico.comparison.verdict_text import NOT_COMPARABLE, say_same_answers
+from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, say_same_answers
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict
 from mosaico.run_store import rules
