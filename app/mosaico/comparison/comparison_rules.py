@@ -277,7 +277,8 @@ def _common_metric(metric: PlannedMetric, pairing: ItemPairing) -> CommonMetric 
         return None
     before, after = means
     items = len(before.keys() & after.keys()) if pairing.is_paired else min(map(len, means))
-    mean = sum(math.fsum(values.values()) / len(values) for values in means) / 2
+    # Divided first: the sum of numbers near the largest float is not one.
+    mean = sum(math.fsum(value / len(values) for value in values.values()) / 2 for values in means)
     return CommonMetric(ref=metric.ref, spec=spec_of(metric), items=items, mean=mean)
 
 

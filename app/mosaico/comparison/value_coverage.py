@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mosaico.comparison.deciders import is_score
 from mosaico.core.text import count_noun
 from mosaico.items.matrix import ItemMatrix, ItemPairing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostValues:
+class LostValues(NamedTuple):
     """The items that have a value in one of the runs only.
 
     `expected` items have a value in any of the two runs, and `compared` of them in both. Runs without common items have

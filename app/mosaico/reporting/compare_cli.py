@@ -222,13 +222,14 @@ def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
         headline,
         metric_rows,
     )
+    from mosaico.statistics.verdict_rules import Verdict
 
     comparison = files.comparison
     deciding = deciding_metric(comparison)
     print_result(format_cell(headline(comparison)))
     if deciding is not None:
         # The headline of values that could not be compared is their reason.
-        if deciding.verdict.effect is not None:
+        if deciding.verdict.verdict is not Verdict.INVALID:
             print_result(format_cell(deciding.verdict.explanation))
         if interval := draw_interval(deciding.verdict):
             print_result(interval)

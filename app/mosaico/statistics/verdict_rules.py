@@ -145,7 +145,9 @@ _SENTENCES = {
     Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
     Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
-    Note.UNDEFINED: "One of the runs has no value to compare.",
+    Note.UNDEFINED: (
+        "One of the runs has no value to compare: it is undefined, or its numbers are too large to compute with."
+    ),
     Note.JUMP: "The value jumps with single items: runs of different items cannot be compared.",
     Note.TASKS_UNKNOWN: (
         "Whether exactly these tasks changed cannot be computed here: it needs the same items in both runs, no clusters,"
