@@ -94,7 +94,17 @@ def render_compared(
             f"{column}: {values.describe(column)}" for column, values in result.lost_values.items()
         ],
     )
+    if run.verdict is Verdict.INVALID:
+        run = run.model_copy(update={"incomplete": _incomplete(comparison, result)})
     return _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
+
+
+def _incomplete(comparison: RunComparison, result: ComparisonResult) -> tuple[str, ...]:
+    """The metrics that the run has too few values of."""
+    least = comparison.plan.min_coverage
+    return tuple(
+        column for column, values in result.lost_values.items() if values.is_lacking(least)
+    )
 
 
 def render_not_compared(

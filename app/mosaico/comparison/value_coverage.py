@@ -21,6 +21,10 @@ class LostValues(NamedTuple):
     only_baseline: int
     only_candidate: int
 
+    def is_lacking(self, min_coverage: float) -> bool:
+        """Return whether the candidate run lacks the values, and not only the baseline."""
+        return self.expected - self.only_baseline < min_coverage * self.expected
+
     def describe(self, column: str) -> str:
         """For example "scores for 20 of 60 items: 40 have none in the candidate run"."""
         noun = "scores" if is_score(column) else "values"

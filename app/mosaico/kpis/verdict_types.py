@@ -198,6 +198,12 @@ class RunVerdict(WireModel):
         StoredText | None,
         Field(description="Of which day the answers are; null for a run with new data."),
     ] = None
+    incomplete: Annotated[
+        tuple[StoredText, ...],
+        Field(
+            description="Metrics that the run has values of for too few of the items of its baseline."
+        ),
+    ] = ()
 
 
 # A metric as (column, None), a KPI as (None, ID).
