@@ -1,4 +1,4 @@
-"""Holds on regressed runs, and their acceptance: a bad level becomes the baseline only on purpose."""
+"""Holds on regressed and incomplete runs, and their acceptance: a bad level becomes the baseline only on purpose."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -22,8 +22,9 @@ class NothingToAccept(Conflict):
     """Only a completed, valid run that is held back as a baseline can be accepted."""
 
 
-def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> None:
-    """Hold back a run that regressed, so that no later run is compared with the bad level.
+def hold_back(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> None:
+    """Hold back a run that regressed, so that no later run is compared with the bad level, and one that lacks values:
+    the next complete run could not be compared with it.
 
     A run over an accepted source run takes over the acceptance instead.
     """
@@ -35,6 +36,8 @@ def hold_regressed(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> 
         _copy_acceptance(run, earlier)
     elif verdict.verdict is Verdict.REGRESSED:
         run.baseline_hold = BaselineHold.REGRESSED
+    elif verdict.incomplete:
+        run.baseline_hold = BaselineHold.INCOMPLETE
 
 
 def hold_incident(session: Session, run_seqs: Collection[int]) -> None:
@@ -52,7 +55,7 @@ def release_incident(session: Session, run_seqs: Collection[int], *, is_noise: b
     """Let runs that were held back by an incident be baselines again; those of noise also when they
     regressed.
     """
-    holds = list(BaselineHold) if is_noise else [BaselineHold.INCIDENT]
+    holds = [BaselineHold.INCIDENT, *([BaselineHold.REGRESSED] if is_noise else [])]
     _set_hold(session, run_seqs, None, BenchmarkRun.baseline_hold.in_(holds))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from mosaico.comparison.change_text import format_amount
-from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction
+from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction, is_score
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.text import shorten
 from mosaico.kpis.verdict_types import ValueVerdict
@@ -60,12 +60,12 @@ def draw_interval(verdict: ValueVerdict) -> str:
     size = 0.0 if verdict.side is Side.BOTH else verdict.min_effect or 0.0
     limit = size if verdict.side is Side.HIGH else -size
     # 0.0 first: of equal values `min` returns the first, and a limit of -0.0 would be shown with its sign.
-    left, right = min(0.0, low, limit), max(0.0, high, limit)
-    if left == right:
+    lowest, highest = min(0.0, low, limit), max(0.0, high, limit)
+    if lowest == highest:
         return ""
 
     def position(value: float) -> int:
-        return round((value - left) / (right - left) * (INTERVAL_CHARS - 1))
+        return round((value - lowest) / (highest - lowest) * (INTERVAL_CHARS - 1))
 
     cells = [" "] * INTERVAL_CHARS
     for index in range(position(low), position(high) + 1):
@@ -73,7 +73,7 @@ def draw_interval(verdict: ValueVerdict) -> str:
     marks = ((limit, "!"), (0.0, "0"), (low, "["), (high, "]"), (effect, "o"))
     for value, mark in marks[verdict.side is Side.BOTH :]:
         cells[position(value)] = mark
-    ends = (format_amount(value, verdict.scale, has_sign=True) for value in (left, right))
+    ends = (format_amount(value, verdict.scale, has_sign=True) for value in (lowest, highest))
     legend = "0 no change" if verdict.side is Side.BOTH else "0 no change, ! limit"
     return f"{next(ends)} {''.join(cells)} {next(ends)} ({legend})"
 
@@ -97,5 +97,5 @@ def _describe_scores(comparison: Comparison, refs: Iterable[MetricRef]) -> Itera
     compared = {row.metric for row in comparison.metrics}
     for ref in refs:
         spec = provider_for(ref).spec
-        if spec.key in compared and spec.key.startswith("SCORE["):
+        if spec.key in compared and is_score(spec.key):
             yield f"{display_name(spec.key)} ({describe_direction(ref, spec)})"

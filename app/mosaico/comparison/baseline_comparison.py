@@ -10,8 +10,8 @@ from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
+from mosaico.comparison.run_verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.comparison.value_failures import ValueFailures, log_failures
-from mosaico.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.core.interruption import interrupted_by
 from mosaico.formula import compile_formula
 from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
@@ -73,20 +73,21 @@ def compare_with_baseline(
 
     Raises: `BaselineOutdated` where the run `may_wait`, and stored traces can be measured by its ruler.
     """
-    is_valid = validity.validity is Validity.VALID
-    with job.resources.db.read() as session:
-        baseline = find_baseline(session, run_id, plan) if is_valid else None
-        run = get_run(session, run_id)
-        is_first = run.same_source_as is None
-        ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
-    comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline, ruler=ruler)
+    comparison = _plan_comparison(
+        job,
+        run_id,
+        plan,
+        kpis,
+        is_valid=validity.validity is Validity.VALID,
+        has_new_data=has_new_data,
+    )
     differences = comparison.differences
-    conditions = differences.conditions
-    if may_wait and baseline and differences.measurable_again and not conditions:
+    baseline = None if differences.conditions else comparison.baseline
+    if may_wait and baseline and differences.measurable_again:
         raise BaselineOutdated(baseline.runs[0].id)
     items = _load_items(job, comparison, {run_seq: plan.columns}, traces)
     pairing = None
-    if baseline and not conditions:
+    if baseline:
         columns = {run.seq: run.plan.columns for run in baseline.runs}
         pairing = pair_items(_load_items(job, comparison, columns), items)
     job.checkpoint()
@@ -99,20 +100,48 @@ def compare_with_baseline(
         log.warning("the comparison of run %s failed", run_id, exc_info=True)
         reason = f"the comparison could not be computed: {error}"
         return ComparedRunResult(render_not_compared(comparison, ComparisonResult(), reason))
-    if not is_valid:
-        reason = f"the run is invalid: {'; '.join(validity.reasons)}"
-        verdicts = render_not_compared(comparison, result, reason, Verdict.INVALID)
-    elif conditions:
-        reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
-        verdicts = render_not_compared(comparison, result, reason, Verdict.INVALID)
-    elif pairing is None:
-        verdicts = render_not_compared(
-            comparison, result, FIRST_RUN if is_first else SAME_SOURCE_RUN
-        )
+    if pairing is None:
+        verdicts = _without_baseline(job, run_id, comparison, result, validity)
     else:
         verdicts = _with_equal(render_compared(comparison, result, pairing), spec)
     log_failures(run_id, verdicts.failures)
-    return ComparedRunResult(verdicts, points if is_valid else None)
+    return ComparedRunResult(verdicts, points if validity.validity is Validity.VALID else None)
+
+
+def _plan_comparison(
+    job: JobContext,
+    run_id: str,
+    plan: RunPlan,
+    kpis: Sequence[KpiValue],
+    *,
+    is_valid: bool,
+    has_new_data: bool,
+) -> RunComparison:
+    """The comparison of a run with its baseline; an invalid run has none."""
+    with job.resources.db.read() as session:
+        baseline = find_baseline(session, run_id, plan) if is_valid else None
+        run = get_run(session, run_id)
+        ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
+    return RunComparison(plan=plan, kpis=kpis, baseline=baseline, ruler=ruler)
+
+
+def _without_baseline(
+    job: JobContext,
+    run_id: str,
+    comparison: RunComparison,
+    result: ComparisonResult,
+    validity: ValidityVerdict,
+) -> RunVerdicts:
+    """The verdicts of a run that has no baseline, or may not be compared with it."""
+    if validity.validity is not Validity.VALID:
+        reason = f"the run is invalid: {'; '.join(validity.reasons)}"
+        return render_not_compared(comparison, result, reason, Verdict.INVALID)
+    if conditions := comparison.differences.conditions:
+        reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
+        return render_not_compared(comparison, result, reason, Verdict.INVALID)
+    with job.resources.db.read() as session:
+        is_first = get_run(session, run_id).same_source_as is None
+    return render_not_compared(comparison, result, FIRST_RUN if is_first else SAME_SOURCE_RUN)
 
 
 def _with_equal(verdicts: RunVerdicts, spec: ComparisonSpec) -> RunVerdicts:

@@ -17,7 +17,7 @@ from mosaico.run_store.models import POSITION, BenchmarkBaseline, BenchmarkRun
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.plan_differences import compare_plans
 from mosaico.run_store.queries import get_run
-from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.run_store.rules import BaselineHold, RunStatus, Validity
 
 # In place of a run ID, which the service makes: it is never this word.
 LATEST = "latest"
@@ -252,8 +252,10 @@ def _newest_suitable_run(session: Session, benchmark_id: str) -> str:
 
 def _require_suitable(session: Session, run: BenchmarkRun) -> None:
     if session.scalar(select(_is_held()).where(BenchmarkRun.seq == run.seq)):
+        is_incomplete = run.baseline_hold == BaselineHold.INCOMPLETE
+        cause = "lacks values of its metrics" if is_incomplete else "regressed"
         raise UnsuitableBaseline(
-            f"the run {run.id} regressed, and its level is not accepted; accept the level first "
+            f"the run {run.id} {cause}, and its level is not accepted; accept the level first "
             f"(`mosaico runs accept {run.id}`), or name another run"
         )
     flaw = None

@@ -77,7 +77,9 @@ def compute(
     ID, for changes that are judged together with others than those of the spec.
     """
     if not spec.run.items:
-        return ComparisonResult(failures=spec.failures, deciders=spec.deciders)
+        return ComparisonResult(
+            failures=spec.failures, deciders=spec.deciders, lost_values=spec.lost_values
+        )
     failures = ValueFailures(spec.failures)
     run = _RunEstimates(RunStatistics(spec.run, spec.count_metrics))
     result = ComparisonResult(
@@ -107,7 +109,12 @@ def compute(
             metrics={column: change for (column, _), change in changes.items() if column},
             kpis={kpi_id: change for (_, kpi_id), change in changes.items() if kpi_id},
         )
-    return replace(result, failures=failures.by_key, deciders=spec.deciders)
+    return replace(
+        result,
+        failures=failures.by_key,
+        deciders=spec.deciders,
+        lost_values=spec.lost_values,
+    )
 
 
 @np.errstate(all="ignore")
@@ -251,7 +258,7 @@ def _unless_overflow(compute_change: Callable[[], T]) -> T | ChangeVerdict:
     try:
         return compute_change()
     except OverflowError:
-        return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED)
+        return without_change(Verdict.INCONCLUSIVE, Note.TOO_LARGE)
 
 
 def _subjects(spec: ComparisonSpec) -> Iterator[_Subject]:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -85,6 +85,31 @@ FEATURE_COLUMNS = (
 )
 
 
+class ComparisonOptions(NamedTuple):
+    """What a comparison judges and shows."""
+
+    judged: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="NAME",
+            help="KPI or metric to judge. Repeat it: intervals are adjusted for all that are judged"
+            " together (default: the KPIs of the gate, otherwise all KPIs).",
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="Metric that decides which items flipped."),
+    ] = None
+    about: AboutOption = None
+    categories_after: Annotated[
+        str | None,
+        typer.Option(
+            "--categories-after", help="Compare the 50 categories after this one by name."
+        ),
+    ] = None
+
+
 @compare.command("compare")
 def compare_runs(
     *,
@@ -111,43 +136,41 @@ def compare_runs(
             autocompletion=complete_ids(PATH),
         ),
     ] = None,
-    judged: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--judge",
-            metavar="NAME",
-            help="KPI or metric to judge. Repeat it: intervals are adjusted for all that are judged"
-            " together (default: the KPIs of the gate, otherwise all KPIs).",
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", help="Metric that decides which items flipped."),
-    ] = None,
-    about: AboutOption = None,
-    categories_after: Annotated[
-        str | None,
-        typer.Option(
-            "--categories-after", help="Compare the 50 categories after this one by name."
-        ),
-    ] = None,
+    options: ComparisonOptions,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare a run with others: verdicts, flipped items, and the features common to flipped items."""
+    comparison, page_url = _fetch_comparison((base, *(further_bases or ())), candidate, options)
+    if output is OutputFormat.JSON:
+        print_json(comparison)
+        return
+    _print_comparison(comparison)
+    print_status(f"page: {page_url}")
+
+
+def _fetch_comparison(
+    baselines: Sequence[str], candidate: str, options: ComparisonOptions
+) -> tuple[JSON, str]:
+    """The comparison of runs by their IDs, which may be short, and the URL of its page."""
     from mosaico.comparison.deciders import parse_about
     from mosaico.core.web.page_paths import comparison_page_path
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
-        run_ids = (base, *(further_bases or ()), candidate)
-        *baselines, candidate = (api.full_id(PATH, run_id) for run_id in run_ids)
+        *base_ids, candidate_id = (api.full_id(PATH, run_id) for run_id in (*baselines, candidate))
         comparison = api.get(
-            f"{PATH}/compare", baseline=baselines, candidate=candidate, judge=judged, metric=metric,
-            categoriesAfter=categories_after, about=parse_about(about),
-        )  # fmt: skip
-        page_url = f"{api.pages_url}{comparison_page_path(baselines, candidate, judged or ())}"
-    if output is OutputFormat.JSON:
-        print_json(comparison)
-        return
+            f"{PATH}/compare",
+            baseline=base_ids,
+            candidate=candidate_id,
+            judge=options.judged,
+            metric=options.metric,
+            categoriesAfter=options.categories_after,
+            about=parse_about(options.about),
+        )
+        page_path = comparison_page_path(base_ids, candidate_id, options.judged or ())
+        return comparison, f"{api.pages_url}{page_path}"
+
+
+def _print_comparison(comparison: JSON) -> None:
     print_result(format_cell(comparison["verdict"]["explanation"]))
     _print_section(None, comparison["kpis"], (field("name", "kpi"), *VERDICT_COLUMNS))
     _print_section(
@@ -161,7 +184,6 @@ def compare_runs(
         print_status(
             f"{comparison['categoriesLeftOut']} further categories: --categories-after {last}"
         )
-    print_status(f"page: {page_url}")
 
 
 def _category_rows(comparison: JSON) -> list[JSON]:

@@ -18,6 +18,7 @@ from mosaico.comparison.deciders import (
     ExpectedAnswers,
     select_deciders,
 )
+from mosaico.comparison.value_coverage import LostValues, find_lost_values
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import CompiledFormula, Reference, compile_formula
 from mosaico.formula.bounds import Bounds, bounds_of
@@ -94,20 +95,21 @@ class RunComparison:
     def spec(self, run: ItemMatrix, pairing: ItemPairing | None) -> ComparisonSpec:
         """The computation of intervals, and of changes when there is a pairing with a baseline.
 
-        Metrics and KPIs that changed their definition get intervals, but no rule.
+        Metrics and KPIs that changed their definition, or have values of too few items, get intervals, but no rule.
         """
         changed = self.differences
         matrices = (run, pairing.baseline, pairing.candidate) if pairing else (run,)
         columns = self._resampled_columns(matrices)
         failures = ValueFailures()
         deciders = self.deciders(pairing)
+        lost = self._lost_values(pairing, columns)
         metrics = [
             failures.attempt(
                 (metric.column, None),
                 partial(
                     self._metric_spec,
                     metric,
-                    is_changed=metric.column in changed.metrics,
+                    is_comparable=metric.column not in changed.metrics | lost.keys(),
                     is_judged=metric.column in deciders.judged,
                 ),
             )
@@ -120,13 +122,12 @@ class RunComparison:
                 partial(
                     self._kpi_spec,
                     value,
-                    is_changed=value.kpi.id in changed.kpis,
+                    is_comparable=not (value.kpi.id in changed.kpis or columns_of(value) & {*lost}),
                     is_judged=value.kpi.name in deciders.judged,
                 ),
             )
             for value in self.kpis
-            if value.value is not None
-            and {column_of(ref.key) for ref in references_of(value)} <= columns
+            if value.value is not None and columns_of(value) <= columns
         ]
         return ComparisonSpec(
             run=run,
@@ -138,7 +139,17 @@ class RunComparison:
             failures=failures.by_key,
             deciders=deciders,
             about=self.about or self.plan.baseline.about,
+            lost_values=lost,
         )
+
+    def _lost_values(
+        self, pairing: ItemPairing | None, columns: Collection[str]
+    ) -> dict[str, LostValues]:
+        """The metrics of which too few items have values. A ratio of counts is not one: it weighs items itself."""
+        if pairing is None:
+            return {}
+        per_item = [column for column in columns if column not in self.count_metrics]
+        return find_lost_values(pairing, per_item, self.plan.min_coverage)
 
     def deciders(self, pairing: ItemPairing | None) -> Deciders:
         """What decides about the compared items."""
@@ -177,26 +188,28 @@ class RunComparison:
         return VerdictRule(side=side, scale=Scale.RATE if is_rate else Scale.NUMBER)
 
     def _metric_spec(
-        self, metric: PlannedMetric, *, is_changed: bool, is_judged: bool
+        self, metric: PlannedMetric, *, is_comparable: bool, is_judged: bool
     ) -> MetricComparisonSpec:
         spec = spec_of(metric)
         rule = metric_rule(spec)
         return MetricComparisonSpec(
             column=metric.column,
-            rule=None if is_changed else rule,
+            rule=rule if is_comparable else None,
             limits=ValueRange(spec.minimum, spec.maximum),
             is_judged=is_judged,
             is_success=_is_rate(spec) and spec.direction is Direction.HIGHER_IS_BETTER,
             count_metric=metric.ref if is_counted(metric.ref) else None,
         )
 
-    def _kpi_spec(self, value: KpiValue, *, is_changed: bool, is_judged: bool) -> KpiComparisonSpec:
+    def _kpi_spec(
+        self, value: KpiValue, *, is_comparable: bool, is_judged: bool
+    ) -> KpiComparisonSpec:
         signal = self.signal(compile_formula(value.kpi.formula))
         return KpiComparisonSpec(
             id=value.kpi.id,
             formula=value.kpi.formula,
             is_judged=is_judged,
-            rule=None if is_changed else self.kpi_rule(value),
+            rule=self.kpi_rule(value) if is_comparable else None,
             limits=signal.limits,
             line=signal.line,
             threshold_min=value.kpi.threshold_min,
@@ -264,7 +277,8 @@ def _common_metric(metric: PlannedMetric, pairing: ItemPairing) -> CommonMetric 
         return None
     before, after = means
     items = len(before.keys() & after.keys()) if pairing.is_paired else min(map(len, means))
-    mean = sum(math.fsum(values.values()) / len(values) for values in means) / 2
+    # Divided first: the sum of numbers near the largest float is not one.
+    mean = sum(math.fsum(value / len(values) for value in values.values()) / 2 for values in means)
     return CommonMetric(ref=metric.ref, spec=spec_of(metric), items=items, mean=mean)
 
 
@@ -288,3 +302,8 @@ def spec_of(metric: PlannedMetric) -> MetricSpec:
 
 def references_of(value: KpiValue) -> tuple[Reference, ...]:
     return compile_formula(value.kpi.formula).references
+
+
+def columns_of(value: KpiValue) -> set[str]:
+    """The metrics that a KPI reads."""
+    return {column_of(ref.key) for ref in references_of(value)}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mosaico.comparison.deciders import NO_DECIDERS, Deciders
+from mosaico.comparison.value_coverage import LostValues
 from mosaico.items.formulas.properties import Line, ValueRange
 from mosaico.items.matrix import ItemMatrix
 from mosaico.kpis.verdict_types import RepeatedTrials, SubjectKey, ValueFailure
@@ -62,7 +63,8 @@ class ComparisonSpec:
 
     With `is_paired` both hold the same items in the same order, otherwise all items of each run.
     `failures` are metrics and KPIs that cannot be computed; `deciders` are what decides. `about`
-    is the question that decides; without it the data choose.
+    is the question that decides; without it the data choose. `lost_values` are the metrics, by column, that are not
+    compared, because too few items have values.
     """
 
     run: ItemMatrix
@@ -74,6 +76,7 @@ class ComparisonSpec:
     failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
     deciders: Deciders = NO_DECIDERS
     about: About | None = None
+    lost_values: Mapping[str, LostValues] = field(default_factory=dict)
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:
@@ -97,7 +100,7 @@ class ComparisonResult:
     """Intervals and changes, metrics by column and KPIs by ID; unknown ones are left out.
 
     `repeats` holds pass@k statistics of pass-or-fail metrics whose items have several trials.
-    `failures` are the metrics and KPIs of which a part could not be computed.
+    `failures` are the metrics and KPIs of which a part could not be computed; `lost_values` are those of the spec.
     """
 
     metric_intervals: Mapping[str, Interval] = field(default_factory=dict)
@@ -107,6 +110,7 @@ class ComparisonResult:
     kpis: Mapping[str, ChangeVerdict] = field(default_factory=dict)
     failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
     deciders: Deciders = NO_DECIDERS
+    lost_values: Mapping[str, LostValues] = field(default_factory=dict)
 
 
 class ObservedValues(NamedTuple):

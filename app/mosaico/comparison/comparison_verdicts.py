@@ -6,20 +6,16 @@ from functools import partial
 
 from mosaico.comparison.comparison_rules import (
     RunComparison,
+    columns_of,
     metric_rule,
-    references_of,
     spec_of,
 )
 from mosaico.comparison.comparison_spec import ComparisonResult, KpiInterval
 from mosaico.comparison.deciders import DecidedBy, Deciders
+from mosaico.comparison.direction_remedy import direct_kpi, direct_metric
+from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, render_run, run_not_compared
 from mosaico.comparison.value_failures import ValueFailures, describe_failure
-from mosaico.comparison.verdict_text import (
-    NOT_COMPARABLE,
-    not_compared,
-    render_run,
-    render_verdict,
-    run_not_compared,
-)
+from mosaico.comparison.verdict_text import not_compared, render_verdict
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemPairing
@@ -32,7 +28,6 @@ from mosaico.kpis.verdict_types import (
     SubjectKey,
     ValueVerdict,
 )
-from mosaico.metrics.registry import column_of
 from mosaico.run_store.plan import PlannedMetric
 from mosaico.run_store.plan_differences import MEASURED_DIFFERENTLY, PlanDifferences
 from mosaico.statistics.verdict_rules import Verdict
@@ -65,7 +60,7 @@ def render_compared(
             failures,
             (metric.column, None),
             metric.column,
-            partial(_metric_verdict, metric, result, changed),
+            partial(_metric_verdict, comparison, metric, result, changed),
         )
         for metric in comparison.plan.metrics
     }
@@ -82,7 +77,7 @@ def render_compared(
         _deciding_verdicts(result.deciders, metrics, kpis),
         noun="KPI" if kpis else "metric",
         is_measured=result.deciders.by is not DecidedBy.NOTHING,
-        is_file=comparison.plan.source == FILE_SOURCE,
+        is_file=_is_file(comparison),
         baseline=_baseline_runs(comparison),
         items=ComparedItems(
             compared=len(pairing.candidate.items) if pairing.is_paired else 0,
@@ -95,8 +90,21 @@ def render_compared(
         differences=changed,
         ruler=comparison.ruler or changed.ruler,
         failures=_failure_reasons(comparison, failures),
+        lost=[
+            f"{column}: {values.describe(column)}" for column, values in result.lost_values.items()
+        ],
     )
+    if run.verdict is Verdict.INVALID:
+        run = run.model_copy(update={"incomplete": _incomplete(comparison, result)})
     return _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
+
+
+def _incomplete(comparison: RunComparison, result: ComparisonResult) -> tuple[str, ...]:
+    """The metrics that the run has too few values of."""
+    least = comparison.plan.min_coverage
+    return tuple(
+        column for column, values in result.lost_values.items() if values.is_lacking(least)
+    )
 
 
 def render_not_compared(
@@ -153,6 +161,7 @@ def _failure_reasons(comparison: RunComparison, failures: ValueFailures) -> list
 
 
 def _metric_verdict(
+    comparison: RunComparison,
     metric: PlannedMetric,
     result: ComparisonResult,
     changed: PlanDifferences,
@@ -162,9 +171,14 @@ def _metric_verdict(
         spec = spec_of(metric)
         scale = metric_rule(spec).scale
         limits = ValueRange(spec.minimum, spec.maximum)
-        return render_verdict(metric.column, change, scale, unit=spec.unit, limits=limits)
+        remedy = direct_metric(metric.column, is_file=_is_file(comparison))
+        return render_verdict(
+            metric.column, change, scale, unit=spec.unit, limits=limits, remedy=remedy
+        )
     if metric.column in changed.metrics:
         return not_compared(_changed_reason(metric.column, changed), Verdict.INVALID)
+    if (lost := result.lost_values.get(metric.column)) is not None:
+        return not_compared(lost.describe(metric.column), Verdict.INVALID)
     return not_compared(NOT_PER_ITEM)
 
 
@@ -175,13 +189,23 @@ def _kpi_verdict(
     if change is not None:
         scale = comparison.kpi_rule(value).scale
         limits = comparison.value_limits(compile_formula(kpi.formula))
-        return render_verdict(kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate, limits=limits)
+        remedy = direct_kpi(kpi.name, kpi.formula, is_file=_is_file(comparison))
+        return render_verdict(
+            kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate, limits=limits, remedy=remedy
+        )
     if value.value is None:
         return not_compared(f"it has no value: {value.reason}", has_value=False)
     if kpi.id in changed.kpis:
-        is_read = {column_of(ref.key) for ref in references_of(value)} & changed.read_differently
+        is_read = columns_of(value) & changed.read_differently
         return not_compared(KPI_READ_DIFFERENTLY if is_read else CHANGED_KPI, Verdict.INVALID)
+    if lost := sorted(columns_of(value) & result.lost_values.keys()):
+        reasons = (f"{column}: {result.lost_values[column].describe(column)}" for column in lost)
+        return not_compared("; ".join(reasons), Verdict.INVALID)
     return not_compared(NOT_PER_ITEM)
+
+
+def _is_file(comparison: RunComparison) -> bool:
+    return comparison.plan.source == FILE_SOURCE
 
 
 def _baseline_runs(comparison: RunComparison) -> BaselineRuns | None:

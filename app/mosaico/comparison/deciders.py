@@ -17,7 +17,7 @@ _TEXT_METRICS: Final = (
     "ROUGE", "CHRF", "ROUGE_1", "ROUGE_2", "BLEU", "EDIT_SIMILARITY", "SEMANTIC_SIMILARITY",
 )  # fmt: skip
 # What the source, or a judge, says of an answer.
-_SOURCE_METRICS: Final = ("TASK_PASSED", "TASK_SCORE", "LLM_JUDGE")
+SOURCE_METRICS: Final = ("TASK_PASSED", "TASK_SCORE", "LLM_JUDGE")
 # They say whether there is an answer, and how it was made, and nothing of its quality.
 _GUARDS: Final = ("STATUS", "ERROR_RATE")
 _NO_QUALITY: Final = frozenset(
@@ -114,7 +114,7 @@ class CommonMetric:
     @property
     def is_of_source(self) -> bool:
         """Return whether the metric is what the source says of its answers, with a known better direction."""
-        is_source = self.family in (*_SOURCE_METRICS, "SCORE")
+        is_source = self.family in (*SOURCE_METRICS, "SCORE")
         return is_source and self.is_quality and self.is_directed
 
 
@@ -169,9 +169,9 @@ def _by_quality(
         return _in_order(source), DecidedBy.SOURCE
     if answer_metric := _answer_metric(directed, answers):
         return answer_metric
-    known = (*_LABEL_METRICS, *_TEXT_METRICS)
-    if others := [metric for metric in directed if metric.family not in known]:
-        return _in_order(others), DecidedBy.OTHER
+    answer_families = (*_LABEL_METRICS, *_TEXT_METRICS)
+    if of_plugins := [metric for metric in directed if metric.family not in answer_families]:
+        return _in_order(of_plugins), DecidedBy.OTHER
     # None of them has a known better direction.
     return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
 
@@ -215,6 +215,11 @@ def _unfit_families(answers: ExpectedAnswers) -> tuple[str, ...]:
 def _score_name(ref: MetricRef) -> str:
     """The name under which a trace has the score of a metric: `TASK_PASSED` is one of its own."""
     return str(dict(ref.options).get("name", ref.key))
+
+
+def is_score(column: str) -> bool:
+    """Return whether a column holds what a source, or a judge, says of an answer."""
+    return column.partition("[")[0].partition("{")[0] in (*SOURCE_METRICS, "SCORE")
 
 
 def measures_quality(column: str) -> bool:
@@ -277,7 +282,7 @@ def _first_of(families: Sequence[str], metrics: Iterable[CommonMetric]) -> str |
 
 def _in_order(metrics: Iterable[CommonMetric]) -> tuple[str, ...]:
     """The columns, pass or fail first."""
-    order = {family: position for position, family in enumerate(_SOURCE_METRICS)}
+    order = {family: position for position, family in enumerate(SOURCE_METRICS)}
     ordered = sorted(metrics, key=lambda metric: order.get(metric.family, len(order)))
     return tuple(metric.spec.key for metric in ordered)
 

@@ -1,7 +1,7 @@
 """Compares a candidate run with a baseline run: verdicts, flipped items, enriched features, usage."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -103,75 +103,105 @@ class RunPair:
 def compare(pair: RunPair) -> Comparison:
     """The comparison of the candidate with the baseline. Imports numpy and scipy."""
     from mosaico.comparison.child_computation import compute
-    from mosaico.statistics.multiplicity import enriched_features
 
     baseline, candidate = pair.baseline, pair.candidate
-    baseline_runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
-    comparison = RunComparison(
-        plan=candidate.plan,
-        kpis=pair.kpis,
-        baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=baseline_runs),
-        judged=pair.judged,
-        about=pair.about,
-    )
+    comparison = _run_comparison(pair)
     pairing = pair_items(baseline.items, candidate.items)
-    usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
     spec = comparison.spec(candidate.items, pairing)
     result = compute(spec)
-    equal = find_equal_metrics(spec)
-    usage_result = compute(
-        replace(_usage_spec(candidate.attributes.usage, usage_pairing), about=spec.about)
-    )
-    verdicts = _verdicts(pair, comparison, result, pairing)
-    deciders = result.deciders
-    log_failures(candidate.run.id, {**usage_result.failures, **verdicts.failures})
+    verdicts, deciders = _verdicts(pair, comparison, result, pairing), result.deciders
+    log_failures(candidate.run.id, verdicts.failures)
     if pair.metric is None:
         judged_metric = next((name for name in deciders.judged if name in verdicts.metrics), None)
         pair = replace(pair, metric=judged_metric)
     flips = flips_of(pair, pair.metric) if pair.metric else []
-    features = enriched_features(
-        candidate.attributes.features,
-        frozenset(flip.item_id for flip in flips if flip.harm > 0),
-        frozenset(pairing.candidate.items),
-    )
     categories, left_out, last_category = _category_comparisons(pair, comparison)
     return Comparison(
         baseline=baseline.run,
-        baseline_run_ids=[run.id for run in baseline_runs],
+        baseline_run_ids=[baseline.run.id, *(run.id for run in baseline.further_runs)],
         candidate=candidate.run,
         verdict=_with_lost(verdicts.run, candidate.lost),
-        kpis=[
-            *(KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis),
-            *(KpiComparison.of(kpi, not_compared(LOST_METRIC)) for kpi in candidate.lost_kpis),
-        ],
-        metrics=[
-            MetricComparison(metric=name, verdict=verdict, same_as=equal.get(name))
-            for name, verdict in verdicts.metrics.items()
-        ]
-        + [
-            MetricComparison(metric=name, verdict=not_compared(LOST_METRIC))
-            for name in candidate.lost
-        ],
-        usage=[
-            MetricComparison(
-                metric=name,
-                verdict=render_verdict(name, change, Scale.RATIO, unit=_USAGE_UNITS[name]),
-            )
-            for name, change in usage_result.metrics.items()
-            # One name and one verdict for one figure.
-            if name not in verdicts.metrics
-        ],
+        kpis=_kpi_comparisons(pair, verdicts),
+        metrics=_metric_comparisons(candidate, verdicts, find_equal_metrics(spec)),
+        # One name and one verdict for one figure.
+        usage=_usage_comparisons(pair, spec.about, left_out=verdicts.metrics.keys()),
         judged=list(deciders.names),
         decided_by=deciders.by,
         guard=deciders.guard,
         flipped_items=_flipped_items(pair, flips),
-        enriched_features=[_enriched_feature(feature) for feature in features],
+        enriched_features=_enriched_features(candidate, pairing, flips),
         peers=list(pair.peer_runs),
         constant_items=_constant_items(pair),
         categories=categories,
         categories_left_out=left_out,
         last_category=last_category,
     )
+
+
+def _run_comparison(pair: RunPair) -> RunComparison:
+    baseline = pair.baseline
+    runs = [BaselineRun(0, baseline.run.id, baseline.plan), *baseline.further_runs]
+    return RunComparison(
+        plan=pair.candidate.plan,
+        kpis=pair.kpis,
+        baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=runs),
+        judged=pair.judged,
+        about=pair.about,
+    )
+
+
+def _kpi_comparisons(pair: RunPair, verdicts: RunVerdicts) -> list[KpiComparison]:
+    lost = not_compared(LOST_METRIC)
+    return [
+        *(KpiComparison.of(value.kpi, verdicts.kpis[value.kpi.id]) for value in pair.kpis),
+        *(KpiComparison.of(kpi, lost) for kpi in pair.candidate.lost_kpis),
+    ]
+
+
+def _metric_comparisons(
+    candidate: ComparisonSide, verdicts: RunVerdicts, equal: Mapping[str, str]
+) -> list[MetricComparison]:
+    """The metrics with their verdicts; `equal` names an earlier metric with the same values."""
+    lost = not_compared(LOST_METRIC)
+    return [
+        *(
+            MetricComparison(metric=name, verdict=verdict, same_as=equal.get(name))
+            for name, verdict in verdicts.metrics.items()
+        ),
+        *(MetricComparison(metric=name, verdict=lost) for name in candidate.lost),
+    ]
+
+
+def _usage_comparisons(
+    pair: RunPair, about: About | None, *, left_out: Collection[str]
+) -> list[MetricComparison]:
+    """The changes of latency, tokens and cost. Imports numpy and scipy."""
+    from mosaico.comparison.child_computation import compute
+
+    usage = pair.candidate.attributes.usage
+    pairing = pair_items(pair.baseline.attributes.usage, usage)
+    result = compute(replace(_usage_spec(usage, pairing), about=about))
+    log_failures(pair.candidate.run.id, result.failures)
+    return [
+        MetricComparison(
+            metric=name,
+            verdict=render_verdict(name, change, Scale.RATIO, unit=_USAGE_UNITS[name]),
+        )
+        for name, change in result.metrics.items()
+        if name not in left_out
+    ]
+
+
+def _enriched_features(
+    candidate: ComparisonSide, pairing: ItemPairing, flips: Sequence[Flip]
+) -> list[EnrichedFeature]:
+    """The features that are more frequent among the regressed items. Imports scipy."""
+    from mosaico.statistics.multiplicity import enriched_features
+
+    regressed = frozenset(flip.item_id for flip in flips if flip.harm > 0)
+    compared = frozenset(pairing.candidate.items)
+    features = enriched_features(candidate.attributes.features, regressed, compared)
+    return [_enriched_feature(feature) for feature in features]
 
 
 def _with_lost(verdict: RunVerdict, lost: Sequence[str]) -> RunVerdict:

@@ -230,6 +230,10 @@ def _estimate_detectable(
             else f"At least {needed} items are required."
         )
         return _Estimate(f"{items} items cannot reliably detect any change of {name}. {enough}")
+    if effect <= 0:
+        return _Estimate(
+            f"All values of {name} are equal in these runs, so the change that is detected is unknown."
+        )
     in_clusters = f" in {clusters} clusters" if clusters else ""
     planned = f"{items} items{in_clusters} × {trials} {'trial' if trials == 1 else 'trials'}"
     sentences = [f"{planned} detect a drop of {name} by {effect:.3g} with 80 % power."]

@@ -262,6 +262,9 @@ class _DisplayScale(NamedTuple):
         if detectable is None or not math.isfinite(detectable.effect):
             return None
         effect = detectable.effect
+        # Values that are all equal say nothing about how much they would vary.
+        if effect <= 0:
+            return None
         # A ratio and its inverse are equally far from 1 as logarithms only.
         is_fall = (side is Side.LOW) is (self.slope > 0)
         return abs(self.display(-effect if is_fall else effect))

@@ -1,5 +1,6 @@
 """Names of parameters in messages, which depend on the interface that the user has."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -57,14 +58,25 @@ def parameter_name(option: str) -> str:
 
 
 def better_score(name: str, better: str) -> str:
-    """`--better tone=high`, or its equivalent in another interface."""
+    """`--better tone=higher`, or its equivalent in another interface."""
     match _interface.get():
         case UserInterface.COMMAND:
-            return f"--better {name}={better}"
+            return f"--better {shlex.quote(f'{name}={better}')}"
         case UserInterface.PYTHON:
             return f"better={ {name: better}!r}"
         case _:
             return f"the option better={better} of the score"
+
+
+def directed_kpi(name: str, formula: str, better: str) -> str:
+    """`--kpi 'mix=A + B higher'`, or its equivalent in another interface."""
+    match _interface.get():
+        case UserInterface.COMMAND:
+            return f"--kpi {shlex.quote(f'{name}={formula} {better}')}"
+        case UserInterface.PYTHON:
+            return f"kpis={ {name: f'{formula} {better}'}!r}"
+        case _:
+            return f"the direction {better.upper()}_IS_BETTER of the KPI"
 
 
 def mapped_column(field: str, column: str) -> str:

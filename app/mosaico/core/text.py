@@ -183,3 +183,13 @@ def html_text(text: str) -> str:
 def xml_text(text: str) -> str:
     """The text with U+FFFD for characters that XML 1.0 does not allow; it is not escaped."""
     return _NOT_XML.sub(_REPLACEMENT, show_direction_controls(text))
+
+
+def capitalized(clause: str) -> str:
+    """The clause with a capital letter at its beginning; the others stay as they are."""
+    return clause[:1].upper() + clause[1:]
+
+
+def sentence_of(clause: str) -> str:
+    """The clause as a sentence, with its full stop."""
+    return f"{capitalized(clause)}."

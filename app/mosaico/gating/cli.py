@@ -1,11 +1,11 @@
 """`mosaico gate`: pass or fail a run against its baseline, for CI."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -27,7 +27,6 @@ from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
     Config,
-    FileMetrics,
     ModelLimits,
     choose_metrics,
     open_models,
@@ -44,6 +43,7 @@ from mosaico.traces.files.options import (
 
 if TYPE_CHECKING:
     from mosaico.gating.offline_gate import FileInputs
+    from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.gating.rules import GateResult, GateTerms
     from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import OfflineModels
@@ -68,27 +68,29 @@ class Inconclusive(StrEnum):
     FAIL = "fail"
 
 
-@cli.command("gate")
-def gate(
-    *,
-    run: Annotated[
-        str,
-        typer.Option(
-            "--run",
-            metavar="RUN",
-            help="Candidate: run ID, or a file of results (docs/import.md lists the formats).",
-            autocompletion=complete_ids(PATH),
-        ),
-    ],
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="RUN",
-            help="Baseline: run ID, or a file of results (default: the run's own baseline).",
-            autocompletion=complete_ids(PATH),
-        ),
-    ] = None,
+CandidateRun = Annotated[
+    str,
+    typer.Option(
+        "--run",
+        metavar="RUN",
+        help="Candidate: run ID, or a file of results (docs/import.md lists the formats).",
+        autocompletion=complete_ids(PATH),
+    ),
+]
+BaselineRun = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="RUN",
+        help="Baseline: run ID, or a file of results (default: the run's own baseline).",
+        autocompletion=complete_ids(PATH),
+    ),
+]
+
+
+class JudgedOptions(NamedTuple):
+    """The options of what is judged, and by which limits."""
+
     max_drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,7 +98,7 @@ def gate(
             metavar="NAME=DROP",
             help="Judge this KPI or metric, and allow it to be worse by at most DROP. Repeatable.",
         ),
-    ] = None,
+    ] = None
     non_inferiority_margin: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,7 +106,7 @@ def gate(
             metavar="NAME=MARGIN",
             help="Require a proof (95 % CI) that this KPI or metric is not worse by MARGIN. Repeatable.",
         ),
-    ] = None,
+    ] = None
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -115,10 +117,10 @@ def gate(
                 "the files, otherwise the metric that fits the expected answers)."
             ),
         ),
-    ] = None,
-    config: Config = None,
-    better: Better = None,
-    about: AboutOption = None,
+    ] = None
+    config: Config = None
+    better: Better = None
+    about: AboutOption = None
     kpi: Annotated[
         list[str] | None,
         typer.Option(
@@ -129,15 +131,23 @@ def gate(
                 " formula; another one is named at the end: 'words=OUTPUT_TOKENS higher'. Repeatable."
             ),
         ),
-    ] = None,
-    input_options: InputOptions,
-    base_map: BaseMap = None,
-    run_map: RunMap = None,
-    limits: ModelLimits,
+    ] = None
+
+
+class MapOptions(NamedTuple):
+    """The columns of one of the two files."""
+
+    base_map: BaseMap = None
+    run_map: RunMap = None
+
+
+class ResultOptions(NamedTuple):
+    """The options of the result: where it is written, and what passes."""
+
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
-    ] = None,
+    ] = None
     inconclusive: Annotated[
         Inconclusive | None,
         typer.Option(
@@ -146,11 +156,23 @@ def gate(
             " passes, unless --non-inferiority-margin requires a proof.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     output: Annotated[
         GateFormat,
         typer.Option("--format", help="Output format; --json is short for --format json."),
-    ] = GateFormat.TABLE,
+    ] = GateFormat.TABLE
+
+
+@cli.command("gate")
+def gate(
+    *,
+    run: CandidateRun,
+    baseline: BaselineRun = None,
+    judged: JudgedOptions,
+    input_options: InputOptions,
+    maps: MapOptions,
+    limits: ModelLimits,
+    result_options: ResultOptions,
 ) -> None:
     """Pass or fail a run against its baseline, for CI.
 
@@ -164,57 +186,119 @@ def gate(
     Exit codes: 0 pass, 1 regression, 2 wrong options or no items, 3 invalid or not measured, 4
     inconclusive and not allowed to pass, or changed without a known better direction.
     """
-    from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
-    from mosaico.comparison.deciders import parse_about
-    from mosaico.core.web.page_paths import run_page_path
-    from mosaico.gating.offline_gate import FileInputs
-    from mosaico.gating.reports import gate_junit
-    from mosaico.gating.rules import GateTerms
-    from mosaico.gating.stored_gate import gate_run
     from mosaico.metrics.registry import load_metrics
     from mosaico.traces.files.trace_file import is_file_name
 
-    inputs = {Path(name).resolve() for name in (run, baseline or run)}
-    if junit is not None and junit.resolve() in inputs:
-        raise WrongUsage(f"--junit {junit} is an input file", hint="name another file")
-    terms = GateTerms(
-        max_drop=_parse_margins("--max-drop", max_drop),
-        non_inferiority_margins=_parse_margins("--non-inferiority-margin", non_inferiority_margin),
-        inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
-        is_chosen_baseline=baseline is not None,
-        about=parse_about(about),
-    )
+    _refuse_input_as_junit(result_options.junit, (run, baseline or run))
+    terms = _parse_terms(judged, result_options.inconclusive, has_baseline=baseline is not None)
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None
     if is_file_name(run):
-        base_file, run_file = _file_pair(run, baseline)
-        files = map_source(base_file, base_map), map_source(run_file, run_map)
-        file_metrics = choose_metrics(metrics, config)
-        kpis = _parse_kpis(kpi)
-        with reading_lines() as lines, open_models(limits) as models:
-            reader = open_reader(input_options, print_line=lines.append)
-            inputs_of_gate = FileInputs(files, reader, parse_better(better))
-            result = _gate_files(
-                inputs_of_gate, terms, file_metrics, kpis, models, announce=lines.append
-            )
-        usage = models.usage.as_json() if models.usage else None
+        file_options = FileOptions(judged, input_options, maps, limits)
+        result, usage = _gate_files(_file_pair(run, baseline), terms, file_options)
     else:
-        maps = base_map or run_map or any(input_options)
-        if metrics or config or kpi or better or maps or any(limits):
-            raise WrongUsage(
-                "--metrics, --config, --kpi, --better, --map, --input-format and the options of models apply to"
-                " files only; a run has its own metrics",
-                hint="remove these options; --max-drop NAME=DROP names what to judge",
-            )
-        with open_api(COMPARISON_TIMEOUT_S) as api:
-            result = api.perform(gate_run(run, baseline, terms))
-            page = f"{api.pages_url}{run_page_path(result.candidate)}"
-            result = replace(result, page=page)
-            print_status(f"page: {page}")
-    _print(result, output, usage)
-    if junit is not None:
-        write_text(junit, gate_junit(result))
+        _refuse_file_options(judged, input_options, maps, limits)
+        result = _gate_stored(run, baseline, terms)
+    _report(result, result_options, usage)
     raise typer.Exit(result.exit_code)
+
+
+class FileOptions(NamedTuple):
+    """The options of a gate of two files."""
+
+    judged: JudgedOptions
+    input_options: InputOptions
+    maps: MapOptions
+    limits: ModelLimits
+
+
+def _refuse_input_as_junit(junit: Path | None, names: Sequence[str]) -> None:
+    if junit is not None and junit.resolve() in {Path(name).resolve() for name in names}:
+        raise WrongUsage(f"--junit {junit} is an input file", hint="name another file")
+
+
+def _parse_terms(
+    judged: JudgedOptions, inconclusive: Inconclusive | None, *, has_baseline: bool
+) -> "GateTerms":
+    from mosaico.comparison.deciders import parse_about
+    from mosaico.gating.rules import GateTerms
+
+    return GateTerms(
+        max_drop=_parse_margins("--max-drop", judged.max_drop),
+        non_inferiority_margins=_parse_margins(
+            "--non-inferiority-margin", judged.non_inferiority_margin
+        ),
+        inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
+        is_chosen_baseline=has_baseline,
+        about=parse_about(judged.about),
+    )
+
+
+def _refuse_file_options(
+    judged: JudgedOptions, input_options: InputOptions, maps: MapOptions, limits: ModelLimits
+) -> None:
+    """Raises: `WrongUsage` for an option that a run of the service does not have."""
+    of_metrics = (judged.metrics, judged.config, judged.kpi, judged.better)
+    if any((*of_metrics, *input_options, *maps, *limits)):
+        raise WrongUsage(
+            "--metrics, --config, --kpi, --better, --map, --input-format and the options of models apply to"
+            " files only; a run has its own metrics",
+            hint="remove these options; --max-drop NAME=DROP names what to judge",
+        )
+
+
+def _gate_stored(run: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
+    """The result of a run of the service, with its page."""
+    from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
+    from mosaico.core.web.page_paths import run_page_path
+    from mosaico.gating.stored_gate import gate_run
+
+    with open_api(COMPARISON_TIMEOUT_S) as api:
+        result = api.perform(gate_run(run, baseline, terms))
+        page = f"{api.pages_url}{run_page_path(result.candidate)}"
+    print_status(f"page: {page}")
+    return replace(result, page=page)
+
+
+def _gate_files(
+    paths: tuple[Path, Path], terms: "GateTerms", options: FileOptions
+) -> "tuple[GateResult, dict[str, Any] | None]":
+    """The result of two files, baseline first, and the usage of models: None without any."""
+    from mosaico.gating.offline_gate import FileInputs, gate_files
+
+    base_file, run_file = paths
+    judged, maps = options.judged, options.maps
+    sources = map_source(base_file, maps.base_map), map_source(run_file, maps.run_map)
+    with reading_lines() as lines, open_models(options.limits) as models:
+        reader = open_reader(options.input_options, print_line=lines.append)
+        inputs = FileInputs(sources, reader, parse_better(judged.better))
+        selected = _select_metrics(judged, terms, inputs, models)
+        result = gate_files(
+            *sources, selected, terms, reader, announce=lines.append, warn=print_warning
+        )
+    return result, models.usage.as_json() if models.usage else None
+
+
+def _select_metrics(
+    judged: JudgedOptions, terms: "GateTerms", inputs: "FileInputs", models: "OfflineModels"
+) -> "OfflineMetrics":
+    """The metrics and KPIs to compute. Raises: `WrongUsage`."""
+    from mosaico.gating.offline_gate import select_gated
+    from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
+
+    chosen = choose_metrics(judged.metrics, judged.config)
+    kpis = chosen.kpis | _parse_kpis(judged.kpi)
+    try:
+        selected = select_gated(chosen.metrics, kpis, terms, inputs, models)
+    except NotFound as error:
+        raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
+    except Invalid as error:
+        raise WrongUsage(str(error)) from error
+    if chosen.kpis:
+        selected = judge_kpis(selected)
+    for warning in kpi_warnings(selected):
+        print_warning(warning)
+    return selected
 
 
 def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
@@ -227,34 +311,6 @@ def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:
             hint=f"add --baseline BEFORE{Path(run).suffix}",
         )
     return Path(baseline), Path(run)
-
-
-def _gate_files(
-    files: "FileInputs",
-    terms: "GateTerms",
-    file_metrics: FileMetrics,
-    kpis: "dict[str, KpiFormulaText]",
-    models: "OfflineModels",
-    announce: Callable[[str], None],
-) -> "GateResult":
-    from mosaico.gating.offline_gate import gate_files, select_gated
-    from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
-
-    try:
-        selected = select_gated(
-            file_metrics.metrics, file_metrics.kpis | kpis, terms, files, models
-        )
-    except NotFound as error:
-        raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
-    except Invalid as error:
-        raise WrongUsage(str(error)) from error
-    if file_metrics.kpis:
-        selected = judge_kpis(selected)
-    for warning in kpi_warnings(selected):
-        print_warning(warning)
-    return gate_files(
-        *files.sources, selected, terms, files.reader, announce=announce, warn=print_warning
-    )
 
 
 def _parse_kpis(texts: Sequence[str] | None) -> "dict[str, KpiFormulaText]":
@@ -292,6 +348,15 @@ def _parse_margin(name: str, text: str) -> float:
     if not (math.isfinite(margin) and margin > 0):
         raise WrongUsage(f"{text!r} for {name} is not a positive number", hint=f"write {name}=0.05")
     return margin
+
+
+def _report(result: "GateResult", options: ResultOptions, usage: dict[str, Any] | None) -> None:
+    """Print the result, and write it as JUnit XML where that is requested."""
+    from mosaico.gating.reports import gate_junit
+
+    _print(result, options.output, usage)
+    if options.junit is not None:
+        write_text(options.junit, gate_junit(result))
 
 
 def _print(result: "GateResult", output: GateFormat, usage: dict[str, Any] | None) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mosaico.comparison.answer_text import describe_reading, display_name
+from mosaico.comparison.answer_text import describe_reading
 from mosaico.comparison.comparison_verdicts import FILE_SOURCE
 from mosaico.comparison.deciders import ExpectedAnswers, may_decide
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
@@ -233,8 +233,6 @@ def pair_files(
     files = [_measure_file(path, metrics, reader) for path in (baseline, candidate)]
     if warning := _warn_of_unread(files, metrics.refs):
         warn(warning)
-    for warning in _warn_of_lost_scores(files):
-        warn(warning)
     named = {*judged, *kpi_columns(metrics)}
     # A metric that applies to no trace of either file says nothing about them. One that applies to
     # one file only stays: the texts that it needs are missing in the other one.
@@ -260,21 +258,6 @@ def pair_files(
         measured_texts(metrics.refs, aggregates),
     )
     return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged, about=about)
-
-
-def _warn_of_lost_scores(files: Sequence[_MeasuredFile]) -> Iterator[str]:
-    """The scores that one file has for fewer of its items than the other: only items with both are compared."""
-    for column in files[0].side.plan.columns:
-        if not column.startswith("SCORE["):
-            continue
-        counts = [len(item_means(file.side.items, column)) for file in files]
-        shares = [count / max(1, len(file.rows)) for count, file in zip(counts, files, strict=True)]
-        if min(shares) < MIN_COVERAGE * max(shares):
-            named = " and for ".join(
-                f"{count} {'item' if count == 1 else 'items'} of the {side} results"
-                for count, side in zip(counts, ("earlier", "later"), strict=True)
-            )
-            yield f"{display_name(column)} has values for {named}; the others are not compared"
 
 
 def _warn_of_unread(files: Sequence[_MeasuredFile], refs: Sequence[MetricRef]) -> str | None:

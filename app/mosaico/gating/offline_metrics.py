@@ -107,7 +107,7 @@ def with_directions(
     kpis: Mapping[str, KpiFormulaText],
     stated: Mapping[str, str] = MappingProxyType({}),
 ) -> OfflineMetrics:
-    """The metrics with the better direction of scores by name, "high" or "low": as the user says (`better`), otherwise
+    """The metrics with the better direction of scores by name, "higher" or "lower": as the user says (`better`), otherwise
     as the files state it. The directions of the KPIs follow.
 
     Raises: `Invalid` for another direction, and for a name that is no score of these metrics.
@@ -115,7 +115,7 @@ def with_directions(
     names = {str(dict(ref.options).get("name")) for ref in metrics.refs if _is_score(ref)}
     for name, direction in better.items():
         if direction not in BY_OPTION:
-            raise Invalid(f"{direction!r} for {name} is no direction; write high or low")
+            raise Invalid(f"{direction!r} for {name} is no direction; write higher or lower")
         if name not in names:
             raise Invalid(
                 f"{better_score(name, direction)}: there is no score {name!r}."

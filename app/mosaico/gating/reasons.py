@@ -1,11 +1,9 @@
 """Explains the outcome of a check of the gate in one clause; pure."""
 
 import math
-import re
 
 from mosaico.comparison.change_text import format_bound, format_limit
-from mosaico.comparison.verdict_text import describe_detectable
-from mosaico.core.parameter_names import better_score
+from mosaico.comparison.question_text import describe_detectable
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
 from mosaico.statistics.verdict_rules import MIN_EFFECT, Harm, MarginOutcome, Note, Scale, Side
@@ -25,9 +23,7 @@ def limit_text(verdict: ValueVerdict, limit: float) -> str:
     return f"{rounded} ({format_limit(MIN_EFFECT, Scale.RATIO)} of the baseline)"
 
 
-def describe_drop(
-    name: str, verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome
-) -> str:
+def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: MarginOutcome) -> str:
     """Return the reason why a drop passes a limit, exceeds it, or neither is proved."""
     if has_too_few(verdict):
         return _few_sentence(verdict)
@@ -36,7 +32,7 @@ def describe_drop(
     allowed = limit_text(verdict, limit)
     size = f" by at least {allowed}" if limit else ""
     if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
-        return _changed(name, f"it changed{size}")
+        return _changed(verdict, f"it changed{size}")
     if outcome is MarginOutcome.FAIL:
         return f"it is worse{size}, and chance alone does not explain the change"
     if outcome is MarginOutcome.PASS:
@@ -52,7 +48,7 @@ def _within_limit(verdict: ValueVerdict, harm: Harm) -> str:
 
 def _undecided(verdict: ValueVerdict, harm: Harm, allowed: str) -> str:
     if harm.high is None:
-        return "its change has no interval, so nothing is proved"
+        return _no_interval(verdict)
     largest = format_bound(harm.high, verdict.scale)
     if harm.low is not None and harm.low > 0:
         return (
@@ -81,36 +77,35 @@ def _detectable(verdict: ValueVerdict) -> str:
     return f". {verdict.items} items reliably detect {smallest} or more"
 
 
-def _changed(name: str, change: str) -> str:
+def _changed(verdict: ValueVerdict, change: str) -> str:
     """The reason of a change of a value without a direction, with the option that gives it one."""
-    score = re.fullmatch(r'SCORE\["(.*)"\].*', name)
-    if score is None:
-        return f"{change}. {Note.NO_DIRECTION.sentence}".removesuffix(".")
-    options = " or ".join(better_score(score[1], better) for better in ("high", "low"))
-    return (
-        f"{change}, and nothing says which way is better: add {options}; in a benchmark, the option"
-        " better of the score"
-    )
+    remedy = f": {verdict.remedy}" if verdict.remedy else ""
+    return f"{change}, and nothing says which way is better{remedy}"
 
 
 def describe_non_inferiority(
-    name: str, verdict: ValueVerdict, harm: Harm, allowed: str, outcome: MarginOutcome
+    verdict: ValueVerdict, harm: Harm, allowed: str, outcome: MarginOutcome
 ) -> str:
     if outcome is MarginOutcome.PASS:
         return f"a change for the worse of {allowed} is ruled out"
     if outcome is MarginOutcome.FAIL and verdict.side is Side.BOTH:
-        return _changed(name, f"it changed by more than {allowed}")
+        return _changed(verdict, f"it changed by more than {allowed}")
     if outcome is MarginOutcome.FAIL:
         return f"it is worse by more than {allowed}, and chance alone does not explain the change"
     if has_too_few(verdict):
         return _few_sentence(verdict)
     if harm.high is None:
-        return "its change has no interval, so nothing is proved"
+        return _no_interval(verdict)
     largest = format_bound(harm.high, verdict.scale)
     return (
         f"it may be worse by up to {largest}: {verdict.items} items cannot prove that it is worse by"
         f" less than {allowed}"
     )
+
+
+def _no_interval(verdict: ValueVerdict) -> str:
+    cause = f": {_clause(Note.TOO_LARGE.sentence)}" if Note.TOO_LARGE in verdict.notes else ""
+    return f"its change has no interval, so nothing is proved{cause}"
 
 
 def _identical_sentence(verdict: ValueVerdict) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mosaico.comparison.change_text import ChangeText, describe_change
-from mosaico.comparison.verdict_text import broken_tasks
+from mosaico.comparison.question_text import broken_tasks
 from mosaico.core.reports import (
     JUnitCase,
     JUnitProblem,
@@ -13,6 +13,7 @@ from mosaico.core.reports import (
     markdown_table,
     markdown_text,
 )
+from mosaico.core.text import count_noun
 from mosaico.gating.rules import GateCheck, GateOutcome, GateResult
 from mosaico.kpis.verdict_types import ValueVerdict
 
@@ -30,7 +31,7 @@ _SUMMARY_TITLES = ("outcome", "check", "baseline", "candidate", "change", "95 % 
 _FIGURE_SUMMARY_TITLES = ("metric", "baseline", "candidate", "change", "95 % CI")
 FIGURE_TITLES = ("for information", "baseline", "candidate", "change")
 _NUMBERS = (
-    "baselineValue", "value", "effect", "low", "high", "p", "pAdjusted", "lowAdjusted",
+    "items", "baselineValue", "value", "effect", "low", "high", "p", "pAdjusted", "lowAdjusted",
     "highAdjusted",
 )  # fmt: skip
 PASSES_INCONCLUSIVE = (
@@ -53,11 +54,27 @@ def sentences(result: GateResult) -> Iterator[str]:
         yield _sentence(result.reason)
     for check in result.checks:
         yield f"{check.name}: {check.reason}."
+    yield from _describe_items(result)
     if result.passes_inconclusive:
         yield PASSES_INCONCLUSIVE
     yield from map(_sentence, result.ruler)
     if result.choice:
         yield _sentence(result.choice)
+
+
+def _describe_items(result: GateResult) -> Iterator[str]:
+    """How many items were compared, by each check that compared fewer, and what else differs between the runs."""
+    if result.items is None or not result.checks:
+        return
+    counts = [
+        f"{check.name} {check.verdict.items}"
+        for check in result.checks
+        if check.verdict and check.verdict.items not in (None, result.items)
+    ]
+    fewer = f", {', '.join(counts)} of them" if counts else ""
+    yield f"{count_noun(result.items, 'item')} compared{fewer}."
+    if missing := [text for text in result.differences if text not in result.ruler]:
+        yield f"Differences from the baseline: {'; '.join(missing)}."
 
 
 def check_rows(result: GateResult) -> list[list[str]]:
@@ -86,6 +103,7 @@ def gate_json(result: GateResult) -> dict[str, Any]:
         "choice": result.choice,
         "differences": list(result.differences),
         "measuredDifferently": list(result.ruler),
+        "items": result.items,
         "checks": [
             {
                 "name": check.name,

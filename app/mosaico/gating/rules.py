@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from mosaico.comparison.change_text import format_limit
 from mosaico.comparison.deciders import REASONS, DecidedBy
+from mosaico.comparison.run_verdict_text import NOT_COMPARABLE
 from mosaico.comparison.schemas import Comparison
-from mosaico.comparison.verdict_text import NOT_COMPARABLE
 from mosaico.core.errors import UnusableInput
 from mosaico.core.parameter_names import parameter_name
 from mosaico.gating.reasons import (
@@ -144,7 +144,8 @@ class GateResult:
     With several `baselines` the candidate is compared with their mean. With `inconclusive_passes`
     an INCONCLUSIVE outcome has the exit code 0. `choice` is the reason for the selection when no
     names were given; then `figures`, which were not judged, are shown for information. `ruler` says how the
-    run is measured differently from the one before. `page` is the URL of the page of a run.
+    run is measured differently from the one before. `items` is the number of items that both runs have, None for runs
+    that are compared as two samples. `page` is the URL of the page of a run.
     """
 
     outcome: GateOutcome
@@ -157,6 +158,7 @@ class GateResult:
     reason: str | None = None
     differences: Sequence[str] = ()
     ruler: Sequence[str] = ()
+    items: int | None = None
     page: str | None = None
 
     @property
@@ -188,6 +190,7 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
         baselines=comparison.baseline_run_ids,
         differences=verdict.differences,
         ruler=verdict.measured_differently,
+        items=(verdict.items and verdict.items.compared) or None,
     )
     if not comparison.candidate.traces:
         raise NothingToGate(
@@ -300,7 +303,7 @@ def _drop_check(name: str, verdict: ValueVerdict, max_drop: float | None) -> Gat
         name=name,
         requirement=_requirement(verdict, limit),
         outcome=_gate_outcome(verdict, outcome),
-        reason=describe_drop(name, verdict, harm, limit, outcome),
+        reason=describe_drop(verdict, harm, limit, outcome),
         verdict=verdict,
     )
 
@@ -361,7 +364,7 @@ def _non_inferiority_check(name: str, verdict: ValueVerdict, margin: float) -> G
         name=name,
         requirement=requirement,
         outcome=_gate_outcome(verdict, outcome),
-        reason=describe_non_inferiority(name, verdict, harm, allowed, outcome),
+        reason=describe_non_inferiority(verdict, harm, allowed, outcome),
         verdict=verdict,
         is_non_inferiority=True,
     )

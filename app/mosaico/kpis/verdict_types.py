@@ -79,6 +79,10 @@ class ValueVerdict(WireModel):
     verdict: Verdict | None = None
     reason: StoredText | None = None
     explanation: StoredText
+    remedy: Annotated[
+        StoredText | None,
+        Field(description="How to say which way is better, for a value that CHANGED."),
+    ] = None
     has_value: bool = True
     baseline_value: float | None = None
     value: float | None = None
@@ -194,6 +198,12 @@ class RunVerdict(WireModel):
         StoredText | None,
         Field(description="Of which day the answers are; null for a run with new data."),
     ] = None
+    incomplete: Annotated[
+        tuple[StoredText, ...],
+        Field(
+            description="Metrics that the run has values of for too few of the items of its baseline."
+        ),
+    ] = ()
 
 
 # A metric as (column, None), a KPI as (None, ID).

@@ -40,21 +40,24 @@ Better = Annotated[
     typer.Option(
         "--better",
         metavar="NAME=DIRECTION",
-        help="Which values of a score are better: high or low (default: by its name, where that means"
+        help="Which values of a score are better: higher or lower (default: by its name, where that means"
         " one thing everywhere). Repeatable.",
     ),
 ]
 
 
 def parse_better(texts: Sequence[str] | None) -> dict[str, str]:
-    """The directions by score of `--better tone=high`. Raises: `WrongUsage`."""
+    """The directions by score of `--better tone=higher`. Raises: `WrongUsage`."""
+    # Only --better needs it.
+    from mosaico.metrics.score_directions import BY_OPTION
+
     directions = {}
     for text in texts or ():
         name, _, direction = (part.strip() for part in text.rpartition("="))
-        if not name or direction not in ("high", "low"):
+        if not name or direction not in BY_OPTION:
             raise WrongUsage(
                 f"{text!r} does not have the form NAME=DIRECTION",
-                hint="write --better tone=high or --better tone=low",
+                hint="write --better tone=higher or --better tone=lower",
             )
         directions[name] = direction
     return directions

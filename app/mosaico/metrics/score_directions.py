@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 from mosaico.metrics.types import Direction
 
 HIGH, LOW = Direction.HIGHER_IS_BETTER, Direction.LOWER_IS_BETTER
-# The values of the option `better`.
-BY_OPTION: Final = {"high": HIGH, "low": LOW}
+# The values of the option `better`, as in the formula of a KPI; `high` and `low` are read, too.
+BY_OPTION: Final = {"higher": HIGH, "lower": LOW, "high": HIGH, "low": LOW}
+# The directions that a message offers.
+WORDS: Final = ("higher", "lower")
 _PHRASES: Final = {
     HIGH: "higher is better",
     LOW: "lower is better",
@@ -92,7 +94,7 @@ class ScoreDirection(NamedTuple):
 
 
 def direction_of_score(name: str, better: str = "", stated: str = "") -> ScoreDirection:
-    """The direction of a score: what the user said (`better`: "high", "low", or ""), otherwise what its source states
+    """The direction of a score: what the user said (`better`: a key of `BY_OPTION`, or ""), otherwise what its source states
     (`stated`), otherwise by its name.
     """
     if better:

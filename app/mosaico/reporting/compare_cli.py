@@ -212,7 +212,7 @@ def _print_preview(files: "tuple[ResultSource, ResultSource]", reader: "TraceRea
 
 
 def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
-    from mosaico.comparison.answer_text import describe_deciders, draw_interval, short_text
+    from mosaico.comparison.answer_text import draw_interval, short_text
     from mosaico.reporting.comparison_page import (
         METRIC_TITLES,
         count_changes,
@@ -222,17 +222,19 @@ def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
         headline,
         metric_rows,
     )
+    from mosaico.statistics.verdict_rules import Verdict
 
     comparison = files.comparison
     deciding = deciding_metric(comparison)
     print_result(format_cell(headline(comparison)))
     if deciding is not None:
-        print_result(format_cell(deciding.verdict.explanation))
+        # The headline of values that could not be compared is their reason.
+        if deciding.verdict.verdict is not Verdict.INVALID:
+            print_result(format_cell(deciding.verdict.explanation))
         if interval := draw_interval(deciding.verdict):
             print_result(interval)
     for sentence in filter(None, (count_changes(files), _pairing_hint(comparison))):
         print_result(sentence)
-    print_result(format_cell(f"decides: {describe_deciders(comparison)}"))
     flips = comparison.flipped_items
     if flips and files.items:
         print_result("")

@@ -11,8 +11,9 @@ from mosaico.comparison.change_text import (
     format_value,
 )
 from mosaico.comparison.deciders import measures_quality
+from mosaico.comparison.question_text import broken_tasks
+from mosaico.comparison.run_verdict_text import BY_PRIORITY
 from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
-from mosaico.comparison.verdict_text import BY_PRIORITY, broken_tasks
 from mosaico.core.reports import html_page, html_table
 from mosaico.core.text import html_text, shorten
 from mosaico.core.web.change_charts import ItemChange, changes_chart, items_chart

@@ -40,9 +40,10 @@ class Validity(StrEnum):
 
 
 class BaselineHold(StrEnum):
-    """The reason why a run is not a baseline of later runs."""
+    """The reason why a run is not a baseline of later runs. INCOMPLETE: what decides has values of too few items."""
 
     REGRESSED = "REGRESSED"
+    INCOMPLETE = "INCOMPLETE"
     INCIDENT = "INCIDENT"
 
 

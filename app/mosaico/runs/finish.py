@@ -12,8 +12,8 @@ from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.service import record_decisions
-from mosaico.comparison.acceptance import hold_regressed
-from mosaico.comparison.verdict_text import NOT_COMPARABLE, say_same_answers
+from mosaico.comparison.acceptance import hold_back
+from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, say_same_answers
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict
 from mosaico.run_store import rules
@@ -49,7 +49,7 @@ def finish_run(
     run.metric_warning = result.metric_warning
     run.coverage, run.error_share = validity.coverage, validity.error_share
     run.verdict = _run_verdict(result, now)
-    hold_regressed(session, run, result.verdicts.run)
+    hold_back(session, run, result.verdicts.run)
     result = _with_steps(result, record_decisions(session, result, decisions, now))
     _store_metrics(session, result)
     session.add_all(_kpi_rows(result, now))

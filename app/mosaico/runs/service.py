@@ -70,14 +70,27 @@ def create_run(
         trace_window=window,
         retry_of=retry_of.id if retry_of else None,
         retry_count=retry_of.retry_count + 1 if retry_of else 0,
-        rescore_of=(rescore_of.rescore_of or rescore_of.id) if rescore_of else None,
-        collection_id=rescore_of.collection_id if rescore_of else None,
-        source_key=rescore_of.source_key if rescore_of else None,
-        source_seq=rescore_of.source_seq if rescore_of else None,
-        source_run_id=rescore_of.source_run_id if rescore_of else None,
-        source_run_at=rescore_of.source_run_at if rescore_of else None,
-        source_warning=rescore_of.source_warning if rescore_of else None,
     )
+    if rescore_of is not None:
+        _score_traces_of(run, rescore_of)
+    _insert(session, run)
+    # The open lists offer it at once, also while no worker is free.
+    notify_streams(session, run_id)
+    enqueue(session, BeginRun(run_id=run_id))
+    return run_view(run)
+
+
+def _score_traces_of(run: BenchmarkRun, rescored: BenchmarkRun) -> None:
+    """Have a new run score the traces that another run collected."""
+    run.rescore_of = rescored.rescore_of or rescored.id
+    run.collection_id = rescored.collection_id
+    run.source_key, run.source_seq = rescored.source_key, rescored.source_seq
+    run.source_run_id, run.source_run_at = rescored.source_run_id, rescored.source_run_at
+    run.source_warning = rescored.source_warning
+
+
+def _insert(session: Session, run: BenchmarkRun) -> None:
+    """Raises: `NotFound` when its benchmark or its agent is deleted at the same time."""
     session.add(run)
     try:
         session.flush()
@@ -85,10 +98,6 @@ def create_run(
         raise NotFound(
             "the benchmark or the agent was deleted in the meantime; choose another"
         ) from None
-    # The open lists offer it at once, also while no worker is free.
-    notify_streams(session, run_id)
-    enqueue(session, BeginRun(run_id=run_id))
-    return run_view(run)
 
 
 def reads_no_production(benchmark_id: str) -> Invalid:
@@ -262,15 +271,15 @@ def wait_for_baseline(session: Session, run: BenchmarkRun, baseline_id: str) -> 
     baseline = queries.get_run(session, baseline_id)
     origin_id = baseline.rescore_of or baseline.id
     # Locked: the end of that run is either visible here, or sees that this run waits.
-    again = session.scalars(
+    rescored = session.scalars(
         select(BenchmarkRun)
         .where(BenchmarkRun.rescore_of == origin_id, BenchmarkRun.seq > run.seq)
         .order_by(BenchmarkRun.seq.desc())
         .limit(1)
         .with_for_update()
     ).one_or_none()
-    if again is not None:
-        return not RunStatus(again.status).is_final
+    if rescored is not None:
+        return not RunStatus(rescored.status).is_final
     try:
         rescore_run(session, baseline_id, TriggerType.EVENT)
     except AppError as error:

@@ -46,7 +46,7 @@ def compare(
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
-    answers. `better` is the better direction of scores by name, "high" or "low". `about` is the question that
+    answers. `better` is the better direction of scores by name, "higher" or "lower". `about` is the question that
     decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
     it the first where most tasks have several trials in both. `columns`, `read_options` and `llm` as for
     `score`; `base_columns` and `candidate_columns` name columns of one side only.

@@ -107,6 +107,7 @@ class Note(StrEnum):
     THESE_ITEMS = "THESE_ITEMS"
     DETECTABLE_BUT_SMALL = "DETECTABLE_BUT_SMALL"
     NO_DIRECTION = "NO_DIRECTION"
+    TOO_LARGE = "TOO_LARGE"
     ADD_ITEMS = "ADD_ITEMS"
     AT_BEST = "AT_BEST"
     FEW_CLUSTERS = "FEW_CLUSTERS"
@@ -138,15 +139,15 @@ _SENTENCES = {
     Note.THESE_ITEMS: "The trials show that these items changed; other items may behave differently.",
     Note.IDENTICAL: "No item changed between the two runs.",
     Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
-    Note.NO_DIRECTION: (
-        "Whether this is better or worse is not known. Say which way is better: --better NAME=high or NAME=low for a"
-        " score, the `direction` of a KPI, or --kpi 'NAME=FORMULA higher' or 'NAME=FORMULA lower'."
-    ),
+    Note.NO_DIRECTION: "Whether this is better or worse is not known.",
+    Note.TOO_LARGE: "The numbers are too large to compute with.",
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
     Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
     Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
-    Note.UNDEFINED: "One of the runs has no value to compare.",
+    Note.UNDEFINED: (
+        "One of the runs has no value to compare: it is undefined, or its numbers are too large to compute with."
+    ),
     Note.JUMP: "The value jumps with single items: runs of different items cannot be compared.",
     Note.TASKS_UNKNOWN: (
         "Whether exactly these tasks changed cannot be computed here: it needs the same items in both runs, no clusters,"
@@ -336,10 +337,11 @@ def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
     if change.effect is None:
         return change
     if not _are_finite(change.effect, change.baseline_value, change.value):
-        return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=change.n_items)
+        return without_change(Verdict.INCONCLUSIVE, Note.TOO_LARGE, n_items=change.n_items)
     has_interval = _are_finite(change.low, change.high, change.low_adjusted, change.high_adjusted)
     return replace(
         change,
+        notes=change.notes if has_interval else (*change.notes, Note.TOO_LARGE),
         answers=tuple(map(_finite_answer, change.answers)),
         low=change.low if has_interval else None,
         high=change.high if has_interval else None,

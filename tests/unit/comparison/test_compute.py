@@ -301,3 +301,12 @@ def test_kpi_interval__of_a_linear_kpi_is_that_of_its_metric() -> None:
     interval, metric = result.kpi_intervals["100 * A"].interval, result.metric_intervals["A"]
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((100 * metric.low, 100 * metric.high))
+
+
+@pytest.mark.parametrize("about", [*About])
+def test_constant_values__do_not_say_that_a_change_of_0_is_detected(about: About) -> None:
+    # Scores of 1 to 5 have no range: nothing says how much they vary.
+    constant = run([4.0] * 20, trials=3)
+    change = compared(constant, constant, limits=NUMBER).metrics["A"]
+    assert [answer.mde for answer in change.answers if answer.about is about] == [None]
+    assert change.mde is None

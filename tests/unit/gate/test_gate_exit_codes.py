@@ -2,6 +2,7 @@
 
 import pytest
 
+from mosaico.comparison.direction_remedy import direct_metric
 from mosaico.gating.reports import (
     PASSES_INCONCLUSIVE,
     gate_junit,
@@ -25,7 +26,6 @@ def test_gate__significant_change_without_a_direction_is_changed(effect: float) 
     result = decide(compared({"quality": change}), GateTerms(inconclusive_passes=True))
     [check] = result.checks
     assert (check.outcome, result.exit_code) == (GateOutcome.CHANGED, 4)
-    assert "--kpi 'NAME=FORMULA higher'" in check.reason
 
 
 def test_gate__insignificant_change_without_a_direction_is_as_any_other() -> None:
@@ -63,12 +63,15 @@ def test_changed__value_without_direction_is_neither_pass_nor_regression(
     *, passes: bool | None
 ) -> None:
     changed = judged(-0.2, 0.1, 0.001, side=Side.BOTH)
-    metrics = {'SCORE["tone"]': changed}
+    comparison = compared({}, metrics={'SCORE["tone"]': changed})
+    remedy = direct_metric('SCORE["tone"]', is_file=True)
+    [row] = comparison.metrics
+    row = row.model_copy(update={"verdict": row.verdict.model_copy(update={"remedy": remedy})})
     terms = GateTerms(requested=('SCORE["tone"]',), inconclusive_passes=passes)
-    result = decide(compared({}, metrics=metrics), terms)
+    result = decide(comparison.model_copy(update={"metrics": [row]}), terms)
     assert (result.outcome, result.exit_code) == (GateOutcome.CHANGED, 4)
     # The option to add is named.
-    assert "--better tone=high or --better tone=low" in result.checks[0].reason
+    assert "--better tone=higher or --better tone=lower" in result.checks[0].reason
     assert "failure" in gate_junit(result)
 
 

@@ -62,7 +62,7 @@ def test_direction__by_name(name: str, direction: Direction, *, is_quality: bool
 
 @pytest.mark.parametrize("name", ["hallucination", "toxicity", "faithfulness"])
 def test_direction__of_the_user_comes_first(name: str) -> None:
-    for better, direction in (("high", HIGH), ("low", LOW)):
+    for better, direction in (("higher", HIGH), ("lower", LOW), ("high", HIGH), ("low", LOW)):
         known = direction_of_score(name, better)
         assert (known.direction, known.origin) == (direction, "as you said")
 
@@ -78,3 +78,10 @@ def test_score__has_the_direction_of_its_name_or_option() -> None:
     # One that the user named decides, even if its name is that of a counter.
     assert direction(name="steps", better="low") is LOW
     assert direction(name="tone") is NEITHER
+    # Another spelling of a direction is no other version of the metric.
+    specs = [
+        provider_for(MetricRef.of("SCORE", {"name": "tone", "better": better})).spec
+        for better in ("low", "lower")
+    ]
+    assert specs[0].version == specs[1].version
+    assert specs[1].direction is LOW

@@ -46,7 +46,6 @@ def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) ->
     # 38 of 40 were right, and 26 are: the difference is exact, the interval is not repeated here.
     assert lines[0].startswith("REGRESSED: ACCURACY 0.95 → 0.65 (−0.30, 95 % CI −0.4")
     assert [line for line in lines if line.startswith("12 of 40 items are worse and 0 are better")]
-    assert "decides: ACCURACY (the expected answers are labels)" in lines
     # The other metrics are counted only: those with the values of ACCURACY are one with it.
     assert not [line for line in lines if line.startswith(("ROUGE", "JSON_VALID"))]
     assert [line for line in lines if line.endswith("of quality fell; --all lists them.")]
@@ -59,7 +58,9 @@ def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) ->
     assert_names(
         guesses, "last-week.csv", "item=id", "output=answer", "expected=gold", "input=question"
     )
-    assert_names(pairs, "items 40 paired by id", "decides: ACCURACY")
+    assert_names(
+        pairs, "items 40 paired by id", "decides: ACCURACY (the expected answers are labels)"
+    )
 
 
 def test_compare__all_lists_every_metric_and_equal_ones_in_one_row(folder: Path) -> None:
@@ -265,19 +266,97 @@ def test_compare__without_a_flip_the_worst_items_are_shown(folder: Path) -> None
     assert "Items that are worse in" in (folder / "page.html").read_text()
 
 
-def test_compare_and_gate__lost_scores_are_one_warning(folder: Path) -> None:
-    """Of 40 scores in the earlier file the later one has 20."""
-    for name, scored in (("a.jsonl", ITEMS), ("b.jsonl", 20)):
+@pytest.mark.parametrize(
+    "options", [(), ("--metrics", 'SCORE["correctness"]'), ("--kpi", 'right=SCORE["correctness"]')]
+)
+def test_gate__scores_for_half_of_the_items_never_pass(
+    folder: Path, options: tuple[str, ...]
+) -> None:
+    """Of 40 scores in the earlier file the later one has 20, which are the same."""
+    write_scored(folder / "a.jsonl", ITEMS)
+    write_scored(folder / "b.jsonl", 20)
+    for run_file, base_file, lacking in (
+        ("b.jsonl", "a.jsonl", "candidate"),
+        ("a.jsonl", "b.jsonl", "baseline"),
+    ):
+        words = ["--run", run_file, "--baseline", base_file, *options]
+        gated = CliRunner().invoke(gate_cli, words)
+        assert (gated.exit_code, gated.stdout.split(":")[0]) == (3, "INVALID"), gated.output
+        assert f"scores for 20 of 40 items: 20 have none in the {lacking} run" in gated.stdout
+    # A score that is given to the same items in both files is complete.
+    write_scored(folder / "c.jsonl", 20)
+    gated = CliRunner().invoke(gate_cli, ["--run", "c.jsonl", "--baseline", "b.jsonl", *options])
+    assert gated.exit_code == 0, gated.output
+    assert "40 items compared, " in gated.stdout
+    assert " 20 of them." in gated.stdout
+
+
+def test_compare__scores_for_half_of_the_items_are_invalid(folder: Path) -> None:
+    write_scored(folder / "a.jsonl", ITEMS)
+    write_scored(folder / "b.jsonl", 20)
+    result = run("a.jsonl", "b.jsonl", "--no-html")
+    assert result.exit_code == 3
+    first, *others = result.stdout.splitlines()
+    assert first.startswith('INVALID: SCORE["correctness"]: scores for 20 of 40 items')
+    assert [line for line in others if "of 40 items" in line] == []
+
+
+def write_scored(path: Path, scored: int) -> None:
+    rows = [
+        {"id": f"q{n}", "answer": "x", **({"correctness": n % 2} if n < scored else {})}
+        for n in range(ITEMS)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_gate__says_how_many_items_it_compared_and_what_is_missing(folder: Path) -> None:
+    write_scored(folder / "a.jsonl", ITEMS)
+    rows = (folder / "a.jsonl").read_text().splitlines(keepends=True)
+    (folder / "b.jsonl").write_text("".join(rows[:30]))
+    gated = CliRunner().invoke(gate_cli, ["--run", "b.jsonl", "--baseline", "a.jsonl"])
+    assert "30 items compared." in gated.stdout
+    assert "10 items are missing" in gated.stdout
+
+
+def test_gate__numbers_without_an_interval_have_a_cause(folder: Path) -> None:
+    for name, sign in (("a.jsonl", 1), ("b.jsonl", -1)):
         rows = [
-            {"id": f"q{n}", "answer": "x", **({"correctness": n % 2} if n < scored else {})}
+            {"id": f"q{n}", "answer": "x", "correctness": sign * (1e308 if n % 2 else -1e308)}
             for n in range(ITEMS)
         ]
         (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     gated = CliRunner().invoke(gate_cli, ["--run", "b.jsonl", "--baseline", "a.jsonl"])
-    for result in (run("a.jsonl", "b.jsonl", "--no-html"), gated):
-        [warning] = warnings_of(result)
-        assert "correctness has values for 40 items of the earlier results and for 20 " in warning
-    assert warnings_of(run("a.jsonl", "a.jsonl", "--no-html")) == []
+    assert "INCONCLUSIVE" in gated.stdout
+    assert "too large" in gated.stdout
+    compared = run("a.jsonl", "b.jsonl", "--no-html")
+    assert "too large" in compared.stdout
+    assert "chance alone" not in compared.stdout
+
+
+def test_gate__change_without_direction_names_the_option_to_add(folder: Path) -> None:
+    for name, level in (("a.jsonl", 0.1), ("b.jsonl", 0.8)):
+        rows = [{"id": f"q{n}", "answer": "x", "my tone": level + n % 3 / 50} for n in range(ITEMS)]
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    words = ["--run", "b.jsonl", "--baseline", "a.jsonl"]
+    score, kpi = ("--better 'my tone=lower'",), ("--kpi", 'mix=SCORE["my tone"] * 2')
+    for options, expected in (((), score[0]), (kpi, "--kpi 'mix=SCORE[\"my tone\"] * 2 lower'")):
+        gated = CliRunner().invoke(gate_cli, [*words, *options])
+        assert (gated.exit_code, expected in gated.stdout) == (4, True), gated.stdout
+    # The option as it is named decides; the short spelling of a direction is the same.
+    for better in ("lower", "low"):
+        gated = CliRunner().invoke(gate_cli, [*words, f"--better=my tone={better}"])
+        assert gated.exit_code == 1
+    gated = CliRunner().invoke(gate_cli, [*words, *kpi[:1], f"{kpi[1]} lower"])
+    assert gated.exit_code == 1
+
+
+def test_compare__reading_line_has_the_direction_of_pass_or_fail(folder: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        rows = [{"id": f"q{n}", "answer": "x", "passed": n % 2 == 0} for n in range(ITEMS)]
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    result = run("a.jsonl", "b.jsonl", "--no-html")
+    assert "scores: TASK_PASSED (higher is better)" in result.stderr
+    assert f"{result.stdout}{result.stderr}".count("decides: ") == 1
 
 
 def test_compare_and_gate__texts_that_a_metric_cannot_read_are_one_warning(folder: Path) -> None:

@@ -54,8 +54,8 @@ def score(
     *,
     name: str = "",
     labels: str = "",
-    better: Literal["", "high", "low"] = "",
-    stated: Literal["", "high", "low"] = "",
+    better: Literal["", "higher", "lower", "high", "low"] = "",
+    stated: Literal["", "higher", "lower", "high", "low"] = "",
 ) -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
     spec = MetricSpec(
@@ -63,11 +63,12 @@ def score(
         description=(
             "Score of the trace with the name in the option `name`. The option `labels` maps "
             "the labels of a categorical score to numbers. The option `better` says which values are"
-            " better, `high` or `low`; without it `stated` does, the direction that the source states, and without"
+            " better, `higher` or `lower`; without it `stated` does, the direction that the source states, and without"
             " both the name, where it means one thing everywhere."
         ),
         source="the trace itself",
-        version=version_with("1", labels=labels, better=better),
+        # Both spellings of a direction are one version.
+        version=version_with("1", labels=labels, better=better.removesuffix("er")),
         unit="score",
         minimum=None,
         maximum=None,
