@@ -15,6 +15,7 @@ from scipy import special
 
 from mosaico.statistics.cost_power import LogNormalItems
 from mosaico.statistics.verdict_rules import ALPHA, POWER, Remedy, Scale
+from mosaico.statistics.whole_runs import RunEffect
 
 # No benchmark runs an item more often: more items are needed instead.
 MAX_TRIALS = 1_000
@@ -35,7 +36,8 @@ class ChangeModel:
     `measured_trials` trials. `mean` and `square` are the mean of the item values and of their
     squares (on the scale RATIO relative to the mean), which say how much a change differs between
     items. `design_effect` is the factor of the variance by clusters, and `units_per_item` the number
-    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of them are positive.
+    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of them are positive. `runs` is what whole runs add
+    to the variance of the change, which neither items nor trials reduce.
     """
 
     scale: Scale
@@ -47,6 +49,7 @@ class ChangeModel:
     design_effect: float = 1.0
     units_per_item: float = 1.0
     costs: LogNormalItems | None = None
+    runs: RunEffect = RunEffect()
 
     def variance(self, trials: float, effect: float = 0.0) -> float:
         """The variance of an item's change with so many trials, when the value changes by `effect`.
@@ -87,17 +90,20 @@ class ChangeModel:
         if items < 1 or trials < 1:
             raise ValueError("a benchmark without items or trials detects nothing")
         if self.costs is not None:
-            return self.costs.detectable_effect(items, trials)
-        degrees = max(1.0, items * self.units_per_item - 1)
+            # The simulation of the items knows no runs: independent errors add up as squares.
+            by_items = self.costs.detectable_effect(items, trials)
+            by_runs = detectable_in_errors(self._degrees(items)) * math.sqrt(self.runs.variance)
+            return math.hypot(by_items, by_runs)
+        degrees = self._degrees(items)
         factor, unchanged = detectable_in_errors(degrees), self.variance(trials)
 
         def excess(effect: float) -> float:
             # Clusters share what happens by chance; that the items fall differently is their own.
             variance = self.variance(trials, effect) + unchanged * (self.design_effect - 1)
-            error = math.sqrt(variance / items * (1 + self._padding(items, variance, effect)))
-            return effect - factor * error
+            of_items = variance / items * (1 + self._padding(items, variance, effect))
+            return effect - factor * math.sqrt(of_items + self.runs.variance)
 
-        start = factor * math.sqrt(unchanged * self.design_effect / items)
+        start = factor * math.sqrt(unchanged * self.design_effect / items + self.runs.variance)
         if start <= 0:
             return start
         effect = _root(excess, start)
@@ -105,6 +111,10 @@ class ChangeModel:
             # Few items rarely include one from the tail of costs: their spread is too small.
             return effect * (1 + _TAIL / math.sqrt(items))
         return math.inf if self.scale is Scale.RATE and effect > self.mean else effect
+
+    def _degrees(self, items: int) -> float:
+        """The degrees of freedom of the test of so many items."""
+        return min(max(1.0, items * self.units_per_item - 1), self.runs.degrees)
 
     def _padding(self, items: int, variance: float, effect: float) -> float:
         """The variance that the padding adds to passes, by the share of the items that change."""
@@ -124,12 +134,17 @@ def settle_equivalence(
     not. When the noise of trials is unknown it is taken as the whole variance, the best case. The
     margin of costs is a logarithm.
     """
-    if model.costs is not None:
-        return _settle_costs(model.costs, items=items, trials=trials, margin=margin)
-    degrees = max(1.0, items * model.units_per_item - 1)
+    degrees = min(max(1.0, items * model.units_per_item - 1), model.runs.degrees)
     # Both ends have to be inside: the change itself may be 1.28 standard errors from 0.
     factor = float(special.stdtrit(degrees, 1 - ALPHA / 2)) + float(special.ndtri((1 + POWER) / 2))
-    allowed = items * (margin / factor) ** 2 / model.design_effect
+    allowed_variance = (margin / factor) ** 2 - model.runs.variance
+    if allowed_variance <= 0:
+        return Remedy(None, is_of_runs=True)
+    if model.costs is not None:
+        # What whole runs leave of the margin.
+        margin = math.sqrt(margin**2 - factor**2 * model.runs.variance)
+        return _settle_costs(model.costs, items=items, trials=trials, margin=margin)
+    allowed = items * allowed_variance / model.design_effect
     is_unknown = model.trial is None
     noise = model.items * model.measured_trials if model.trial is None else 2 * model.trial
     between = 0.0 if is_unknown else model.items
