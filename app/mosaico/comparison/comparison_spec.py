@@ -12,6 +12,7 @@ from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.verdict_rules import About, ChangeVerdict, Note, VerdictRule
+from mosaico.statistics.whole_runs import MeasuredRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,8 @@ class ComparisonSpec:
 
     With `is_paired` both hold the same items in the same order, otherwise all items of each run.
     `failures` are metrics and KPIs that cannot be computed; `deciders` are what decides. `about`
-    is the question that decides; without it the data choose.
+    is the question that decides; without it the data choose. `measured_runs` is how much whole runs of a series vary, by its
+    name, and `run_sd` what the user states; without both it is assumed.
     """
 
     run: ItemMatrix
@@ -74,6 +76,8 @@ class ComparisonSpec:
     failures: Mapping[SubjectKey, ValueFailure] = field(default_factory=dict)
     deciders: Deciders = NO_DECIDERS
     about: About | None = None
+    measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
+    run_sd: float | None = None
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:

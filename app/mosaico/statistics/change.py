@@ -127,8 +127,10 @@ class _Ends(NamedTuple):
     units: int
 
     def widened(self, variance: float) -> "_Ends":
-        """The candidates with a variance that whole runs add to each."""
-        return self._replace(errors=np.sqrt(self.errors**2 + self.units * variance))
+        """The candidates with a variance that whole runs add to each; runs are not skewed."""
+        errors = np.sqrt(self.errors**2 + self.units * variance)
+        skewness = self.skewness * float(self.errors[0] / errors[0]) ** 3 if errors[0] else 0.0
+        return self._replace(errors=errors, skewness=skewness)
 
     def limit(self, quantile: float) -> float:
         """The end of the interval for a quantile of Student's t."""

@@ -31,10 +31,14 @@ class MeasuredRuns(NamedTuple):
 
 
 class RunEffect(NamedTuple):
-    """The variance that whole runs add to a change between two runs, on the scale of its test, and how well it is known."""
+    """The variance that whole runs add to a change between two runs, on the scale of its test, and how well it is known.
+
+    `variation` is that of one run on the same scale.
+    """
 
     variance: float = 0.0
     degrees: float = math.inf
+    variation: RunVariation | None = None
 
 
 def measure_runs(levels: Sequence[RunLevel], scale: Scale) -> MeasuredRuns | None:
@@ -72,16 +76,6 @@ class WholeRuns:
         """What was measured, unless the user states the deviation."""
         return self.measured if self.given_sd is None else None
 
-    def variation(
-        self, level: float, *, is_logarithm: bool, item_variance: float = 0.0
-    ) -> RunVariation:
-        """The standard deviation of a whole run at a level of the value, on the scale of a test.
-
-        `item_variance` is what the items of one run add to its level, where the measured runs include it.
-        """
-        variance = self._variance(level, item_variance, is_logarithm=is_logarithm)
-        return RunVariation(variance**0.5, self.basis, self._used.runs if self._used else 0)
-
     def effect(
         self,
         level: float,
@@ -92,28 +86,28 @@ class WholeRuns:
     ) -> RunEffect:
         """What whole runs add to a change from the mean of some baseline runs, which has the standard error `error`."""
         of_means = 1 + 1 / baseline_runs
-        variance = self._variance(level, error**2 / of_means, is_logarithm=is_logarithm)
-        return RunEffect(variance * of_means, self._used.degrees if self._used else math.inf)
+        sd = self._sd(abs(level), is_logarithm=is_logarithm)
+        if self._used and not self._used.has_items:
+            sd = math.sqrt(max(0.0, sd**2 - error**2 / of_means))
+        return RunEffect(
+            sd**2 * of_means,
+            self._used.degrees if self._used else math.inf,
+            RunVariation(sd, self.basis, self._used.runs if self._used else 0),
+        )
 
-    def _variance(self, level: float, item_variance: float, *, is_logarithm: bool) -> float:
-        size = abs(level)
+    def _sd(self, size: float, *, is_logarithm: bool) -> float:
+        """The standard deviation of a whole run whose value has this size, or of the logarithm of its value."""
         if self._used is not None:
-            variance = self._used.between
-            if (self._used.scale is Scale.RATIO) is not is_logarithm:
-                variance = _rescaled(variance, size, is_logarithm=is_logarithm)
-            return variance if self._used.has_items else max(0.0, variance - item_variance)
-        if self.given_sd is not None:
-            sd = self.given_sd * (1.0 if self.scale is Scale.RATE else size)
+            sd, is_relative = math.sqrt(self._used.between), self._used.scale is Scale.RATIO
+        elif self.given_sd is not None:
+            sd, is_relative = self.given_sd, self.scale is not Scale.RATE
         else:
-            sd = prior_sd(self.scale, level) * (size if self.scale is Scale.RATIO else 1.0)
-        return _rescaled(sd**2, size, is_logarithm=True) if is_logarithm else sd**2
+            sd, is_relative = prior_sd(self.scale, 1.0), self.scale is not Scale.RATE
+        if is_relative is is_logarithm:
+            return sd
+        if is_relative:
+            return sd * size
+        return sd / size if size else 0.0
 
 
 NO_VARIATION: Final = WholeRuns(scale=Scale.RATE, given_sd=0.0)
-
-
-def _rescaled(variance: float, size: float, *, is_logarithm: bool) -> float:
-    """The variance of a value as that of its logarithm, or the reverse."""
-    if is_logarithm:
-        return variance / size**2 if size else 0.0
-    return variance * size**2
