@@ -10,6 +10,7 @@ from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
+from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.comparison.verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.core.interruption import interrupted_by
@@ -79,7 +80,10 @@ def compare_with_baseline(
         run = get_run(session, run_id)
         is_first = run.same_source_as is None
         ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
-    comparison = RunComparison(plan=plan, kpis=kpis, baseline=baseline, ruler=ruler)
+        measured = read_measured_runs(session, run_seq) if baseline else {}
+    comparison = RunComparison(
+        plan=plan, kpis=kpis, baseline=baseline, ruler=ruler, measured_runs=measured
+    )
     differences = comparison.differences
     conditions = differences.conditions
     if may_wait and baseline and differences.measurable_again and not conditions:

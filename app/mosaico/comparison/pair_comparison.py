@@ -47,7 +47,9 @@ from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdict
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
+from mosaico.statistics.sequential import Scan
 from mosaico.statistics.verdict_rules import About, Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.whole_runs import MeasuredRuns
 
 if TYPE_CHECKING:
     from mosaico.statistics.multiplicity import FeatureEnrichment
@@ -85,7 +87,9 @@ class RunPair:
     """The input of a comparison. `metric` is the metric of flipped items, by default the first
     judged metric; `judged` names the KPIs and metrics that are judged
     together, by default what `select_deciders` selects; `peer_runs` and `peer_means` are the runs of other
-    agents and their item means. Categories are compared from the one after `categories_after` on.
+    agents and their item means. Categories are compared from the one after `categories_after` on. `measured_runs` is how much
+    whole runs vary, by series, and `run_sd` what the user states of it. `over_runs` is the evidence of files of earlier runs and
+    the two runs together.
     """
 
     baseline: ComparisonSide
@@ -98,6 +102,9 @@ class RunPair:
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
     categories_after: str | None = None
     about: About | None = None
+    measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
+    run_sd: float | None = None
+    over_runs: Mapping[str, Scan] = field(default_factory=dict)
 
 
 def compare(pair: RunPair) -> Comparison:
@@ -113,6 +120,8 @@ def compare(pair: RunPair) -> Comparison:
         baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=baseline_runs),
         judged=pair.judged,
         about=pair.about,
+        measured_runs=pair.measured_runs,
+        run_sd=pair.run_sd,
     )
     pairing = pair_items(baseline.items, candidate.items)
     usage_pairing = pair_items(baseline.attributes.usage, candidate.attributes.usage)
@@ -120,7 +129,12 @@ def compare(pair: RunPair) -> Comparison:
     result = compute(spec)
     equal = find_equal_metrics(spec)
     usage_result = compute(
-        replace(_usage_spec(candidate.attributes.usage, usage_pairing), about=spec.about)
+        replace(
+            _usage_spec(candidate.attributes.usage, usage_pairing),
+            about=spec.about,
+            measured_runs=spec.measured_runs,
+            run_sd=spec.run_sd,
+        )
     )
     verdicts = _verdicts(pair, comparison, result, pairing)
     deciders = result.deciders

@@ -13,6 +13,7 @@ from mosaico.comparison.change_text import (
     format_limit,
     scale_of_change,
 )
+from mosaico.comparison.whole_run_text import describe_whole_runs
 from mosaico.core.text import count_noun, format_utc, shorten
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
@@ -23,6 +24,7 @@ from mosaico.kpis.verdict_types import (
     QuestionAnswer,
     RunVerdict,
     ValueVerdict,
+    WholeRunVariation,
 )
 from mosaico.run_store.plan_differences import PlanDifferences
 from mosaico.statistics.verdict_rules import (
@@ -173,6 +175,7 @@ def render_verdict(
         ),
         min_detectable_tasks=change.broken_items,
         changed_tasks=changed_tasks(change),
+        whole_runs=change.whole_runs and WholeRunVariation(**change.whole_runs._asdict()),
         method=change.method,
         gate=gate,
         notes=change.notes,
@@ -344,6 +347,7 @@ def render_run(
                 *map(_sentence, _ruler_sentences(ruler, is_again=not differences.ruler)),
                 *_item_sentences(items),
                 *([f"Differences: {'; '.join(others)}."] if others else []),
+                *describe_whole_runs(deciding, is_file=is_file),
             ]
         ),
         baseline=baseline,

@@ -23,6 +23,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import Invalid, NotFound
+from mosaico.gating.history_options import AaOption, HistoryOption, RunSdOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from mosaico.gating.rules import GateResult, GateTerms
     from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import OfflineModels
+    from mosaico.traces.files.import_file import ResultSource
 
 PATH = "/benchmark-runs"
 
@@ -119,6 +121,9 @@ def gate(
     config: Config = None,
     better: Better = None,
     about: AboutOption = None,
+    history: HistoryOption = None,
+    aa: AaOption = None,
+    run_sd: RunSdOption = None,
     kpi: Annotated[
         list[str] | None,
         typer.Option(
@@ -183,6 +188,7 @@ def gate(
         inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=baseline is not None,
         about=parse_about(about),
+        run_sd=run_sd,
     )
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None
@@ -191,19 +197,20 @@ def gate(
         files = map_source(base_file, base_map), map_source(run_file, run_map)
         file_metrics = choose_metrics(metrics, config)
         kpis = _parse_kpis(kpi)
+        earlier = earlier_runs(history, aa, base_map, base_file, run_file)
         with reading_lines() as lines, open_models(limits) as models:
             reader = open_reader(input_options, print_line=lines.append)
             inputs_of_gate = FileInputs(files, reader, parse_better(better))
             result = _gate_files(
-                inputs_of_gate, terms, file_metrics, kpis, models, announce=lines.append
+                inputs_of_gate, terms, file_metrics, kpis, models, earlier, announce=lines.append
             )
         usage = models.usage.as_json() if models.usage else None
     else:
         maps = base_map or run_map or any(input_options)
-        if metrics or config or kpi or better or maps or any(limits):
+        if metrics or config or kpi or better or maps or history or aa or any(limits):
             raise WrongUsage(
-                "--metrics, --config, --kpi, --better, --map, --input-format and the options of models apply to"
-                " files only; a run has its own metrics",
+                "--metrics, --config, --kpi, --better, --map, --input-format, --history, --aa and the options of models"
+                " apply to files only; a run has its own metrics and its own series",
                 hint="remove these options; --max-drop NAME=DROP names what to judge",
             )
         with open_api(COMPARISON_TIMEOUT_S) as api:
@@ -235,6 +242,7 @@ def _gate_files(
     file_metrics: FileMetrics,
     kpis: "dict[str, KpiFormulaText]",
     models: "OfflineModels",
+    earlier: "Sequence[ResultSource]",
     announce: Callable[[str], None],
 ) -> "GateResult":
     from mosaico.gating.offline_gate import gate_files, select_gated
@@ -253,8 +261,9 @@ def _gate_files(
     for warning in kpi_warnings(selected):
         print_warning(warning)
     return gate_files(
-        *files.sources, selected, terms, files.reader, announce=announce, warn=print_warning
-    )
+        *files.sources, selected, terms, files.reader, announce=announce, warn=print_warning,
+        earlier=earlier,
+    )  # fmt: skip
 
 
 def _parse_kpis(texts: Sequence[str] | None) -> "dict[str, KpiFormulaText]":

@@ -27,7 +27,7 @@ from scipy import special
 from mosaico.statistics.intervals import Interval, unseen_share
 from mosaico.statistics.trials import FloatArray, IntArray, hall_limit, hall_statistic, unit_sums
 from mosaico.statistics.verdict_rules import CONFIDENCE
-from mosaico.statistics.whole_runs import RunEffect
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 # From this number of units a single extreme fall may be limited to the size of the others without
 # more false calls (simulated); with fewer units the level would exceed 5 %.
@@ -66,7 +66,7 @@ class ChangeTest:
     can_decide: bool = True
     width: float | None = None
     skewness: float = 0.0
-    runs: RunEffect = RunEffect()
+    runs: RunEffect = NO_RUNS
     _ends: "tuple[_Ends, _Ends] | None" = None
 
     @property

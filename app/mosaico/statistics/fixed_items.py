@@ -21,9 +21,8 @@ from scipy import special
 from mosaico.statistics.intervals import Interval, unseen_share
 from mosaico.statistics.trials import FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, POWER, TaskChanges
-from mosaico.statistics.whole_runs import RunEffect
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
-NO_RUNS = RunEffect()
 # A single pass or failure is no evidence, also where the normal distribution would call it.
 _LEAST_TRIALS = 1.5
 _NO_EVIDENCE_P = 0.5

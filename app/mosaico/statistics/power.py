@@ -15,7 +15,7 @@ from scipy import special
 
 from mosaico.statistics.cost_power import LogNormalItems
 from mosaico.statistics.verdict_rules import ALPHA, POWER, Remedy, Scale
-from mosaico.statistics.whole_runs import RunEffect
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 # No benchmark runs an item more often: more items are needed instead.
 MAX_TRIALS = 1_000
@@ -49,7 +49,7 @@ class ChangeModel:
     design_effect: float = 1.0
     units_per_item: float = 1.0
     costs: LogNormalItems | None = None
-    runs: RunEffect = RunEffect()
+    runs: RunEffect = NO_RUNS
 
     def variance(self, trials: float, effect: float = 0.0) -> float:
         """The variance of an item's change with so many trials, when the value changes by `effect`.

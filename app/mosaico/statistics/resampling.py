@@ -233,9 +233,7 @@ class _SwapTest(ChangeTest):
         error = math.hypot(self.error, math.sqrt(runs.variance))
         exchanged = 2 * float(special.ndtr(special.ndtri(self.p / 2) * self.error / error))
         widened = replace(self, runs=runs, error=error)
-        return replace(
-            widened, p=max(exchanged, _t_p(self.effect, error, widened.test_degrees))
-        )
+        return replace(widened, p=max(exchanged, _t_p(self.effect, error, widened.test_degrees)))
 
     def interval(self, alpha: float) -> Interval:
         half_width = float(special.stdtrit(self.test_degrees, 1 - alpha / 2)) * self.error

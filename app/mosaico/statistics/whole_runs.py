@@ -41,6 +41,9 @@ class RunEffect(NamedTuple):
     variation: RunVariation | None = None
 
 
+NO_RUNS: Final = RunEffect()
+
+
 def measure_runs(levels: Sequence[RunLevel], scale: Scale) -> MeasuredRuns | None:
     """How much whole runs of a series vary, from the levels of unchanged runs; None of fewer than two.
 

@@ -44,7 +44,6 @@ from mosaico.metrics.registry import column_of
 from mosaico.statistics.change import satterthwaite
 from mosaico.statistics.cost_power import LogNormalItems
 from mosaico.statistics.fixed_items import (
-    NO_RUNS,
     FixedItemsChange,
     FixedItemsPower,
     find_task_changes,
@@ -69,7 +68,7 @@ from mosaico.statistics.verdict_rules import (
     Side,
     TaskChanges,
 )
-from mosaico.statistics.whole_runs import RunEffect
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 
 class ComparedRuns:
