@@ -347,7 +347,8 @@ def render_run(
                 *map(_sentence, _ruler_sentences(ruler, is_again=not differences.ruler)),
                 *_item_sentences(items),
                 *([f"Differences: {'; '.join(others)}."] if others else []),
-                *describe_whole_runs(deciding, is_file=is_file),
+                # Stored for every interface, so that it names no parameter of one.
+                *describe_whole_runs(deciding, is_file=False),
             ]
         ),
         baseline=baseline,

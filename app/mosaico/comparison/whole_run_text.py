@@ -38,7 +38,7 @@ def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> l
 
 def _what_tells(*, is_file: bool) -> str:
     if not is_file:
-        return "after two runs the series tells it"
+        return "earlier runs tell it"
     history, aa = parameter_name("--history"), parameter_name("--aa")
     return f"earlier runs ({history}) or a second run of the unchanged agent ({aa}) tell it"
 

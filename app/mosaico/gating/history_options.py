@@ -69,7 +69,8 @@ def earlier_runs(
 def _files_of(text: str, compared: Collection[Path]) -> list[Path]:
     if not glob.has_magic(text) or Path(text).exists():
         return [Path(text)]
-    paths = [Path(name) for name in sorted(glob.glob(text))]
+    pattern = Path(text)
+    paths = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
     if not paths:
         raise WrongUsage(f"--history {text}: no file has such a name", hint="check the pattern")
     return [path for path in paths if path.resolve() not in compared]

@@ -227,13 +227,12 @@ class _SwapTest(ChangeTest):
     """A test by exchanging the runs."""
 
     def widened(self, runs: RunEffect) -> ChangeTest:
-        """The test with what whole runs add: its normal quantile and its error are scaled alike."""
+        """The test with what whole runs add: besides the exchanges, the spread with it has to exclude chance."""
         if not self.error > 0:
             return self
-        error = math.hypot(self.error, math.sqrt(runs.variance))
-        exchanged = 2 * float(special.ndtr(special.ndtri(self.p / 2) * self.error / error))
-        widened = replace(self, runs=runs, error=error)
-        return replace(widened, p=max(exchanged, _t_p(self.effect, error, widened.test_degrees)))
+        widened = replace(self, runs=runs, error=math.hypot(self.error, math.sqrt(runs.variance)))
+        spread_p = _t_p(self.effect, widened.error, widened.test_degrees)
+        return replace(widened, p=max(self.p, spread_p))
 
     def interval(self, alpha: float) -> Interval:
         half_width = float(special.stdtrit(self.test_degrees, 1 - alpha / 2)) * self.error
