@@ -23,6 +23,7 @@ from mosaico.comparison.comparison_spec import (
 from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
 from mosaico.comparison.value_failures import ValueFailures
+from mosaico.comparison.whole_run_rules import whole_runs_of
 from mosaico.formula import CompiledFormula, Reference, compile_formula
 from mosaico.formula.ast import Metric
 from mosaico.formula.rows import FormulaRows, evaluate_rows
@@ -46,7 +47,6 @@ from mosaico.items.formulas.run_statistics import (
 from mosaico.items.matrix import ItemMatrix
 from mosaico.kpis.verdict_types import RepeatedTrials, SubjectKey
 from mosaico.metrics.registry import column_of
-from mosaico.run_store.run_series import kpi_series, metric_series
 from mosaico.statistics.change import UnitInfluences
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.multiplicity import benjamini_hochberg, max_t
@@ -56,13 +56,11 @@ from mosaico.statistics.value_interval import ValueEstimate, estimate_value, res
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
     Note,
-    Scale,
     Side,
     Verdict,
     VerdictRule,
     without_change,
 )
-from mosaico.statistics.whole_runs import WholeRuns
 
 T = TypeVar("T")
 
@@ -208,13 +206,12 @@ def assess_changes(
         return {subject.key: no_items for subject in subjects}
     runs = (RunStatistics(matrix, spec.count_metrics) for matrix in (baseline, candidate))
     changes = RunChanges(*runs, is_paired=spec.is_paired, about=spec.about)
-    whole_runs_of = partial(_whole_runs, spec)
     tested = dict[str, TestedChange | ChangeVerdict]()
     families = dict[str, _Family]()
     for subject in subjects:
         if subject.signal in tested:
             continue
-        test = partial(_unless_overflow, partial(_test, changes, subject, whole_runs_of(subject)))
+        test = partial(_unless_overflow, partial(_test, spec, changes, subject))
         # Each subject of a signal that fails has a failure of its own.
         if (change := failures.attempt(subject.key, test)) is not None:
             tested[subject.signal] = change
@@ -241,39 +238,21 @@ def _judge(
     return _unless_overflow(partial(change.verdict, subject.rule, p, subject.line))
 
 
-def _whole_runs(spec: ComparisonSpec, subject: _Subject) -> WholeRuns:
-    """How much whole runs of the tested value vary."""
-    column, kpi_id = subject.key
-    if subject.line is not None and subject.line.reference.stat == "mean":
-        # The value that is tested is that of the metric.
-        column = column_of(subject.line.reference.key)
-    series = kpi_series(kpi_id or "") if column is None else metric_series(column)
-    return WholeRuns(
-        scale=scale_of_runs(subject.rule.scale, subject.limits),
-        measured=spec.measured_runs.get(series),
-        given_sd=spec.run_sd,
-    )
-
-
-def scale_of_runs(scale: Scale, limits: ValueRange) -> Scale:
-    """The scale on which the variation of whole runs is assumed, which follows from the values and not from the unit of their
-    limits: shares, logarithms of values from 0 without an upper limit, and others.
-    """
-    if limits.is_multiplicative:
-        return Scale.RATIO
-    is_share = limits.width is not None and limits.width <= 1
-    return Scale.RATE if scale is Scale.RATE and is_share else Scale.NUMBER
-
-
 def _test(
-    changes: RunChanges, subject: _Subject, whole_runs: WholeRuns
+    spec: ComparisonSpec, changes: RunChanges, subject: _Subject
 ) -> TestedChange | ChangeVerdict:
     is_falling = subject.line is not None and subject.line.slope < 0
     return changes.change(
         compile_formula(subject.signal),
         subject.limits,
         harm=_opposite(subject.rule.side) if is_falling else subject.rule.side,
-        whole_runs=whole_runs,
+        whole_runs=whole_runs_of(
+            *subject.key,
+            subject.line,
+            subject.limits,
+            measured=spec.measured_runs,
+            given_sd=spec.run_sd,
+        ),
     )
 
 

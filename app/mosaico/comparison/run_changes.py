@@ -424,7 +424,12 @@ class RunChanges:
         return [Note.TASKS_UNKNOWN] * (self._about is About.TASKS and tasks is None)
 
     def model_of_one_run(
-        self, formula: CompiledFormula, limits: ValueRange, *, harm: Side
+        self,
+        formula: CompiledFormula,
+        limits: ValueRange,
+        *,
+        harm: Side,
+        whole_runs: WholeRuns = NO_VARIATION,
     ) -> ChangeModel | None:
         """The spread of the items when both runs are the same: from its trials, otherwise from the
         items themselves, which differ more than they will change. None when it is unknown.
@@ -436,7 +441,9 @@ class RunChanges:
         if linear is None:
             return None
         own = UnitInfluences.of_items(linear.baseline_influences, pair.units).variance.variance
-        return pair.model(linear, 0.0, limits, harm, items_variance=2 * own * len(linear.changes))
+        runs = self._run_effect(whole_runs, linear.baseline, 0.0, is_logarithm=linear.is_logarithm)
+        variance = 2 * own * len(linear.changes)
+        return pair.model(linear, 0.0, limits, harm, items_variance=variance, runs=runs)
 
     def _few(self, pair: FormulaPair, test: ChangeTest) -> list[Note]:
         """Return the reason why even a change of all units could be chance, if it could."""

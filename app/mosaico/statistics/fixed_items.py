@@ -12,7 +12,7 @@ reaches 0 exactly when the test does not call a change.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -182,6 +182,15 @@ class FixedItemsPower:
         if spread is None or broken is None:
             return None
         return DetectableChange(effect=max(spread, broken / self.items), broken_items=broken)
+
+    def planned(self, items: int, trials: float) -> "FixedItemsPower":
+        """What a test of so many items and trials finds, in both runs."""
+        return replace(self, items=items, before=trials, after=trials)
+
+    def detectable_effect(self, items: int, trials: float) -> float:
+        """The minimum detectable effect of so many items and trials; infinite when no change is found as often."""
+        found = self.planned(items, trials).detectable()
+        return math.inf if found is None else found.effect
 
     def _finds_broken(self, items: int) -> bool:
         share = items / self.items

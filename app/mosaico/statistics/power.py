@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -25,6 +26,14 @@ _MAX_DEGREES = 5_000.0
 _BISECTIONS = 50
 # Found by simulation of log-normal costs: with it the stated effect is found as often as promised.
 _TAIL = 0.7
+
+
+class Detector(Protocol):
+    """What a test finds, for items as a sample and for exactly these items."""
+
+    def detectable_effect(self, items: int, trials: float) -> float:
+        """The minimum detectable effect on the scale of the test; infinite when there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,22 +178,23 @@ def _settle_costs(
     return Remedy(needed, at_best=costs.trial is None)
 
 
-def trials_needed(model: ChangeModel, *, items: int, change: float) -> Remedy | None:
+def trials_needed(model: Detector, *, items: int, change: float) -> Remedy | None:
     """The trials per item that make a change detectable; None when one trial is enough.
 
     `more_trials` of the result is None when a thousand trials are not enough. When the noise between
     trials is unknown, the result assumes that it is the whole variance, which is the best case.
     """
-    at_best = model.trial is None
-    if model.trial is None:
+    at_best = isinstance(model, ChangeModel) and model.trial is None
+    if isinstance(model, ChangeModel) and model.trial is None:
         costs = model.costs and model.costs.with_noise_of_trials()
         trial = model.items * model.measured_trials / 2
         model = replace(model, items=0.0, trial=trial, costs=costs)
-    needed = _least(lambda trials: model.detectable_effect(items, trials) <= change, MAX_TRIALS)
+    best = model
+    needed = _least(lambda trials: best.detectable_effect(items, trials) <= change, MAX_TRIALS)
     return None if needed == 1 else Remedy(needed, at_best=at_best)
 
 
-def items_needed(model: ChangeModel, *, trials: int, change: float) -> int | None:
+def items_needed(model: Detector, *, trials: int, change: float) -> int | None:
     """The items that make a change detectable; None when a million are not enough.
 
     Raises: ValueError unless the change is positive.
@@ -194,7 +204,7 @@ def items_needed(model: ChangeModel, *, trials: int, change: float) -> int | Non
     return _least(lambda items: model.detectable_effect(items, trials) <= change, MAX_ITEMS)
 
 
-def items_to_detect_any(model: ChangeModel, *, trials: float) -> int | None:
+def items_to_detect_any(model: Detector, *, trials: float) -> int | None:
     """The items with which some change is detectable, however large; None when a million are not
     enough.
     """

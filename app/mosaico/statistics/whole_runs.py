@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from mosaico.statistics.run_variance import prior_sd
-from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel, estimate_variance, mean_level
+from mosaico.statistics.run_variance import from_normal, prior_sd
+from mosaico.statistics.sequential import (
+    INTERVAL_Z,
+    MAX_REFERENCE,
+    RunLevel,
+    estimate_variance,
+    mean_level,
+)
 from mosaico.statistics.verdict_rules import RunsBasis, RunVariation, Scale
 
 # A single run says nothing about how runs vary.
@@ -39,6 +45,13 @@ class RunEffect(NamedTuple):
     variance: float = 0.0
     degrees: float = math.inf
     variation: RunVariation | None = None
+
+    def half_width(self, error: float) -> float:
+        """Half of the 95 % interval of a change whose items have this standard error."""
+        quantile = INTERVAL_Z
+        if math.isfinite(self.degrees):
+            quantile = from_normal(INTERVAL_Z, self.degrees)
+        return quantile * math.hypot(error, math.sqrt(self.variance))
 
 
 NO_RUNS: Final = RunEffect()
@@ -87,30 +100,47 @@ class WholeRuns:
         baseline_runs: int = 1,
         error: float = 0.0,
     ) -> RunEffect:
-        """What whole runs add to a change from the mean of some baseline runs, which has the standard error `error`."""
+        """What whole runs add to a change from the mean of some baseline runs, whose items have the standard error `error`.
+
+        Few runs tell little about their variation. Where they do not vary more than assumed, the error is not made larger
+        by that than the assumption makes it.
+        """
         of_means = 1 + 1 / baseline_runs
-        sd = self._sd(abs(level), is_logarithm=is_logarithm)
-        if self._used and not self._used.has_items:
+        if self._used is None:
+            sd = self._assumed_sd(abs(level), is_logarithm=is_logarithm)
+            return RunEffect(sd**2 * of_means, math.inf, RunVariation(sd, self.basis))
+        sd = self._measured_sd(self._used, abs(level), is_logarithm=is_logarithm)
+        if not self._used.has_items:
             sd = math.sqrt(max(0.0, sd**2 - error**2 / of_means))
-        return RunEffect(
-            sd**2 * of_means,
-            self._used.degrees if self._used else math.inf,
-            RunVariation(sd, self.basis, self._used.runs if self._used else 0),
+        variation = RunVariation(sd, self.basis, self._used.runs)
+        measured = RunEffect(sd**2 * of_means, self._used.degrees, variation)
+        assumed_sd = self._assumed_sd(abs(level), is_logarithm=is_logarithm)
+        assumed = RunEffect(assumed_sd**2 * of_means, math.inf, variation)
+        is_wider = assumed.half_width(error) < measured.half_width(error)
+        return assumed if sd <= assumed_sd and is_wider else measured
+
+    def _assumed_sd(self, size: float, *, is_logarithm: bool) -> float:
+        """The standard deviation that is assumed, or stated, of a whole run whose value has this size, or of the logarithm of
+        its value.
+        """
+        sd = prior_sd(self.scale, 1.0) if self.given_sd is None else self.given_sd
+        is_relative = self.scale is not Scale.RATE
+        return _on_test_scale(sd, size, is_relative=is_relative, is_logarithm=is_logarithm)
+
+    def _measured_sd(self, runs: MeasuredRuns, size: float, *, is_logarithm: bool) -> float:
+        is_relative = runs.scale is Scale.RATIO
+        return _on_test_scale(
+            math.sqrt(runs.between), size, is_relative=is_relative, is_logarithm=is_logarithm
         )
 
-    def _sd(self, size: float, *, is_logarithm: bool) -> float:
-        """The standard deviation of a whole run whose value has this size, or of the logarithm of its value."""
-        if self._used is not None:
-            sd, is_relative = math.sqrt(self._used.between), self._used.scale is Scale.RATIO
-        elif self.given_sd is not None:
-            sd, is_relative = self.given_sd, self.scale is not Scale.RATE
-        else:
-            sd, is_relative = prior_sd(self.scale, 1.0), self.scale is not Scale.RATE
-        if is_relative is is_logarithm:
-            return sd
-        if is_relative:
-            return sd * size
-        return sd / size if size else 0.0
+
+def _on_test_scale(sd: float, size: float, *, is_relative: bool, is_logarithm: bool) -> float:
+    """A standard deviation, a fraction of the value or one in its unit, on the scale of a test."""
+    if is_relative is is_logarithm:
+        return sd
+    if is_relative:
+        return sd * size
+    return sd / size if size else 0.0
 
 
 NO_VARIATION: Final = WholeRuns(scale=Scale.RATE, given_sd=0.0)
