@@ -184,7 +184,9 @@ def simulate_levels(
     """What each run of one history knows: the levels of the runs up to it. `change` is that of each run;
     `is_stepwise`: read them after each run, as the product does.
     """
-    points = [_point(cell, run, values) for run, values in enumerate(_values(cell, change, rng), 1)]
+    points = [
+        _point(cell, run, values) for run, values in enumerate(values_of_runs(cell, change, rng), 1)
+    ]
     if cell.growing or is_stepwise:
         return [levels_of_points(points[: end + 1][-61:]) for end in range(len(points))]
     # The items are the same in all runs: no level depends on a later run.
@@ -192,7 +194,7 @@ def simulate_levels(
     return [dict(zip(range(1, end + 2), levels, strict=False)) for end in range(len(levels))]
 
 
-def _values(cell: Cell, change: Floats, rng: np.random.Generator) -> Floats:
+def values_of_runs(cell: Cell, change: Floats, rng: np.random.Generator) -> Floats:
     """The values by trace, of shape (runs, items, trials); NaN: the item does not exist yet."""
     runs = len(change)
     effects = change + (cell.effects(rng, runs) if cell.effects else 0.0)
@@ -229,21 +231,28 @@ def shifted_rates(rates: Floats, effects: Floats) -> Floats:
 
 def _point(cell: Cell, run: int, values: Floats) -> StoredPoint:
     """The stored point of a run with values of shape (items, trials)."""
+    points = points_of_run(spec_of(cell, matrix_of(cell, values)), {}, ValueFailures())
+    point = points.series[metric_series(METRIC)]
+    return StoredPoint(run, point.scale, point.level, point.item_values, points.items)
+
+
+def matrix_of(cell: Cell, values: Floats) -> ItemMatrix:
+    """The items of a run with values of shape (items, trials)."""
     items = np.flatnonzero(~np.isnan(values[:, 0]))
     names = [f"item-{item}" for item in items]
-    matrix = ItemMatrix(
+    return ItemMatrix(
         items=names,
         revisions=[""] * len(names),
         item_index=array("l", np.repeat(np.arange(len(items)), cell.trials)),
         run_index=array("l", [0] * (len(items) * cell.trials)),
         values={METRIC: array("d", values[items].ravel())},
     )
+
+
+def spec_of(cell: Cell, run: ItemMatrix) -> ComparisonSpec:
     limits = ValueRange(0.0, 1.0 if cell.costs is None else None)
     metric = MetricComparisonSpec(column=METRIC, rule=cell.rule, limits=limits)
-    spec = ComparisonSpec(run=matrix, candidate=None, baseline=None, metrics=[metric], kpis=[])
-    points = points_of_run(spec, {}, ValueFailures())
-    point = points.series[metric_series(METRIC)]
-    return StoredPoint(run, point.scale, point.level, point.item_values, points.items)
+    return ComparisonSpec(run=run, candidate=None, baseline=None, metrics=[metric], kpis=[])
 
 
 class Events(NamedTuple):

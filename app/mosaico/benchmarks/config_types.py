@@ -139,6 +139,11 @@ class BaselineConfig(WireModel):
         description="The question that decides: TASKS is whether exactly these tasks changed, POPULATION whether other"
         " tasks of this kind would. Without it TASKS, where most tasks have several trials in both runs, otherwise POPULATION.",
     )
+    run_sd: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="How much whole runs of an unchanged agent vary beyond their items (standard deviation): points of a"
+        " share (0.015), and a fraction of any other value. Without it earlier runs tell it, and an assumption before there are any.",
+    )
 
 
 class GoldAnswer(WireModel):

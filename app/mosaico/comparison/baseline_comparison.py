@@ -10,6 +10,7 @@ from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
+from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.run_verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.core.interruption import interrupted_by
@@ -122,7 +123,10 @@ def _plan_comparison(
         baseline = find_baseline(session, run_id, plan) if is_valid else None
         run = get_run(session, run_id)
         ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
-    return RunComparison(plan=plan, kpis=kpis, baseline=baseline, ruler=ruler)
+        measured = read_measured_runs(session, run.seq) if baseline else {}
+    return RunComparison(
+        plan=plan, kpis=kpis, baseline=baseline, ruler=ruler, measured_runs=measured
+    )
 
 
 def _without_baseline(

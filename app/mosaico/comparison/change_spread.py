@@ -16,8 +16,10 @@ from mosaico.formula import CompiledFormula, compile_formula
 from mosaico.items.formulas.run_statistics import RunStatistics
 from mosaico.items.matrix import ItemMatrix, pair_items
 from mosaico.metrics.types import MetricRef
-from mosaico.statistics.power import ChangeModel
-from mosaico.statistics.verdict_rules import Side
+from mosaico.statistics.fixed_items import FixedItemsPower
+from mosaico.statistics.power import ChangeModel, Detector
+from mosaico.statistics.verdict_rules import About, Side
+from mosaico.statistics.whole_runs import NO_VARIATION, WholeRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,8 @@ class ChangeSpread:
     """The spread of a change on the scale of its test, and how the value follows from that scale.
 
     `factor` is the size of the slope between the tested statistic and the value; `level` is the
-    tested value on a logarithmic scale, None on any other.
+    tested value on a logarithmic scale, None on any other. `tasks` is what the test of exactly these items finds, None where
+    the data do not allow it. `about` is the question that a user chose.
     """
 
     basis: VarianceBasis
@@ -33,10 +36,30 @@ class ChangeSpread:
     items: int
     factor: float
     level: float | None
+    tasks: FixedItemsPower | None = None
+    about: About | None = None
+
+    def question(self, trials: int) -> About:
+        """The question that decides with so many trials."""
+        if self.tasks is None or self.about is About.POPULATION:
+            return About.POPULATION
+        return About.TASKS if self.about or trials > 1 else About.POPULATION
+
+    def detector(self, trials: int) -> Detector:
+        """The test that answers it."""
+        tasks = self.tasks if self.question(trials) is About.TASKS else None
+        return tasks or self.model
+
+    def detectable_tasks(self, items: int, trials: int) -> int | None:
+        """The number of tasks that have to break to be found."""
+        if self.tasks is None or self.question(trials) is not About.TASKS:
+            return None
+        found = self.tasks.planned(items, trials).detectable()
+        return None if found is None else found.broken_items
 
     def detectable(self, items: int, trials: int) -> float:
         """The minimum detectable effect in the unit of the value; infinite when there is none."""
-        effect = self.model.detectable_effect(items, trials)
+        effect = self.detector(trials).detectable_effect(items, trials)
         if self.level is None or effect == math.inf:
             return self.factor * effect
         return self.factor * self.level * math.expm1(min(effect, 700.0))
@@ -56,6 +79,9 @@ def estimate_spread(
     formula: CompiledFormula,
     signal: Signal,
     harm: Side,
+    *,
+    whole_runs: WholeRuns = NO_VARIATION,
+    about: About | None = None,
 ) -> ChangeSpread | None:
     """The spread from two runs with common items, otherwise from one; None when it is unknown."""
     line = signal.line
@@ -73,12 +99,12 @@ def estimate_spread(
     if not pair[0].item_count or not _are_counted(pair, tested):
         return None
     changes = RunChanges(pair[0], pair[1], is_paired=True)
-    change = changes.change(tested, signal.limits, harm=harm)
+    change = changes.change(tested, signal.limits, harm=harm, whole_runs=whole_runs)
     if not isinstance(change, TestedChange):
         return None
     model = change.model
     if basis is not VarianceBasis.TWO_RUNS:
-        model = changes.model_of_one_run(tested, signal.limits, harm=harm)
+        model = changes.model_of_one_run(tested, signal.limits, harm=harm, whole_runs=whole_runs)
         if model is not None and model.trial is not None:
             basis = VarianceBasis.TRIALS_OF_ONE_RUN
     if model is None:
@@ -89,6 +115,11 @@ def estimate_spread(
         items=change.items,
         factor=factor,
         level=change.candidate if change.is_logarithm else None,
+        # Single trials of one run say nothing about how trials vary.
+        tasks=change.tasks.power
+        if change.tasks and basis is not VarianceBasis.ITEMS_OF_ONE_RUN
+        else None,
+        about=about,
     )
 
 

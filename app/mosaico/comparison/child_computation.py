@@ -23,6 +23,7 @@ from mosaico.comparison.comparison_spec import (
 from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
 from mosaico.comparison.value_failures import ValueFailures
+from mosaico.comparison.whole_run_rules import whole_runs_of
 from mosaico.formula import CompiledFormula, Reference, compile_formula
 from mosaico.formula.ast import Metric
 from mosaico.formula.rows import FormulaRows, evaluate_rows
@@ -217,7 +218,7 @@ def assess_changes(
     for subject in subjects:
         if subject.signal in tested:
             continue
-        test = partial(_unless_overflow, partial(_test, changes, subject))
+        test = partial(_unless_overflow, partial(_test, spec, changes, subject))
         # Each subject of a signal that fails has a failure of its own.
         if (change := failures.attempt(subject.key, test)) is not None:
             tested[subject.signal] = change
@@ -244,12 +245,21 @@ def _judge(
     return _unless_overflow(partial(change.verdict, subject.rule, p, subject.line))
 
 
-def _test(changes: RunChanges, subject: _Subject) -> TestedChange | ChangeVerdict:
+def _test(
+    spec: ComparisonSpec, changes: RunChanges, subject: _Subject
+) -> TestedChange | ChangeVerdict:
     is_falling = subject.line is not None and subject.line.slope < 0
     return changes.change(
         compile_formula(subject.signal),
         subject.limits,
         harm=_opposite(subject.rule.side) if is_falling else subject.rule.side,
+        whole_runs=whole_runs_of(
+            *subject.key,
+            subject.line,
+            subject.limits,
+            measured=spec.measured_runs,
+            given_sd=spec.run_sd,
+        ),
     )
 
 

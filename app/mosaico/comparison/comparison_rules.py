@@ -1,8 +1,8 @@
 """A run with its baseline: what is compared by which rules, and the verdicts of the result; pure."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ from mosaico.run_store.plan_differences import (
     compare_plans,
 )
 from mosaico.statistics.verdict_rules import MARGIN, MIN_EFFECT, About, Scale, Side, VerdictRule
+from mosaico.statistics.whole_runs import MeasuredRuns
 
 HARM_SIDES = {
     Direction.HIGHER_IS_BETTER: Side.LOW,
@@ -61,7 +62,8 @@ class RunComparison:
 
     `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them. `ruler` says how
     the run is measured differently from the run before it, if it is. `about` is the question that decides, in place of
-    the one of the benchmark.
+    the one of the benchmark. `measured_runs` is how much whole runs vary, by series, and `run_sd` what the user states of it,
+    in place of the number of the benchmark.
     """
 
     plan: RunPlan
@@ -70,6 +72,8 @@ class RunComparison:
     judged: Collection[str] = ()
     ruler: Sequence[str] = ()
     about: About | None = None
+    measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
+    run_sd: float | None = None
 
     @property
     def item_columns(self) -> list[str]:
@@ -140,6 +144,8 @@ class RunComparison:
             deciders=deciders,
             about=self.about or self.plan.baseline.about,
             lost_values=lost,
+            measured_runs=self.measured_runs,
+            run_sd=self.plan.baseline.run_sd if self.run_sd is None else self.run_sd,
         )
 
     def _lost_values(

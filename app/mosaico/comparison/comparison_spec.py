@@ -13,6 +13,7 @@ from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.verdict_rules import About, ChangeVerdict, Note, VerdictRule
+from mosaico.statistics.whole_runs import MeasuredRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,8 @@ class ComparisonSpec:
     With `is_paired` both hold the same items in the same order, otherwise all items of each run.
     `failures` are metrics and KPIs that cannot be computed; `deciders` are what decides. `about`
     is the question that decides; without it the data choose. `lost_values` are the metrics, by column, that are not
-    compared, because too few items have values.
+    compared, because too few items have values. `measured_runs` is how much whole runs of a series vary, by its name,
+    and `run_sd` what the user states; without both it is assumed.
     """
 
     run: ItemMatrix
@@ -77,6 +79,8 @@ class ComparisonSpec:
     deciders: Deciders = NO_DECIDERS
     about: About | None = None
     lost_values: Mapping[str, LostValues] = field(default_factory=dict)
+    measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
+    run_sd: float | None = None
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:

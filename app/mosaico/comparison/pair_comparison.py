@@ -47,7 +47,9 @@ from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdict
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
+from mosaico.statistics.sequential import Scan
 from mosaico.statistics.verdict_rules import About, Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.whole_runs import MeasuredRuns
 
 if TYPE_CHECKING:
     from mosaico.statistics.multiplicity import FeatureEnrichment
@@ -85,7 +87,9 @@ class RunPair:
     """The input of a comparison. `metric` is the metric of flipped items, by default the first
     judged metric; `judged` names the KPIs and metrics that are judged
     together, by default what `select_deciders` selects; `peer_runs` and `peer_means` are the runs of other
-    agents and their item means. Categories are compared from the one after `categories_after` on.
+    agents and their item means. Categories are compared from the one after `categories_after` on. `measured_runs` is how much
+    whole runs vary, by series, and `run_sd` what the user states of it. `over_runs` is the evidence of files of earlier runs and
+    the two runs together.
     """
 
     baseline: ComparisonSide
@@ -98,6 +102,9 @@ class RunPair:
     links: Mapping[str, Sequence[TraceLink]] = field(default_factory=dict)
     categories_after: str | None = None
     about: About | None = None
+    measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
+    run_sd: float | None = None
+    over_runs: Mapping[str, Scan] = field(default_factory=dict)
 
 
 def compare(pair: RunPair) -> Comparison:
@@ -124,7 +131,7 @@ def compare(pair: RunPair) -> Comparison:
         kpis=_kpi_comparisons(pair, verdicts),
         metrics=_metric_comparisons(candidate, verdicts, find_equal_metrics(spec)),
         # One name and one verdict for one figure.
-        usage=_usage_comparisons(pair, spec.about, left_out=verdicts.metrics.keys()),
+        usage=_usage_comparisons(pair, spec, left_out=verdicts.metrics.keys()),
         judged=list(deciders.names),
         decided_by=deciders.by,
         guard=deciders.guard,
@@ -147,6 +154,8 @@ def _run_comparison(pair: RunPair) -> RunComparison:
         baseline=Baseline(mode=BaselineSelection.CHOSEN, runs=runs),
         judged=pair.judged,
         about=pair.about,
+        measured_runs=pair.measured_runs,
+        run_sd=pair.run_sd,
     )
 
 
@@ -173,14 +182,20 @@ def _metric_comparisons(
 
 
 def _usage_comparisons(
-    pair: RunPair, about: About | None, *, left_out: Collection[str]
+    pair: RunPair, judged: ComparisonSpec, *, left_out: Collection[str]
 ) -> list[MetricComparison]:
-    """The changes of latency, tokens and cost. Imports numpy and scipy."""
+    """The changes of latency, tokens and cost, by the terms of what is `judged`. Imports numpy and scipy."""
     from mosaico.comparison.child_computation import compute
 
     usage = pair.candidate.attributes.usage
     pairing = pair_items(pair.baseline.attributes.usage, usage)
-    result = compute(replace(_usage_spec(usage, pairing), about=about))
+    spec = replace(
+        _usage_spec(usage, pairing),
+        about=judged.about,
+        measured_runs=judged.measured_runs,
+        run_sd=judged.run_sd,
+    )
+    result = compute(spec)
     log_failures(pair.candidate.run.id, result.failures)
     return [
         MetricComparison(

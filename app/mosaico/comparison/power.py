@@ -1,8 +1,9 @@
 """Power of a benchmark: the drops that a planned number of items and trials detects."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import select
@@ -11,10 +12,13 @@ from sqlalchemy.orm import Session
 from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
 from mosaico.comparison.child_process import query_in_child
 from mosaico.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
+from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
 from mosaico.comparison.value_failures import ValueFailures, log_failures
+from mosaico.comparison.whole_run_rules import whole_runs_of
 from mosaico.core.db import Database
 from mosaico.core.errors import Conflict
+from mosaico.core.text import count_noun
 from mosaico.formula import CompiledFormula, compile_formula
 from mosaico.items.label_counts import with_label_counts
 from mosaico.items.matrix import ItemMatrix
@@ -24,6 +28,7 @@ from mosaico.metrics.types import Direction
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.statistics import whole_runs
 from mosaico.statistics.verdict_rules import Remedy, Side
 
 if TYPE_CHECKING:
@@ -31,12 +36,13 @@ if TYPE_CHECKING:
 
 
 class MeasuredRuns(NamedTuple):
-    """The newest valid run of a benchmark, with its ID, and the one before it."""
+    """The newest valid run of a benchmark, with its ID, the one before it, and how much whole runs vary, by series."""
 
     run_id: str
     plan: RunPlan
     run: ItemMatrix
     previous: ItemMatrix | None
+    variation: Mapping[str, whole_runs.MeasuredRuns] = MappingProxyType({})
 
 
 class NoValidRun(Conflict):
@@ -127,7 +133,9 @@ def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
             )
         matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
     previous = matrices[1] if len(matrices) > 1 else None
-    return MeasuredRuns(runs[0].id, plan, matrices[0], previous)
+    with db.read() as session:
+        variation = read_measured_runs(session, runs[0].seq, with_run=True)
+    return MeasuredRuns(runs[0].id, plan, matrices[0], previous, variation)
 
 
 def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
@@ -172,6 +180,8 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         subject.formula,
         subject.signal,
         subject.harm,
+        whole_runs=_whole_runs(subject, runs),
+        about=runs.plan.baseline.about,
     )
     if spread is None:
         name = subject.name
@@ -183,6 +193,20 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         items, trials = _planned(runs, size, spread)
         estimate = _estimate_detectable(subject.name, spread, items, trials, size.drop, clusters)
     return _view(subject, runs, size, spread, estimate)
+
+
+def _whole_runs(subject: _PowerSubject, runs: MeasuredRuns) -> whole_runs.WholeRuns:
+    """How much whole runs of a KPI or metric vary."""
+    ids = {kpi.name: kpi.id for kpi in runs.plan.kpis}
+    is_kpi = subject.kind == "KPI"
+    return whole_runs_of(
+        None if is_kpi else subject.name,
+        ids[subject.name] if is_kpi else None,
+        subject.signal.line,
+        subject.signal.limits,
+        measured=runs.variation,
+        given_sd=runs.plan.baseline.run_sd,
+    )
 
 
 def _planned(
@@ -208,7 +232,9 @@ def _view(
         basis=spread.basis if spread else None,
         items=items,
         trials=trials,
+        about=spread and spread.question(trials),
         min_detectable_effect=estimate.effect,
+        min_detectable_tasks=spread and spread.detectable_tasks(items, trials),
         trials_needed=estimate.trials_needed,
         items_needed=estimate.items_needed,
         explanation=estimate.explanation,
@@ -223,7 +249,7 @@ def _estimate_detectable(
 
     effect = spread.detectable(items, trials) if items else math.inf
     if not math.isfinite(effect):
-        needed = items_to_detect_any(spread.model, trials=trials)
+        needed = items_to_detect_any(spread.detector(trials), trials=trials)
         enough = (
             "No number of items is sufficient."
             if needed is None
@@ -236,14 +262,21 @@ def _estimate_detectable(
         )
     in_clusters = f" in {clusters} clusters" if clusters else ""
     planned = f"{items} items{in_clusters} × {trials} {'trial' if trials == 1 else 'trials'}"
-    sentences = [f"{planned} detect a drop of {name} by {effect:.3g} with 80 % power."]
+    about = spread.question(trials)
+    tasks = spread.detectable_tasks(items, trials)
+    broken = f", or {count_noun(tasks, 'task')} that break," if tasks else ""
+    sentences = [
+        f"{planned} detect a drop of {name} by {effect:.3g}{broken} {about.phrase} with 80 % power."
+    ]
     required_trials = required_items = None
     if drop is not None:
         change = spread.on_test_scale(drop)
-        remedy = trials_needed(spread.model, items=items, change=change)
+        # Of the question that decides now: with several trials another one might.
+        detector = spread.detector(trials)
+        remedy = trials_needed(detector, items=items, change=change)
         required_trials = remedy.more_trials if remedy else 1
-        required_items = items_needed(spread.model, trials=trials, change=change)
-        sentences.append(_explain_trials(drop, remedy))
+        required_items = items_needed(detector, trials=trials, change=change)
+        sentences.append(_explain_trials(drop, remedy, has_items=required_items is not None))
     if spread.basis is VarianceBasis.ITEMS_OF_ONE_RUN:
         sentences.append(
             "The estimate from one run is too large; a second run improves the estimate."
@@ -251,7 +284,12 @@ def _estimate_detectable(
     return _Estimate(" ".join(sentences), effect, required_trials, required_items)
 
 
-def _explain_trials(drop: float, remedy: Remedy | None) -> str:
+def _explain_trials(drop: float, remedy: Remedy | None, *, has_items: bool) -> str:
+    if not has_items and (remedy is None or remedy.more_trials is None):
+        return (
+            f"No number of trials or items detects a drop of {drop:g} between two runs, because whole runs vary: compare"
+            " with the mean of several runs, or over runs (alerts)."
+        )
     if remedy is None:
         return f"A drop of {drop:g} needs one trial per item."
     if remedy.more_trials is None:

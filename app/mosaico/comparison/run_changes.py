@@ -40,6 +40,7 @@ from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
     Note,
     Remedy,
+    RunVariation,
     Scale,
     Side,
     Verdict,
@@ -48,6 +49,7 @@ from mosaico.statistics.verdict_rules import (
     drop_non_finite,
     without_change,
 )
+from mosaico.statistics.whole_runs import NO_VARIATION, RunEffect, WholeRuns
 
 INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
 
@@ -73,6 +75,7 @@ class TestedChange:
     notes: tuple[Note, ...] = ()
     tasks: TaskTest | None = None
     about: About = About.POPULATION
+    whole_runs: RunVariation | None = None
 
     @property
     def test(self) -> ChangeTest | FixedItemsChange | None:
@@ -98,7 +101,9 @@ class TestedChange:
         tasks = self._deciding_tasks
         if tasks is None:
             return self.model
-        return ChangeModel(scale=Scale.NUMBER, items=0.0, trial=tasks.power.trial)
+        return ChangeModel(
+            scale=Scale.NUMBER, items=0.0, trial=tasks.power.trial, runs=tasks.power.runs
+        )
 
     def detectable(self) -> DetectableChange | None:
         """The minimum detectable effect of the test; infinite where it finds no change as often, None when that is
@@ -164,6 +169,7 @@ class TestedChange:
                     about=self.about,
                     answers=tuple(self._answers(rule, shape, abs(start))),
                     tasks=self.tasks and self.tasks.found,
+                    whole_runs=scale.whole_runs(),
                 )
             )
         )
@@ -243,6 +249,11 @@ class _DisplayScale(NamedTuple):
         low, high = sorted((self.display(interval.low), self.display(interval.high)))
         return (low, high)
 
+    def whole_runs(self) -> RunVariation | None:
+        """How much whole runs vary, in the unit of a change."""
+        runs = self.change.whole_runs
+        return runs and runs._replace(sd=abs(self.display(runs.sd)))
+
     def broken_items(self) -> int | None:
         """The number of items that have to break to be found."""
         detectable = self.change.detectable()
@@ -306,21 +317,27 @@ class RunChanges:
         self._is_clustered = bool(candidate.matrix.clusters)
 
     def change(
-        self, formula: CompiledFormula, limits: ValueRange, *, harm: Side
+        self,
+        formula: CompiledFormula,
+        limits: ValueRange,
+        *,
+        harm: Side,
+        whole_runs: WholeRuns = NO_VARIATION,
     ) -> TestedChange | ChangeVerdict:
         """The tested change of a formula, or a verdict without numbers where it has no value.
 
-        `harm` is the direction for which the minimum detectable effect is estimated.
+        `harm` is the direction for which the minimum detectable effect is estimated, and `whole_runs` how much whole runs
+        vary: by default not at all.
         """
         pair = FormulaPair(self._runs, formula)
         if not pair.has_items:
             return without_change(Verdict.INVALID, Note.NO_ITEMS)
         if any(ref.stat in ORDER_STATISTICS for ref in formula.references) or jumps(formula):
-            return self._resampled(pair, limits)
-        return self._linearized(pair, limits, harm)
+            return self._resampled(pair, limits, whole_runs)
+        return self._linearized(pair, limits, harm, whole_runs)
 
     def _linearized(
-        self, pair: FormulaPair, limits: ValueRange, harm: Side
+        self, pair: FormulaPair, limits: ValueRange, harm: Side, whole_runs: WholeRuns
     ) -> TestedChange | ChangeVerdict:
         linear = pair.linearize(limits)
         if linear is None:
@@ -363,7 +380,12 @@ class RunChanges:
         is_identical = self._runs.is_paired and test.error == 0 and linear.effect == 0
         if is_identical:
             notes = [Note.IDENTICAL, *notes]
-        tasks = pair.tasks(linear, limits, harm)
+        own_error = test.error
+        runs = self._run_effect(
+            whole_runs, linear.baseline, own_error, is_logarithm=linear.is_logarithm
+        )
+        test = test.widened(runs)
+        tasks = pair.tasks(linear, limits, harm, runs)
         about = self._question(tasks)
         return TestedChange(
             baseline=linear.baseline,
@@ -376,8 +398,22 @@ class RunChanges:
             trials=pair.trials,
             clusters=pair.cluster_count,
             method=method,
-            model=pair.model(linear, test.error, limits, harm) if self._runs.is_paired else None,
+            model=pair.model(linear, own_error, limits, harm, runs=runs)
+            if self._runs.is_paired
+            else None,
             notes=(*notes, *self._unknown(tasks)),
+            whole_runs=runs.variation,
+        )
+
+    def _run_effect(
+        self, whole_runs: WholeRuns, level: float, error: float, *, is_logarithm: bool
+    ) -> RunEffect:
+        """What whole runs add to a change from such a baseline, whose items have this standard error."""
+        return whole_runs.effect(
+            level,
+            is_logarithm=is_logarithm,
+            baseline_runs=self._runs.baseline.matrix.runs,
+            error=error if math.isfinite(error) else 0.0,
         )
 
     def _question(self, tasks: TaskTest | None) -> About:
@@ -391,7 +427,12 @@ class RunChanges:
         return [Note.TASKS_UNKNOWN] * (self._about is About.TASKS and tasks is None)
 
     def model_of_one_run(
-        self, formula: CompiledFormula, limits: ValueRange, *, harm: Side
+        self,
+        formula: CompiledFormula,
+        limits: ValueRange,
+        *,
+        harm: Side,
+        whole_runs: WholeRuns = NO_VARIATION,
     ) -> ChangeModel | None:
         """The spread of the items when both runs are the same: from its trials, otherwise from the
         items themselves, which differ more than they will change. None when it is unknown.
@@ -403,7 +444,9 @@ class RunChanges:
         if linear is None:
             return None
         own = UnitInfluences.of_items(linear.baseline_influences, pair.units).variance.variance
-        return pair.model(linear, 0.0, limits, harm, items_variance=2 * own * len(linear.changes))
+        runs = self._run_effect(whole_runs, linear.baseline, 0.0, is_logarithm=linear.is_logarithm)
+        variance = 2 * own * len(linear.changes)
+        return pair.model(linear, 0.0, limits, harm, items_variance=variance, runs=runs)
 
     def _few(self, pair: FormulaPair, test: ChangeTest) -> list[Note]:
         """Return the reason why even a change of all units could be chance, if it could."""
@@ -412,7 +455,9 @@ class RunChanges:
             return [Note.FEW_CLUSTERS] * is_few
         return [Note.FEW_ITEMS] * (pair.item_count < MIN_UNITS or not test.can_decide)
 
-    def _resampled(self, pair: FormulaPair, limits: ValueRange) -> TestedChange | ChangeVerdict:
+    def _resampled(
+        self, pair: FormulaPair, limits: ValueRange, whole_runs: WholeRuns
+    ) -> TestedChange | ChangeVerdict:
         """The change of a formula that jumps, by exchanging the runs."""
         if not self._runs.is_paired:
             return without_change(
@@ -428,7 +473,7 @@ class RunChanges:
             for part in run.instabilities
         ]
         is_logarithm = limits.is_multiplicative and first > 0 and second > 0
-        test, model = None, None
+        test, model, variation = None, None, None
         if any(ref.stat in EXTREMES for ref in pair.formula.references):
             notes.append(Note.EXTREME)
         else:
@@ -445,6 +490,8 @@ class RunChanges:
             notes += self._few(pair, test)
             if pair.is_unchanged:
                 notes = [Note.IDENTICAL, *notes]
+            runs = self._run_effect(whole_runs, first, test.error, is_logarithm=is_logarithm)
+            variation = runs.variation
             if test.error and not jumps(pair.formula):
                 model = ChangeModel(
                     scale=Scale.RATIO if is_logarithm else Scale.NUMBER,
@@ -452,7 +499,9 @@ class RunChanges:
                     trial=None,
                     measured_trials=pair.trials,
                     square=1.0,
+                    runs=runs,
                 )
+            test = test.widened(runs)
         return TestedChange(
             baseline=first,
             candidate=second,
@@ -464,4 +513,5 @@ class RunChanges:
             method=ChangeMethod.RUN_EXCHANGE if test else ChangeMethod.NONE,
             model=model,
             notes=(*dict.fromkeys(notes), *self._unknown(None)),
+            whole_runs=variation,
         )

@@ -13,6 +13,7 @@ from mosaico.items.flipped import FlipCause
 from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.run_store.rules import Validity
+from mosaico.statistics.verdict_rules import About
 
 PowerSubjectKind: TypeAlias = Literal["KPI", "METRIC"]
 
@@ -309,7 +310,9 @@ class PowerView(WireModel):
     """The drop of a KPI or metric that so many items and trials detect with 80 % power, in its unit.
 
     `trialsNeeded` is null when no number of trials detects the requested drop, or no drop was
-    requested.
+    requested. `about` is the question that decides with these trials, and `minDetectableTasks` the number of tasks that
+    have to break (from always to never) to be found, where that question is about these tasks. All numbers include how
+    much whole runs vary.
     """
 
     kind: PowerSubjectKind
@@ -317,7 +320,9 @@ class PowerView(WireModel):
     basis: VarianceBasis | None
     items: int
     trials: int
+    about: About | None
     min_detectable_effect: float | None
+    min_detectable_tasks: int | None
     trials_needed: int | None
     items_needed: int | None
     explanation: str

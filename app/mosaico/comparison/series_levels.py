@@ -26,9 +26,11 @@ from mosaico.run_store.run_series import (
     metric_series,
 )
 from mosaico.statistics.run_levels import FloatArray, RunItemValues, fit_levels
-from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel
+from mosaico.statistics.run_variance import prior_sd
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel, Scan, mean_level, scan_levels
 from mosaico.statistics.trials import reduce_trials
 from mosaico.statistics.verdict_rules import Scale, VerdictRule
+from mosaico.statistics.whole_runs import MeasuredRuns, measure_runs
 
 KEY_BYTES = 8
 TRACE_BYTES = 4
@@ -75,6 +77,37 @@ def points_of_run(
         items=_item_index(matrix),
         series={name: point for name, point in points.items() if point is not None},
     )
+
+
+def measure_series(runs: Sequence[RunPoints]) -> dict[str, MeasuredRuns]:
+    """How much whole runs vary, by series, from the points of unchanged runs, oldest first; without series that are in
+    fewer than two of them.
+    """
+    measured = {
+        series: measure_runs([*levels_of_points(points).values()], Scale(points[-1].scale))
+        for series, points in _points_by_series(runs).items()
+    }
+    return {series: runs for series, runs in measured.items() if runs is not None}
+
+
+def scan_series(runs: Sequence[RunPoints]) -> dict[str, Scan]:
+    """The evidence that the last runs differ from those before them, by series; oldest run first."""
+    scans = {}
+    for series, points in _points_by_series(runs).items():
+        levels = [*levels_of_points(points).values()][-MAX_REFERENCE:]
+        if levels:
+            prior = prior_sd(Scale(points[-1].scale), mean_level(levels))
+            scans[series] = scan_levels(levels, prior_sd=prior)
+    return scans
+
+
+def _points_by_series(runs: Sequence[RunPoints]) -> dict[str, list[StoredPoint]]:
+    points: dict[str, list[StoredPoint]] = {}
+    for number, run in enumerate(runs):
+        for series, point in run.series.items():
+            stored = StoredPoint(number, point.scale, point.level, point.item_values, run.items)
+            points.setdefault(series, []).append(stored)
+    return points
 
 
 def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
 from mosaico.comparison.child_process import query_in_child
 from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.pair_comparison import (
     MAX_FLIPS,
     ComparisonSide,
@@ -77,6 +78,7 @@ def compare_in_child(
     judged: Sequence[str] = (),
     categories_after: str | None = None,
     about: About | None = None,
+    run_sd: float | None = None,
 ) -> Comparison:
     """`compare_runs` in a process that ends afterwards and so releases its memory.
 
@@ -87,7 +89,7 @@ def compare_in_child(
         _get_runs(session, baseline_ids, candidate_id)
     return query_in_child(
         db, compare_runs, list(baseline_ids), candidate_id, metric=metric, judged=list(judged),
-        categories_after=categories_after, about=about,
+        categories_after=categories_after, about=about, run_sd=run_sd,
     )  # fmt: skip
 
 
@@ -136,12 +138,13 @@ def compare_runs(
     judged: Sequence[str] = (),
     categories_after: str | None = None,
     about: About | None = None,
+    run_sd: float | None = None,
 ) -> Comparison:
     """The comparison of a candidate with baseline runs, item by item.
 
     Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
     `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
-    together, `about` the question that decides. Of many categories the first 50 after `categories_after` are compared.
+    together, `about` the question that decides, and `run_sd` states how much whole runs vary. Of many categories the first 50 after `categories_after` are compared.
     Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
@@ -149,6 +152,7 @@ def compare_runs(
         baseline = _load_side(session, runs.baseline)
         candidate = _load_side(session, [runs.candidate])
         kpis = _kpi_values(session, runs.candidate, candidate.plan)
+        measured = read_measured_runs(session, runs.candidate.seq)
     count_metrics = RunComparison(plan=candidate.plan, kpis=(), baseline=None).count_metrics
     # Outside of the transaction: the texts of all traces are read and summarized again.
     baseline, candidate = (
@@ -160,7 +164,7 @@ def compare_runs(
     )
     pair = RunPair(
         baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after,
-        about=about,
+        about=about, measured_runs=measured, run_sd=run_sd,
     )  # fmt: skip
     flip_metric = select_flip_metric(pair, metric)
     if flip_metric is None:

@@ -20,7 +20,7 @@ from mosaico.comparison.question_text import (
 from mosaico.core.text import capitalized, count_noun, sentence_of
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
-from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.kpis.verdict_types import ValueVerdict, WholeRunVariation
 from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
 
 UNLIMITED = ValueRange(None, None)
@@ -114,6 +114,7 @@ def render_verdict(
         answers=tuple(map(stored_answer, change.answers)),
         min_detectable_tasks=change.broken_items,
         changed_tasks=changed_tasks(change),
+        whole_runs=change.whole_runs and WholeRunVariation(**change.whole_runs._asdict()),
         method=change.method,
         gate=gate,
         notes=change.notes,

@@ -23,6 +23,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import Invalid, NotFound
+from mosaico.gating.history_options import AaOption, HistoryOption, RunSdOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
@@ -121,6 +122,9 @@ class JudgedOptions(NamedTuple):
     config: Config = None
     better: Better = None
     about: AboutOption = None
+    history: HistoryOption = None
+    aa: AaOption = None
+    run_sd: RunSdOption = None
     kpi: Annotated[
         list[str] | None,
         typer.Option(
@@ -231,6 +235,7 @@ def _parse_terms(
         inconclusive_passes=None if inconclusive is None else inconclusive is Inconclusive.PASS,
         is_chosen_baseline=has_baseline,
         about=parse_about(judged.about),
+        run_sd=judged.run_sd,
     )
 
 
@@ -239,10 +244,10 @@ def _refuse_file_options(
 ) -> None:
     """Raises: `WrongUsage` for an option that a run of the service does not have."""
     of_metrics = (judged.metrics, judged.config, judged.kpi, judged.better)
-    if any((*of_metrics, *input_options, *maps, *limits)):
+    if any((*of_metrics, judged.history, judged.aa, *input_options, *maps, *limits)):
         raise WrongUsage(
-            "--metrics, --config, --kpi, --better, --map, --input-format and the options of models apply to"
-            " files only; a run has its own metrics",
+            "--metrics, --config, --kpi, --better, --map, --input-format, --history, --aa and the options of models"
+            " apply to files only; a run has its own metrics and its own series",
             hint="remove these options; --max-drop NAME=DROP names what to judge",
         )
 
@@ -269,13 +274,15 @@ def _gate_files(
     base_file, run_file = paths
     judged, maps = options.judged, options.maps
     sources = map_source(base_file, maps.base_map), map_source(run_file, maps.run_map)
+    earlier = earlier_runs(judged.history, judged.aa, maps.base_map, base_file, run_file)
     with reading_lines() as lines, open_models(options.limits) as models:
         reader = open_reader(options.input_options, print_line=lines.append)
         inputs = FileInputs(sources, reader, parse_better(judged.better))
         selected = _select_metrics(judged, terms, inputs, models)
         result = gate_files(
-            *sources, selected, terms, reader, announce=lines.append, warn=print_warning
-        )
+            *sources, selected, terms, reader, announce=lines.append, warn=print_warning,
+            earlier=earlier,
+        )  # fmt: skip
     return result, models.usage.as_json() if models.usage else None
 
 

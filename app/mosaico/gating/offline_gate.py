@@ -10,10 +10,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mosaico.comparison.answer_text import describe_reading
+from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_verdicts import FILE_SOURCE
 from mosaico.comparison.deciders import ExpectedAnswers, may_decide
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
+from mosaico.comparison.value_failures import ValueFailures
+from mosaico.comparison.whole_run_text import describe_over_runs
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
@@ -23,7 +26,7 @@ from mosaico.gating.offline_metrics import (
     select_metrics,
     with_directions,
 )
-from mosaico.gating.rules import GateResult, GateTerms, decide
+from mosaico.gating.rules import GateResult, GateTerms, decide, with_remarks
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
 from mosaico.items.flipped import item_means
 from mosaico.items.label_counts import LabelCountsBuilder
@@ -34,7 +37,7 @@ from mosaico.items.matrix import (
     is_short_text,
     matrix_of_rows,
 )
-from mosaico.kpis.evaluate import evaluate_kpis
+from mosaico.kpis.evaluate import KpiValue, evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate, with_run_value
 from mosaico.metrics.formula_direction import KpiFormulaText
 from mosaico.metrics.offline_models import OfflineModels
@@ -51,8 +54,11 @@ from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import Validity, assess_validity
+from mosaico.run_store.run_series import kpi_series, metric_series
 from mosaico.runs.metric_columns import MetricColumns
-from mosaico.statistics.verdict_rules import About
+from mosaico.statistics.sequential import MAX_REFERENCE, Scan
+from mosaico.statistics.verdict_rules import About, Side
+from mosaico.statistics.whole_runs import MeasuredRuns
 from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
@@ -132,6 +138,13 @@ class _MeasuredFile(NamedTuple):
         return replace(self.side, run=run, invalid_reasons=reasons)
 
 
+class EarlierRuns(NamedTuple):
+    """How much whole runs vary, and the evidence of all runs together, by series."""
+
+    measured: Mapping[str, MeasuredRuns] = MappingProxyType({})
+    scans: Mapping[str, Scan] = MappingProxyType({})
+
+
 class _MeasuredTrace(NamedTuple):
     """The values of a trace, without its long texts, which need not be kept in memory.
 
@@ -202,18 +215,36 @@ def gate_files(
     reader: TraceReader,
     announce: Callable[[str], None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
+    earlier: Sequence[ResultSource] = (),
 ) -> GateResult:
     """The gate result of two files with these metrics. Imports numpy and scipy. `announce` gets a line that says what
-    was read and what decides, `warn` the warning of `pair_files`.
+    was read and what decides, `warn` the warning of `pair_files`, which reads the `earlier` runs.
 
     Raises: the errors of `reader`, and `NothingToGate`.
     """
     requested = terms.with_columns(selected.columns, selected.requested)
-    pair = pair_files(baseline, candidate, selected, reader, requested.names, warn, terms.about)
+    pair = pair_files(
+        baseline, candidate, selected, reader, requested.names, warn, about=terms.about,
+        earlier=earlier, run_sd=terms.run_sd,
+    )  # fmt: skip
     comparison = compare(pair)
-    result = decide(comparison, requested)
+    result = with_remarks(decide(comparison, requested), is_file=True)
+    over_runs = _over_runs(result, pair, len(earlier) + 2)
+    result = replace(result, remarks=[*result.remarks, *over_runs])
     announce(describe_reading(comparison, selected.refs, reader.columns))
     return result
+
+
+def _over_runs(result: GateResult, pair: RunPair, runs: int) -> list[str]:
+    """What all runs together say of the checked metrics and KPIs, in sentences."""
+    kpis = {value.kpi.name: kpi_series(value.kpi.id) for value in pair.kpis}
+    sentences = []
+    for check in result.checks:
+        scan = pair.over_runs.get(kpis.get(check.name, metric_series(check.name)))
+        if scan is not None and check.verdict is not None:
+            side = check.verdict.side or Side.BOTH
+            sentences.append(describe_over_runs(check.name, scan, side, runs))
+    return [sentence for sentence in dict.fromkeys(sentences) if sentence]
 
 
 def pair_files(
@@ -223,10 +254,14 @@ def pair_files(
     reader: TraceReader,
     judged: Sequence[str] = (),
     warn: Callable[[str], None] = lambda _: None,
+    *,
     about: About | None = None,
+    earlier: Sequence[ResultSource] = (),
+    run_sd: float | None = None,
 ) -> RunPair:
     """Two files, measured, as the input of a comparison; `judged` names the KPIs and metrics that
-    are judged together, `about` is the question that decides. `warn` gets a line about metrics that cannot read many of the expected texts.
+    are judged together, `about` is the question that decides. `earlier` are files of earlier runs of the unchanged agent,
+    oldest first, which tell how much whole runs vary; `run_sd` states it. `warn` gets a line about metrics that cannot read many of the expected texts.
 
     Raises: the errors of `reader`, which name the file and the line.
     """
@@ -252,12 +287,51 @@ def pair_files(
         for file, selected in zip(files, columns, strict=True)
     )
     aggregates = files[1].with_run_values(columns[1].aggregates())
-    kpis = evaluate_kpis(
+    kpis = _kpi_values(metrics, aggregates)
+    history = EarlierRuns()
+    if earlier:
+        before_it = [_measure_file(path, metrics, reader) for path in earlier]
+        history = _measure_earlier([*before_it, *files], metrics)
+        used = max((runs.runs for runs in history.measured.values()), default=0)
+        if used <= min(len(earlier), MAX_REFERENCE - 1):
+            warn(_warn_of_earlier(len(earlier), used))
+    return RunPair(
+        baseline=before, candidate=after, kpis=kpis, judged=judged, about=about,
+        measured_runs=history.measured, run_sd=run_sd, over_runs=history.scans,
+    )  # fmt: skip
+
+
+def _kpi_values(metrics: OfflineMetrics, aggregates: Mapping[str, Aggregate]) -> list[KpiValue]:
+    return evaluate_kpis(
         metrics.kpis,
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
     )
-    return RunPair(baseline=before, candidate=after, kpis=kpis, judged=judged, about=about)
+
+
+def _measure_earlier(files: Sequence[_MeasuredFile], metrics: OfflineMetrics) -> EarlierRuns:
+    """What files tell as the stored runs of a series do; the candidate, which is the last one, does not tell how unchanged
+    runs vary.
+    """
+    # Imports numpy, as the comparison does.
+    from mosaico.comparison.series_levels import measure_series, points_of_run, scan_series
+
+    runs = []
+    for file in files:
+        aggregates = file.with_run_values(file.all_columns().aggregates())
+        kpis = _kpi_values(metrics, aggregates)
+        comparison = RunComparison(plan=file.side.plan, kpis=kpis, baseline=None)
+        values = {kpi.kpi.id: kpi.value for kpi in kpis if kpi.value is not None}
+        # A value without a level has no variation either: it is assumed, as without history.
+        runs.append(points_of_run(comparison.spec(file.side.items, None), values, ValueFailures()))
+    return EarlierRuns(measure_series(runs[:-1]), scan_series(runs))
+
+
+def _warn_of_earlier(given: int, used: int) -> str:
+    return (
+        f"{used} of the {given + 1} runs (baseline and earlier ones) tell how much whole runs vary: the others share too few"
+        " items with the baseline, or have no value; give results of the same items"
+    )
 
 
 def _warn_of_unread(files: Sequence[_MeasuredFile], refs: Sequence[MetricRef]) -> str | None:

@@ -57,6 +57,7 @@ def sentences(result: GateResult) -> Iterator[str]:
     yield from _describe_items(result)
     if result.passes_inconclusive:
         yield PASSES_INCONCLUSIVE
+    yield from result.remarks
     yield from map(_sentence, result.ruler)
     if result.choice:
         yield _sentence(result.choice)
@@ -102,6 +103,7 @@ def gate_json(result: GateResult) -> dict[str, Any]:
         "reason": result.reason,
         "choice": result.choice,
         "differences": list(result.differences),
+        "remarks": list(result.remarks),
         "measuredDifferently": list(result.ruler),
         "items": result.items,
         "checks": [
@@ -183,6 +185,7 @@ def _explanations(result: GateResult) -> Iterator[str]:
         text = _change_text(check.verdict)
         numbers = f"{text.values}, {text.change}; " if text else ""
         yield f"{check.name}: {numbers}{check.reason}."
+    yield from result.remarks
     if result.choice:
         yield _sentence(result.choice)
     yield from map(_sentence, result.ruler)

@@ -8,6 +8,7 @@ from mosaico.comparison.change_text import format_limit
 from mosaico.comparison.deciders import REASONS, DecidedBy
 from mosaico.comparison.run_verdict_text import NOT_COMPARABLE
 from mosaico.comparison.schemas import Comparison
+from mosaico.comparison.whole_run_text import describe_one_look, describe_whole_runs
 from mosaico.core.errors import UnusableInput
 from mosaico.core.parameter_names import parameter_name
 from mosaico.gating.reasons import (
@@ -25,6 +26,7 @@ from mosaico.statistics.verdict_rules import (
     Harm,
     MarginOutcome,
     Note,
+    RunsBasis,
     Scale,
     Side,
     Verdict,
@@ -87,7 +89,8 @@ class GateTerms:
     comparison (`select_deciders`).
     `inconclusive_passes` None lets an inconclusive check pass unless it is one of non-inferiority.
     `is_chosen_baseline` says that the user named the baseline: only then may the two runs have been
-    measured under different conditions. `about` is the question that decides, in place of the one of the benchmark.
+    measured under different conditions. `about` is the question that decides, and `run_sd` how much whole runs
+    vary, in place of those of the benchmark.
     """
 
     requested: Sequence[str] = ()
@@ -96,6 +99,7 @@ class GateTerms:
     inconclusive_passes: bool | None = None
     is_chosen_baseline: bool = True
     about: About | None = None
+    run_sd: float | None = None
 
     @property
     def names(self) -> list[str]:
@@ -145,7 +149,8 @@ class GateResult:
     an INCONCLUSIVE outcome has the exit code 0. `choice` is the reason for the selection when no
     names were given; then `figures`, which were not judged, are shown for information. `ruler` says how the
     run is measured differently from the one before. `items` is the number of items that both runs have, None for runs
-    that are compared as two samples. `page` is the URL of the page of a run.
+    that are compared as two samples. `page` is the URL of the page of a run. `remarks` are sentences about how much
+    whole runs vary, and about several looks.
     """
 
     outcome: GateOutcome
@@ -160,6 +165,7 @@ class GateResult:
     ruler: Sequence[str] = ()
     items: int | None = None
     page: str | None = None
+    remarks: Sequence[str] = ()
 
     @property
     def baseline(self) -> str | None:
@@ -215,6 +221,19 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
         inconclusive_passes=_passes_inconclusive(checks, terms),
         choice=None if terms.names else _choice(comparison, judged),
     )
+
+
+def with_remarks(result: GateResult, *, is_file: bool) -> GateResult:
+    """The result with what its reader has to know about whole runs."""
+    verdicts = [check.verdict for check in result.checks if check.verdict is not None]
+    remarks = describe_whole_runs(verdicts, is_file=is_file)
+    is_assumed = any(
+        verdict.whole_runs is not None and verdict.whole_runs.basis is RunsBasis.ASSUMED
+        for verdict in verdicts
+    )
+    if is_file and is_assumed and result.outcome is GateOutcome.REGRESSION:
+        remarks.append(describe_one_look())
+    return replace(result, remarks=remarks)
 
 
 def passes_by_default(terms: GateTerms) -> bool:

@@ -15,6 +15,7 @@ from mosaico.gating.rules import (
     NothingToGate,
     decide,
     passes_by_default,
+    with_remarks,
 )
 from mosaico.kpis.schemas import KpiValueView
 from mosaico.metrics.metric_names import column_of_name
@@ -57,10 +58,11 @@ def gate_run(run_id: str, baseline: str | None, terms: GateTerms) -> ApiCall[Gat
         "candidate": run_id,
         "judge": terms.names or None,
         "about": terms.about,
+        "runSd": None if terms.run_sd is None else str(terms.run_sd),
     }
     request = ApiRequest("GET", f"{PATH}/compare", parameters)
     comparison = yield from fetch_model(Comparison, request)
-    return _with_ruler(decide(comparison, terms), run)
+    return with_remarks(_with_ruler(decide(comparison, terms), run), is_file=False)
 
 
 def _with_ruler(result: GateResult, run: RunView) -> GateResult:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from mosaico.core.schemas import WireModel
+from mosaico.statistics.verdict_rules import Scale
+from mosaico.statistics.whole_runs import MeasuredRuns
 
 
 class SeriesStatus(StrEnum):
@@ -59,18 +61,34 @@ class OpenIncident(WireModel):
     recovered: int = 0
 
 
+class SeriesVariation(WireModel):
+    """How much whole runs of a series vary: see `MeasuredRuns`."""
+
+    scale: Scale
+    between: float
+    degrees: float
+    runs: int
+    has_items: bool = True
+
+    @property
+    def measured(self) -> MeasuredRuns:
+        return MeasuredRuns(**dict(self))
+
+
 class SeriesState(WireModel):
     """The state of a series between runs, as stored JSON.
 
     `reference` are the runs of the present level, at most 60, oldest first. Those of incidents that were noise, or may
     have been chance, are also `returned`: they tell how runs vary, and are in no window. Version 1, whose reference was
-    the last of several `levels`, is read as version 2; an unknown `version` is refused.
+    the last of several `levels`, is read as version 2; an unknown `version` is refused. `variation` is how much the runs of
+    the reference vary as wholes: the verdict of the next run reads it.
     """
 
     version: Literal[2] = 2
     reference: tuple[int, ...] = ()
     returned: tuple[int, ...] = ()
     incident: OpenIncident | None = None
+    variation: SeriesVariation | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -13,7 +13,15 @@ from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.verdict_rules import About, ChangeMethod, Note, Scale, Side, Verdict
+from mosaico.statistics.verdict_rules import (
+    About,
+    ChangeMethod,
+    Note,
+    RunsBasis,
+    Scale,
+    Side,
+    Verdict,
+)
 
 
 class RepeatedTrials(WireModel):
@@ -57,6 +65,18 @@ class ChangedTasks(WireModel):
     beyond_chance: int
     names: tuple[StoredText, ...] = ()
     beyond_chance_names: tuple[StoredText, ...] = ()
+
+
+class WholeRunVariation(WireModel):
+    """How much whole runs of an unchanged agent vary beyond their items, which the verdict takes into account.
+
+    `sd` is a standard deviation in the unit of the effect. ASSUMED: nothing tells it. GIVEN: a user stated it. MEASURED:
+    from `runs` earlier runs, together with the assumption, which counts as one run.
+    """
+
+    sd: float
+    basis: RunsBasis
+    runs: int = 0
 
 
 class ValueVerdict(WireModel):
@@ -121,6 +141,7 @@ class ValueVerdict(WireModel):
     ] = ()
     min_detectable_tasks: int | None = None
     changed_tasks: ChangedTasks | None = None
+    whole_runs: WholeRunVariation | None = None
     method: ChangeMethod | None = None
     gate: bool = False
     notes: tuple[Note, ...] = ()

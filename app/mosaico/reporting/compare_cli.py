@@ -22,6 +22,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import NotFound
+from mosaico.gating.history_options import AaOption, HistoryOption, RunSdOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
@@ -74,6 +75,9 @@ def compare_files(
     config: Config = None,
     better: Better = None,
     about: AboutOption = None,
+    history: HistoryOption = None,
+    aa: AaOption = None,
+    run_sd: RunSdOption = None,
     input_options: InputOptions,
     base_map: BaseMap = None,
     run_map: RunMap = None,
@@ -120,12 +124,16 @@ def compare_files(
         _print_preview(sources, open_reader(input_options))
         return
     requested = choose_metrics(metrics, config)
+    earlier = earlier_runs(history, aa, base_map, base, candidate)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
         reader = open_reader(input_options, remarks.append, lines.append)
         files = FileInputs(sources, reader, parse_better(better))
         selected = _select(requested, files, models)
-        compared = compare_results(*sources, selected, reader, warnings.append, parse_about(about))
+        compared = compare_results(
+            *sources, selected, reader, warnings.append, about=parse_about(about), earlier=earlier,
+            run_sd=run_sd,
+        )  # fmt: skip
         reading = describe_reading(compared.comparison, selected.refs, reader.columns)
         lines.append(format_cell(reading))
     for warning in warnings:
@@ -213,6 +221,7 @@ def _print_preview(files: "tuple[ResultSource, ResultSource]", reader: "TraceRea
 
 def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
     from mosaico.comparison.answer_text import draw_interval, short_text
+    from mosaico.comparison.whole_run_text import describe_whole_runs
     from mosaico.reporting.comparison_page import (
         METRIC_TITLES,
         count_changes,
@@ -233,7 +242,9 @@ def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
             print_result(format_cell(deciding.verdict.explanation))
         if interval := draw_interval(deciding.verdict):
             print_result(interval)
-    for sentence in filter(None, (count_changes(files), _pairing_hint(comparison))):
+    verdicts = [deciding.verdict] if deciding else []
+    remarks = describe_whole_runs(verdicts, is_file=True)
+    for sentence in filter(None, (count_changes(files), _pairing_hint(comparison), *remarks)):
         print_result(sentence)
     flips = comparison.flipped_items
     if flips and files.items:

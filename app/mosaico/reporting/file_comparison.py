@@ -27,14 +27,20 @@ def compare_results(
     selected: OfflineMetrics,
     reader: TraceReader,
     warn: Callable[[str], None] = lambda _: None,
+    *,
     about: About | None = None,
+    earlier: Sequence[ResultSource] = (),
+    run_sd: float | None = None,
 ) -> ComparedFiles:
-    """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn` and `about`: see
-    `pair_files`.
+    """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn`, `about`,
+    `earlier` and `run_sd`: see `pair_files`.
 
     Raises: the errors of `reader`, and `NothingToGate` for a file without results.
     """
-    pair = pair_files(base, candidate, selected, reader, selected.requested, warn, about)
+    pair = pair_files(
+        base, candidate, selected, reader, selected.requested, warn, about=about, earlier=earlier,
+        run_sd=run_sd,
+    )  # fmt: skip
     for side in (pair.baseline, pair.candidate):
         if not side.run.traces:
             raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")

@@ -126,13 +126,23 @@ def compare_runs(
             description="Compare the categories after this one by name; `lastCategory` of the response before.",
         ),
     ] = None,
+    run_sd: Annotated[
+        float | None,
+        Query(
+            alias="runSd",
+            ge=0,
+            le=1,
+            description="How much whole runs of an unchanged agent vary (standard deviation): points of a share, a fraction"
+            " of any other value. Default: that of the benchmark, otherwise what earlier runs tell.",
+        ),
+    ] = None,
 ) -> Comparison:
     """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
     flipped items and their enriched features, latency, tokens and cost.
     """
     return stored_run_comparison.compare_in_child(
         res.db, baseline, candidate, metric=metric, judged=judge or (), categories_after=categories_after,
-        about=about,
+        about=about, run_sd=run_sd,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from mosaico.alerts.queries import list_watched_runs
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.process_pool import CallLost
-from mosaico.kpis.series_types import SeriesState
+from mosaico.kpis.series_types import SeriesState, SeriesVariation
 from mosaico.run_store.run_result import RunPlace
 from mosaico.run_store.run_series import (
     ItemIndex,
@@ -31,6 +31,7 @@ from mosaico.run_store.run_series import (
 from mosaico.runs.leases import RunLease
 from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import Side
+from mosaico.statistics.whole_runs import measure_runs
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +159,15 @@ def _result_of(
     if point.side is Side.BOTH:
         return SeriesResult(point=point, levels=levels)
     step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
-    return SeriesResult(point=point, levels=levels, evidence=step.evidence, state=step.state)
+    reference = [levels[run] for run in step.state.reference if run in levels]
+    measured = measure_runs(reference, point.scale)
+    variation = None if measured is None else SeriesVariation(**measured._asdict())
+    return SeriesResult(
+        point=point,
+        levels=levels,
+        evidence=step.evidence,
+        state=step.state.model_copy(update={"variation": variation or state.variation}),
+    )
 
 
 def levels_in_child(

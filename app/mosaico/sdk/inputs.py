@@ -66,6 +66,15 @@ def require_positive(limits: Mapping[str, float]) -> dict[str, float]:
     return dict(limits)
 
 
+def require_deviation(run_sd: float | None) -> float | None:
+    """The standard deviation of whole runs as it is. Raises: `Invalid` for one that is not between 0 and 1."""
+    if run_sd is not None and not 0 <= run_sd <= 1:
+        raise Invalid(
+            f"run_sd is {run_sd!r}, which is not between 0 and 1; write 0.015 for 1.5 points"
+        )
+    return run_sd
+
+
 def load_metric_plugins() -> None:
     """Load the metrics, once per process; a plugin that fails to load is a warning."""
     load_metrics(_warn_failed_plugin)

@@ -4,7 +4,7 @@ Results are a path of a file that `mosaico score` reads, rows (dicts with column
 traces, or a data frame of pandas.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mosaico.comparison.answer_text import describe_reading
@@ -21,10 +21,12 @@ from mosaico.sdk.inputs import (
     Results,
     metrics_text,
     open_reader,
+    require_deviation,
     require_positive,
     source_of,
 )
 from mosaico.sdk.results import GateReport, ResultComparison
+from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.read_options import ReadOptions
 
 
@@ -36,6 +38,9 @@ def compare(
     metrics: Metrics | None = None,
     better: Mapping[str, str] | None = None,
     about: str | None = None,
+    history: Sequence[Results] = (),
+    aa: Results | None = None,
+    run_sd: float | None = None,
     columns: Mapping[str, str] | None = None,
     base_columns: Mapping[str, str] | None = None,
     candidate_columns: Mapping[str, str] | None = None,
@@ -48,7 +53,9 @@ def compare(
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
     answers. `better` is the better direction of scores by name, "higher" or "lower". `about` is the question that
     decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
-    it the first where most tasks have several trials in both. `columns`, `read_options` and `llm` as for
+    it the first where most tasks have several trials in both. `history` are results of earlier runs of the unchanged agent,
+    oldest first, and `aa` those of another run of it: they tell how much whole runs vary. `run_sd` states it, as a standard
+    deviation: points of a share (0.015), a fraction of any other value. Without all three it is assumed. `columns`, `read_options` and `llm` as for
     `score`; `base_columns` and `candidate_columns` name columns of one side only.
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
@@ -60,7 +67,10 @@ def compare(
     )
     files = FileInputs(sources, reader, better or {})
     selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
-    compared = compare_results(*sources, selected, reader, remarks.append, parse_about(about))
+    compared = compare_results(
+        *sources, selected, reader, remarks.append, about=parse_about(about),
+        earlier=_earlier(history, aa, base_columns), run_sd=require_deviation(run_sd),
+    )  # fmt: skip
     remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
     return ResultComparison(
         files=replace(compared, remarks=remarks),
@@ -80,6 +90,9 @@ def gate(
     non_inferiority_margins: Mapping[str, float] | None = None,
     inconclusive_passes: bool | None = None,
     about: str | None = None,
+    history: Sequence[Results] = (),
+    aa: Results | None = None,
+    run_sd: float | None = None,
     columns: Mapping[str, str] | None = None,
     baseline_columns: Mapping[str, str] | None = None,
     candidate_columns: Mapping[str, str] | None = None,
@@ -92,7 +105,7 @@ def gate(
 
     `metrics`, `kpis` (formulas by name, as `LATENCY_MS.p95`, or with a direction, as `OUTPUT_TOKENS higher`) and the
     names in `max_drop` and `non_inferiority_margins` are judged together; without them, what decides `compare`.
-    `better` and `about` as for `compare`. `max_drop` is the largest change
+    `better`, `about`, `history`, `aa` and `run_sd` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. The columns and `llm` as for `compare`.
@@ -103,6 +116,7 @@ def gate(
         non_inferiority_margins=require_positive(non_inferiority_margins or {}),
         inconclusive_passes=inconclusive_passes,
         about=parse_about(about),
+        run_sd=require_deviation(run_sd),
     )
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format, read_options)
@@ -115,6 +129,16 @@ def gate(
     selected = select_gated(metrics_text(metrics), formulas, terms, files, OfflineModels(llm))
     remarks += kpi_warnings(selected)
     result = gate_files(
-        *sources, selected, terms, reader, announce=remarks.append, warn=remarks.append
-    )
+        *sources, selected, terms, reader, announce=remarks.append, warn=remarks.append,
+        earlier=_earlier(history, aa, baseline_columns),
+    )  # fmt: skip
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)
+
+
+def _earlier(
+    history: Sequence[Results], aa: Results | None, columns: Mapping[str, str] | None
+) -> list[ResultSource]:
+    """The earlier runs, oldest first, with the columns of the baseline."""
+    named = [(results, f"history[{number}]") for number, results in enumerate(history)]
+    named += [] if aa is None else [(aa, "aa")]
+    return [source_of(results, name, columns) for results, name in named]

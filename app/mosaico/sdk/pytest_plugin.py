@@ -37,11 +37,12 @@ GATE_OPTIONS = (
     "non_inferiority_margins",
     "inconclusive_passes",
     "about",
+    "run_sd",
     "llm",
 )
 MARKER = (
     "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, max_drop=None,"
-    " non_inferiority_margins=None, inconclusive_passes=None, about=None, concurrency=1,"
+    " non_inferiority_margins=None, inconclusive_passes=None, about=None, history=(), aa=None, run_sd=None, concurrency=1,"
     " item_seconds=600, columns=None, llm=None): call the test for each item and trial, and pass or fail its answers against the"
     " baseline file."
 )
@@ -91,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _options(marker: pytest.Mark) -> dict[str, Any]:
-    options = {"items", "baseline", *RUN_OPTIONS, *GATE_OPTIONS}
+    options = {"items", "baseline", "history", "aa", *RUN_OPTIONS, *GATE_OPTIONS}
     unknown = sorted({*marker.kwargs} - options)
     if unknown or marker.args or "items" not in marker.kwargs:
         wrong = f"it has no option {unknown[0]!r}" if unknown else "it needs items=…"
@@ -129,12 +130,26 @@ def _evaluate(test: pytest.Function, options: Mapping[str, Any]) -> str:
     report = gate(
         experiment.path,
         baseline=baseline,
+        **_earlier_runs(test, options),
         **{name: options[name] for name in GATE_OPTIONS if name in options},
     )
     if not report.passed:
         compare = f"details: mosaico compare {baseline} {experiment.path}"
         pytest.fail("\n".join([*_describe(report), compare]), pytrace=False)
     return "; ".join(_describe(report))
+
+
+def _earlier_runs(test: pytest.Function, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of earlier runs: names of files are beside the test file."""
+
+    def beside(results: Any) -> Any:
+        return test.path.parent / results if isinstance(results, str | Path) else results
+
+    aa = options.get("aa")
+    return {
+        "history": [beside(results) for results in options.get("history", ())],
+        "aa": None if aa is None else beside(aa),
+    }
 
 
 def _task_of(test: pytest.Function, *, is_judged_by_metrics: bool) -> Callable[[Any], Any]:

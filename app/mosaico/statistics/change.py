@@ -27,6 +27,7 @@ from scipy import special
 from mosaico.statistics.intervals import Interval, unseen_share
 from mosaico.statistics.trials import FloatArray, IntArray, hall_limit, hall_statistic, unit_sums
 from mosaico.statistics.verdict_rules import CONFIDENCE
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 # From this number of units a single extreme fall may be limited to the size of the others without
 # more false calls (simulated); with fewer units the level would exceed 5 %.
@@ -52,7 +53,8 @@ class ChangeTest:
     `error` is the standard error; 0 when no unit changed. `width` is the largest possible change,
     None for an unlimited value. `can_decide` is false when even the largest change of all units
     would have p >= 0.05. `units` is the number of units of the test; `unit_changes` are the
-    contributions of all units of the runs, 0 of those that are not part of the test.
+    contributions of all units of the runs, 0 of those that are not part of the test. `runs` is what whole runs add to
+    the variance, beside what the units show.
     """
 
     effect: float
@@ -64,7 +66,25 @@ class ChangeTest:
     can_decide: bool = True
     width: float | None = None
     skewness: float = 0.0
+    runs: RunEffect = NO_RUNS
     _ends: "tuple[_Ends, _Ends] | None" = None
+
+    @property
+    def test_degrees(self) -> float:
+        """The degrees of freedom of the error: those of its least known part."""
+        return min(self.degrees, self.runs.degrees)
+
+    def widened(self, runs: RunEffect) -> "ChangeTest":
+        """The test with what whole runs add to the variance. Runs in which nothing changed stay as they are: nothing shows
+        that they vary.
+        """
+        if self._ends is None:
+            return self
+        low, high = (ends.widened(runs.variance) for ends in self._ends)
+        error = math.hypot(self.error, math.sqrt(runs.variance))
+        widened = replace(self, runs=runs, error=error, _ends=(low, high))
+        statistic = (low if self.effect > 0 else high).statistic()
+        return replace(widened, p=2 * float(special.stdtr(widened.test_degrees, -statistic)))
 
     def among(self, units: IntArray, count: int) -> "ChangeTest":
         """The test as one of `count` units; `units` are the positions of its own among them."""
@@ -76,7 +96,7 @@ class ChangeTest:
         """The interval at the level 1 - alpha; None when it is unknown."""
         if self._ends is None:
             return self._without_spread(alpha)
-        quantile = float(special.stdtrit(self.degrees, 1 - alpha / 2))
+        quantile = float(special.stdtrit(self.test_degrees, 1 - alpha / 2))
         low, high = (ends.limit(quantile) for ends in self._ends)
         return self._within_width(low, high)
 
@@ -105,6 +125,12 @@ class _Ends(NamedTuple):
     errors: FloatArray
     skewness: float
     units: int
+
+    def widened(self, variance: float) -> "_Ends":
+        """The candidates with a variance that whole runs add to each; runs are not skewed."""
+        errors = np.sqrt(self.errors**2 + self.units * variance)
+        skewness = self.skewness * float(self.errors[0] / errors[0]) ** 3 if errors[0] else 0.0
+        return self._replace(errors=errors, skewness=skewness)
 
     def limit(self, quantile: float) -> float:
         """The end of the interval for a quantile of Student's t."""

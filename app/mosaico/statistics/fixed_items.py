@@ -12,7 +12,7 @@ reaches 0 exactly when the test does not call a change.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy import special
 from mosaico.statistics.intervals import Interval, unseen_share
 from mosaico.statistics.trials import FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, POWER, TaskChanges
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 # A single pass or failure is no evidence, also where the normal distribution would call it.
 _LEAST_TRIALS = 1.5
@@ -37,7 +38,7 @@ class FixedItemsChange:
     `error` is the standard error under "no change"; 0 when no trial differs from another one of its item. `width` is
     the largest possible change, None for an unlimited value. `can_decide` is false when even the largest change of all
     items would have p >= 0.05. `spread` is the variance at the estimate that `interval` needs, and `leverage` how much
-    it grows for a distant end. `run_variance` is what whole runs add to the variance of the effect.
+    it grows for a distant end. `runs` is what whole runs add to the variance of the effect.
     """
 
     effect: float
@@ -50,7 +51,7 @@ class FixedItemsChange:
     spread: float
     sample_spread: float
     leverage: float
-    run_variance: float = 0.0
+    runs: RunEffect = NO_RUNS
 
     def interval(self, alpha: float) -> Interval | None:
         """The interval at the level 1 - alpha; None for an unlimited value without any spread."""
@@ -59,7 +60,7 @@ class FixedItemsChange:
                 return None
             reach = self.width * unseen_share(round(self.trials), confidence=1 - alpha)
             return Interval(low=-reach, high=reach)
-        reach = self._reach(float(special.ndtri(1 - alpha / 2)))
+        reach = self._reach(float(special.stdtrit(self.runs.degrees, 1 - alpha / 2)))
         low, high = self.effect - reach, self.effect + reach
         if self.p < alpha:
             nearest = self.effect * _BEFORE_ZERO
@@ -74,17 +75,18 @@ class FixedItemsChange:
         shrunk = 1 - quantile**2 * self.leverage
         if shrunk <= 0:
             return math.inf if self.width is None else 2 * self.width
-        variance = max(self.spread / shrunk, self.sample_spread) + self.run_variance
+        variance = max(self.spread / shrunk, self.sample_spread) + self.runs.variance
         return quantile * math.sqrt(variance)
 
 
 def fixed_items_change(
-    before: ItemSums, after: ItemSums, *, width: float | None = None, run_variance: float = 0.0
+    before: ItemSums, after: ItemSums, *, width: float | None = None, runs: RunEffect = NO_RUNS
 ) -> FixedItemsChange | None:
     """The change of the mean of the items; None without an item, or for numbers that overflow.
 
-    Both runs have the same items in the same order, each with at least one value. `run_variance` is the variance that
-    whole runs add to the change, in the squared unit of the values.
+    Both runs have the same items in the same order, each with at least one value. `runs` is what whole runs add to the
+    variance of the change, in the squared unit of the values. Where no trial differs from another one, nothing shows that
+    runs vary: their effect is left out.
     """
     count = len(before.n)
     if not count:
@@ -94,10 +96,10 @@ def fixed_items_change(
     effect = float(changes.mean())
     null = float((exchange * (squares + changes**2 / exchange) / (totals - 1)).sum()) / count**2
     at_estimate = (exchange * squares + (changes - effect) ** 2) / (totals - 1)
-    error = math.sqrt(null + run_variance) if null > 0 else 0.0
+    error = math.sqrt(null + runs.variance) if null > 0 else 0.0
     if not math.isfinite(effect + error):
         return None
-    p = 2 * float(special.ndtr(-abs(effect) / error)) if error else 1.0
+    p = 2 * float(special.stdtr(runs.degrees, -abs(effect) / error)) if error else 1.0
     if before.are_binary and after.are_binary and _differing_trials(effect, after) < _LEAST_TRIALS:
         p = max(p, _NO_EVIDENCE_P)
     # All trials of all items change: the largest statistic that these numbers of trials allow.
@@ -113,7 +115,7 @@ def fixed_items_change(
         spread=float(at_estimate.sum()) / count**2,
         sample_spread=_sample_spread(before, after, changes),
         leverage=1 / ((float(totals.mean()) - 1) * count),
-        run_variance=run_variance,
+        runs=runs,
     )
 
 
@@ -162,7 +164,7 @@ class FixedItemsPower:
     trial: float
     level: float | None = None
     reach: float = 1.0
-    run_variance: float = 0.0
+    runs: RunEffect = NO_RUNS
 
     def detectable(self) -> DetectableChange | None:
         """The minimum detectable effect; None when no change is found as often.
@@ -180,6 +182,15 @@ class FixedItemsPower:
         if spread is None or broken is None:
             return None
         return DetectableChange(effect=max(spread, broken / self.items), broken_items=broken)
+
+    def planned(self, items: int, trials: float) -> "FixedItemsPower":
+        """What a test of so many items and trials finds, in both runs."""
+        return replace(self, items=items, before=trials, after=trials)
+
+    def detectable_effect(self, items: int, trials: float) -> float:
+        """The minimum detectable effect of so many items and trials; infinite when no change is found as often."""
+        found = self.planned(items, trials).detectable()
+        return math.inf if found is None else found.effect
 
     def _finds_broken(self, items: int) -> bool:
         share = items / self.items
@@ -225,10 +236,10 @@ class FixedItemsPower:
         squares = (self.before - 1) * self.trial + (self.after - 1) * left
         null = exchange / (self.before + self.after - 1)
         null *= (squares + (sampled + square) / exchange) / self.items
-        quantiles = special.ndtri(1 - ALPHA / 2), special.ndtri(POWER)
+        quantiles = special.stdtrit(self.runs.degrees, 1 - ALPHA / 2), special.ndtri(POWER)
         return float(
-            quantiles[0] * math.sqrt(null + self.run_variance)
-            + quantiles[1] * math.sqrt(sampled / self.items + self.run_variance)
+            quantiles[0] * math.sqrt(null + self.runs.variance)
+            + quantiles[1] * math.sqrt(sampled / self.items + self.runs.variance)
         )
 
 
@@ -238,7 +249,7 @@ def fixed_items_power(
     *,
     is_less_better: bool = False,
     is_relative: bool = False,
-    run_variance: float = 0.0,
+    runs: RunEffect = NO_RUNS,
 ) -> FixedItemsPower:
     """What the test of two such runs finds. Both have the same items, at least one, each with a value.
 
@@ -255,7 +266,7 @@ def fixed_items_power(
         trial=_trial_variance(before, after, unseen=0.25 if is_binary else 0.0),
         level=(1 - level if is_less_better else level) if is_binary else None,
         reach=mean_square / level**2 if is_relative and level else 1.0,
-        run_variance=run_variance,
+        runs=runs,
     )
 
 

@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from scipy import special
 
 from mosaico.statistics.cost_power import LogNormalItems
 from mosaico.statistics.verdict_rules import ALPHA, POWER, Remedy, Scale
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 # No benchmark runs an item more often: more items are needed instead.
 MAX_TRIALS = 1_000
@@ -26,6 +28,14 @@ _BISECTIONS = 50
 _TAIL = 0.7
 
 
+class Detector(Protocol):
+    """What a test finds, for items as a sample and for exactly these items."""
+
+    def detectable_effect(self, items: int, trials: float) -> float:
+        """The minimum detectable effect on the scale of the test; infinite when there is none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeModel:
     """The distribution of an item's change, estimated from two runs.
@@ -35,7 +45,8 @@ class ChangeModel:
     `measured_trials` trials. `mean` and `square` are the mean of the item values and of their
     squares (on the scale RATIO relative to the mean), which say how much a change differs between
     items. `design_effect` is the factor of the variance by clusters, and `units_per_item` the number
-    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of them are positive.
+    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of them are positive. `runs` is what whole runs add
+    to the variance of the change, which neither items nor trials reduce.
     """
 
     scale: Scale
@@ -47,6 +58,7 @@ class ChangeModel:
     design_effect: float = 1.0
     units_per_item: float = 1.0
     costs: LogNormalItems | None = None
+    runs: RunEffect = NO_RUNS
 
     def variance(self, trials: float, effect: float = 0.0) -> float:
         """The variance of an item's change with so many trials, when the value changes by `effect`.
@@ -87,17 +99,20 @@ class ChangeModel:
         if items < 1 or trials < 1:
             raise ValueError("a benchmark without items or trials detects nothing")
         if self.costs is not None:
-            return self.costs.detectable_effect(items, trials)
-        degrees = max(1.0, items * self.units_per_item - 1)
+            # The simulation of the items knows no runs: independent errors add up as squares.
+            by_items = self.costs.detectable_effect(items, trials)
+            by_runs = detectable_in_errors(self._degrees(items)) * math.sqrt(self.runs.variance)
+            return math.hypot(by_items, by_runs)
+        degrees = self._degrees(items)
         factor, unchanged = detectable_in_errors(degrees), self.variance(trials)
 
         def excess(effect: float) -> float:
             # Clusters share what happens by chance; that the items fall differently is their own.
             variance = self.variance(trials, effect) + unchanged * (self.design_effect - 1)
-            error = math.sqrt(variance / items * (1 + self._padding(items, variance, effect)))
-            return effect - factor * error
+            of_items = variance / items * (1 + self._padding(items, variance, effect))
+            return effect - factor * math.sqrt(of_items + self.runs.variance)
 
-        start = factor * math.sqrt(unchanged * self.design_effect / items)
+        start = factor * math.sqrt(unchanged * self.design_effect / items + self.runs.variance)
         if start <= 0:
             return start
         effect = _root(excess, start)
@@ -105,6 +120,10 @@ class ChangeModel:
             # Few items rarely include one from the tail of costs: their spread is too small.
             return effect * (1 + _TAIL / math.sqrt(items))
         return math.inf if self.scale is Scale.RATE and effect > self.mean else effect
+
+    def _degrees(self, items: int) -> float:
+        """The degrees of freedom of the test of so many items."""
+        return min(max(1.0, items * self.units_per_item - 1), self.runs.degrees)
 
     def _padding(self, items: int, variance: float, effect: float) -> float:
         """The variance that the padding adds to passes, by the share of the items that change."""
@@ -124,12 +143,17 @@ def settle_equivalence(
     not. When the noise of trials is unknown it is taken as the whole variance, the best case. The
     margin of costs is a logarithm.
     """
-    if model.costs is not None:
-        return _settle_costs(model.costs, items=items, trials=trials, margin=margin)
-    degrees = max(1.0, items * model.units_per_item - 1)
+    degrees = min(max(1.0, items * model.units_per_item - 1), model.runs.degrees)
     # Both ends have to be inside: the change itself may be 1.28 standard errors from 0.
     factor = float(special.stdtrit(degrees, 1 - ALPHA / 2)) + float(special.ndtri((1 + POWER) / 2))
-    allowed = items * (margin / factor) ** 2 / model.design_effect
+    allowed_variance = (margin / factor) ** 2 - model.runs.variance
+    if allowed_variance <= 0:
+        return Remedy(None, is_of_runs=True)
+    if model.costs is not None:
+        # What whole runs leave of the margin.
+        margin = math.sqrt(margin**2 - factor**2 * model.runs.variance)
+        return _settle_costs(model.costs, items=items, trials=trials, margin=margin)
+    allowed = items * allowed_variance / model.design_effect
     is_unknown = model.trial is None
     noise = model.items * model.measured_trials if model.trial is None else 2 * model.trial
     between = 0.0 if is_unknown else model.items
@@ -154,22 +178,23 @@ def _settle_costs(
     return Remedy(needed, at_best=costs.trial is None)
 
 
-def trials_needed(model: ChangeModel, *, items: int, change: float) -> Remedy | None:
+def trials_needed(model: Detector, *, items: int, change: float) -> Remedy | None:
     """The trials per item that make a change detectable; None when one trial is enough.
 
     `more_trials` of the result is None when a thousand trials are not enough. When the noise between
     trials is unknown, the result assumes that it is the whole variance, which is the best case.
     """
-    at_best = model.trial is None
-    if model.trial is None:
+    at_best = isinstance(model, ChangeModel) and model.trial is None
+    if isinstance(model, ChangeModel) and model.trial is None:
         costs = model.costs and model.costs.with_noise_of_trials()
         trial = model.items * model.measured_trials / 2
         model = replace(model, items=0.0, trial=trial, costs=costs)
-    needed = _least(lambda trials: model.detectable_effect(items, trials) <= change, MAX_TRIALS)
+    best = model
+    needed = _least(lambda trials: best.detectable_effect(items, trials) <= change, MAX_TRIALS)
     return None if needed == 1 else Remedy(needed, at_best=at_best)
 
 
-def items_needed(model: ChangeModel, *, trials: int, change: float) -> int | None:
+def items_needed(model: Detector, *, trials: int, change: float) -> int | None:
     """The items that make a change detectable; None when a million are not enough.
 
     Raises: ValueError unless the change is positive.
@@ -179,7 +204,7 @@ def items_needed(model: ChangeModel, *, trials: int, change: float) -> int | Non
     return _least(lambda items: model.detectable_effect(items, trials) <= change, MAX_ITEMS)
 
 
-def items_to_detect_any(model: ChangeModel, *, trials: float) -> int | None:
+def items_to_detect_any(model: Detector, *, trials: float) -> int | None:
     """The items with which some change is detectable, however large; None when a million are not
     enough.
     """

@@ -8,7 +8,7 @@ every column is the observed value.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy import special
 from mosaico.statistics.change import ChangeTest
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.trials import FloatArray, IntArray, reduce_trials
+from mosaico.statistics.whole_runs import RunEffect
 
 # How often the runs are exchanged, and how often the items are drawn.
 SWAPS = 1999
@@ -225,8 +226,16 @@ def swap_test(
 class _SwapTest(ChangeTest):
     """A test by exchanging the runs."""
 
+    def widened(self, runs: RunEffect) -> ChangeTest:
+        """The test with what whole runs add: besides the exchanges, the spread with it has to exclude chance."""
+        if not self.error > 0:
+            return self
+        widened = replace(self, runs=runs, error=math.hypot(self.error, math.sqrt(runs.variance)))
+        spread_p = _t_p(self.effect, widened.error, widened.test_degrees)
+        return replace(widened, p=max(self.p, spread_p))
+
     def interval(self, alpha: float) -> Interval:
-        half_width = float(special.stdtrit(self.degrees, 1 - alpha / 2)) * self.error
+        half_width = float(special.stdtrit(self.test_degrees, 1 - alpha / 2)) * self.error
         low, high = self.effect - half_width, self.effect + half_width
         if self.p >= alpha:
             low, high = min(low, 0.0), max(high, 0.0)

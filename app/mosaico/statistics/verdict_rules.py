@@ -70,6 +70,22 @@ class About(StrEnum):
         return "on these tasks" if self is About.TASKS else "beyond these tasks"
 
 
+class RunsBasis(StrEnum):
+    """Where the variation of whole runs is known from: it is assumed, stated by the user, or measured from earlier runs."""
+
+    ASSUMED = "ASSUMED"
+    GIVEN = "GIVEN"
+    MEASURED = "MEASURED"
+
+
+class RunVariation(NamedTuple):
+    """The standard deviation of whole runs beyond their items, and where it is known from: `runs` earlier ones."""
+
+    sd: float
+    basis: RunsBasis
+    runs: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskChanges:
     """The items, of `items`, that changed by themselves: passed always before and never after (`fell`), the reverse
@@ -110,6 +126,7 @@ class Note(StrEnum):
     TOO_LARGE = "TOO_LARGE"
     ADD_ITEMS = "ADD_ITEMS"
     AT_BEST = "AT_BEST"
+    RUNS_VARY = "RUNS_VARY"
     FEW_CLUSTERS = "FEW_CLUSTERS"
     TIE = "TIE"
     CLIFF = "CLIFF"
@@ -142,6 +159,9 @@ _SENTENCES = {
     Note.NO_DIRECTION: "Whether this is better or worse is not known.",
     Note.TOO_LARGE: "The numbers are too large to compute with.",
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
+    Note.RUNS_VARY: (
+        "More trials and items cannot help: as much as whole runs vary, two of them prove no change this small."
+    ),
     Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
     Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
@@ -250,11 +270,13 @@ class Remedy(NamedTuple):
     """The trials or items that would decide an inconclusive verdict, if the value is unchanged.
 
     `more_trials` is the number of trials per item to add in both runs; None means that only more
-    items help. `at_best` marks a lower bound, because the noise between trials is unknown.
+    items help, or neither: with `is_of_runs` whole runs alone vary too much. `at_best` marks a lower bound, because the
+    noise between trials is unknown.
     """
 
     more_trials: int | None
     at_best: bool = False
+    is_of_runs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +291,7 @@ class ChangeVerdict:
     the unit of the effect. `trials` is the mean number of trials per item. `remedy` is None when the
     interval of an unchanged value lies within the margin or its width is unknown. `about` is the question that all
     these numbers answer; `answers` are those to every question that the data allow. `tasks` are the items that changed
-    by themselves.
+    by themselves. `whole_runs` is how much whole runs vary, in the unit of the effect.
     """
 
     verdict: Verdict
@@ -297,6 +319,7 @@ class ChangeVerdict:
     about: About = About.POPULATION
     answers: tuple[Answer, ...] = ()
     tasks: TaskChanges | None = None
+    whole_runs: RunVariation | None = None
 
     @property
     def broken_items(self) -> int | None:
@@ -381,6 +404,7 @@ _DECISION_NOTES = {
     Note.NO_DIRECTION,
     Note.ADD_ITEMS,
     Note.AT_BEST,
+    Note.RUNS_VARY,
 }
 
 
@@ -436,6 +460,8 @@ def _is_within_margin(change: ChangeVerdict) -> bool:
 def _decide_inconclusive(change: ChangeVerdict) -> _Decision:
     if change.remedy is None:
         return _Decision(Verdict.INCONCLUSIVE)
+    if change.remedy.is_of_runs:
+        return _Decision(Verdict.INCONCLUSIVE, Note.RUNS_VARY)
     if change.remedy.more_trials is None:
         return _Decision(Verdict.INCONCLUSIVE, Note.ADD_ITEMS)
     return _Decision(Verdict.INCONCLUSIVE, Note.AT_BEST if change.remedy.at_best else None)

@@ -81,7 +81,9 @@ def accept_level(state: SeriesState, accepted: int | None = None) -> SeriesState
     if state.incident is None:
         return state
     first = max(state.incident.level_runs[0], accepted or 0)
-    return SeriesState(reference=tuple(run for run in state.incident.runs if run >= first))
+    reference = tuple(run for run in state.incident.runs if run >= first)
+    # How runs vary does not depend on their level.
+    return SeriesState(reference=reference, variation=state.variation)
 
 
 def return_runs(state: SeriesState) -> SeriesState:

@@ -68,6 +68,7 @@ from mosaico.statistics.verdict_rules import (
     Side,
     TaskChanges,
 )
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 
 class ComparedRuns:
@@ -304,9 +305,10 @@ class FormulaPair:
         harm: Side,
         *,
         items_variance: float | None = None,
+        runs: RunEffect = NO_RUNS,
     ) -> ChangeModel | None:
         """The spread of the items, for the minimum detectable effect; `error` is the standard error
-        of the change. `items_variance` is used in place of the variance of the changes when the
+        of the change by its items alone, `runs` what whole runs add. `items_variance` is used in place of the variance of the changes when the
         noise of trials is unknown.
         """
         scale = Scale.RATIO if linear.is_logarithm else Scale.NUMBER
@@ -344,6 +346,7 @@ class FormulaPair:
             design_effect=design_effect(changes, error, len(units)),
             units_per_item=(1 + satterthwaite(units / items)) / items,
             costs=self._costs(linear),
+            runs=runs,
         )
 
     def _costs(self, linear: LinearChange) -> LogNormalItems | None:
@@ -382,8 +385,10 @@ class FormulaPair:
         ]
         return np.sum(terms, axis=0) if terms else None
 
-    def tasks(self, linear: LinearChange, limits: ValueRange, harm: Side) -> "TaskTest | None":
-        """The test of exactly these items; None where the data do not allow it.
+    def tasks(
+        self, linear: LinearChange, limits: ValueRange, harm: Side, runs: RunEffect
+    ) -> "TaskTest | None":
+        """The test of exactly these items; None where the data do not allow it. `runs` is what whole runs add.
 
         It needs the trials of each item in both runs, independent of those of other items: no clusters, and a formula
         of means. Of costs and times an item needs as many trials in both runs: the mean of a few heavy-tailed values
@@ -398,11 +403,15 @@ class FormulaPair:
         if linear.is_logarithm and not (before.n == after.n).all():
             return None
         width = None if linear.is_logarithm else limits.width
-        change = fixed_items_change(before, after, width=width)
+        change = fixed_items_change(before, after, width=width, runs=runs)
         if change is None:
             return None
         power = fixed_items_power(
-            before, after, is_less_better=harm is Side.HIGH, is_relative=linear.is_logarithm
+            before,
+            after,
+            is_less_better=harm is Side.HIGH,
+            is_relative=linear.is_logarithm,
+            runs=runs,
         )
         return TaskTest(
             change=change,
