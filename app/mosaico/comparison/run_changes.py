@@ -20,11 +20,11 @@ from mosaico.items.formulas.run_statistics import (
     ORDER_STATISTICS,
     RunStatistics,
 )
+from mosaico.items.formulas.samples import RunPair, sample_change
 from mosaico.statistics.change import (
     ChangeTest,
     UnitInfluences,
     paired_change_test,
-    unpaired_change_test,
 )
 from mosaico.statistics.fixed_items import DetectableChange, FixedItemsChange
 from mosaico.statistics.power import ChangeModel, items_to_detect_any, settle_equivalence
@@ -337,25 +337,10 @@ class RunChanges:
             ).among(*pair.unit_positions)
             method = ChangeMethod.CLUSTERED_T if self._is_clustered else ChangeMethod.PAIRED_T
         else:
-            own_units = (self._runs.baseline.units(), self._runs.candidate.units())
-            test = max(
-                (
-                    unpaired_change_test(
-                        linear.effect,
-                        UnitInfluences.of_items(first, own_units[0]),
-                        UnitInfluences.of_items(second, own_units[1]),
-                        width=width,
-                    )
-                    # A run with large outliers hides them with the gradient at its own mean.
-                    for first, second in (
-                        (linear.baseline_influences, linear.candidate_influences),
-                        (linear.changes, linear.influences),
-                    )
-                ),
-                key=lambda test: test.p,
-            )
+            samples = RunPair(self._runs.baseline, self._runs.candidate)
+            test, is_typical = sample_change(samples, pair.formula, linear, limits)
             method = ChangeMethod.TWO_SAMPLE_T
-            notes.append(Note.UNPAIRED)
+            notes += [Note.UNPAIRED, *[Note.TYPICAL] * is_typical]
         notes += self._few(pair, test)
         is_identical = self._runs.is_paired and test.error == 0 and linear.effect == 0
         if is_identical:

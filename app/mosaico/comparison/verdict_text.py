@@ -207,7 +207,12 @@ def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = N
     text = describe_change(change, scale, unit)
     if text is None:
         return " ".join([f"{name} was not compared.", *notes])
-    sentences = [describe_values(name, change.effect, text), _meaning(change, scale), *notes]
+    if Note.TYPICAL in change.notes:
+        # The values are means, and may have moved the other way.
+        values = f"{name} was {text.before} and is {text.after}, of a typical trace {text.change}."
+    else:
+        values = describe_values(name, change.effect, text)
+    sentences = [values, _meaning(change, scale), *notes]
     sentences += [_remedy(change), _describe_tasks(change), *others]
     return " ".join(sentence for sentence in sentences if sentence)
 

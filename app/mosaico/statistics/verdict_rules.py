@@ -114,6 +114,7 @@ class Note(StrEnum):
     CLIFF = "CLIFF"
     UNDEFINED = "UNDEFINED"
     UNPAIRED = "UNPAIRED"
+    TYPICAL = "TYPICAL"
     EXTREME = "EXTREME"
     ALL_ALIKE = "ALL_ALIKE"
     JUMP = "JUMP"
@@ -156,6 +157,10 @@ _SENTENCES = {
     Note.EXTREME: "A minimum or maximum depends on one trace, so chance cannot be estimated.",
     Note.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
+    Note.TYPICAL: (
+        "The change is that of a typical trace (the mean of the logarithms): the values themselves are means, which a"
+        " few expensive traces may move farther, or the other way."
+    ),
 }
 
 
