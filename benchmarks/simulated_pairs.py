@@ -17,7 +17,7 @@ from mosaico.comparison.child_computation import compute
 from mosaico.comparison.comparison_spec import ComparisonSpec, MetricComparisonSpec
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix
-from mosaico.statistics.verdict_rules import ChangeVerdict, Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.verdict_rules import About, ChangeVerdict, Scale, Side, Verdict, VerdictRule
 
 Floats: TypeAlias = NDArray[np.float64]
 Draw: TypeAlias = Callable[[np.random.Generator, int], Floats]
@@ -114,12 +114,14 @@ def judge(
     metric: MetricComparisonSpec,
     *,
     is_paired: bool = True,
+    about: About | None = None,
 ) -> ChangeVerdict:
     spec = ComparisonSpec(
         run=candidate,
         candidate=candidate,
         baseline=baseline,
         is_paired=is_paired,
+        about=about,
         metrics=[metric],
         kpis=(),
     )
