@@ -66,14 +66,13 @@ class Found(NamedTuple):
 
 class Detectable(NamedTuple):
     """The mean of the stated minimum detectable effects, the number of broken tasks, the shares of spread-out drops and
-    of broken tasks of this size that regressed, and the share of pairs that state an effect.
+    of broken tasks of this size that regressed.
     """
 
     effect: float
     tasks: float
     spread: float
     broken: float
-    stated: float
 
 
 def measure_unchanged(kind: str, design: tuple[int, int], pairs: int) -> Calls:
@@ -82,7 +81,8 @@ def measure_unchanged(kind: str, design: tuple[int, int], pairs: int) -> Calls:
     called: dict[About, list[bool]] = {about: [] for about in About}
     for _ in range(pairs):
         rates = KINDS[kind].draw(random, items)
-        change = judge(*(run_of(passes(rates, trials, random)) for _ in range(2)), PASSED)
+        first, second = (run_of(passes(rates, trials, random)) for _ in range(2))
+        change = judge(first, second, PASSED)
         for answer in change.answers:
             called[answer.about].append(answer.p is not None and answer.p < ALPHA)
     tasks, population = (
@@ -93,14 +93,12 @@ def measure_unchanged(kind: str, design: tuple[int, int], pairs: int) -> Calls:
 
 def measure_samples(kind: str, sizes: tuple[int, int], change: float, pairs: int) -> Found:
     """Pairs of samples of different items. `change` is the factor of costs and of pass rates."""
-    random = np.random.default_rng([2, *sizes])
+    random, values = np.random.default_rng([2, *sizes]), KINDS[kind]
     return _found(
         judge(
-            *(
-                run_of(_sample(KINDS[kind], size, factor, random), prefix=name)
-                for name, size, factor in zip("ab", sizes, (1.0, change), strict=True)
-            ),
-            KINDS[kind].metric,
+            run_of(_sample(values, sizes[0], 1.0, random), prefix="a"),
+            run_of(_sample(values, sizes[1], change, random), prefix="b"),
+            values.metric,
             is_paired=False,
         )
         for _ in range(pairs)
@@ -148,20 +146,21 @@ def measure_detectable(
     the same chance. None when less than half of the pairs state a change.
     """
     (items, trials), random = design, np.random.default_rng([4, *design])
-    effects, numbers, spread, broken = [], [], [], []
+    effects, numbers = list[float](), list[float]()
+    spread, broken = list[bool](), list[bool]()
     for _ in range(pairs):
         rates = KINDS[kind].draw(random, items)
         before = run_of(passes(rates, trials, random))
         unchanged = judge(before, run_of(passes(rates, trials, random)), PASSED, about=about)
         if unchanged.mde is None or unchanged.mde > rates.mean():
             continue
-        tasks = unchanged.broken_items or int(np.ceil(unchanged.mde * items - 1e-9))
+        number = unchanged.broken_items or int(np.ceil(unchanged.mde * items - 1e-9))
         effects.append(unchanged.mde)
-        numbers.append(tasks)
+        numbers.append(number)
         fallen = rates * (1 - unchanged.mde / rates.mean())
         left = rates.copy()
         if about is About.TASKS:
-            left[np.argsort(-rates)[:tasks]] = 0.0
+            left[np.argsort(-rates)[:number]] = 0.0
         else:
             left[random.random(items) < unchanged.mde / rates.mean()] = 0.0
         for later, found in ((fallen, spread), (left, broken)):
@@ -169,8 +168,10 @@ def measure_detectable(
             found.append(change.verdict is Verdict.REGRESSED and not FEW & {*change.notes})
     if 2 * len(effects) < pairs:
         return None
-    means = [float(np.mean(values)) for values in (effects, numbers, spread, broken)]
-    return Detectable(*means, stated=len(effects) / pairs)
+    effect, tasks, of_all, of_broken = (
+        float(np.mean(values)) for values in (effects, numbers, spread, broken)
+    )
+    return Detectable(effect, tasks, of_all, of_broken)
 
 
 def main(pairs: int) -> None:

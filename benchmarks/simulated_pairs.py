@@ -97,7 +97,7 @@ def passes(rates: Floats, trials: int, rng: np.random.Generator) -> Floats:
 def run_of(values: Floats, *, prefix: str = "", clusters: Sequence[int] = ()) -> ItemMatrix:
     """A run with values of shape (items, trials); `clusters` are the sizes of its clusters."""
     items, trials = values.shape
-    names = np.repeat(np.arange(len(clusters)), clusters) if clusters else []
+    names = np.repeat(np.arange(len(clusters)), clusters).tolist() if clusters else []
     return ItemMatrix(
         items=[f"{prefix}{item:04d}" for item in range(items)],
         revisions=[""] * items,

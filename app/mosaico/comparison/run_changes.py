@@ -4,9 +4,9 @@ Imports numpy and scipy; call it only in a process that computes.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from mosaico.statistics.verdict_rules import (
     Answer,
     ChangeMethod,
     ChangeVerdict,
+    JudgeDrift,
+    Judgement,
     Note,
     Remedy,
     Scale,
@@ -49,6 +51,7 @@ from mosaico.statistics.verdict_rules import (
     without_change,
 )
 
+NO_JUDGEMENTS: Final[Mapping[str, Judgement]] = {}
 INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
 
 
@@ -73,6 +76,7 @@ class TestedChange:
     notes: tuple[Note, ...] = ()
     tasks: TaskTest | None = None
     about: About = About.POPULATION
+    judge: JudgeDrift | None = None
 
     @property
     def test(self) -> ChangeTest | FixedItemsChange | None:
@@ -164,6 +168,7 @@ class TestedChange:
                     about=self.about,
                     answers=tuple(self._answers(rule, shape, abs(start))),
                     tasks=self.tasks and self.tasks.found,
+                    judge=self.judge and self.judge._replace(shift=scale.display(self.judge.shift)),
                 )
             )
         )
@@ -288,6 +293,7 @@ class RunChanges:
 
     With `is_paired` both hold the same items in the same order. `about` is the question that decides; without it
     the items themselves where most of them have several trials in both runs, otherwise the items as a sample.
+    `judgements` are the metrics that are scores, and who gave them.
     """
 
     def __init__(
@@ -297,8 +303,10 @@ class RunChanges:
         *,
         is_paired: bool,
         about: About | None = None,
+        judgements: Mapping[str, Judgement] = NO_JUDGEMENTS,
     ) -> None:
         self._about = about
+        self._judgements = judgements
         self._runs = ComparedRuns(baseline, candidate, is_paired=is_paired)
         self._is_clustered = bool(candidate.matrix.clusters)
 
@@ -345,13 +353,16 @@ class RunChanges:
         is_identical = self._runs.is_paired and test.error == 0 and linear.effect == 0
         if is_identical:
             notes = [Note.IDENTICAL, *notes]
-        tasks = pair.tasks(linear, limits, harm)
+        drift = pair.judge_drift(linear, self._judgements)
+        judge_variance = drift.variance if drift else 0.0
+        tasks = pair.tasks(linear, limits, harm, judge_variance)
         about = self._question(tasks)
         return TestedChange(
             baseline=linear.baseline,
             candidate=linear.candidate,
-            sampled=test,
+            sampled=test.widened_by(judge_variance),
             tasks=tasks,
+            judge=drift and drift.drift,
             about=about,
             is_logarithm=linear.is_logarithm,
             items=pair.item_count,

@@ -13,13 +13,14 @@ from mosaico.comparison.change_text import (
     format_limit,
     scale_of_change,
 )
-from mosaico.core.text import count_noun, format_utc, shorten
+from mosaico.core.text import count_noun, format_decimal, format_utc, shorten
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import (
     BaselineRuns,
     ChangedTasks,
     ComparedItems,
+    JudgedAnswers,
     QuestionAnswer,
     RunVerdict,
     ValueVerdict,
@@ -173,6 +174,7 @@ def render_verdict(
         ),
         min_detectable_tasks=change.broken_items,
         changed_tasks=changed_tasks(change),
+        judged_answers=None if change.judge is None else JudgedAnswers(**change.judge._asdict()),
         method=change.method,
         gate=gate,
         notes=change.notes,
@@ -213,8 +215,26 @@ def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = N
     else:
         values = describe_values(name, change.effect, text)
     sentences = [values, _meaning(change, scale), *notes]
-    sentences += [_remedy(change), _describe_tasks(change), *others]
+    sentences += [_remedy(change), _describe_tasks(change), _describe_judge(change, scale), *others]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _describe_judge(change: ChangeVerdict, scale: Scale) -> str:
+    """What the judge did on equal answers; empty if it did nothing."""
+    judge = change.judge
+    if judge is None or judge.changed == 0:
+        return ""
+    share = format_decimal(100 * judge.changed / judge.answers, ".0f")
+    shift = format_amount(judge.shift, scale, has_sign=True)
+    consequence = (
+        "This is the judge and not the agent: the interval takes it into account."
+        if judge.counts
+        else "If a judge gave these scores, it is not the same; the interval does not take that into account."
+    )
+    return (
+        f"Of {count_noun(judge.answers, 'answer')} that did not change by a byte, {judge.changed} ({share} %) have another"
+        f" score, by {shift} on average over all of them. {consequence}"
+    )
 
 
 def changed_tasks(change: ChangeVerdict) -> ChangedTasks | None:

@@ -73,6 +73,19 @@ class ChangeTest:
         unit_changes[units] = self.unit_changes
         return replace(self, unit_changes=unit_changes)
 
+    def widened_by(self, variance: float) -> "ChangeTest":
+        """The test with a variance beside that of the units. A test without any spread stays as it is."""
+        if self._ends is None or variance == 0:
+            return self
+        low, high = (ends.widened(variance) for ends in self._ends)
+        statistic = (low if self.effect > 0 else high).statistic()
+        return replace(
+            self,
+            error=math.hypot(self.error, math.sqrt(variance)),
+            p=2 * float(special.stdtr(self.degrees, -statistic)),
+            _ends=(low, high),
+        )
+
     def interval(self, alpha: float) -> Interval | None:
         """The interval at the level 1 - alpha; None when it is unknown."""
         if self._ends is None:
@@ -106,6 +119,12 @@ class _Ends(NamedTuple):
     errors: FloatArray
     skewness: float
     units: int
+
+    def widened(self, variance: float) -> "_Ends":
+        """The candidates with a variance that is added to each, and is not skewed."""
+        errors = np.sqrt(self.errors**2 + self.units * variance)
+        skewness = self.skewness * float(self.errors[0] / errors[0]) ** 3 if errors[0] else 0.0
+        return self._replace(errors=errors, skewness=skewness)
 
     def limit(self, quantile: float) -> float:
         """The end of the interval for a quantile of Student's t."""

@@ -82,6 +82,26 @@ class TaskChanges:
     beyond_chance: tuple[str, ...] = ()
 
 
+class Judgement(StrEnum):
+    """Who gave a score. JUDGE: a model that MOSAICO asks, which reads nothing but the answer. SOURCE: the source of the
+    traces; a judge, or a check of something else than the answer.
+    """
+
+    JUDGE = "JUDGE"
+    SOURCE = "SOURCE"
+
+
+class JudgeDrift(NamedTuple):
+    """Of how many answers that are equal in both runs the scores changed, and by how much on average. `counts`: this
+    shift is a part of the error of the change.
+    """
+
+    answers: int
+    changed: int
+    shift: float
+    counts: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to one question about a change, not adjusted for others; `effect` is that of the verdict.
@@ -273,7 +293,7 @@ class ChangeVerdict:
     the unit of the effect. `trials` is the mean number of trials per item. `remedy` is None when the
     interval of an unchanged value lies within the margin or its width is unknown. `about` is the question that all
     these numbers answer; `answers` are those to every question that the data allow. `tasks` are the items that changed
-    by themselves.
+    by themselves. `judge` is what the scores of equal answers did, in the unit of the effect; None without any.
     """
 
     verdict: Verdict
@@ -301,6 +321,7 @@ class ChangeVerdict:
     about: About = About.POPULATION
     answers: tuple[Answer, ...] = ()
     tasks: TaskChanges | None = None
+    judge: JudgeDrift | None = None
 
     @property
     def broken_items(self) -> int | None:
