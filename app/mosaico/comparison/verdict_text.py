@@ -253,6 +253,20 @@ def changed_tasks(change: ChangeVerdict) -> ChangedTasks | None:
     )
 
 
+def moved_scores(verdict: ValueVerdict) -> str:
+    """What a judge did on equal answers, in a few words: "9 of 20 equal answers (45 %) have another score"; empty if it
+    did nothing.
+    """
+    judged = verdict.judged_answers
+    if judged is None or judged.changed == 0:
+        return ""
+    share = format_decimal(100 * judged.changed / judged.answers, ".0f")
+    return (
+        f"{judged.changed} of {count_noun(judged.answers, 'equal answer')} ({share} %)"
+        f" {'has' if judged.changed == 1 else 'have'} another score"
+    )
+
+
 def broken_tasks(tasks: ChangedTasks | None) -> str:
     """The tasks that broke or were repaired, in a few words: "4 of 10 tasks fell from always to never"; empty for none."""
     if tasks is None:
@@ -366,6 +380,7 @@ def render_run(
             [
                 _sentence(reason) if reason else _summary(counts, noun),
                 *map(_sentence, failures),
+                *map(_sentence, _unique([*filter(None, map(moved_scores, deciding))])),
                 *map(_sentence, _ruler_sentences(ruler, is_again=not differences.ruler)),
                 *_item_sentences(items),
                 *([f"Differences: {'; '.join(others)}."] if others else []),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mosaico.comparison.change_text import ChangeText, describe_change
-from mosaico.comparison.verdict_text import broken_tasks
+from mosaico.comparison.verdict_text import broken_tasks, moved_scores
 from mosaico.core.reports import (
     JUnitCase,
     JUnitProblem,
@@ -53,6 +53,8 @@ def sentences(result: GateResult) -> Iterator[str]:
         yield _sentence(result.reason)
     for check in result.checks:
         yield f"{check.name}: {check.reason}."
+        if check.verdict and (moved := moved_scores(check.verdict)):
+            yield f"{check.name}: {moved}."
     if result.passes_inconclusive:
         yield PASSES_INCONCLUSIVE
     yield from map(_sentence, result.ruler)

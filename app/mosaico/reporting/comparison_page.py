@@ -12,7 +12,7 @@ from mosaico.comparison.change_text import (
 )
 from mosaico.comparison.deciders import measures_quality
 from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
-from mosaico.comparison.verdict_text import BY_PRIORITY, broken_tasks
+from mosaico.comparison.verdict_text import BY_PRIORITY, broken_tasks, moved_scores
 from mosaico.core.reports import html_page, html_table
 from mosaico.core.text import html_text, shorten
 from mosaico.core.web.change_charts import ItemChange, changes_chart, items_chart
@@ -106,6 +106,7 @@ def headline(comparison: Comparison) -> str:
     parts = [
         f"{deciding.metric} {format_headline(deciding.verdict)}",
         broken_tasks(deciding.verdict.changed_tasks),
+        moved_scores(deciding.verdict),
         describe_disagreement(comparison),
     ]
     return f"{verdict}: {'; '.join(filter(None, parts))}"

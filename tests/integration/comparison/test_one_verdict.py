@@ -195,8 +195,13 @@ def test_scores_of_equal_answers__are_those_of_the_judge_in_files_and_stored_run
         ]
         assert (judged["answers"], judged["changed"], judged["counts"]) == (9, 9, True)
         assert judged["shift"] == pytest.approx(-0.7, abs=0.05)
-    _, printed = run("compare", before, after, "--no-html")
-    assert "did not change by a byte" in json.dumps(printed)
+    phrase = "9 of 9 equal answers (100 %) have another score"
+    assert phrase in stored[1]["verdict"]["explanation"]
+    for words in (
+        ("compare", before, after, "--no-html"),
+        ("gate", "--run", after, "--baseline", before),
+    ):
+        assert phrase in CliRunner().invoke(cli, [*map(str, words)]).stdout
 
 
 def by_item(rows: list[JSON]) -> dict[str, list[JSON]]:
