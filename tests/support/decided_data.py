@@ -1,6 +1,7 @@
 """Small data sets of all kinds, each with its verdict and what decides it."""
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, NamedTuple
 
 from tests.support.service import JSON
@@ -51,9 +52,14 @@ def _rows(**columns: Any) -> list[JSON]:
     ]
 
 
+_NIGHTS = count(1)
+
+
 def _scored(**scores: Any) -> list[JSON]:
+    # Each run answers in other words: scores of equal answers would be those of a drifting judge.
+    night = next(_NIGHTS)
     return _rows(
-        output=lambda number: f"an answer to question {number}",
+        output=lambda number: f"answer {night} to question {number}",
         scores=lambda number: {name: value(number) for name, value in scores.items()},
     )
 

@@ -45,7 +45,7 @@ DETAILS = AlertDetails(
     ),
 )
 CHANGE_LINE = (
-    "answer quality is 0.620, was 0.900 in the 25 runs before (change −0.280, 95 % CI −0.410 to"
+    "answer quality is 0.620, was 0.900 in the 25 runs before (change −0.280, likely −0.410 to"
     " −0.120); since 2026-11-22 02:00 UTC."
 )
 

@@ -56,7 +56,7 @@ def describe_levels(alert: AlertFields, *, with_baseline: bool) -> str:
 
 
 def describe_change(alert: AlertFields) -> str | None:
-    """The levels with the confidence interval of their difference; None for an alert without an interval."""
+    """The levels with the range of their difference; None for an alert without an interval."""
     details, evidence = alert.details, alert.details.runs
     change = EvidenceText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
     if (

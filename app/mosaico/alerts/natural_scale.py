@@ -31,7 +31,7 @@ def amount_of_change(change: float, *, is_relative: bool) -> float:
 
 
 class EvidenceText(NamedTuple):
-    """A change with its 95 % confidence interval, each with its sign, such as "+12.5 %"."""
+    """A change with the range in which it likely is, each with its sign, such as "+12.5 %"."""
 
     change: str
     low: str
@@ -64,4 +64,4 @@ class EvidenceText(NamedTuple):
 
     def __str__(self) -> str:
         item = " of a typical item" if self.is_typical else ""
-        return f"change {self.change}{item}, 95 % CI {self.low} to {self.high}"
+        return f"change {self.change}{item}, likely {self.low} to {self.high}"

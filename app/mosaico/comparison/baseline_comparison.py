@@ -239,5 +239,6 @@ def _load_items(
             cluster_field=comparison.plan.cluster_field,
             is_sample=comparison.plan.is_sample,
             traces=traces,
+            has_answers=comparison.has_judgements,
         )
     return with_label_counts(matrix, job.resources.db, runs, comparison.count_metrics, summarize)

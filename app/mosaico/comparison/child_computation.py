@@ -212,7 +212,12 @@ def assess_changes(
         no_items = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
         return {subject.key: no_items for subject in subjects}
     runs = (RunStatistics(matrix, spec.count_metrics) for matrix in (baseline, candidate))
-    changes = RunChanges(*runs, is_paired=spec.is_paired, about=spec.about)
+    changes = RunChanges(
+        *runs,
+        is_paired=spec.is_paired,
+        about=spec.about,
+        judgements={metric.column: metric.judgement for metric in spec.metrics if metric.judgement},
+    )
     tested = dict[str, TestedChange | ChangeVerdict]()
     families = dict[str, _Family]()
     for subject in subjects:

@@ -16,6 +16,7 @@ from mosaico.comparison.deciders import (
     CommonMetric,
     Deciders,
     ExpectedAnswers,
+    judgement_of,
     select_deciders,
 )
 from mosaico.comparison.value_coverage import LostValues, find_lost_values
@@ -84,6 +85,11 @@ class RunComparison:
             for metric in self.plan.metrics
             if metric.column in counted or not is_run_metric(metric.ref)
         ]
+
+    @property
+    def has_judgements(self) -> bool:
+        """Return whether a metric is the opinion of a judge, so that equal answers tell of its drift."""
+        return any(judgement_of(metric.column) for metric in self.plan.metrics)
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:
@@ -205,6 +211,7 @@ class RunComparison:
             is_judged=is_judged,
             is_success=_is_rate(spec) and spec.direction is Direction.HIGHER_IS_BETTER,
             count_metric=metric.ref if is_counted(metric.ref) else None,
+            judgement=judgement_of(metric.column),
         )
 
     def _kpi_spec(

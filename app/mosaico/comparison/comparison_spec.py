@@ -12,7 +12,7 @@ from mosaico.kpis.verdict_types import RepeatedTrials, SubjectKey, ValueFailure
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.verdict_rules import About, ChangeVerdict, Note, VerdictRule
+from mosaico.statistics.verdict_rules import About, ChangeVerdict, Judgement, Note, VerdictRule
 from mosaico.statistics.whole_runs import MeasuredRuns
 
 
@@ -22,7 +22,8 @@ class MetricComparisonSpec:
 
     The metrics and KPIs of `is_judged` are judged together; all others are for information.
     `is_success` marks a metric whose value 1 is a pass. `count_metric` is set for a metric whose
-    value of the run is computed from label counts. `limits` are those of its values.
+    value of the run is computed from label counts. `limits` are those of its values. `judgement` says who
+    gave a score; None for a value that is computed.
     """
 
     column: str
@@ -31,6 +32,7 @@ class MetricComparisonSpec:
     is_success: bool = False
     is_judged: bool = False
     count_metric: MetricRef | None = None
+    judgement: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

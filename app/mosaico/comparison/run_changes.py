@@ -4,9 +4,9 @@ Imports numpy and scipy; call it only in a process that computes.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,11 @@ from mosaico.items.formulas.run_statistics import (
     ORDER_STATISTICS,
     RunStatistics,
 )
+from mosaico.items.formulas.samples import RunPair, sample_change
 from mosaico.statistics.change import (
     ChangeTest,
     UnitInfluences,
     paired_change_test,
-    unpaired_change_test,
 )
 from mosaico.statistics.fixed_items import DetectableChange, FixedItemsChange
 from mosaico.statistics.power import ChangeModel, items_to_detect_any, settle_equivalence
@@ -38,6 +38,8 @@ from mosaico.statistics.verdict_rules import (
     Answer,
     ChangeMethod,
     ChangeVerdict,
+    JudgeDrift,
+    Judgement,
     Note,
     Remedy,
     RunVariation,
@@ -51,6 +53,7 @@ from mosaico.statistics.verdict_rules import (
 )
 from mosaico.statistics.whole_runs import NO_VARIATION, RunEffect, WholeRuns
 
+NO_JUDGEMENTS: Final[Mapping[str, Judgement]] = {}
 INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
 
 
@@ -76,6 +79,7 @@ class TestedChange:
     tasks: TaskTest | None = None
     about: About = About.POPULATION
     whole_runs: RunVariation | None = None
+    judge: JudgeDrift | None = None
 
     @property
     def test(self) -> ChangeTest | FixedItemsChange | None:
@@ -170,6 +174,7 @@ class TestedChange:
                     answers=tuple(self._answers(rule, shape, abs(start))),
                     tasks=self.tasks and self.tasks.found,
                     whole_runs=scale.whole_runs(),
+                    judge=self.judge and self.judge._replace(shift=scale.display(self.judge.shift)),
                 )
             )
         )
@@ -302,6 +307,7 @@ class RunChanges:
 
     With `is_paired` both hold the same items in the same order. `about` is the question that decides; without it
     the items themselves where most of them have several trials in both runs, otherwise the items as a sample.
+    `judgements` are the metrics that are scores, and who gave them.
     """
 
     def __init__(
@@ -311,8 +317,10 @@ class RunChanges:
         *,
         is_paired: bool,
         about: About | None = None,
+        judgements: Mapping[str, Judgement] = NO_JUDGEMENTS,
     ) -> None:
         self._about = about
+        self._judgements = judgements
         self._runs = ComparedRuns(baseline, candidate, is_paired=is_paired)
         self._is_clustered = bool(candidate.matrix.clusters)
 
@@ -357,41 +365,29 @@ class RunChanges:
             ).among(*pair.unit_positions)
             method = ChangeMethod.CLUSTERED_T if self._is_clustered else ChangeMethod.PAIRED_T
         else:
-            own_units = (self._runs.baseline.units(), self._runs.candidate.units())
-            test = max(
-                (
-                    unpaired_change_test(
-                        linear.effect,
-                        UnitInfluences.of_items(first, own_units[0]),
-                        UnitInfluences.of_items(second, own_units[1]),
-                        width=width,
-                    )
-                    # A run with large outliers hides them with the gradient at its own mean.
-                    for first, second in (
-                        (linear.baseline_influences, linear.candidate_influences),
-                        (linear.changes, linear.influences),
-                    )
-                ),
-                key=lambda test: test.p,
-            )
+            samples = RunPair(self._runs.baseline, self._runs.candidate)
+            test, is_typical = sample_change(samples, pair.formula, linear, limits)
             method = ChangeMethod.TWO_SAMPLE_T
-            notes.append(Note.UNPAIRED)
+            notes += [Note.UNPAIRED, *[Note.TYPICAL] * is_typical]
         notes += self._few(pair, test)
         is_identical = self._runs.is_paired and test.error == 0 and linear.effect == 0
         if is_identical:
             notes = [Note.IDENTICAL, *notes]
+        drift = pair.judge_drift(linear, self._judgements)
         own_error = test.error
-        runs = self._run_effect(
+        whole = self._run_effect(
             whole_runs, linear.baseline, own_error, is_logarithm=linear.is_logarithm
         )
-        test = test.widened(runs)
+        # The drift of a judge moves all items of a run together, as a whole run does.
+        runs = whole.widened(drift.variance) if drift else whole
         tasks = pair.tasks(linear, limits, harm, runs)
         about = self._question(tasks)
         return TestedChange(
             baseline=linear.baseline,
             candidate=linear.candidate,
-            sampled=test,
+            sampled=test.widened(runs),
             tasks=tasks,
+            judge=drift and drift.drift,
             about=about,
             is_logarithm=linear.is_logarithm,
             items=pair.item_count,

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from mosaico.comparison.judge_text import moved_scores
+from mosaico.comparison.whole_run_text import describe_whole_runs
 from mosaico.core.text import count_noun, format_utc, sentence_of
 from mosaico.kpis.verdict_types import BaselineRuns, ComparedItems, RunVerdict, ValueVerdict
 from mosaico.run_store.plan_differences import PlanDifferences
@@ -91,10 +93,13 @@ def render_run(
             [
                 sentence_of(reason) if reason else _summary(counts, noun),
                 *map(sentence_of, failures),
+                *map(sentence_of, _unique([*filter(None, map(moved_scores, deciding))])),
                 *([] if is_incomplete else map(sentence_of, lost)),
                 *map(sentence_of, _ruler_sentences(ruler, is_again=not differences.ruler)),
                 *([] if is_incomplete else _item_sentences(items)),
                 *([f"Differences: {'; '.join(own_differences)}."] if own_differences else []),
+                # Stored for every interface, so that it names no parameter of one.
+                *describe_whole_runs(deciding, is_file=False),
             ]
         ),
         baseline=baseline,

@@ -270,7 +270,7 @@ def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide
     plan = _without_lost_metrics(baseline_runs[0].plan)
     lost = set(baseline_runs[0].plan.columns) - {*plan.columns}
     kept_kpis = {kpi.id for kpi in plan.kpis}
-    columns = RunComparison(plan=plan, kpis=(), baseline=None).item_columns
+    comparison = RunComparison(plan=plan, kpis=(), baseline=None)
     return ComparisonSide(
         run=ComparedRun(
             id=run.id,
@@ -285,9 +285,10 @@ def _load_side(session: Session, runs: Sequence[BenchmarkRun]) -> ComparisonSide
         items=read_items(
             session,
             _metric_keys(runs),
-            columns,
+            comparison.item_columns,
             cluster_field=plan.cluster_field,
             is_sample=plan.is_sample,
+            has_answers=comparison.has_judgements,
         ),
         attributes=read_attributes(
             session,

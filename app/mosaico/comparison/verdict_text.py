@@ -9,6 +9,7 @@ from mosaico.comparison.change_text import (
     format_limit,
     scale_of_change,
 )
+from mosaico.comparison.judge_text import describe_judge
 from mosaico.comparison.question_text import (
     changed_tasks,
     describe_detectable,
@@ -20,7 +21,7 @@ from mosaico.comparison.question_text import (
 from mosaico.core.text import capitalized, count_noun, sentence_of
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
-from mosaico.kpis.verdict_types import ValueVerdict, WholeRunVariation
+from mosaico.kpis.verdict_types import JudgedAnswers, ValueVerdict, WholeRunVariation
 from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
 
 UNLIMITED = ValueRange(None, None)
@@ -115,6 +116,7 @@ def render_verdict(
         min_detectable_tasks=change.broken_items,
         changed_tasks=changed_tasks(change),
         whole_runs=change.whole_runs and WholeRunVariation(**change.whole_runs._asdict()),
+        judged_answers=None if change.judge is None else JudgedAnswers(**change.judge._asdict()),
         method=change.method,
         gate=gate,
         notes=change.notes,
@@ -149,8 +151,18 @@ def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = N
     text = describe_change(change, scale, unit)
     if text is None:
         return " ".join([f"{name} was not compared.", *notes])
-    sentences = [describe_values(name, change.effect, text), _meaning(change, scale), *notes]
-    sentences += [_remedy(change), describe_tasks(change), *second_sentences]
+    if Note.TYPICAL in change.notes:
+        # The values are means, and may have moved the other way.
+        values = f"{name} was {text.before} and is {text.after}, of a typical trace {text.change}."
+    else:
+        values = describe_values(name, change.effect, text)
+    sentences = [values, _meaning(change, scale), *notes]
+    sentences += [
+        _remedy(change),
+        describe_tasks(change),
+        describe_judge(change, scale),
+        *second_sentences,
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 

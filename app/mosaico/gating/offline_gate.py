@@ -34,6 +34,7 @@ from mosaico.items.matrix import (
     ItemMatrix,
     ItemRow,
     LabelCounts,
+    answer_digest,
     is_short_text,
     matrix_of_rows,
 )
@@ -148,13 +149,14 @@ class EarlierRuns(NamedTuple):
 class _MeasuredTrace(NamedTuple):
     """The values of a trace, without its long texts, which need not be kept in memory.
 
-    `is_short`: its expected answer is as short as a label; None without one. `summaries` are those of
-    metrics of the whole run, by column, where the trace has a value.
+    `is_short`: its expected answer is as short as a label; None without one. `answer` is
+    the digest of its output. `summaries` are those of metrics of the whole run, by column, where the trace has a value.
     """
 
     attributes: AttributeRow
     trial: int
     is_short: bool | None
+    answer: int | None
     row: TraceMeasurements
     summaries: Mapping[str, StoredSummary]
 
@@ -370,6 +372,7 @@ def _measure_file(
             tags=[],
             values=list(trace.row.values),
             is_short=trace.is_short,
+            answer=trace.answer,
         )
         for trace in ordered
     )
@@ -413,6 +416,7 @@ def _measure_traces(
             attributes=_attributes(trace),
             trial=trace.trial,
             is_short=is_short_text(trace.expected_output),
+            answer=answer_digest(trace.output, trace.tool_calls),
             row=row,
             summaries=summaries,
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mosaico.comparison.change_text import ChangeText, describe_change
+from mosaico.comparison.judge_text import moved_scores
 from mosaico.comparison.question_text import broken_tasks
 from mosaico.core.reports import (
     JUnitCase,
@@ -54,6 +55,8 @@ def sentences(result: GateResult) -> Iterator[str]:
         yield _sentence(result.reason)
     for check in result.checks:
         yield f"{check.name}: {check.reason}."
+        if check.verdict and (moved := moved_scores(check.verdict)):
+            yield f"{check.name}: {moved}."
     yield from _describe_items(result)
     if result.passes_inconclusive:
         yield PASSES_INCONCLUSIVE

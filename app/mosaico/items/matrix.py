@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from mosaico.traces.types import ToolCall
+
 # Runs that share fewer items are compared as two samples of all their items.
 MIN_PAIRED_ITEMS = 5
 # The largest expected answer that may be a label.
@@ -16,7 +18,7 @@ MAX_LABEL_BYTES = 32
 
 class ItemRow(NamedTuple):
     """The metric values of one trace of a run; `is_short`: its expected answer is as short as a label; None without
-    an expected answer.
+    an expected answer. `answer` is a digest of the output and the tool calls; None without one, or if it is not read.
     """
 
     run_seq: int
@@ -25,6 +27,7 @@ class ItemRow(NamedTuple):
     tags: list[str]
     values: list[float | None]
     is_short: bool | None = None
+    answer: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,8 @@ class ItemMatrix:
     Trace i belongs to item `item_index[i]` and was made in run `run_index[i]` of the matrix (0, 1,
     …); `values` maps each metric to its value per trace, NaN where missing. `revisions` are digests of the items' tasks, and
     `short` says of which the expected answer is as short as a label, None without one. `clusters` is the cluster of each
-    item, empty without clusters. `counts` are the label counts of metrics that are not a mean over
+    item, empty without clusters. `answers` are the digests of the outputs by trace (see `answer_digest`), 0 without one, empty if
+    they are not read. `counts` are the label counts of metrics that are not a mean over
     items. `left_out` is the number of items beyond the limit. `is_sample`: the items are a sample of
     their own, and no item of another matrix is the same one.
     """
@@ -68,6 +72,7 @@ class ItemMatrix:
     clusters: list[str] = field(default_factory=list)
     item_index: "array[int]" = field(default_factory=lambda: array("l"))
     run_index: "array[int]" = field(default_factory=lambda: array("l"))
+    answers: "array[int]" = field(default_factory=lambda: array("q"))
     values: "dict[str, array[float]]" = field(default_factory=dict)
     counts: dict[str, LabelCounts] = field(default_factory=dict)
     left_out: int = 0
@@ -85,6 +90,7 @@ class ItemMatrix:
             self,
             item_index=array("l", (self.item_index[trace] for trace in traces)),
             run_index=array("l", [0] * len(traces)),
+            answers=self._answers_of(traces),
             values={
                 name: array("d", (column[trace] for trace in traces))
                 for name, column in self.values.items()
@@ -103,6 +109,7 @@ class ItemMatrix:
             clusters=[self.clusters[index] for index in indices] if self.clusters else [],
             item_index=array("l", (new_index[self.item_index[trace]] for trace in traces)),
             run_index=array("l", (self.run_index[trace] for trace in traces)),
+            answers=self._answers_of(traces),
             values={
                 name: array("d", (column[trace] for trace in traces))
                 for name, column in self.values.items()
@@ -110,6 +117,9 @@ class ItemMatrix:
             counts={name: counts.take(new_index) for name, counts in self.counts.items()},
             is_sample=self.is_sample,
         )
+
+    def _answers_of(self, traces: Sequence[int]) -> "array[int]":
+        return array("q", (self.answers[trace] for trace in traces) if self.answers else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +149,18 @@ def is_short_text(text: str | None) -> bool | None:
     # Bytes, because a sentence without spaces may have few characters.
     is_short = len(text.encode()) <= MAX_LABEL_BYTES
     return is_short and 1 <= len(text.split()) <= MAX_LABEL_WORDS
+
+
+def answer_digest(output: str | None, tool_calls: Sequence[ToolCall] | None = None) -> int | None:
+    """Eight bytes of an MD5 of an output with its tool calls, but for their times; None without an output. As
+    `items.queries.ANSWER`.
+    """
+    if not output:
+        return None
+    calls = [(call.name, call.arguments, call.ok) for call in tool_calls or ()]
+    text = f"{output}\0{calls!r}" if calls else output
+    digest = hashlib.md5(text.encode(errors="surrogatepass"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], signed=True)
 
 
 def pair_items(baseline: ItemMatrix, candidate: ItemMatrix) -> ItemPairing:
@@ -228,6 +250,7 @@ def matrix_of_rows(
                 matrix.clusters.append(_cluster(row.tags, cluster_field) or row.item_id)
         matrix.item_index.append(len(matrix.items) - 1)
         matrix.run_index.append(run_indices[row.run_seq])
+        matrix.answers.append(row.answer or 0)
         for column, position in zip(matrix.values.values(), positions[row.run_seq], strict=True):
             value = None if position is None else row.values[position]
             # NaN in an array of floats takes 8 bytes; None would need a list of objects.

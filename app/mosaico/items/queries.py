@@ -45,6 +45,15 @@ IS_SHORT = f"""
     ELSE trace.expected_output ~ '^\\s*\\S+(\\s+\\S+){{0,{MAX_LABEL_WORDS - 1}}}\\s*$' END
 """
 
+# The output and the tool calls but for their times. As `items.matrix.answer_digest`: equal for equal answers, but
+# another number.
+ANSWER = """
+    ('x' || left(md5(nullif(trace.output, '') || coalesce((
+        SELECT string_agg((call - 'latency_ms' - 'latencyMs')::text, ',' ORDER BY position)
+        FROM jsonb_array_elements(trace.tool_calls) WITH ORDINALITY AS calls (call, position)
+    ), '')), 16))::bit(64)::bigint
+"""
+
 # The tags of a trace, and its attributes as tags: `Trace.all_tags`.
 ALL_TAGS = f"""
     CASE WHEN trace.attributes IS NULL THEN trace.tags
@@ -85,18 +94,24 @@ def _read_of_selected_items(columns: str, rows: str) -> TextClause:
     )
 
 
-# One look-up in the primary key for each trace: see `run_store.queries.SCORED_TRACES`.
-ITEM_ROWS = _read_of_selected_items(
-    f"{REVISION} AS revision, {ALL_TAGS} AS tags, {IS_SHORT} AS is_short",
-    """
-    SELECT trace.seq, trace.item_id, trace.revision, trace.tags, result.values, trace.is_short
-    FROM trace CROSS JOIN LATERAL (
-        SELECT values FROM trace_results
-        WHERE run_seq = trace.seq AND position BETWEEN trace.position AND trace.position
-        ORDER BY position LIMIT 1
-    ) AS result
-    """,
-)
+def _item_rows(answer: str) -> TextClause:
+    # One look-up in the primary key for each trace: see `run_store.queries.SCORED_TRACES`.
+    return _read_of_selected_items(
+        f"{REVISION} AS revision, {ALL_TAGS} AS tags, {IS_SHORT} AS is_short, {answer} AS answer",
+        """
+        SELECT trace.seq, trace.item_id, trace.revision, trace.tags, result.values, trace.is_short, trace.answer
+        FROM trace CROSS JOIN LATERAL (
+            SELECT values FROM trace_results
+            WHERE run_seq = trace.seq AND position BETWEEN trace.position AND trace.position
+            ORDER BY position LIMIT 1
+        ) AS result
+        """,
+    )
+
+
+ITEM_ROWS = _item_rows("NULL::bigint")
+# Outputs may be long, so they are read only where they are compared.
+ITEM_ROWS_WITH_ANSWERS = _item_rows(ANSWER)
 ITEM_COUNT = text(
     """
     SELECT count(DISTINCT trace.item_id)
@@ -141,16 +156,17 @@ def read_items(
     cluster_field: str | None = None,
     is_sample: bool = False,
     traces: int | None = None,
+    has_answers: bool = False,
 ) -> ItemMatrix:
     """The given metrics of some runs by item; the trials of an item in several runs are combined.
 
-    `columns` are the stored metrics of each run, by its seq. `traces` is the number of traces of the largest run; None
+    `columns` are the stored metrics of each run, by its seq. `has_answers`: the outputs are read, too, as digests. `traces` is the number of traces of the largest run; None
     if it must be read. Reads row by row and keeps 8 bytes per
     trace and metric, of at most `MAX_ITEMS` items.
     """
     matrix = _read_items(
         session,
-        ITEM_ROWS,
+        ITEM_ROWS_WITH_ANSWERS if has_answers else ITEM_ROWS,
         list(columns),
         lambda rows: matrix_of_rows(
             (ItemRow(*row) for row in rows),

@@ -116,8 +116,8 @@ class RunsEvidence(WireModel):
     """The evidence of the last runs, with the strongest window.
 
     The mean of the last `width` runs is `level`, that of the `reference` runs before them
-    `referenceLevel`; `effect` is their difference with its 95 % interval. `z` is the harm in
-    standard errors, which pages above `limit`. `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
+    `referenceLevel`; `effect` is their difference, and `low` to `high` the range in which it
+    likely is. `z` is the harm in standard errors, which pages above `limit`; then the range excludes 0. `since` is the first run of the window; in an incident, the first run of the incident. `zeroLevel`
     is the level that stands for the value 0, which has no logarithm; there is no interval then, if one
     of both levels is 0.
     With `isTypical` the change is that of a typical item (a mean of logarithms): the mean of all items, which a few

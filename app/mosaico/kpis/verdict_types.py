@@ -79,6 +79,18 @@ class WholeRunVariation(WireModel):
     runs: int = 0
 
 
+class JudgedAnswers(WireModel):
+    """Of how many `answers` that are equal in both runs, byte for byte, with their tool calls, the scores `changed`, and
+    their mean change `shift` in the unit of the effect: what the judge did, not the agent. `counts`: the shift is a part
+    of the error. It is not for passes and failures of the source, which may check more than the answer.
+    """
+
+    answers: int
+    changed: int
+    shift: float
+    counts: bool = True
+
+
 class ValueVerdict(WireModel):
     """The comparison of one KPI or metric with its baseline.
 
@@ -142,6 +154,10 @@ class ValueVerdict(WireModel):
     min_detectable_tasks: int | None = None
     changed_tasks: ChangedTasks | None = None
     whole_runs: WholeRunVariation | None = None
+    judged_answers: Annotated[
+        JudgedAnswers | None,
+        Field(description="What the scores did on equal answers; null without any."),
+    ] = None
     method: ChangeMethod | None = None
     gate: bool = False
     notes: tuple[Note, ...] = ()

@@ -11,6 +11,7 @@ from mosaico.comparison.change_text import (
     format_value,
 )
 from mosaico.comparison.deciders import measures_quality
+from mosaico.comparison.judge_text import moved_scores
 from mosaico.comparison.question_text import broken_tasks
 from mosaico.comparison.run_verdict_text import BY_PRIORITY
 from mosaico.comparison.schemas import Comparison, FlippedItem, MetricComparison
@@ -107,6 +108,7 @@ def headline(comparison: Comparison) -> str:
     parts = [
         f"{deciding.metric} {format_headline(deciding.verdict)}",
         broken_tasks(deciding.verdict.changed_tasks),
+        moved_scores(deciding.verdict),
         describe_disagreement(comparison),
     ]
     return f"{verdict}: {'; '.join(filter(None, parts))}"

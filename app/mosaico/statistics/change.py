@@ -7,9 +7,10 @@ interval is that of the test: p < alpha exactly when it excludes 0.
 The variance of the change is the larger of two estimates:
 
 - the spread of the contributions, with gradients between the two runs or at each run (CR2: Bell and
-  McCaffrey 2002), plus a pad for units that did not change: other units may still change. It is the
+  McCaffrey 2002), plus a pad for items that did not change: other items may still change. It is the
   larger of both spreads, but a weighted mean for logarithms: there the first is too large and the
-  second too small, because one expensive item decides the change and its spread alike;
+  second too small, because one expensive item decides the change and its spread alike. Clusters get no pad: few of
+  them are unchanged, and with unequal ones it would hide a fall of all of them;
 - as if all units but one had changed alike: with few units a small spread may be chance.
 
 Degrees of freedom are Satterthwaite's. The pad, the weight and the second estimate have no source:
@@ -181,7 +182,14 @@ def paired_change_test(
             unit_changes=sums,
             can_decide=False,
         )
-    spread = _ChangeVariance(share, unit_sums(influences, units), sums, is_logarithm=is_logarithm)
+    is_clustered = count < len(changes)
+    spread = _ChangeVariance(
+        share,
+        unit_sums(influences, units),
+        sums,
+        is_logarithm=is_logarithm,
+        is_padded=not is_clustered,
+    )
     degrees = satterthwaite(share)
     is_limited = width is not None and count >= MONOTONE_UNITS
     ends = [_ends(sign, effect, sums, spread, skewness, is_limited=is_limited) for sign in (-1, 1)]
@@ -238,9 +246,16 @@ class _ChangeVariance:
     """The variance of the change, also when the changes of some units are limited."""
 
     def __init__(
-        self, share: FloatArray, influences: FloatArray, sums: FloatArray, *, is_logarithm: bool
+        self,
+        share: FloatArray,
+        influences: FloatArray,
+        sums: FloatArray,
+        *,
+        is_logarithm: bool,
+        is_padded: bool,
     ) -> None:
         self.share = share
+        self.is_padded = is_padded
         self.weight = 1 / (1 - share)
         own = float((self.weight * influences**2).sum())
         between = float((self.weight * (sums - share * sums.sum()) ** 2).sum())
@@ -250,12 +265,13 @@ class _ChangeVariance:
     def errors(self, squares: FloatArray, changed: FloatArray, weighted: FloatArray) -> FloatArray:
         """Standard errors times √units, as Hall's transformation has them.
 
-        From sums over the units: of the squared changes, of the units that changed, and of the
+        From sums over the units: of the squared changes of their items, of the units that changed, and of the
         weighted squares of the deviations from the mean change.
         """
         count = len(self.share)
         typical = squares / changed * count / (count - 1)
-        padded = weighted + self.surplus + typical * (1 - changed / count)
+        pad = typical * (1 - changed / count) if self.is_padded else 0.0
+        padded = weighted + self.surplus + pad
         errors: FloatArray = np.sqrt(np.maximum(padded, typical) * count)
         return errors
 
@@ -292,11 +308,13 @@ def _ends(
         return total
 
     ones = np.ones(len(values))
+    # 1 for units of equal size. The change of the items of a small unit is a larger one than its sum says.
+    by_size = 1 / (share * len(values))
     total = limited(ones, values, limits)
-    squares = limited(ones, values**2, limits**2)
+    squares = limited(by_size, values**2, limits**2)
     # With limits the effective number of changed units, which grows continuously with a change.
     absolute = limited(ones, np.abs(values), np.abs(limits))
-    changed = absolute**2 / squares if is_limited else np.array([np.count_nonzero(values)])
+    changed = absolute**2 / squares if is_limited else np.array([(1 / by_size)[values != 0].sum()])
     weighted = (
         limited(weight, values**2, limits**2)
         - 2 * total * limited(weight * share, values, limits)

@@ -82,12 +82,15 @@ class ChangeModel:
             # A share of the passes becomes failures: items that often pass fall farther.
             share = min(1.0, effect / self.mean)
             spread = max(0.0, self.square - self.mean**2)
-            return (
+            of_all = (
                 unchanged
                 - share * noise
                 + share * (1 - share) * self.square / trials
                 + share**2 * spread
             )
+            # Or a share of the items breaks, and the others stay as they are.
+            of_broken = (1 - share) * unchanged + share * self.square - effect**2
+            return max(of_all, of_broken)
         return unchanged
 
     def detectable_effect(self, items: int, trials: float) -> float:

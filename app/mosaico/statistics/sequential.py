@@ -36,8 +36,6 @@ LIMIT_SLOPE: Final = 2.15
 # Larger ratios are not told apart, so that every score can be stored as JSON.
 MAX_T: Final = 1e6
 _MIN_ERROR: Final = 1e-300
-# The normal quantile of a 95 % interval.
-INTERVAL_Z: Final = 1.96
 
 
 class RunLevel(NamedTuple):
@@ -76,10 +74,13 @@ class WindowScore(NamedTuple):
     z: float
     ignored: float = 0.0
 
-    @property
-    def half_width(self) -> float:
-        """Half of the 95 % interval of the effect."""
-        return from_normal(INTERVAL_Z, self.degrees) * self.standard_error
+    def half_width(self, limit: float) -> float:
+        """Half of the range that excludes 0 exactly when z is beyond the limit.
+
+        A window is chosen because it differs, among many and after every run, so that an interval of one test would
+        leave the true change out too often (95 % become 48 to 100 %). The limit takes the choice into account.
+        """
+        return from_normal(limit, self.degrees) * self.standard_error + self.ignored
 
 
 class Scan(NamedTuple):

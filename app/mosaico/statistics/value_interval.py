@@ -11,8 +11,6 @@ from mosaico.statistics.intervals import Interval, score_interval
 from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.verdict_rules import CONFIDENCE
 
-_NORMAL = float(special.ndtri((1 + CONFIDENCE) / 2))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueEstimate:
@@ -68,12 +66,12 @@ def estimate_value(
     if count < 2:  # noqa: PLR2004 - a variance
         interval = None
         if count == 1 and passes == 1 and limits is not None:
-            interval = _bounded(value, 0.0, count, _NORMAL, limits, passes)
+            interval = _bounded(value, 0.0, count, 0.0, limits, passes)
         return ValueEstimate(value=value, interval=interval, error=None)
     variance, degrees = units.variance
     error, quantile = math.sqrt(variance), float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
     if limits is not None:
-        interval = _bounded(value, error, count, quantile, limits, passes)
+        interval = _bounded(value, error, count, degrees, limits, passes)
     elif minimum == 0.0 and value > 0:
         ratio = math.exp(min(quantile * error / value, 700.0))
         interval = Interval(low=value / ratio, high=value * ratio)
@@ -103,11 +101,29 @@ def resampled_value(rows: FloatArray) -> ValueEstimate:
     )
 
 
+def share_interval(
+    share: float, variance: float, units: int, degrees: float, passes: int | None, alpha: float
+) -> Interval:
+    """The interval of a share at the level 1 - alpha, from the variance of the share among its units.
+
+    It is Wilson's for as many passes as have this variance, the effective number. Without spread nothing is known of
+    other units: each counts as one pass or failure. Arguments as in `estimate_value`; `degrees` are those of the
+    variance.
+    """
+    size = share * (1 - share) / variance if variance > 0 else float(units)
+    if passes is not None:
+        size = min(size, float(passes))
+    if passes == units:
+        # Single passes: their variance follows from the share and need not be estimated.
+        return score_interval(share, float(units), -float(special.ndtri(alpha / 2)))
+    return score_interval(share, size, -float(special.stdtrit(degrees, alpha / 2)))
+
+
 def _bounded(
     value: float,
     error: float,
     units: int,
-    quantile: float,
+    degrees: float,
     limits: Interval,
     passes: int | None,
 ) -> Interval:
@@ -118,13 +134,7 @@ def _bounded(
     # Rounding may bring the value beyond a limit.
     share = min(max((value - limits.low) / width, 0.0), 1.0)
     relative_error = error / width
-    possible, variance = share * (1 - share), relative_error * relative_error
-    # Without spread nothing is known of other units: each counts as one pass or failure.
-    size = possible / variance if variance > 0 else float(units)
-    if passes is not None:
-        size = min(size, float(passes))
-        if passes == units:
-            # Single passes: their variance follows from the share and need not be estimated.
-            size, quantile = float(passes), _NORMAL
-    interval = score_interval(share, size, quantile)
+    interval = share_interval(
+        share, relative_error * relative_error, units, degrees, passes, 1 - CONFIDENCE
+    )
     return Interval(low=limits.low + width * interval.low, high=limits.low + width * interval.high)

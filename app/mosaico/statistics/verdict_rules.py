@@ -98,6 +98,26 @@ class TaskChanges:
     beyond_chance: tuple[str, ...] = ()
 
 
+class Judgement(StrEnum):
+    """Who gave a score. JUDGE: a model that MOSAICO asks, which reads nothing but the answer. SOURCE: the source of the
+    traces; a judge, or a check of something else than the answer.
+    """
+
+    JUDGE = "JUDGE"
+    SOURCE = "SOURCE"
+
+
+class JudgeDrift(NamedTuple):
+    """Of how many answers that are equal in both runs the scores changed, and by how much on average. `counts`: this
+    shift is a part of the error of the change.
+    """
+
+    answers: int
+    changed: int
+    shift: float
+    counts: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to one question about a change, not adjusted for others; `effect` is that of the verdict.
@@ -132,6 +152,7 @@ class Note(StrEnum):
     CLIFF = "CLIFF"
     UNDEFINED = "UNDEFINED"
     UNPAIRED = "UNPAIRED"
+    TYPICAL = "TYPICAL"
     EXTREME = "EXTREME"
     ALL_ALIKE = "ALL_ALIKE"
     JUMP = "JUMP"
@@ -177,6 +198,10 @@ _SENTENCES = {
     Note.EXTREME: "A minimum or maximum depends on one trace, so chance cannot be estimated.",
     Note.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
     Note.UNPAIRED: "The runs have different items and are compared as two samples.",
+    Note.TYPICAL: (
+        "The change is that of a typical trace (the mean of the logarithms): the values themselves are means, which a"
+        " few expensive traces may move farther, or the other way."
+    ),
 }
 
 
@@ -291,7 +316,8 @@ class ChangeVerdict:
     the unit of the effect. `trials` is the mean number of trials per item. `remedy` is None when the
     interval of an unchanged value lies within the margin or its width is unknown. `about` is the question that all
     these numbers answer; `answers` are those to every question that the data allow. `tasks` are the items that changed
-    by themselves. `whole_runs` is how much whole runs vary, in the unit of the effect.
+    by themselves. `whole_runs` is how much whole runs vary, in the unit of the effect. `judge` is what the scores of
+    equal answers did, in the unit of the effect; None without any.
     """
 
     verdict: Verdict
@@ -320,6 +346,7 @@ class ChangeVerdict:
     answers: tuple[Answer, ...] = ()
     tasks: TaskChanges | None = None
     whole_runs: RunVariation | None = None
+    judge: JudgeDrift | None = None
 
     @property
     def broken_items(self) -> int | None:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from mosaico.statistics.run_variance import from_normal, prior_sd
 from mosaico.statistics.sequential import (
-    INTERVAL_Z,
     MAX_REFERENCE,
     RunLevel,
     estimate_variance,
@@ -19,6 +18,8 @@ from mosaico.statistics.sequential import (
 )
 from mosaico.statistics.verdict_rules import RunsBasis, RunVariation, Scale
 
+# The normal quantile of a 95 % interval.
+_INTERVAL_Z: Final = 1.96
 # A single run says nothing about how runs vary.
 _LEAST_RUNS: Final = 2
 
@@ -46,11 +47,15 @@ class RunEffect(NamedTuple):
     degrees: float = math.inf
     variation: RunVariation | None = None
 
+    def widened(self, variance: float) -> "RunEffect":
+        """The effect with another variance that all items of a run share."""
+        return self._replace(variance=self.variance + variance)
+
     def half_width(self, error: float) -> float:
         """Half of the 95 % interval of a change whose items have this standard error."""
-        quantile = INTERVAL_Z
+        quantile = _INTERVAL_Z
         if math.isfinite(self.degrees):
-            quantile = from_normal(INTERVAL_Z, self.degrees)
+            quantile = from_normal(_INTERVAL_Z, self.degrees)
         return quantile * math.hypot(error, math.sqrt(self.variance))
 
 

@@ -195,6 +195,68 @@ def test_lost_scores__are_invalid_in_files_and_stored_runs(
     assert runs[2]["verdict"]["verdict"] == data.verdict
 
 
+def test_scores_of_equal_answers__are_those_of_the_judge_in_files_and_stored_runs(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The judge is stricter by about 0.6, on the ten answers that did not change as well."""
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
+    data = DATA["ragas-falls"]
+    rows = [
+        row | {"output": before["output"]} if number < 10 else row
+        for number, (before, row) in enumerate(zip(data.before, data.after, strict=True))
+    ]
+    # Another order of calls is another way to the same answer.
+    calls = [{"name": name} for name in ("search", "read")]
+    # Another time of a call is none.
+    before_rows = [
+        data.before[0] | {"toolCalls": calls},
+        data.before[1] | {"toolCalls": [calls[0] | {"latencyMs": 5}]},
+        *data.before[2:],
+    ]
+    rows = [
+        rows[0] | {"toolCalls": calls[::-1]},
+        rows[1] | {"toolCalls": [calls[0] | {"latencyMs": 9}]},
+        *rows[2:],
+    ]
+    before, after = (
+        write(tmp_path / f"{name}.jsonl", lines)
+        for name, lines in (("before", before_rows), ("after", rows))
+    )
+    comparison = mosaico.compare(before, after)
+    assert comparison.verdict == "INCONCLUSIVE"
+    service.create_agent()
+    service.create_benchmark(metrics=data.metrics, minCoverage=0, maxErrorShare=1)
+    stored = []
+    for name, lines in (("before", before_rows), ("after", rows)):
+        service.upload(lines, run_name=name)
+        stored.append(service.complete_run(runName=name))
+    assert stored[1]["verdict"]["verdict"] == "INCONCLUSIVE"
+    compared = service.get(
+        "/benchmark-runs/compare", baseline=stored[0]["id"], candidate=stored[1]["id"]
+    )
+    for metrics in (
+        comparison.comparison.model_dump(mode="json", by_alias=True)["metrics"],
+        compared["metrics"],
+        service.get(f"/benchmark-runs/{stored[1]['id']}/metrics")["items"],
+    ):
+        (judged,) = [
+            metric["verdict"]["judgedAnswers"]
+            for metric in metrics
+            if "faithfulness" in metric["metric"]
+        ]
+        assert (judged["answers"], judged["changed"], judged["counts"]) == (9, 9, True)
+        assert judged["shift"] == pytest.approx(-0.7, abs=0.05)
+    phrase = "9 of 9 equal answers (100 %) have another score"
+    assert phrase in stored[1]["verdict"]["explanation"]
+    for words in (
+        ("compare", before, after, "--no-html"),
+        ("gate", "--run", after, "--baseline", before),
+    ):
+        assert phrase in CliRunner().invoke(cli, [*map(str, words)]).stdout
+
+
 def by_item(rows: list[JSON]) -> dict[str, list[JSON]]:
     """The trials of each item."""
     trials: dict[str, list[JSON]] = {}

@@ -26,7 +26,7 @@ def test_regressed_rule__fires_on_a_regression_and_not_on_chance(
     assert states == [AlertStatus.WARMUP, AlertStatus.OK, AlertStatus.FIRING]
     [alert] = service.list_items("/alerts")
     assert alert["explanation"].startswith(
-        "quality is 0.375. The last run is 0.487 below the 2 runs before (0.862 to 0.375, 95 % CI"
+        "quality is 0.375. The last run is 0.487 below the 2 runs before (0.862 to 0.375, likely"
     )
     # The verdict of the run alone stays visible beside the evidence over runs.
     assert alert["details"]["verdict"]["verdict"] == "REGRESSED"

@@ -67,7 +67,7 @@ def test_render_alerts__several_runs_are_told_with_their_level() -> None:
         line,
         "0.740 in the last 8 runs",
         "0.800 in the 52 runs before",
-        "−0.060, 95 % CI −0.090 to −0.030",
+        "−0.060, likely −0.090 to −0.030",
         "0.790 in the last one",
         "since 2026-11-22 02:00 UTC",
     )
@@ -91,7 +91,7 @@ def test_render_alerts__a_change_of_a_time_is_told_in_percent_of_the_time() -> N
         line,
         "is 2,000 ms",
         "was 1,000 ms in the 25 runs before",
-        "+100.0 %, 95 % CI +50.0 % to +160.0 %",
+        "+100.0 %, likely +50.0 % to +160.0 %",
     )
 
 

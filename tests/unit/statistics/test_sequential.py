@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mosaico.statistics.run_variance import to_normal
@@ -122,9 +122,19 @@ def test_score_means__is_the_window_of_the_same_runs() -> None:
 
 def test_half_width__is_that_of_student_t() -> None:
     score = WindowScore(1, 20, -0.1, 0.02, 300.0, 5.0)
-    assert score.half_width == pytest.approx(1.968 * 0.02, rel=1e-3)
+    assert score.half_width(1.96) == pytest.approx(1.968 * 0.02, rel=1e-3)
     # scipy.stats.t.ppf(0.975, 5) = 2.571.
-    assert score._replace(degrees=5.0).half_width == pytest.approx(2.571 * 0.02, rel=0.02)
+    assert score._replace(degrees=5.0).half_width(1.96) == pytest.approx(2.571 * 0.02, rel=0.02)
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=40), st.floats(1, 5))
+def test_half_width__excludes_0_exactly_beyond_the_limit(values: list[float], limit: float) -> None:
+    levels = [
+        level._replace(traces=37.0, grain=1 / 37) for level in levels_of(*values, noise=0.001)
+    ]
+    score = scan(levels)
+    assume(abs(score.z - limit) > 1e-6)
+    assert (score.effect + score.half_width(limit) < 0) is (score.z > limit)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=70), st.floats(-100, 100))

@@ -161,7 +161,7 @@ def _format_interval(evidence: RunsEvidence, value_spec: ValueSpec) -> str:
         )
         for end in (evidence.low, evidence.high)
     )
-    return f", 95 % CI {low} to {high}"
+    return f", likely {low} to {high}"
 
 
 def _value_of(level: float, value_spec: ValueSpec, evidence: RunsEvidence) -> float:

@@ -130,7 +130,8 @@ def _numbers(
 ) -> RunsEvidence:
     sign = view.sign
     # The sign swaps the ends for values whose rise is the harm.
-    low, high = sorted(sign * (score.effect + side * score.half_width) for side in (-1, 1))
+    half_width = score.half_width(view.limit)
+    low, high = sorted(sign * (score.effect + side * half_width) for side in (-1, 1))
     latest, reference = sign * level, sign * (level - score.effect)
     zero = next((run.level for run in view.levels.values() if run.is_zero), None)
     # A ratio to 0 is not a percentage.

@@ -179,4 +179,4 @@ def _change(details: AlertDetails) -> str | None:
     text = EvidenceText.of(evidence, is_share=details.is_share, is_relative=details.is_relative)
     if evidence is None or text is None:
         return None
-    return f"{text.change} (95 % CI {text.low} to {text.high}) over {evidence.width or 1} runs"
+    return f"{text.change} (likely {text.low} to {text.high}) over {evidence.width or 1} runs"

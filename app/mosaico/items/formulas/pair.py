@@ -4,6 +4,7 @@ Imports numpy and scipy; call it only in a process that computes.
 """
 
 import math
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ from mosaico.statistics.fixed_items import (
     fixed_items_change,
     fixed_items_power,
 )
+from mosaico.statistics.judge_drift import JudgedAnswers, MeasuredDrift, measure_drift
 from mosaico.statistics.power import ChangeModel
 from mosaico.statistics.resampling import (
     SWAPS,
@@ -64,6 +66,7 @@ from mosaico.statistics.trials import (
     unit_sums,
 )
 from mosaico.statistics.verdict_rules import (
+    Judgement,
     Scale,
     Side,
     TaskChanges,
@@ -370,9 +373,11 @@ class FormulaPair:
         ]
         return estimate_trial_noise(sums)
 
-    def _trace_values(self, linear: LinearChange, run: RunStatistics) -> FloatArray | None:
-        """The contribution of each trace, times the number of items; None for formulas of other
-        statistics than means.
+    def _trace_values(
+        self, linear: LinearChange, run: RunStatistics, columns: Collection[str] | None = None
+    ) -> FloatArray | None:
+        """The contribution of each trace, by these metrics only if they are named, times the number of items; None for
+        formulas of other statistics than means.
         """
         slopes = slopes_of_means(linear.gradient, self.formula.references)
         if slopes is None:
@@ -381,9 +386,34 @@ class FormulaPair:
         terms = [
             items * slopes[ref.key] * run.values(column_of(ref.key))
             for ref in self.formula.references
-            if slopes[ref.key]
+            if slopes[ref.key] and (columns is None or column_of(ref.key) in columns)
         ]
         return np.sum(terms, axis=0) if terms else None
+
+    def judge_drift(
+        self, linear: LinearChange, judgements: Mapping[str, Judgement]
+    ) -> MeasuredDrift | None:
+        """How the scores of these metrics moved where the answers are equal; None without such answers or scores.
+
+        Passes and failures of the source do not count: they may check what is not in the answer, such as a database.
+        """
+        if not self._pair.is_paired:
+            return None
+        scores = [self._trace_values(linear, run, judgements) for run in self._runs]
+        judged = [
+            JudgedAnswers(values, run.item_index, np.asarray(run.matrix.answers, dtype=np.intp))
+            for values, run in zip(scores, self._runs, strict=True)
+            if values is not None and run.matrix.answers
+        ]
+        if len(judged) < len(self._runs):
+            return None
+        checks = [
+            column
+            for column in {column_of(ref.key) for ref in self.formula.references} & {*judgements}
+            if judgements[column] is Judgement.SOURCE
+            and all(run.item_sums(column).are_binary for run in self._runs)
+        ]
+        return measure_drift(*judged, counts=not checks)
 
     def tasks(
         self, linear: LinearChange, limits: ValueRange, harm: Side, runs: RunEffect

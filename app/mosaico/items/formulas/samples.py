@@ -1,0 +1,135 @@
+"""The change of a formula between two runs of different items. Imports numpy and scipy."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mosaico.formula import CompiledFormula
+from mosaico.formula.ast import Metric
+from mosaico.items.formulas.linearization import FloatArray, LinearChange
+from mosaico.items.formulas.properties import ValueRange
+from mosaico.items.formulas.run_statistics import RunStatistics
+from mosaico.metrics.registry import column_of
+from mosaico.statistics.change import ChangeTest, UnitInfluences, unpaired_change_test
+from mosaico.statistics.trials import IntArray, ItemSums
+from mosaico.statistics.two_samples import (
+    SampledShare,
+    sampled_logarithms,
+    share_change_test,
+)
+
+
+class SampleChange(NamedTuple):
+    """The test of a change between two samples; `is_typical`: it is that of a typical item, and not of the mean."""
+
+    test: ChangeTest
+    is_typical: bool = False
+
+
+class RunPair(NamedTuple):
+    """Two runs of different items."""
+
+    baseline: RunStatistics
+    candidate: RunStatistics
+
+    def units(self) -> tuple[IntArray, IntArray]:
+        return self.baseline.units(), self.candidate.units()
+
+
+def sample_change(
+    runs: RunPair, formula: CompiledFormula, linear: LinearChange, limits: ValueRange
+) -> SampleChange:
+    """The test: of costs and times by the logarithms of the items, of a value between two limits by Newcombe's
+    interval, of any other one by Welch's t.
+    """
+    if linear.is_logarithm and (typical := _typical_change(runs, formula)):
+        return SampleChange(typical, is_typical=True)
+    if not linear.is_logarithm and (shares := _share_change(runs, formula, linear, limits)):
+        return SampleChange(shares)
+    return SampleChange(_welch(runs, linear, limits))
+
+
+def _typical_change(runs: RunPair, formula: CompiledFormula) -> ChangeTest | None:
+    """The change of the mean of the items' logarithms; None of a formula that is no mean of a metric."""
+    sums = _item_sums(runs, formula)
+    if sums is None:
+        return None
+    has_value = [run.n > 0 for run in sums]
+    units = [own[mask] for own, mask in zip(runs.units(), has_value, strict=True)]
+    means = [run.means[mask] for run, mask in zip(sums, has_value, strict=True)]
+    if min(map(len, means)) == 0:
+        return None
+    logarithms = sampled_logarithms(
+        (means[0], means[1]), (_renumbered(units[0]), _renumbered(units[1]))
+    )
+    if logarithms is None:
+        return None
+    first, second = logarithms
+    return unpaired_change_test(second.mean - first.mean, first.units, second.units)
+
+
+def _share_change(
+    runs: RunPair, formula: CompiledFormula, linear: LinearChange, limits: ValueRange
+) -> ChangeTest | None:
+    """The change of a value between two limits; None without both limits."""
+    minimum, width = limits.minimum, limits.width
+    if minimum is None or not width or not math.isfinite(width):
+        return None
+    sums = _item_sums(runs, formula)
+    shares = []
+    for index, (value, influences) in enumerate(
+        (
+            (linear.baseline, linear.baseline_influences),
+            (linear.candidate, linear.candidate_influences),
+        )
+    ):
+        own = sums and sums[index]
+        has_value = own.n > 0 if own else np.ones(len(influences), dtype=np.bool_)
+        shares.append(
+            SampledShare.of(
+                min(max((value - minimum) / width, 0.0), 1.0),
+                _units_of(influences[has_value] / width, runs.units()[index][has_value]),
+                int(own.n.sum()) if own and own.are_binary else None,
+            )
+        )
+    return share_change_test(shares[0], shares[1], width=width)
+
+
+def _welch(runs: RunPair, linear: LinearChange, limits: ValueRange) -> ChangeTest:
+    """Welch's t of what the items contribute to the change."""
+    units = runs.units()
+    tests = (
+        unpaired_change_test(
+            linear.effect,
+            UnitInfluences.of_items(first, units[0]),
+            UnitInfluences.of_items(second, units[1]),
+            width=None if linear.is_logarithm else limits.width,
+        )
+        # A run with large outliers hides them with the gradient at its own mean.
+        for first, second in (
+            (linear.baseline_influences, linear.candidate_influences),
+            (linear.changes, linear.influences),
+        )
+    )
+    return max(tests, key=lambda test: test.p)
+
+
+def _item_sums(runs: RunPair, formula: CompiledFormula) -> tuple[ItemSums, ItemSums] | None:
+    """The values by item of both runs; None of any other formula than the mean of a metric over items."""
+    root = formula.root
+    if not isinstance(root, Metric) or root.reference.stat != "mean":
+        return None
+    if any(run.is_counted(root.reference) for run in runs):
+        return None
+    column = column_of(root.reference.key)
+    return runs.baseline.item_sums(column), runs.candidate.item_sums(column)
+
+
+def _units_of(influences: FloatArray, units: IntArray) -> UnitInfluences:
+    return UnitInfluences.of_items(influences, _renumbered(units))
+
+
+def _renumbered(units: IntArray) -> IntArray:
+    """The units from 0 without gaps."""
+    return np.unique(units, return_inverse=True)[1].astype(np.intp)

@@ -1,0 +1,137 @@
+"""The test of a change between two runs of different items, such as samples of production. Needs numpy and scipy.
+
+The samples may differ much in size, so that what holds for equal ones does not: the small sample alone decides how
+sure the change is, and where its values are skewed it is wrong more often on one side. Therefore shares are compared by
+Wilson's intervals, which know their skewness, and costs and times by logarithms, which have little.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from mosaico.statistics.change import ChangeTest, SumVariance, UnitInfluences
+from mosaico.statistics.intervals import Interval
+from mosaico.statistics.trials import FloatArray, IntArray
+from mosaico.statistics.value_interval import share_interval
+
+# Beyond this normal quantile p is 1e-15.
+_LARGEST_QUANTILE = 8.0
+_BISECTIONS = 40
+
+
+class SampledShare(NamedTuple):
+    """A value between two limits, as a share of the way between them; `spread` is its variance among its `units`.
+
+    `passes` is the number of values when each is 0 or 1.
+    """
+
+    share: float
+    spread: SumVariance
+    units: int
+    passes: int | None = None
+
+    @classmethod
+    def of(cls, share: float, units: UnitInfluences, passes: int | None = None) -> "SampledShare":
+        """The share, with the influences of its units in the unit of shares."""
+        return cls(share, units.variance, len(units.share), passes)
+
+    def interval(self, alpha: float) -> Interval:
+        """The interval at the level 1 - alpha."""
+        variance, degrees = self.spread
+        return share_interval(self.share, variance, self.units, degrees, self.passes, alpha)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _ShareTest(ChangeTest):
+    """The change between two shares; its p is the level at which an end of its interval is 0."""
+
+    baseline: SampledShare
+    candidate: SampledShare
+    unit: float
+
+    def interval(self, alpha: float) -> Interval:
+        shares = _newcombe(self.baseline, self.candidate, alpha)
+        return Interval(low=self.unit * shares.low, high=self.unit * shares.high)
+
+
+def share_change_test(
+    baseline: SampledShare, candidate: SampledShare, *, width: float = 1.0
+) -> ChangeTest | None:
+    """The test of a change of a value between two limits that are `width` apart.
+
+    None when one of the runs has fewer than two units: the spread of its units is unknown.
+    Source: Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
+    """
+    runs = (baseline, candidate)
+    units = min(run.units for run in runs)
+    if units < 2:  # noqa: PLR2004 - a variance
+        return None
+    return _ShareTest(
+        effect=width * (candidate.share - baseline.share),
+        p=_share_p(baseline, candidate),
+        error=width * math.sqrt(sum(run.spread.variance for run in runs)),
+        degrees=min(run.spread.degrees for run in runs),
+        units=units,
+        unit_changes=np.zeros(units),
+        width=width,
+        baseline=baseline,
+        candidate=candidate,
+        unit=width,
+    )
+
+
+def _newcombe(baseline: SampledShare, candidate: SampledShare, alpha: float) -> Interval:
+    first, second = baseline.interval(alpha), candidate.interval(alpha)
+    difference = candidate.share - baseline.share
+    return Interval(
+        low=difference - math.hypot(candidate.share - second.low, first.high - baseline.share),
+        high=difference + math.hypot(second.high - candidate.share, baseline.share - first.low),
+    )
+
+
+def _share_p(baseline: SampledShare, candidate: SampledShare) -> float:
+    """The level at which the end of the interval that is nearer to 0 is 0."""
+    difference = candidate.share - baseline.share
+    low, high = 0.0, _LARGEST_QUANTILE
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        interval = _newcombe(baseline, candidate, 2 * float(special.ndtr(-middle)))
+        has_zero = interval.low <= 0 if difference > 0 else interval.high >= 0
+        low, high = (low, middle) if has_zero else (middle, high)
+    return 2 * float(special.ndtr(-high))
+
+
+class SampledLogarithms(NamedTuple):
+    """The mean of the logarithms of the items of a run, and the influences of its units."""
+
+    mean: float
+    units: UnitInfluences
+
+
+def sampled_logarithms(
+    runs: tuple[FloatArray, FloatArray], units: tuple[IntArray, IntArray]
+) -> tuple[SampledLogarithms, SampledLogarithms] | None:
+    """The logarithms of two runs from the means of their items, of shape (items,), and the unit of each item.
+
+    An item that costs nothing counts as half of the smallest other item of both runs. None without a positive item.
+    """
+    positive = [values[values > 0] for values in runs]
+    smallest = min((float(values.min()) for values in positive if len(values)), default=None)
+    if smallest is None:
+        return None
+    first, second = (
+        _logarithms_of(np.where(values > 0, values, smallest / 2), own)
+        for values, own in zip(runs, units, strict=True)
+    )
+    return first, second
+
+
+def _logarithms_of(values: FloatArray, units: IntArray) -> SampledLogarithms:
+    logarithms = np.log(values)
+    mean = float(logarithms.mean())
+    return SampledLogarithms(
+        mean, UnitInfluences.of_items((logarithms - mean) / len(logarithms), units)
+    )
