@@ -31,7 +31,9 @@ WRAPPERS: Final = ("testRunData", "testRunLink")
 DEFAULT_NAME: Final = re.compile(r"(?:conversational_)?test_case_\d+")
 CASE_FIELDS: Final = (
     "name", "input", "expectedOutput", "actualOutput", "turns", "scenario", "expectedOutcome",
-    "toolsCalled", "metricsData", "success", "tokenCost", "completionTime", "tags", "metadata",
+    "toolsCalled", "metricsData", "metricsMetadata", "success", "tokenCost", "completionTime", "tags", "metadata",
+    # Of the run and of its judges.
+    "order", "runDuration", "evaluationCost",
 )  # fmt: skip
 
 
@@ -135,7 +137,12 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def _metrics(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return objects_of(case.get("metricsData"))
+    """The metrics of a case; before version 1 they had another name."""
+    return objects_of(case.get("metricsData") or case.get("metricsMetadata"))
+
+
+def _name(metric: Mapping[str, Any]) -> str:
+    return str(metric.get("name") or metric.get("metric"))
 
 
 def _directions(cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -149,14 +156,14 @@ def _directions(cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         # On the threshold both directions succeed.
         if score != threshold:
             side = "high" if (score > threshold) == bool(success) else "low"
-            sides.setdefault(str(metric.get("name")), set()).add(side)
+            sides.setdefault(_name(metric), set()).add(side)
     return {name: next(iter(found)) for name, found in sides.items() if len(found) == 1}
 
 
 def _scores(case: Mapping[str, Any]) -> dict[str, float]:
     """The scores by metric; pass or fail unless a metric failed to decide it."""
     scores = {
-        str(metric.get("name")): number
+        _name(metric): number
         for metric in _metrics(case)
         if not metric.get("error") and (number := as_number(metric.get("score"))) is not None
     }

@@ -18,9 +18,12 @@ from mosaico.traces.types import Trace
 from mosaico.traces.value_text import TextRole
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}
-SAMPLE_FIELDS: Final = FIELDS | {"doc", "arguments", "target", "filter", "metrics"}
 # Besides these, all fields of a file without `metrics` (before 0.4.7) are metrics.
-OTHER_FIELDS: Final = SAMPLE_FIELDS | {"doc_hash", "prompt_hash", "target_hash"}
+SAMPLE_FIELDS: Final = FIELDS | {
+    *("doc", "arguments", "target", "filter", "metrics"),
+    # Of the texts that are read.
+    *("doc_hash", "prompt_hash", "target_hash"),
+}
 NO_FILTER: Final = "none"
 LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
 
@@ -78,7 +81,7 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
 
 def _metric_names(sample: Mapping[str, Any]) -> list[str]:
     named = sample.get("metrics")
-    return list(map(str, named)) if named else [n for n in sample if n not in OTHER_FIELDS]
+    return list(map(str, named)) if named else [n for n in sample if n not in SAMPLE_FIELDS]
 
 
 def _filter_name(sample: Mapping[str, Any], number: int) -> str:

@@ -1,0 +1,90 @@
+"""Results of Azure AI evaluation: the document of `evaluate()`, and the JSON Lines of promptflow before it.
+
+A metric stands in a row as a value, as `…_score`, with its threshold, its reason and the tokens of the judge: it is one
+score, and nothing of the rest. Source: azure-ai-evaluation 1.18.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mosaico.traces.files.cell_values import as_number, is_blank
+from mosaico.traces.files.tool_cells import choose_member, members_of
+from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
+
+IDS: Final = ("id", "item_id", "question_id", "case_id")
+EXPECTED: Final = ("ground_truth", "truth", "reference", "expected")
+# Further values of one metric.
+DETAILS: Final = re.compile(
+    r"_(?:threshold|reason|reasoning|status|properties|result|passed|details|sample_input|sample_output|model"
+    r"|finish_reason|(?:prompt|completion|total|input|output)_tokens)$"
+)
+SAFETY: Final = frozenset(
+    {"violence", "sexual", "self_harm", "hate_unfairness", "protected_material", "xpia", "eci"}
+)
+MOST_METRIC_PARTS: Final = 2
+
+
+def recognizes_azure(row: Cells) -> bool:
+    """Return whether a row has the inputs and the outputs of an evaluation."""
+    has_inputs = any(name.startswith("inputs.") for name in row)
+    has_metrics = any(name.startswith("outputs.") and name.count(".") > 1 for name in row)
+    is_line = "line_number" in row and any(name.startswith("outputs.") for name in row)
+    return has_inputs and (has_metrics or is_line)
+
+
+def read_row(row: Cells) -> Mapping[str, Any]:
+    """The fields of a row: a target ran if an output is no metric, otherwise the answer is an input."""
+    inputs, outputs = members_of(row, "inputs"), members_of(row, "outputs")
+    targets = {
+        name: value for name, value in outputs.items() if "." not in name and not _is_metric(name)
+    }
+    answers = targets or {name: inputs[name] for name in ("response", "answer") if name in inputs}
+    expected = {name: inputs[name] for name in EXPECTED if name in inputs}
+    questions = {
+        name: value
+        for name, value in inputs.items()
+        if name not in (*IDS, *answers, *EXPECTED, "context")
+    }
+    conversation = inputs.get("conversation")
+    return {
+        "item": next((inputs[name] for name in IDS if not is_blank(inputs.get(name))), None),
+        "input": conversation or choose_member(questions, "input", "inputs."),
+        "output": choose_member(answers, "output", "outputs.") or conversation,
+        "expected": choose_member(expected, "expected", "inputs."),
+        "error": row.get("error"),
+        "scores": _metrics(outputs),
+    }
+
+
+def _is_metric(name: str) -> bool:
+    return DETAILS.search(name) is not None or name.startswith("gpt_")
+
+
+def _metrics(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of the metrics by name. The level in words of a safety metric stands beside its number."""
+    scores: dict[str, Any] = {}
+    for path, value in outputs.items():
+        evaluator, _, name = path.rpartition(".")
+        name = re.sub(r"^gpt_|_score$", "", name) if name != "f1_score" else name
+        is_number = as_number(value) is not None or is_blank(value)
+        if evaluator and not DETAILS.search(path) and is_number:
+            scores[name] = value if is_blank(scores.get(name)) else scores[name]
+    return scores
+
+
+def direction_of(name: str) -> str | None:
+    """A safety metric is a severity or a defect."""
+    return "low" if name.removesuffix("_label") in SAFETY else None
+
+
+register_tool(
+    "azure-evaluation",
+    "results of Azure AI evaluation",
+    recognizes_azure,
+    ToolTable(
+        compute=read_row,
+        used=("inputs.*", "outputs.*", "error", "line_number"),
+        direction=direction_of,
+    ),
+)
