@@ -316,7 +316,7 @@ def test_traces__json_list_is_accepted(tmp_path: Path) -> None:
 def test_zip__that_no_importer_knows_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.zip"
     path.write_bytes(zstandard_zip({"readme.txt": b"x"}))
-    with pytest.raises(InvalidImport, match="no importer recognizes this file; formats: .*csv"):
+    with pytest.raises(InvalidImport, match=r"no importer recognizes this file; formats: .*csv"):
         import_path(path)
 
 

@@ -70,7 +70,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "outputTokens": (
         "outputtokens", "completiontokens", "tokensout", "outputtokencount", "completiontokencount",
     ),
-    "model": ("model", "modelname", "modelid"),
+    "model": ("model", "modelname", "modelid", "modelnameorpath"),
     "category": ("category", "topic", "group"),
     "tags": ("tags", "labels"),
 }  # fmt: skip

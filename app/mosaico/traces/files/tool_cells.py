@@ -22,6 +22,12 @@ class Ambiguity(NamedTuple):
     detail: str
 
 
+class EvaluatorFailure(NamedTuple):
+    """In place of a score that an evaluator could not compute: it is missing, and nobody's fault."""
+
+    detail: str
+
+
 def choose_member(members: Mapping[str, Any], name: str, prefix: str = "") -> Any:
     """The member of an object of a tool that holds a text: the only one, or the one whose name says so; all members where
     no name does, and an `Ambiguity` of several that may equally hold it.

@@ -5,6 +5,7 @@ user has precedence over what the importer says.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
@@ -30,7 +31,7 @@ from mosaico.traces.files.table_traces import (
     require_labeled,
     with_numbers,
 )
-from mosaico.traces.files.tool_cells import Ambiguity
+from mosaico.traces.files.tool_cells import Ambiguity, EvaluatorFailure
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
 from mosaico.traces.value_text import TextRole, read_error, read_text
@@ -59,7 +60,7 @@ class ToolTable:
     """What the rows of a tool hold.
 
     `columns` are the columns of fields. `compute` gives further fields of a row, the same ones for every row; they have
-    precedence. Its `scores` are any values by name, of which the numbers are used. `used` are the columns that it reads or that
+    precedence. Its `scores` are any values by name, of which the numbers are used; an `EvaluatorFailure` is counted. `used` are the columns that it reads or that
     are understood and say nothing about an answer, as patterns such as `inputs.*`. `skip` says why a
     row is no result, in words for the user. `direction` says which values of a score are better, "high" or "low", as the tool
     defines it; None leaves it to the name.
@@ -129,6 +130,7 @@ def _traces(
     reader, unused = RowReader(file, columns), IgnoredFields(first.cells)
     yield from iter_row_traces(reader, results, unused, notes)
     notes += describe_ignored("columns", converter.ignored)
+    notes += converter.describe_failures()
 
 
 def _describe_nothing(file: ImportFile) -> str:
@@ -147,6 +149,7 @@ class _Converter:
         self._used = re.compile("|".join(map(translate, table.used)) or "(?!)")
         self.ignored = IgnoredFields({*table.columns.values(), *mapping.values()})
         self._known: set[str] = set()
+        self._failures = Counter[str]()
         self.directions: dict[str, str] = {}
 
     def convert(self, rows: Iterable[TableRow]) -> Iterator[TableRow]:
@@ -164,6 +167,12 @@ class _Converter:
                 continue
             self._note_unused(row.cells, fields["scores"])
             yield TableRow(row.position, fields)
+
+    def describe_failures(self) -> Iterator[str]:
+        """A sentence about the scores that evaluators could not compute; none without one."""
+        if self._failures:
+            named = ", ".join(f"{name} {count}" for name, count in self._failures.items())
+            yield f"scores that are missing because their evaluator failed: {named}"
 
     def _fields(self, row: TableRow) -> dict[str, Any]:
         named = {name: cell_of(row.cells, column) for name, column in self._table.columns.items()}
@@ -191,7 +200,9 @@ class _Converter:
         numbers: dict[str, float] = {}
         for name, value in scores.items():
             number = as_number(value)
-            if number is not None:
+            if isinstance(value, EvaluatorFailure):
+                self._failures[name] += 1
+            elif number is not None:
                 numbers[name] = number
             elif not is_blank(value):
                 place = f"{row.position} {str(value)[:20]!r}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow
 from mosaico.traces.files.imported_values import object_of, objects_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.tool_cells import EvaluatorFailure
 from mosaico.traces.files.tool_tables import Cells, ToolTable, read_tool_table
 from mosaico.traces.value_text import parse_encoded
 
@@ -60,9 +61,10 @@ def read_entry(row: Cells) -> Mapping[str, Any]:
         "model": object_of(parse_encoded(row.get("hyperparameters"))).get("model"),
         "passed": all(m["success"] for m in decided) if decided == metrics and metrics else None,
         "scores": {
-            str(m.get("name") or m.get("metric")): m.get("score")
+            str(m.get("name") or m.get("metric")): EvaluatorFailure(str(m["error"]))
+            if m.get("error")
+            else m.get("score")
             for m in metrics
-            if not m.get("error")
         },
     }
 

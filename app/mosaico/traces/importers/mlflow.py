@@ -14,7 +14,7 @@ from mosaico.traces.files.import_file import ImportFile
 from mosaico.traces.files.imported_values import object_of, objects_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.files.table_traces import read_table
-from mosaico.traces.files.tool_cells import choose_member, members_of
+from mosaico.traces.files.tool_cells import EvaluatorFailure, choose_member, members_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
 
@@ -75,19 +75,18 @@ def _expectations(assessments: list[Mapping[str, Any]]) -> Iterator[tuple[str, A
 def _feedback(assessments: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
     for assessment in assessments:
         feedback = object_of(assessment.get("feedback"))
-        if feedback and not feedback.get("error") and assessment.get("valid") is not False:
-            yield (
-                str(assessment.get("assessment_name", assessment.get("name"))),
-                feedback.get("value"),
-            )
+        if feedback and assessment.get("valid") is not False:
+            name = str(assessment.get("assessment_name", assessment.get("name")))
+            error = feedback.get("error")
+            yield name, EvaluatorFailure(str(error)) if error else feedback.get("value")
 
 
 def _columns(row: Cells, expected: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for column, cell in row.items():
         name, slash, kind = column.rpartition("/")
-        is_failed = not is_blank(row.get(f"{name}/error_message"))
-        if slash and kind == "value" and name not in expected and not is_failed:
-            yield name, cell
+        if slash and kind == "value" and name not in expected:
+            error = row.get(f"{name}/error_message")
+            yield name, cell if is_blank(error) else EvaluatorFailure(str(error))
 
 
 def _error(row: Cells) -> str | None:

@@ -12,10 +12,12 @@ from mosaico.traces.files.cell_values import is_blank
 from mosaico.traces.files.imported_values import object_of, objects_of
 from mosaico.traces.files.tool_cells import choose_member
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
+from mosaico.traces.types import TraceOutcome
 
 OBJECT: Final = "eval.run.output_item"
 RANDOM_ID: Final = re.compile(r"[-_ ][0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 IDS: Final = ("id", "item_id", "question_id", "task_id", "custom_id", "case_id", "uid", "key")
+OF_THE_PROVIDER: Final = frozenset({"server_error", "rate_limit_exceeded", "timeout"})
 EXPECTED: Final = (
     "ground_truth", "reference", "expected", "label", "reference_answer", "expected_output", "correct_label",
     "expected_answer", "ideal", "gold", "target", "answer",
@@ -31,6 +33,7 @@ def read_row(row: Cells) -> Mapping[str, Any]:
     others = {name: value for name, value in data.items() if name not in (expected, *IDS)}
     uploaded = choose_member(others, "output", "datasource_item.") if len(others) > 1 else None
     status = str(row.get("status") or "")
+    code = object_of(sample.get("error")).get("code")
     return {
         "traceId": row.get("id"),
         "item": next((data[name] for name in IDS if not is_blank(data.get(name))), None),
@@ -38,6 +41,7 @@ def read_row(row: Cells) -> Mapping[str, Any]:
         "output": answer or uploaded,
         "expected": data[expected] if expected else None,
         "error": sample.get("error") or (f"status {status}" if status == "error" else None),
+        "outcome": TraceOutcome.INFRA_ERROR if code in OF_THE_PROVIDER else None,
         "passed": {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0}.get(status),
         "inputTokens": usage.get("prompt_tokens", usage.get("input_tokens")),
         "outputTokens": usage.get("completion_tokens", usage.get("output_tokens")),

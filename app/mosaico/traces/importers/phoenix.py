@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mosaico.traces.files.cell_values import as_number, is_blank
 from mosaico.traces.files.imported_values import object_of, objects_of
-from mosaico.traces.files.tool_cells import choose_member, members_of
+from mosaico.traces.files.tool_cells import EvaluatorFailure, choose_member, members_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
 
@@ -46,13 +46,14 @@ def _text(row: Cells, column: str, name: str) -> Any:
 
 def _annotations(row: Cells) -> Iterator[tuple[str, Any]]:
     for annotation in objects_of(row.get("annotations")):
-        if not annotation.get("error"):
-            score = annotation.get("score")
-            yield str(annotation.get("name")), annotation.get("label") if score is None else score
+        score, error = annotation.get("score"), annotation.get("error")
+        value = annotation.get("label") if score is None else score
+        yield str(annotation.get("name")), EvaluatorFailure(str(error)) if error else value
     for column, cell in row.items():
         match = ANNOTATION.fullmatch(column)
-        if match is not None and is_blank(row.get(f"annotation_{match[1]}_error")):
-            yield match[1], cell
+        if match is not None:
+            error = row.get(f"annotation_{match[1]}_error")
+            yield match[1], cell if is_blank(error) else EvaluatorFailure(str(error))
 
 
 register_tool(
