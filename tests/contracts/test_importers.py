@@ -113,7 +113,8 @@ FILES: Final[dict[str, Callable[[], bytes]]] = {
 
 def test_contract__has_every_importer() -> None:
     load_importers(refuse_plugin)
-    assert {*FILES} == {*IMPORTERS.names()}
+    # Files of the last one have no results: its error says so.
+    assert {*FILES} == {*IMPORTERS.names()} - {"summaries"}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -217,6 +217,30 @@ SWE_BENCH: Final = {
     **SURPRISE,
 }
 
+AGENTBENCH: Final = {
+    "index": 0,
+    "error": None,
+    "output": {"status": "completed", "result": {"is_correct": False}, "history": TALK},
+    **SURPRISE,
+}
+TRULENS: Final = {
+    "record_id": "r1",
+    "app_name": "a",
+    "input": "1+1?",
+    "output": "",
+    "Relevance": 0,
+    "Relevance_calls": "[]",
+    **SURPRISE,
+}
+OPENCOMPASS: Final = {"0": {"origin_prompt": "1+1?", "prediction": "", "gold": "2", **SURPRISE}}
+HELM: Final = {
+    "instance_id": "id1",
+    "train_trial_index": 0,
+    "predicted_text": "",
+    "stats": {"exact_match": 0.0},
+    **SURPRISE,
+}
+
 TOOL_FILES: Final[Mapping[str, Callable[[], bytes]]] = {
     "langsmith": lambda: csv_file(*twice(LANGSMITH, example_id="e2")),
     "openai-evals-api": lambda: json_lines(*twice(EVALS_ITEM, id="o2")),
@@ -243,6 +267,10 @@ TOOL_FILES: Final[Mapping[str, Callable[[], bytes]]] = {
     "alpaca-eval": lambda: json_file([ALPACA]),
     "arena-hard": lambda: json_lines(*twice(ARENA, uid="u2")),
     "bfcl": lambda: json_lines(*twice(BFCL, id="simple_1")),
+    "agentbench": lambda: json_lines(*twice(AGENTBENCH, index=1)),
+    "trulens": lambda: csv_file(TRULENS),
+    "opencompass": lambda: json_file(OPENCOMPASS),
+    "helm": lambda: json_file([HELM]),
     "evalplus": lambda: json_file(EVALPLUS),
 }
 WITHOUT_ANSWERS: Final = frozenset(

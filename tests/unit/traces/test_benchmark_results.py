@@ -295,6 +295,92 @@ def test_bfcl__lists_by_turn_are_summed(tmp_path: Path) -> None:
     assert failed.input_tokens is None
 
 
+def test_agentbench__errors_of_the_environment_are_missing(tmp_path: Path) -> None:
+    def run(index: int, status: str, result: Any, *answers: str) -> dict[str, Any]:
+        history = [{"role": "user", "content": f"task {index}"}]
+        history += [{"role": "agent", "content": answer} for answer in answers]
+        output = {"index": index, "status": status, "result": result, "history": history}
+        return {"index": index, "error": None, "info": None, "output": output}
+
+    imported = read(
+        tmp_path,
+        json_lines(
+            run(0, "completed", {"is_correct": True, "steps_share": 0.5}, "done"),
+            run(1, "task error", None),
+            run(2, "agent context limit", None, "too long"),
+            run(3, "task limit reached", {"is_correct": False}, "still at it"),
+        ),
+    )
+    first = imported.of("0")
+    assert (first.input, first.output) == ("task 0", "done")
+    assert first.scores == {"TASK_PASSED": 1.0, "steps_share": 0.5}
+    assert imported.of("1").outcome is TraceOutcome.INFRA_ERROR
+    limited = imported.of("2")
+    assert (limited.outcome, limited.scores["TASK_PASSED"]) == (TraceOutcome.AGENT_ERROR, 0.0)
+    assert (imported.of("3").outcome, imported.of("3").output) == (
+        TraceOutcome.SCORED,
+        "still at it",
+    )
+
+
+def test_opencompass__pairs_by_prompt_and_not_by_position(tmp_path: Path) -> None:
+    turns = [{"role": "HUMAN", "prompt": "1+1?"}]
+    predictions = {"0": {"origin_prompt": turns, "prediction": "2", "gold": "2"}}
+    trace = read(tmp_path, json_file(predictions)).of("1+1?")
+    assert (trace.expected_output, trace.output) == ("2", "2")
+    detail = {"prompt": "1+1?", "predictions": ["3"], "references": ["2", "two"], "correct": False}
+    results = {"accuracy": 0.0, "details": {"type": "GEN", "0": detail}}
+    trace = read(tmp_path, json_file(results)).of("1+1?")
+    assert (trace.output, trace.expected_any) == ("3", ("2", "two"))
+    assert trace.scores == {"TASK_PASSED": 0.0}
+
+
+def test_helm__perturbed_questions_are_other_items(tmp_path: Path) -> None:
+    prediction = {
+        "instance_id": "id1",
+        "perturbation": None,
+        "train_trial_index": 0,
+        "predicted_text": " B",
+        "mapped_output": "Rome",
+        "stats": {"exact_match": 1.0, "num_prompt_tokens": 40, "inference_runtime": 0.5},
+    }
+    perturbed = prediction | {"perturbation": {"name": "typos"}}
+    again = prediction | {"train_trial_index": 1, "mapped_output": None}
+    imported = read(tmp_path, json_file([prediction, perturbed, again]))
+    first = imported.of("id1", 0)
+    assert (first.output, first.scores) == ("Rome", {"exact_match": 1.0})
+    assert (first.input_tokens, first.latency_ms) == (40, 500.0)
+    assert imported.of("id1", 1).output == " B"
+    assert any("perturbed" in line and "row 2" in line for line in imported.left_out)
+
+
+def test_arena_hard__answers_are_inside_of_their_messages(tmp_path: Path) -> None:
+    def answer(uid: str, text: str) -> dict[str, Any]:
+        messages = [
+            {"role": "user", "content": "Sum?"},
+            {"role": "assistant", "content": {"answer": text}},
+        ]
+        return {"uid": uid, "model": "m", "messages": messages}
+
+    imported = read(tmp_path, json_lines(answer("u1", "42"), answer("u2", "43")))
+    assert [trace.output for trace in imported.traces] == ["42", "43"]
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        ({"results": {"arc": {"acc,none": 0.5}}, "versions": {}, "config": {}}, "--log_samples"),
+        ({"accuracy": 0.9, "correct_count": 9, "total_count": 10}, "_result.json"),
+        ({"score": 0.5, "metrics": {}, "htmls": ["<p>"], "convos": []}, "pages"),
+    ],
+)
+def test_summaries__say_which_file_has_the_results(
+    tmp_path: Path, content: dict[str, Any], advice: str
+) -> None:
+    with pytest.raises(InvalidImport, match=advice):
+        read(tmp_path, json_file(content))
+
+
 def test_evalplus__passes_base_and_plus_tests(tmp_path: Path) -> None:
     def solution(base: str, plus: str | None) -> dict[str, Any]:
         return {"solution": "return 1", "base_status": base, "plus_status": plus}

@@ -380,8 +380,12 @@ def test_langfuse_export__csv_and_observations(tmp_path: Path) -> None:
 
 
 def test_langfuse_export__dataset_run_has_only_links(tmp_path: Path) -> None:
-    run = {"id": "r", "name": "n", "datasetRunItems": [{"traceId": "t", "datasetItemId": "d"}]}
-    with pytest.raises(InvalidImport, match="only links to its traces"):
+    run = {
+        "id": "r",
+        "datasetName": "n",
+        "datasetRunItems": [{"traceId": "t", "datasetItemId": "d"}],
+    }
+    with pytest.raises(InvalidImport, match="links of a dataset run"):
         read(tmp_path, json_file(run))
 
 
@@ -491,6 +495,24 @@ def test_braintrust__pairs_by_input_and_skips_steps(tmp_path: Path) -> None:
     assert (trace.scores, trace.latency_ms, trace.cost_usd) == ({"Factuality": 1.0}, 1500.0, 0.01)
     assert {"smoke", "category:sums", "model:m-1"} == {*trace.tags}
     assert any("another span are skipped: row 2" in line for line in imported.left_out)
+
+
+def test_trulens__feedback_has_a_column_of_calls(tmp_path: Path) -> None:
+    row = {
+        "record_id": "r1",
+        "app_name": "a",
+        "input": "1+1?",
+        "output": "2",
+        "latency": 1.5,
+        "total_cost": 0.01,
+        "eval_cost": 0.5,
+        "Relevance": 0.25,
+        "Relevance_calls": "[]",
+    }
+    imported = read(tmp_path, csv_file(row, row | {"record_id": "r2", "Relevance": ""}))
+    first, second = imported.of("1+1?", 0), imported.of("1+1?", 1)
+    assert (first.scores, first.latency_ms, first.cost_usd) == ({"Relevance": 0.25}, 1500.0, 0.01)
+    assert second.scores == {}
 
 
 def test_weave__calls_of_an_evaluation(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ COLUMNS: Final = frozenset(
 
 
 def recognizes_langfuse(row: Cells) -> bool:
-    """Return whether a row is a trace, an observation, or a dataset run with its links to traces."""
-    return row.keys() >= KEYS or row.keys() >= OBSERVATION_KEYS or "datasetRunItems" in row
+    """Return whether a row is a trace or an observation."""
+    return row.keys() >= KEYS or row.keys() >= OBSERVATION_KEYS
 
 
 def read_row(row: Cells) -> Mapping[str, Any]:
@@ -39,7 +39,7 @@ def read_row(row: Cells) -> Mapping[str, Any]:
     if cost is None:
         cost = sum_of(object_of(parse_encoded(row.get("costDetails"))).get("total"))
     return {
-        "traceId": row.get("id"),
+        "traceId": row["id"],
         "item": row.get("datasetItemId"),
         "input": row["input"],
         "output": row["output"],
@@ -71,11 +71,6 @@ def _scores(row: Cells) -> dict[str, float]:
 
 def skip_row(row: Cells) -> str | None:
     """Why a trace is no result: it has no texts."""
-    if "datasetRunItems" in row:
-        return (
-            "a dataset run only links to its traces, whose texts are not in this file; export the traces, or connect"
-            " Langfuse as a trace source"
-        )
     has_text = any(row.get(name) not in (None, "", "null") for name in ("input", "output"))
     return None if has_text else "traces without an input and an output are skipped"
 
