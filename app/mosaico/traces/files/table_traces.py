@@ -312,8 +312,9 @@ class RowReader:
     def _item_id(self, row: TableRow, question: ValueText) -> str:
         """The item of a row: its ID, else its input, else its place in the file."""
         cell = self._cell(row, "item")
-        if not is_blank(cell):
-            return short_id(text_of(cell) or "")
+        text = None if is_blank(cell) else text_of(cell)
+        if text:
+            return short_id(text)
         if "item" in self._columns:
             self._reject(row, "item", "an ID")
         is_empty = is_blank(self._cell(row, "input")) or not question.text

@@ -16,12 +16,14 @@ from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number, is_blank
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow, is_blank_row
+from mosaico.traces.files.imported_values import text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.files.table_columns import (
     SCORE_FIELD,
     InvalidMapping,
     TableColumns,
     cell_of,
+    has_cell,
     require_columns,
 )
 from mosaico.traces.files.table_traces import (
@@ -125,7 +127,7 @@ def _traces(
     first = next(converted, None)
     if first is None:
         file.reject(_describe_nothing(file))
-    columns = TableColumns(by_field={name: name for name in first.cells})
+    columns = TableColumns(by_field={name: name for name in (*first.cells, "output")})
     results = chain([first], converted)
     reader, unused = RowReader(file, columns), IgnoredFields(first.cells)
     yield from iter_row_traces(reader, results, unused, notes)
@@ -175,8 +177,12 @@ class _Converter:
             yield f"scores that are missing because their evaluator failed: {named}"
 
     def _fields(self, row: TableRow) -> dict[str, Any]:
-        named = {name: cell_of(row.cells, column) for name, column in self._table.columns.items()}
-        fields = {**named, **self._table.compute(row.cells)}
+        columns = self._table.columns
+        fields = {name: cell_of(row.cells, column) for name, column in columns.items()}
+        if "output" in columns and not has_cell(row.cells, columns["output"]):
+            # No answer is recorded, which is another thing than an empty one.
+            del fields["output"]
+        fields |= self._table.compute(row.cells)
         scores = {**(fields.pop("scores", None) or {})}
         for name, column in self._mapping.items():
             match = SCORE_FIELD.fullmatch(name)
@@ -217,8 +223,9 @@ class _Converter:
 
     def _item(self, row: TableRow, fields: Mapping[str, Any]) -> Any:
         """The item of a row: its ID, else its question, else its place in the file, which is said."""
-        if not is_blank(fields.get("item")):
-            return fields["item"]
+        item = text_of(fields.get("item"))
+        if item and item.strip():
+            return item
         reading = read_text(fields.get("input"), TextRole.QUESTION, is_encoded=self._is_encoded)
         if reading.text and reading.text.strip():
             return id_of(reading.text)

@@ -21,13 +21,13 @@ ENDED_BY_ITSELF: Final = frozenset({"completed", "task limit reached"})
 def recognizes_agentbench(row: Cells) -> bool:
     """Return whether a row is a task with one of the ends of AgentBench."""
     output = object_of(row.get("output"))
-    return "index" in row and "history" in output and output.get("status") in STATUSES
+    return "index" in row and "history" in output and str(output.get("status")) in STATUSES
 
 
 def read_run(row: Cells) -> Mapping[str, Any]:
     """The fields of a task. Its result is what the task itself measured."""
     output = object_of(row.get("output"))
-    status, result = output.get("status"), output.get("result")
+    status, result = str(output.get("status")), output.get("result")
     error = row.get("error") or (None if status in ENDED_BY_ITSELF else f"status: {status}")
     members = object_of(result)
     scores = {

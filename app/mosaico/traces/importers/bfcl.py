@@ -16,13 +16,13 @@ FAILED: Final = "Error during inference:"
 
 def read_row(row: Cells) -> Mapping[str, Any]:
     """The fields of a result. A list of calls is compared as it is: its JSON text."""
-    result = row["result"]
+    result = row.get("result")
     is_failed = isinstance(result, str) and result.startswith(FAILED)
     return {
         "output": None if is_failed else result,
-        "error": result.removeprefix(FAILED).strip() if is_failed else None,
-        "inputTokens": sum_of(row["input_token_count"]),
-        "outputTokens": sum_of(row["output_token_count"]),
+        "error": str(result).removeprefix(FAILED).strip() if is_failed else None,
+        "inputTokens": sum_of(row.get("input_token_count")),
+        "outputTokens": sum_of(row.get("output_token_count")),
         "latencySeconds": sum_of(row.get("latency")),
     }
 

@@ -68,7 +68,9 @@ def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
         ignored.check(case)
         ignored_metadata.check(object_of(case.get("metadata")))
     notes += describe_ignored("fields of test cases", ignored, ignored_metadata)
-    return ImportedTraces(traces=_traces(cases, model), notes=notes, directions=_directions(cases))
+    return ImportedTraces(
+        traces=_traces(cases, model, notes), notes=notes, directions=_directions(cases)
+    )
 
 
 def _run_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -77,7 +79,7 @@ def _run_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return run if isinstance(run, dict) else document
 
 
-def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
+def _traces(cases: list[Mapping[str, Any]], model: Any, notes: list[str]) -> Iterator[Trace]:
     trials = TrialCounter()
     for case in cases:
         item = _item(case)
@@ -97,6 +99,8 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
             tool_calls=None if calls is None else tuple(map(_tool_call, objects_of(calls))),
             scores=_scores(case),
         )
+    if repeated := trials.describe():
+        notes.append(f"test cases of the same item are its trials: {repeated}")
 
 
 def _item(case: Mapping[str, Any]) -> str:

@@ -53,6 +53,7 @@ SAMPLE_FIELDS: Final = (
 )  # fmt: skip
 # Roles of the models of scorers, whose tokens stand among those of the sample.
 GRADERS: Final = frozenset({"grader", "judge", "scorer"})
+UNNAMED: Final = "sample without an ID"
 MOST_NAMES: Final = 5
 METADATA_FIELDS: Final = ("category", "topic")
 
@@ -131,7 +132,7 @@ def _traces(
 
 
 def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
-    item, epoch = short_id(str(sample.get("id"))), count_of(sample.get("epoch")) or 1
+    item, epoch = short_id(str(sample.get("id")) or UNNAMED), count_of(sample.get("epoch")) or 1
     error = object_of(sample.get("error")).get("message")
     output = object_of(sample.get("output"))
     scores = _scores(sample)
@@ -199,7 +200,8 @@ def _main_scorer(log: Mapping[str, Any]) -> str | None:
     headline = object_of(results.get("headline")).get("score")
     first = next(iter(objects_of(results.get("scores"))), {}).get("name")
     scorers = objects_of(object_of(log.get("eval")).get("scorers"))
-    return headline or first or next(iter(scorers), {}).get("name")
+    name = headline or first or next(iter(scorers), {}).get("name")
+    return name if isinstance(name, str) else None
 
 
 def _with_verdict(

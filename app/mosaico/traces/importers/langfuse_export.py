@@ -39,10 +39,6 @@ def read_row(row: Cells) -> Mapping[str, Any]:
     if cost is None:
         cost = sum_of(object_of(parse_encoded(row.get("costDetails"))).get("total"))
     return {
-        "traceId": row["id"],
-        "item": row.get("datasetItemId"),
-        "input": row["input"],
-        "output": row["output"],
         "error": (row.get("statusMessage") or "ERROR") if row.get("level") == "ERROR" else None,
         "latencySeconds": row.get("latency"),
         "latencyMs": row.get("latencyMs"),
@@ -79,5 +75,10 @@ register_tool(
     "langfuse-export",
     "export of Langfuse",
     recognizes_langfuse,
-    ToolTable(compute=read_row, used=COLUMNS, skip=skip_row),
+    ToolTable(
+        columns={"traceId": "id", "item": "datasetItemId", "input": "input", "output": "output"},
+        compute=read_row,
+        used=COLUMNS,
+        skip=skip_row,
+    ),
 )

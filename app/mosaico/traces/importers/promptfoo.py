@@ -108,12 +108,16 @@ def _columns(results: Iterable[Mapping[str, Any]]) -> dict[Any, _Column]:
     """The columns by position."""
     columns: dict[Any, _Column] = {}
     for result in results:
-        position = result.get("promptIdx")
+        position = _position(result)
         if position not in columns:
             parts = (object_of(result.get("provider")), object_of(result.get("prompt")))
             texts = (part.get("label") or part.get("id") or part.get("raw") for part in parts)
             columns[position] = _Column(*(text_of(text) or "" for text in texts))
     return columns
+
+
+def _position(result: Mapping[str, Any]) -> str:
+    return str(result.get("promptIdx"))
 
 
 def _column_names(columns: Mapping[Any, _Column]) -> dict[Any, str]:
@@ -199,6 +203,8 @@ def _traces(
             scores=_scores(result, outcome),
         )
     notes += describe_ignored("fields of results", ignored)
+    if repeated := trials.describe():
+        notes.append(f"results of the same test are its trials: {repeated}")
 
 
 def _usage(result: Mapping[str, Any], response: Mapping[str, Any]) -> ReportedUsage:
@@ -217,7 +223,7 @@ def _item_id(result: Mapping[str, Any], columns: Mapping[Any, str]) -> str:
     variables = json.dumps(result.get("vars"), ensure_ascii=False, sort_keys=True)
     description = object_of(result.get("testCase")).get("description")
     item = id_of(f"{description} {variables}" if description else variables)
-    return in_column(item, columns[result.get("promptIdx")]) if columns else item
+    return in_column(item, columns[_position(result)]) if columns else item
 
 
 def _outcome(result: Mapping[str, Any]) -> TraceOutcome:

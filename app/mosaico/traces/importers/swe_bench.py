@@ -67,7 +67,8 @@ def _instances(document: Mapping[str, Any]) -> Iterator[TableRow]:
 def _listed(document: Mapping[str, Any]) -> Iterator[TableRow]:
     resolved: dict[str, bool | None] = {}
     for name in (*LISTS, *MISSING):
-        for instance in document.get(name) or ():
+        instances = document.get(name)
+        for instance in instances if isinstance(instances, list) else ():
             resolved[str(instance)] = None if name in MISSING else name == RESOLVED
     for instance, is_resolved in resolved.items():
         yield TableRow(instance, {"id": instance, "resolved": is_resolved})

@@ -30,8 +30,8 @@ def read_tau(row: Cells) -> Mapping[str, Any]:
     error = info.get("traceback") or info.get("error")
     return {
         "trial": count_of(row.get("trial")),
-        "input": row["traj"],
-        "output": row["traj"],
+        "input": row.get("traj"),
+        "output": row.get("traj"),
         "error": error,
         "scores": _rewards(row.get("reward"), {}),
     }

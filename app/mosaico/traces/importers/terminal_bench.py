@@ -45,7 +45,7 @@ def read_harbor(row: Cells) -> Mapping[str, Any]:
     kind, message = exception.get("exception_type"), exception.get("exception_message")
     model = object_of(object_of(row.get("agent_info")).get("model_info"))
     return {
-        "item": row["task_name"],
+        "item": row.get("task_name"),
         "passed": None if reward is None else float(reward >= 1.0),
         "score": reward,
         "error": f"{kind}: {message}" if exception and reward is None else None,
