@@ -92,7 +92,7 @@ EVALS_ITEM: Final = {
     "results": [],
     **SURPRISE,
 }
-EVALS_LOG: Final = [
+EVALS_LOG: Final[Sequence[Row]] = [
     {"spec": {"completion_fns": ["m"]}},
     *(
         {"event_id": number, "sample_id": "s.test.0", "type": kind, "data": data}

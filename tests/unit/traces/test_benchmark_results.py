@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import Imported, import_path
 from tests.support.tool_results import json_file, json_lines
@@ -14,7 +15,7 @@ from tests.support.tool_results import json_file, json_lines
 def read(folder: Path, content: bytes, **mapping: str) -> Imported:
     path = folder / "results"
     path.write_bytes(content)
-    return import_path(path, **mapping)
+    return import_path(path, None, ReadOptions(mapping=mapping))
 
 
 def talk(answer: str | None) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import copy
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from tests.support.import_files import import_path
 from tests.support.tool_results import TOOL_FILES, json_file, json_lines
 
 TEXT_FILES: Final = sorted({*FILES} - {"xlsx", "parquet", "inspect"})
-ODD_VALUES: Final = (
+ODD_VALUES: Final[tuple[Any, ...]] = (
     None, [], {}, "", " ", "x", 0, -1, 1.5, True, float("nan"), float("inf"), 10**30, [None], [1, "a"],
     {"a": 1}, {"a": {"b": [1]}}, [[[]]], "{", "{'a': 1}", "1,5", "12%", "\ud800", "2026-01-01",
     [{"role": "user", "content": "hi"}], {"role": "assistant", "content": None},
@@ -56,8 +56,11 @@ def write(form: str, value: Any) -> bytes:
 
 def places(value: Any, path: Places = ()) -> Iterator[Places]:
     yield path
-    members = value.items() if isinstance(value, dict) else ()
-    members = enumerate(value) if isinstance(value, list) else members
+    members: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
     for name, member in members:
         yield from places(member, (*path, name))
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import InvalidMapping
 from mosaico.traces.types import Trace, TraceOutcome
 from tests.support.import_files import Imported, import_path
@@ -16,7 +17,7 @@ from tests.support.tool_results import csv_file, json_file, json_lines
 def read(folder: Path, content: bytes, **mapping: str) -> Imported:
     path = folder / "results"
     path.write_bytes(content)
-    return import_path(path, **mapping)
+    return import_path(path, None, ReadOptions(mapping=mapping))
 
 
 def texts(trace: Trace) -> tuple[str | None, str | None, str | None]:
@@ -258,6 +259,17 @@ def test_azure__one_score_for_each_metric(tmp_path: Path) -> None:
     # A severity: lower is better. The tokens are those of the judge.
     assert imported.directions == {"violence": "low"}
     assert imported.of("k1").input_tokens is None
+
+
+def test_azure__metrics_of_one_name_keep_their_evaluator(tmp_path: Path) -> None:
+    row = azure_row(**{"outputs.strict.f1_score": 0.25, "outputs.strict.f1_score_score": 0.25})
+    scores = read(tmp_path, json_file({"rows": [row]})).of("Open on Sunday?").scores
+    assert scores == {
+        "coherence": 4.0,
+        "violence": 2.0,
+        "f1.f1_score": 0.5,
+        "strict.f1_score": 0.25,
+    }
 
 
 def test_azure__without_a_target_the_answer_is_an_input(tmp_path: Path) -> None:
@@ -635,7 +647,7 @@ def test_deepeval_cache__texts_are_in_the_keys(tmp_path: Path) -> None:
     assert (failed.scores["TASK_PASSED"], unjudged.scores) == (0.0, {})
     assert imported.directions == {"Exact": "high", "Bias": "low"}
     assert any("older runs" in note for note in imported.notes)
-    nothing = {"test_cases_lookup_map": {json.dumps({"input": "1+1?"}): {}}}
+    nothing: dict[str, Any] = {"test_cases_lookup_map": {json.dumps({"input": "1+1?"}): {}}}
     with pytest.raises(InvalidImport, match="without an answer"):
         read(tmp_path, json_file(nothing))
 
@@ -653,10 +665,9 @@ def test_tool_table__labels_and_scores_of_the_user(tmp_path: Path) -> None:
     ]
     path = tmp_path / "results.csv"
     path.write_bytes(csv_file(*rows))
-    from mosaico.traces.files.read_options import ReadOptions
-
-    options = ReadOptions(labels={"feedback.grade": {"A": 1.0, "B": 0.0}})
-    imported = import_path(path, options=options, **{"scores[more]": "extra"})
+    labels = {"feedback.grade": {"A": 1.0, "B": 0.0}}
+    options = ReadOptions(labels=labels, mapping={"scores[more]": "extra"})
+    imported = import_path(path, None, options)
     assert [trace.scores for trace in imported.traces] == [
         {"grade": 1.0, "more": 0.5},
         {"grade": 0.0, "more": 0.5},

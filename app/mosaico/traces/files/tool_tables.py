@@ -266,9 +266,6 @@ def _without_unknown_zeros(fields: dict[str, Any]) -> dict[str, Any]:
     tokens = [as_number(fields.get(name)) for name in ("inputTokens", "outputTokens")]
     if any(tokens):
         return fields
-    unknown = {
-        name: None
-        for name in ("inputTokens", "outputTokens", "cost")
-        if name in fields and as_number(fields[name]) == 0
-    }
-    return {**fields, **unknown}
+    names = ("inputTokens", "outputTokens", "cost")
+    unknown = [name for name in names if name in fields and as_number(fields[name]) == 0]
+    return fields | dict.fromkeys(unknown)

@@ -40,11 +40,11 @@ def read_row(row: Cells) -> Mapping[str, Any]:
         name: value for name, value in outputs.items() if "." not in name and not _is_metric(name)
     }
     answers = targets or {name: inputs[name] for name in ("response", "answer") if name in inputs}
-    expected = {name: inputs[name] for name in EXPECTED if name in inputs}
+    expected = {name: value for name, value in inputs.items() if name in EXPECTED}
     questions = {
         name: value
         for name, value in inputs.items()
-        if name not in (*IDS, *answers, *EXPECTED, "context")
+        if name not in (*IDS, *answers, *EXPECTED, "context", "line_number")
     }
     conversation = inputs.get("conversation")
     return {
@@ -62,15 +62,28 @@ def _is_metric(name: str) -> bool:
 
 
 def _metrics(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of the metrics by name. The level in words of a safety metric stands beside its number."""
-    scores: dict[str, Any] = {}
+    """The numbers of the metrics by name; with the name of the evaluator where several have a metric of one name. The level in
+    words of a safety metric stands beside its number.
+    """
+    values: dict[str, dict[str, Any]] = {}
     for path, value in outputs.items():
-        evaluator, _, name = path.rpartition(".")
-        name = re.sub(r"^gpt_|_score$", "", name) if name != "f1_score" else name
+        evaluator, _, member = path.rpartition(".")
         is_number = as_number(value) is not None or is_blank(value)
-        if evaluator and not DETAILS.search(path) and is_number:
-            scores[name] = value if is_blank(scores.get(name)) else scores[name]
-    return scores
+        if evaluator and is_number and not DETAILS.search(path):
+            by_evaluator = values.setdefault(_metric_name(member), {})
+            if is_blank(by_evaluator.get(evaluator)):
+                by_evaluator[evaluator] = value
+    return {
+        name if len(by_evaluator) == 1 else f"{evaluator}.{name}": value
+        for name, by_evaluator in values.items()
+        for evaluator, value in by_evaluator.items()
+    }
+
+
+def _metric_name(member: str) -> str:
+    """The metric of a value: `f1_score`, `f1_score_score`, `groundedness_score` and `gpt_groundedness` are names of two."""
+    name = member.removeprefix("gpt_")
+    return name if name == "f1_score" else name.removesuffix("_score")
 
 
 def direction_of(name: str) -> str | None:

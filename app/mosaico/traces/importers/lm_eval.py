@@ -53,6 +53,8 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
         lists |= dict.fromkeys(n for n in metric_names if isinstance(row.cells.get(n), list))
         ignored.check({name: cell for name, cell in row.cells.items() if name not in metric_names})
         item = short_id(str(row.cells["doc_id"]))
+        if not item:
+            file.reject(f"{row.position}: the doc_id is empty")
         first = samples.setdefault(item, row.cells)
         filters[item] = filters.get(item, 0) + 1
         name = _filter_name(row.cells, filters[item])
