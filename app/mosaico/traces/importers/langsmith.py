@@ -2,7 +2,7 @@
 exports of runs.
 
 The ID of a row is that of its run: items are the examples, and without them the questions. Of exported runs only the roots
-are results. Source: langsmith 0.4 (`to_pandas`, `get_test_results`, `ExperimentResultRow`).
+are results. Source: langsmith 0.4 (`to_pandas`, `get_test_results`, `evaluate`).
 """
 
 from collections.abc import Mapping
