@@ -382,6 +382,24 @@ def test_summaries__say_which_file_has_the_results(
         read(tmp_path, json_file(content))
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {
+            "accuracy": 1,
+            "correct_count": 1,
+            "total_count": 1,
+            "results": [{"id": "a", "answer": "x"}],
+        },
+        {"experiment": "night", "items": [{"id": "a", "answer": "x"}]},
+        [{"id": "a", "input": "q", "output": "x", "expected": "x", "scores": {}, "metrics": {}}],
+    ],
+)
+def test_own_tables__are_not_taken_for_those_of_a_tool(tmp_path: Path, document: Any) -> None:
+    imported = read(tmp_path, json_file(document))
+    assert (imported.format, imported.of("a").output) == ("json", "x")
+
+
 def test_evalplus__passes_base_and_plus_tests(tmp_path: Path) -> None:
     def solution(base: str, plus: str | None) -> dict[str, Any]:
         return {"solution": "return 1", "base_status": base, "plus_status": plus}

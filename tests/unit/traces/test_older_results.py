@@ -62,6 +62,12 @@ def test_inspect__invalidated_samples_and_the_only_score(tmp_path: Path) -> None
     assert any("b#1" in note and "not used" in note for note in log.notes)
 
 
+def test_inspect__list_of_values_is_numbered(tmp_path: Path) -> None:
+    sample = {"id": "a", "scores": {"steps": {"value": ["C", 0, None]}}}
+    log = import_path(write(tmp_path / "log.json", inspect_log(sample)))
+    assert log.of("a").scores == {"steps.1": 1.0, "steps.2": 0.0}
+
+
 def test_promptfoo__version_2_pairs_by_provider_and_prompt(tmp_path: Path) -> None:
     def result(provider: str, number: int, **fields: Any) -> dict[str, Any]:
         return {

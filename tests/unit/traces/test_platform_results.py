@@ -209,13 +209,13 @@ def test_openai_evals_log__events_of_a_sample_are_one_result(tmp_path: Path) -> 
             # The judge answers after the model.
             event(1, "sums.test.0", "sampling", {"prompt": "Is it right?", "sampled": ["Y"]}),
             event(2, "sums.test.0", "match", {"correct": True, "expected": ["2", "two"]}),
-            event(3, "sums.test.1", "sampling", {"prompt": prompt, "sampled": ["3"]}),
+            event(3, "sums.test.1", "sampling", {"prompt": "2+2?", "sampled": ["3"]}),
             event(4, "sums.test.1", "match", {"correct": False, "expected": "2"}),
             event(5, "sums.test.1", "metrics", {"f1": 0.25, "choice": "B"}),
             {"final_report": {"accuracy": 0.5}},
         ),
     )
-    first, second = imported.of("sums.test.0"), imported.of("sums.test.1")
+    first, second = imported.of("1+1?"), imported.of("2+2?")
     assert texts(first) == ("1+1?", "2", "2")
     assert (first.expected_any, first.scores, first.tags) == (
         ("2", "two"),

@@ -27,6 +27,8 @@ MOST_METRIC_PARTS: Final = 2
 
 def recognizes_azure(row: Cells) -> bool:
     """Return whether a row has the inputs and the outputs of an evaluation."""
+    if not {"example_id", "execution_time"}.isdisjoint(row):
+        return False  # of LangSmith
     has_inputs = any(name.startswith("inputs.") for name in row)
     has_metrics = any(name.startswith("outputs.") and name.count(".") > 1 for name in row)
     is_line = "line_number" in row and any(name.startswith("outputs.") for name in row)

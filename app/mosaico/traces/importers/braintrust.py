@@ -13,8 +13,14 @@ from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
 
 KEYS: Final = frozenset({"input", "output", "expected", "scores"})
-MARKS: Final = frozenset({"metrics", "span_id", "root_span_id", "is_root"})
+MARKS: Final = frozenset({"span_id", "root_span_id", "is_root"})
 COLUMNS: Final = {"output": "output", "expected": "expected", "error": "error", "tags": "tags"}
+
+
+def recognizes_braintrust(row: Cells) -> bool:
+    """Return whether a row is a span, or has the times of one."""
+    times = object_of(parse_encoded(row.get("metrics"))).keys() & {"start", "end", "duration"}
+    return row.keys() >= KEYS and (bool(times) or not MARKS.isdisjoint(row))
 
 
 def read_row(row: Cells) -> Mapping[str, Any]:
@@ -47,7 +53,7 @@ def skip_child(row: Cells) -> str | None:
 register_tool(
     "braintrust",
     "experiment of Braintrust",
-    lambda row: row.keys() >= KEYS and not MARKS.isdisjoint(row),
+    recognizes_braintrust,
     ToolTable(
         columns=COLUMNS,
         compute=read_row,

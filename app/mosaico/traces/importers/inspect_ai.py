@@ -167,10 +167,12 @@ def _outcome(sample: Mapping[str, Any], error: Any, *, is_scored: bool) -> Trace
 
 
 def _scores(sample: Mapping[str, Any]) -> dict[str, float]:
-    """The values of all scorers; those of a scorer with several values are named `scorer.key`."""
+    """The values of all scorers; those of a scorer with several values are named `scorer.key`, those of a list numbered."""
     scores: dict[str, float] = {}
     for name, score in _named_scores(sample).items():
         value = object_of(score).get("value")
+        if isinstance(value, list):
+            value = {str(number): part for number, part in enumerate(value, start=1)}
         parts = value if isinstance(value, dict) else {"": value}
         for key, part in parts.items():
             number = GRADES.get(part) if isinstance(part, str) else None

@@ -1,7 +1,7 @@
 """Logs of the package openai/evals (`oaieval --record_path`): JSON Lines of events by sample.
 
-The first answer of a sample is that of the model; a graded evaluation also records those of its judge. A sample ID is its name,
-split and position in the data. Source: evals/record.py of openai/evals 3.
+The first answer of a sample is that of the model; a graded evaluation also records those of its judge. The ID of a sample ends
+with its position in the data: samples with a prompt are paired by it. Source: evals/record.py of openai/evals 3.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,14 +50,15 @@ def _samples(file: ImportFile) -> Iterator[TableRow]:
 def read_sample(row: Cells) -> Mapping[str, Any]:
     """The fields of the events of a sample."""
     sampling, match = object_of(row.get("sampling")), object_of(row.get("match"))
+    prompt = sampling.get("prompt", match.get("prompt"))
     sampled = sampling.get("sampled", match.get("sampled", match.get("picked")))
     if isinstance(sampled, list):
         sampled = {"samples": sampled} if len(sampled) > 1 else next(iter(sampled), None)
     expected = match.get("expected")
     usage, metrics = object_of(sampling.get("usage")), object_of(row.get("metrics"))
     return {
-        "item": row["sample_id"],
-        "input": sampling.get("prompt", match.get("prompt")),
+        "item": None if prompt else row["sample_id"],
+        "input": prompt,
         "output": sampled,
         # Each of several expected answers is accepted.
         "expected": {"answers": expected} if isinstance(expected, list) else expected,

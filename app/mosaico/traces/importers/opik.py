@@ -14,10 +14,10 @@ EXPECTED: Final = ("expected_output", "expected", "reference", "expected_answer"
 
 def recognizes_opik(file: ImportFile) -> bool:
     """Return whether a document is an experiment with its items."""
-    return (
-        file.container is Container.JSON
-        and {"experiment", "items"} <= object_of(file.document).keys()
-    )
+    if file.container is not Container.JSON or "experiment" not in object_of(file.document):
+        return False
+    items = objects_of(object_of(file.document).get("items"))
+    return bool(items) and "dataset_item_id" in items[0]
 
 
 def read_opik(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:

@@ -6,6 +6,7 @@ from typing import Final, NoReturn
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import object_of
 from mosaico.traces.files.importer_registry import IMPORTERS, Importer
+from mosaico.traces.files.json_rows import ROW_MEMBERS
 
 # By keys that only such a file has, of its document or its first row: what it holds, and what to do.
 SUMMARIES: Final[Mapping[frozenset[str], str]] = {
@@ -31,7 +32,10 @@ def find_summary(file: ImportFile) -> str | None:
     """What a file holds in place of results; None for another file."""
     keys: set[str] = set()
     if file.container is Container.JSON:
-        keys = {*map(str, object_of(file.document))}
+        document = object_of(file.document)
+        if any(isinstance(document.get(name), list) for name in ROW_MEMBERS):
+            return None
+        keys = {*map(str, document)}
     elif file.container is Container.JSON_LINES:
         keys = {*file.first_row}
     return next((text for marks, text in SUMMARIES.items() if marks <= keys), None)
