@@ -1,7 +1,7 @@
 """Exports that installed platforms write now, on this machine alone.
 
-MOSAICO_MLFLOW_PYTHON, MOSAICO_PHOENIX_PYTHON, MOSAICO_AZURE_PYTHON and MOSAICO_DEEPEVAL_PYTHON name interpreters with mlflow,
-arize-phoenix, azure-ai-evaluation and deepeval.
+MOSAICO_MLFLOW_PYTHON, MOSAICO_PHOENIX_PYTHON, MOSAICO_LANGSMITH_PYTHON (with pandas), MOSAICO_AZURE_PYTHON and
+MOSAICO_DEEPEVAL_PYTHON name interpreters with mlflow, arize-phoenix, langsmith, azure-ai-evaluation and deepeval.
 """
 
 import json
@@ -239,3 +239,78 @@ def test_azure_importer__reads_what_the_tool_writes_now(tmp_path: Path) -> None:
     assert (second.output, second.scores) == ("", {"f1_score": 0.0})
     target = import_path(tmp_path / "target.json")
     assert [trace.output for trace in target.traces] == ["open?", "dogs?"]
+
+
+LANGSMITH_PROGRAM = """\
+import json
+import sys
+import uuid
+from datetime import datetime, timezone
+from pathlib import Path
+
+from langsmith import Client, evaluate
+from langsmith.schemas import Example
+
+capitals = json.loads(sys.argv[1])
+answers = {"Norway": "Oslo", "Italy": "Milan", "Peru": "Lima"}
+now, dataset = datetime.now(timezone.utc), uuid.uuid4()
+examples = [
+    Example(
+        id=uuid.uuid5(uuid.NAMESPACE_URL, country),
+        dataset_id=dataset,
+        inputs={"question": country},
+        outputs={"answer": capital},
+        created_at=now,
+        modified_at=now,
+    )
+    for country, capital in capitals.items()
+]
+
+
+def target(inputs):
+    return {"answer": answers[inputs["question"]], "sources": ["atlas"]}
+
+
+def correct(outputs, reference_outputs):
+    return outputs["answer"] == reference_outputs["answer"]
+
+
+def close(outputs):
+    if outputs["answer"] == "Milan":
+        raise RuntimeError("the judge is down")
+    return 0.5
+
+
+def as_json(value):
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)
+
+
+results = evaluate(
+    target,
+    data=examples,
+    evaluators=[correct, close],
+    upload_results=False,
+    client=Client(api_url="http://127.0.0.1:9", api_key="none", auto_batch_tracing=False),
+    max_concurrency=1,
+    num_repetitions=2,
+)
+table = results.to_pandas()
+table.to_csv("table.csv", index=False)
+table.to_json("table.json", orient="records", default_handler=str)
+lines = (json.dumps(dict(row), default=as_json) + "\\n" for row in results)
+Path("rows.jsonl").write_text("".join(lines))
+"""
+
+
+def test_langsmith_importer__reads_what_the_tool_writes_now(tmp_path: Path) -> None:
+    run_program("LANGSMITH", "langsmith", LANGSMITH_PROGRAM, tmp_path, json.dumps(CAPITALS))
+    for name in ("table.csv", "table.json", "rows.jsonl"):
+        imported = import_path(tmp_path / name)
+        assert (imported.format, len(imported.traces)) == ("langsmith", 8), name
+        assert {t.input: t.expected_output for t in imported.traces} == CAPITALS
+        by_country = {(t.input, t.trial): t for t in imported.traces}
+        right, wrong = by_country["Norway", 1], by_country["Italy", 0]
+        assert (right.output, right.scores) == ("Oslo", {"correct": 1.0, "close": 0.5})
+        assert (wrong.output, wrong.scores) == ("Milan", {"correct": 0.0})
+        failed = by_country["Chad", 0]
+        assert (failed.outcome, failed.output) == (TraceOutcome.AGENT_ERROR, None)

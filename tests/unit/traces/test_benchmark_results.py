@@ -185,14 +185,27 @@ def test_harbor__reward_of_the_verifier(tmp_path: Path) -> None:
         "started_at": "2026-01-01T00:00:00",
         "finished_at": "2026-01-01T00:00:30",
     }
-    exception = {"exception_type": "EnvironmentStartTimeoutError", "exception_message": "timed out"}
-    failed = trial | {"task_name": "no", "verifier_result": None, "exception_info": exception}
-    imported = read(tmp_path, json_lines(trial, failed))
+    outcomes = {
+        "EnvironmentStartTimeoutError": TraceOutcome.INFRA_ERROR,
+        "RewardFileNotFoundError": TraceOutcome.JUDGE_ERROR,
+        "AgentTimeoutError": TraceOutcome.TIMEOUT,
+        "KeyError": TraceOutcome.AGENT_ERROR,
+    }
+    failed = [
+        trial
+        | {"task_name": name, "verifier_result": None}
+        | {"exception_info": {"exception_type": name, "exception_message": "no"}}
+        for name in outcomes
+    ]
+    imported = read(tmp_path, json_lines(trial, *failed))
     scores = {"TASK_PASSED": 0.0, "TASK_SCORE": 0.5, "reward.speed": 0.25}
     done = imported.of("fix")
     assert (done.scores, done.cost_usd, done.latency_ms) == (scores, 0.02, 30_000.0)
     assert (done.input_tokens, done.output_tokens, done.tags) == (50, 5, ("model:m-1",))
-    assert imported.of("no").outcome is not TraceOutcome.SCORED
+    assert {name: imported.of(name).outcome for name in outcomes} == outcomes
+    # The agent failed: it is not passed.
+    assert imported.of("KeyError").scores["TASK_PASSED"] == 0.0
+    assert "TASK_PASSED" not in imported.of("RewardFileNotFoundError").scores
 
 
 def judgment(**fields: Any) -> dict[str, Any]:

@@ -2,14 +2,19 @@
 exports of runs.
 
 The ID of a row is that of its run: items are the examples, and without them the questions. Of exported runs only the roots
-are results. Source: langsmith 0.4 (`to_pandas`, `get_test_results`, `evaluate`).
+are results. Source: langsmith 0.15 (`to_pandas`, `get_test_results`, `evaluate`).
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.imported_values import object_of, objects_of
-from mosaico.traces.files.tool_cells import choose_member, members_of, seconds_between
+from mosaico.traces.files.tool_cells import (
+    EvaluatorFailure,
+    choose_member,
+    members_of,
+    seconds_between,
+)
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 
 EXPECTED: Final = ("reference", "reference_outputs", "referenceOutputs")
@@ -67,14 +72,15 @@ def _failure(cells: Cells) -> str | None:
 def _feedback(cells: Cells) -> dict[str, Any]:
     """The feedback by key: columns, an object, means of several, or results of evaluators."""
     evaluation = object_of(cells.get("evaluation_results") or cells.get("evaluationResults"))
-    results = {
-        str(result.get("key")): result.get("value")
-        if result.get("score") is None
-        else result["score"]
-        for result in objects_of(evaluation.get("results"))
-    }
+    results = {str(r.get("key")): _score(r) for r in objects_of(evaluation.get("results"))}
     means = {key: object_of(v).get("avg") for key, v in members_of(cells, "feedback_stats").items()}
     return {**means, **members_of(cells, "feedback"), **results}
+
+
+def _score(result: Mapping[str, Any]) -> Any:
+    if object_of(result.get("extra")).get("error"):
+        return EvaluatorFailure(str(result.get("comment")))
+    return result.get("value") if result.get("score") is None else result["score"]
 
 
 def skip_child(row: Cells) -> str | None:

@@ -15,6 +15,9 @@ from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.types import TraceOutcome
 
 TRIAL: Final = re.compile(r"\.(\d+)-of-\d+\.")
+# The first words of classes of exceptions of Harbor.
+OF_THE_VERIFIER: Final = ("Verifier", "Reward")
+OF_THE_ENVIRONMENT: Final = ("Environment", "Sandbox", "Docker")
 OF_THE_TESTS: Final = frozenset({"parse_error", "test_timeout"})
 
 
@@ -49,6 +52,7 @@ def read_harbor(row: Cells) -> Mapping[str, Any]:
         "passed": None if reward is None else float(reward >= 1.0),
         "score": reward,
         "error": f"{kind}: {message}" if exception and reward is None else None,
+        "outcome": _outcome_of_exception(str(kind)) if exception and reward is None else None,
         "inputTokens": usage.get("n_input_tokens"),
         "outputTokens": usage.get("n_output_tokens"),
         "cost": usage.get("cost_usd"),
@@ -56,6 +60,15 @@ def read_harbor(row: Cells) -> Mapping[str, Any]:
         "model": model.get("name"),
         "scores": {f"reward.{name}": value for name, value in rewards.items() if name != "reward"},
     }
+
+
+def _outcome_of_exception(kind: str) -> TraceOutcome | None:
+    """The outcome by the class of an exception of Harbor; None for a class of the agent, whose message decides."""
+    if kind.startswith(OF_THE_VERIFIER):
+        return TraceOutcome.JUDGE_ERROR
+    if kind.startswith(OF_THE_ENVIRONMENT):
+        return TraceOutcome.INFRA_ERROR
+    return TraceOutcome.TIMEOUT if kind.startswith("AgentTimeout") else None
 
 
 register_tool(
