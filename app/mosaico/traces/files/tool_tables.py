@@ -198,6 +198,8 @@ class _Converter:
         fields["scores"] = self._numbers(row, scores)
         if not is_blank(fields.get("error")):
             fields |= _failed(fields)
+        if fields.get("input") in ([], {}):
+            fields["input"] = None
         fields["item"] = self._item(row, fields)
         return _without_unknown_zeros(fields)
 
