@@ -413,7 +413,8 @@ def test_mlflow__traces_with_assessments(tmp_path: Path) -> None:
         "execution_duration": 250,
         "trace_metadata": {"mlflow.trace.tokenUsage": '{"input_tokens": 9, "output_tokens": 2}'},
         "tags": {"mlflow.user": "root"},
-        "spans": [],
+        # The agent handled the exception of a step.
+        "spans": [{"events": [{"attributes": {"exception.type": "E", "exception.message": "m"}}]}],
         "assessments": [
             assessment("expected_response", "expectation", value="Lima"),
             assessment("correct", "feedback", value="yes"),
@@ -434,6 +435,7 @@ def test_mlflow__traces_with_assessments(tmp_path: Path) -> None:
     assert imported.format == "mlflow"
     trace, error = imported.of("Capital of Peru?"), imported.of("Capital of Chad?")
     assert texts(trace) == ("Capital of Peru?", "Lima", "Lima")
+    assert (trace.outcome, trace.error) == (TraceOutcome.SCORED, None)
     assert trace.scores == {"correct": 1.0, "length": 0.5}
     assert (trace.latency_ms, trace.input_tokens, trace.output_tokens) == (250.0, 9, 2)
     assert (error.outcome, error.output, error.error) == (

@@ -1,28 +1,17 @@
-"""Traces and evaluations of MLflow: `search_traces()` and the results of `genai.evaluate()` as CSV, JSON and JSON Lines, and
-`eval_results_table.json` of its older evaluation.
+"""Traces and evaluations of MLflow: `search_traces()` and the results of `genai.evaluate()` as CSV, JSON and JSON Lines.
 
 Feedback that failed has no score. The request names the item: its IDs are those of a run. The duration of a trace is in
-milliseconds, the latency of the older evaluation in seconds. Source: mlflow 3.17.
+milliseconds. Source: mlflow 3.17.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.cell_values import is_blank
-from mosaico.traces.files.import_file import ImportFile
 from mosaico.traces.files.imported_values import object_of, objects_of
-from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_traces import read_table
 from mosaico.traces.files.tool_cells import EvaluatorFailure, choose_member, members_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
-
-OLD_METRIC: Final = re.compile(r"(.+)/v\d+(?:/score)?")
-NO_QUALITY: Final = frozenset(
-    {"flesch_kincaid_grade_level", "ari_grade_level", "token_count", "latency"}
-)
-LOWER: Final = frozenset({"toxicity", "perplexity"})
 
 
 def recognizes_traces(row: Cells) -> bool:
@@ -90,31 +79,18 @@ def _columns(row: Cells, expected: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 
 def _error(row: Cells) -> str | None:
-    """The error of a trace: the exception of its spans, whose class says whose it is."""
+    """The error of a trace that failed: the exception of its spans, whose class says whose it is. A trace that did not fail may
+    have spans that did.
+    """
+    message, state = row.get("error_message"), str(row.get("state") or row.get("status") or "")
+    if not state.endswith("ERROR"):
+        return message or None
     for span in objects_of(parse_encoded(row.get("spans"))):
         for event in objects_of(span.get("events")):
             attributes = object_of(event.get("attributes"))
             if attributes.get("exception.message") is not None:
                 return f"{attributes.get('exception.type')}: {attributes['exception.message']}"
-    state = str(row.get("state") or row.get("status") or "")
-    message = row.get("error_message")
-    return message or (f"the trace ended with {state}" if state.endswith("ERROR") else None)
-
-
-def recognizes_old_table(row: Cells) -> bool:
-    """Return whether a row has metrics with a version in their names."""
-    return any(OLD_METRIC.fullmatch(name) for name in row)
-
-
-def read_old_table(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
-    """The traces of the older evaluation: a table whose metrics have a version in their names."""
-    metrics = {m[1]: name for name in file.first_row if (m := OLD_METRIC.fullmatch(name))}
-    named = {f"scores[{name}]": c for name, c in metrics.items() if name not in NO_QUALITY}
-    named |= {"latencySeconds": "latency"} if "latency" in file.first_row else {}
-    named |= {"output": "outputs"} if "outputs" in file.first_row else {}
-    imported = read_table(file, {**named, **mapping})
-    imported.directions.update({name: "low" for name in metrics if name in LOWER})
-    return imported
+    return message or f"the trace ended with {state}"
 
 
 USED: Final = (
@@ -129,12 +105,4 @@ register_tool(
     "traces of MLflow",
     recognizes_traces,
     ToolTable(compute=read_trace, used=USED),
-)
-IMPORTERS.register(
-    "mlflow-evaluate",
-    Importer(
-        summary="evaluation table of MLflow",
-        recognizes=lambda file: recognizes_old_table(file.first_row),
-        read=read_old_table,
-    ),
 )

@@ -1,23 +1,18 @@
-"""Results of Terminal-Bench (`results.json`, of a run or of a trial) and of its successor Harbor (`result.json`).
+"""Results of Terminal-Bench (`results.json`, of a run or of a trial).
 
-Whether the tests pass decides, also after a time-out of the agent. A trial whose tests themselves failed is missing. Sources: the
-results of the public board of Terminal-Bench, and of Harbor.
+Whether the tests pass decides, also after a time-out of the agent. A trial whose tests themselves failed is missing. Source: the
+results of its public board.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mosaico.traces.files.cell_values import as_number
-from mosaico.traces.files.imported_values import object_of
 from mosaico.traces.files.tool_cells import seconds_between
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.types import TraceOutcome
 
 TRIAL: Final = re.compile(r"\.(\d+)-of-\d+\.")
-# The first words of classes of exceptions of Harbor.
-OF_THE_VERIFIER: Final = ("Verifier", "Reward")
-OF_THE_ENVIRONMENT: Final = ("Environment", "Sandbox", "Docker")
 OF_THE_TESTS: Final = frozenset({"parse_error", "test_timeout"})
 
 
@@ -40,37 +35,6 @@ def _outcome(failure: str) -> TraceOutcome:
     return TraceOutcome.TIMEOUT if failure == "agent_timeout" else TraceOutcome.AGENT_ERROR
 
 
-def read_harbor(row: Cells) -> Mapping[str, Any]:
-    """The fields of a trial of Harbor."""
-    rewards = object_of(object_of(row.get("verifier_result")).get("rewards"))
-    reward, usage = as_number(rewards.get("reward")), object_of(row.get("agent_result"))
-    exception = object_of(row.get("exception_info"))
-    kind, message = exception.get("exception_type"), exception.get("exception_message")
-    model = object_of(object_of(row.get("agent_info")).get("model_info"))
-    return {
-        "item": row.get("task_name"),
-        "passed": None if reward is None else float(reward >= 1.0),
-        "score": reward,
-        "error": f"{kind}: {message}" if exception and reward is None else None,
-        "outcome": _outcome_of_exception(str(kind)) if exception and reward is None else None,
-        "inputTokens": usage.get("n_input_tokens"),
-        "outputTokens": usage.get("n_output_tokens"),
-        "cost": usage.get("cost_usd"),
-        "latencySeconds": seconds_between(row.get("started_at"), row.get("finished_at")),
-        "model": model.get("name"),
-        "scores": {f"reward.{name}": value for name, value in rewards.items() if name != "reward"},
-    }
-
-
-def _outcome_of_exception(kind: str) -> TraceOutcome | None:
-    """The outcome by the class of an exception of Harbor; None for a class of the agent, whose message decides."""
-    if kind.startswith(OF_THE_VERIFIER):
-        return TraceOutcome.JUDGE_ERROR
-    if kind.startswith(OF_THE_ENVIRONMENT):
-        return TraceOutcome.INFRA_ERROR
-    return TraceOutcome.TIMEOUT if kind.startswith("AgentTimeout") else None
-
-
 register_tool(
     "terminal-bench",
     "results of Terminal-Bench",
@@ -83,32 +47,8 @@ register_tool(
         },
         compute=read_terminal_bench,
         used=(
-            "id",
-            "trial_name",
-            "is_resolved",
-            "failure_mode",
-            "parser_results",
-            "instruction",
-            "recording_path",
-            "trial_started_at",
-            "trial_ended_at",
-            "agent_started_at",
-            "agent_ended_at",
-            "test_started_at",
-            "test_ended_at",
-        ),
-    ),
-)
-register_tool(
-    "harbor",
-    "trials of Harbor",
-    lambda row: {"task_name", "trial_name", "verifier_result"} <= row.keys(),
-    ToolTable(
-        compute=read_harbor,
-        used=(
-            "id", "task_name", "trial_name", "trial_uri", "task_id", "source", "task_checksum", "config", "agent_info",
-            "agent_result", "verifier_result", "exception_info", "started_at", "finished_at", "environment_setup",
-            "agent_setup", "agent_execution", "verifier", "step_results",
+            "id", "trial_name", "is_resolved", "failure_mode", "parser_results", "instruction", "recording_path",
+            "trial_*", "agent_*", "test_*",
         ),
     ),
 )  # fmt: skip
