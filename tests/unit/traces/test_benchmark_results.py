@@ -73,8 +73,12 @@ def simulation(trial: int, reason: str, reward: float | None, **fields: Any) -> 
 
 
 def test_tau2_bench__what_the_infrastructure_ended_is_missing(tmp_path: Path) -> None:
+    # The simulated user calls a tool, too.
+    by_user = {"role": "user", "content": None, "tool_calls": [{"id": "u", "name": "restart"}]}
+    by_agent = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "move"}]}
+    messages = [*talk("Moved."), by_user, by_agent]
     simulations = [
-        simulation(0, "user_stop", 1.0),
+        simulation(0, "user_stop", 1.0, messages=messages),
         simulation(1, "max_steps", 0.0),
         simulation(2, "infrastructure_error", None),
         simulation(3, "user_error", 0.0),
@@ -84,6 +88,7 @@ def test_tau2_bench__what_the_infrastructure_ended_is_missing(tmp_path: Path) ->
     imported = read(tmp_path, json_file(document))
     passed, failed, broken, confused = (imported.of("t", trial) for trial in range(4))
     assert (passed.input, passed.output) == ("Move my flight.", "Moved.")
+    assert [call.name for call in passed.tool_calls or ()] == ["move"]
     assert passed.scores == {"TASK_PASSED": 1.0, "TASK_SCORE": 1.0, "reward.DB": 1.0}
     assert (passed.cost_usd, passed.latency_ms, passed.tags) == (0.01, 3500.0, ("model:m-1",))
     assert (passed.input_tokens, passed.output_tokens) == (100, 5)

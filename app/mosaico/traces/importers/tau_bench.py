@@ -72,16 +72,14 @@ def _simulations(file: ImportFile) -> Iterator[TableRow]:
 def read_simulation(row: Cells) -> Mapping[str, Any]:
     """The fields of a simulation."""
     reason, reward = str(row.get("termination_reason")), object_of(row.get("reward_info"))
-    usage = [
-        object_of(m.get("usage"))
-        for m in objects_of(row.get("messages"))
-        if m.get("role") == "assistant"
-    ]
+    messages = objects_of(row.get("messages"))
+    usage = [object_of(m.get("usage")) for m in messages if m.get("role") == "assistant"]
     is_missing = reason in NOT_OF_THE_AGENT
     return {
         "trial": count_of(row.get("trial")),
-        "input": _first_question(row),
-        "output": None if is_missing else row.get("messages"),
+        "input": next((m.get("content") for m in messages if m.get("role") == "user"), None),
+        # The simulated user calls tools of its own.
+        "output": None if is_missing else [m for m in messages if m.get("role") != "user"],
         "error": f"the simulation ended with {reason}" if is_missing else None,
         "outcome": TraceOutcome.INFRA_ERROR if is_missing else None,
         "cost": row.get("agent_cost"),
@@ -93,11 +91,6 @@ def read_simulation(row: Cells) -> Mapping[str, Any]:
         if is_missing
         else _rewards(reward.get("reward"), object_of(reward.get("reward_breakdown"))),
     }
-
-
-def _first_question(row: Cells) -> Any:
-    messages = objects_of(row.get("messages"))
-    return next((m.get("content") for m in messages if m.get("role") == "user"), None)
 
 
 def _sum(usage: list[Mapping[str, Any]], name: str) -> int | None:
