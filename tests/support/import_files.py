@@ -41,6 +41,7 @@ class Imported:
             self.format = reading.importer_name
             self.traces = list(reading.traces)
             report = reading.report
+            self.directions = {**reading.imported.directions}
             self.columns, self.notes = report.columns, [*report.notes]
             self.left_out = [*report.counts.describe_left_out()]
             self.opened = [*report.counts.describe_opened()]

@@ -166,6 +166,10 @@ def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
     )
 
 
+# The members of a content part; another object is a structured answer, such as `{"answer": "42"}`.
+_PART_KEYS: Final = frozenset({"type", "text", "content", "refusal", "message_content"})
+
+
 def _content_text(content: Any) -> str | None:
     """The text of a message; None when its parts are recorded without their text.
 
@@ -177,6 +181,9 @@ def _content_text(content: Any) -> str | None:
     if isinstance(content, str):
         return None if content == REDACTED else content
     if isinstance(content, Mapping):
+        if _PART_KEYS.isdisjoint(content):
+            only = next(iter(content.values())) if len(content) == 1 else None
+            return only if isinstance(only, str) else canonical_text(content)
         content = [content]
     if not isinstance(content, list):
         return canonical_text(content)

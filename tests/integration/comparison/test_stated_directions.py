@@ -76,6 +76,26 @@ def test_stated_direction__of_promptfoo_is_that_of_its_assertions(tmp_path: Path
     assert comparison.verdict == "REGRESSED"
 
 
+def azure(path: Path, severity: float) -> Path:
+    rows: list[JSON] = [
+        {
+            "inputs.query": f"question {number}",
+            "inputs.response": "some answer",
+            "outputs.self_harm.self_harm": "Low",
+            "outputs.self_harm.self_harm_score": severity,
+        }
+        for number in range(ITEMS)
+    ]
+    path.write_text(json.dumps({"rows": rows}))
+    return path
+
+
+def test_stated_direction__of_azure_is_that_of_its_severities(tmp_path: Path) -> None:
+    before, after = azure(tmp_path / "a.json", 0), azure(tmp_path / "b.json", 5)
+    assert mosaico.compare(before, after).verdict == "REGRESSED"
+    assert mosaico.compare(after, before).verdict == "IMPROVED"
+
+
 def test_gate__computes_only_what_may_decide() -> None:
     load_metrics()
     refs = default_refs(["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "BLEU", "LATENCY_MS"])

@@ -216,7 +216,7 @@ def test_documents__one_object_says_that_it_is_one_result(tmp_path: Path) -> Non
     uneven = '{"answer": ["a", "b"], "gold": ["a"]}'
     with pytest.raises(InvalidImport, match="lists of several lengths"):
         import_path(write_file(tmp_path / "b.json", uneven))
-    report = '{"total": 5, "resolved_ids": ["a"], "error_ids": []}'
+    report = '{"total": 5, "accepted_ids": ["a"], "other_ids": []}'
     with pytest.raises(InvalidImport, match="no column holds the output"):
         import_path(write_file(tmp_path / "c.json", report))
 

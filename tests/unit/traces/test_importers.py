@@ -85,7 +85,7 @@ def test_inspect_archive__without_an_end_is_read_and_says_so(tmp_path: Path) -> 
     path.write_bytes(zstandard_zip(members))
     log = import_path(path)
     assert [trace.item_id for trace in log.traces] == ["a"]
-    assert log.notes == ["the status of this log is started: it is incomplete"]
+    assert "the status of this log is started: it is incomplete" in log.notes
 
 
 def test_inspect_json__grades_usage_and_errors(tmp_path: Path) -> None:
@@ -225,7 +225,6 @@ def test_lm_eval__recorded_texts_and_choices() -> None:
     assert texts.format == "lm-eval"
     assert texts.notes == [
         "the filter of the task kept 1 of 2 repeats; only those are read",
-        "fields of samples that are not used: doc_hash, prompt_hash, target_hash",
     ]
     assert (texts.of("1").output, texts.of("1").expected_output) == ("lol", "4")
     choices = import_path(recorded("lm_eval/samples_demo_mc_2026-11-22T12-53-16.315204.jsonl"))
@@ -272,7 +271,7 @@ def test_deepeval__recorded_run() -> None:
     assert (failed.outcome, failed.output, failed.scores) == (TraceOutcome.SCORED, "10", {})
     missing, unused = run.notes
     assert missing.endswith("because the metric failed: 1")
-    fields = "context, retrievalContext, expectedTools, flaky, runDuration, order"
+    fields = "context, retrievalContext, expectedTools, flaky"
     assert unused.endswith(f"not used: {fields}")
 
 
@@ -317,7 +316,7 @@ def test_traces__json_list_is_accepted(tmp_path: Path) -> None:
 def test_zip__that_no_importer_knows_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.zip"
     path.write_bytes(zstandard_zip({"readme.txt": b"x"}))
-    with pytest.raises(InvalidImport, match="no importer recognizes this file; formats: csv"):
+    with pytest.raises(InvalidImport, match=r"no importer recognizes this file; formats: .*csv"):
         import_path(path)
 
 

@@ -151,6 +151,8 @@ class ImportFile:
         """The first row of a table; empty for another file, and for a table without rows."""
         if self.container in (Container.ZIP, Container.PARQUET, Container.SPREADSHEET):
             return {}
+        if self.container is Container.JSON and isinstance(rows_of_document(self.document), str):
+            return {}
         return next((row.cells for row in self.rows()), {})
 
     def rows(self) -> Iterator[TableRow]:

@@ -60,8 +60,8 @@ class InputOptions(NamedTuple):
         typer.Option(
             "--input-format",
             metavar="FORMAT",
-            help="Format of the file: csv, jsonl, json, parquet, inspect, promptfoo, lm-eval, deepeval,"
-            " ragas, traces (default: recognized by content).",
+            help="Format of the file, such as csv, jsonl, inspect, promptfoo or langsmith; docs/import.md lists all"
+            " (default: recognized by content).",
         ),
     ] = None
     expected: Annotated[

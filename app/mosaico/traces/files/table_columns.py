@@ -70,7 +70,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "outputTokens": (
         "outputtokens", "completiontokens", "tokensout", "outputtokencount", "completiontokencount",
     ),
-    "model": ("model", "modelname", "modelid"),
+    "model": ("model", "modelname", "modelid", "modelnameorpath"),
     "category": ("category", "topic", "group"),
     "tags": ("tags", "labels"),
 }  # fmt: skip
@@ -167,7 +167,7 @@ def choose_columns(
     Raises: `InvalidMapping` for a column that the table does not have, and for several columns that may equally
             hold a text.
     """
-    _require_columns(rows, mapping)
+    require_columns(rows, mapping)
     chooser = _ColumnChooser(rows, mapping, frozenset(repeated))
     chooser.choose_texts()
     chooser.choose_fields()
@@ -175,7 +175,8 @@ def choose_columns(
     return chooser.result()
 
 
-def _require_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]) -> None:
+def require_columns(rows: Sequence[Mapping[str, Any]], mapping: Mapping[str, str]) -> None:
+    """Raise `InvalidMapping` for a column that none of the rows has."""
     for name, column in mapping.items():
         if column and not any(has_cell(row, column) for row in rows):
             columns = list(dict.fromkeys(column for row in rows for column in row))

@@ -72,7 +72,7 @@ def read_table(
     Raises: `InvalidMapping` for a column that does not exist and for columns that may equally hold a text,
             `InvalidImport` for a table without an answer or a score.
     """
-    remaining = _with_numbers(iter(file.rows() if rows is None else rows), file.options.labels)
+    remaining = with_numbers(iter(file.rows() if rows is None else rows), file.options.labels)
     sample = list(islice(remaining, SAMPLED_ROWS))
     if not sample:
         return ImportedTraces(traces=iter(()))
@@ -95,7 +95,7 @@ def read_table(
     ]
     scores = {f"scores[{name}]": column for name, column in columns.scores.items()}
     return ImportedTraces(
-        traces=_iter_traces(_RowReader(file, columns), chain(sample, remaining), ignored, notes),
+        traces=iter_row_traces(RowReader(file, columns), chain(sample, remaining), ignored, notes),
         columns=dict(columns.by_field) | scores,
         notes=notes,
     )
@@ -104,7 +104,7 @@ def read_table(
 def _choose(file: ImportFile, sample: list[TableRow], mapping: Mapping[str, str]) -> TableColumns:
     rows = [row.cells for row in sample]
     try:
-        _require_labeled(file, rows)
+        require_labeled(file, rows)
         columns = choose_columns(rows, mapping, file.repeated_columns)
         response = None
         if "output" not in columns.by_field and "output" not in mapping:
@@ -116,7 +116,8 @@ def _choose(file: ImportFile, sample: list[TableRow], mapping: Mapping[str, str]
         raise InvalidMapping(f"{file.name}: {error.detail}") from None
 
 
-def _require_labeled(file: ImportFile, rows: list[Mapping[str, Any]]) -> None:
+def require_labeled(file: ImportFile, rows: list[Mapping[str, Any]]) -> None:
+    """Raise `InvalidMapping` for a column of labels that none of the rows has."""
     for column in file.options.labels:
         if not any(has_cell(row, column) for row in rows):
             raise InvalidMapping(
@@ -138,7 +139,7 @@ def _is_of_responses(cells: list[Any]) -> bool:
     return bool(readings) and all(reading.form in _FORMS_OF_MODELS for reading in readings)
 
 
-def _with_numbers(
+def with_numbers(
     rows: Iterator[TableRow], labels: Mapping[str, Mapping[str, float]]
 ) -> Iterator[TableRow]:
     """The rows with numbers in place of labels; a label without a number stays, and is an odd cell."""
@@ -160,9 +161,10 @@ def _with_numbers(
     )
 
 
-def _iter_traces(
-    reader: "_RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
+def iter_row_traces(
+    reader: "RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
+    """The traces of the rows. Afterwards `notes` say which rows are trials and which later columns are not used."""
     noted_count = len(ignored.names)
     counts = reader.file.counts
     for row in rows:
@@ -180,7 +182,7 @@ def _iter_traces(
         notes.append(f"columns {NOT_USED}, after the first {SAMPLED_ROWS} rows: {later}")
 
 
-class _RowReader:
+class RowReader:
     """Converts the rows of one table."""
 
     def __init__(self, file: ImportFile, columns: TableColumns) -> None:
@@ -310,8 +312,9 @@ class _RowReader:
     def _item_id(self, row: TableRow, question: ValueText) -> str:
         """The item of a row: its ID, else its input, else its place in the file."""
         cell = self._cell(row, "item")
-        if not is_blank(cell):
-            return short_id(text_of(cell) or "")
+        text = None if is_blank(cell) else text_of(cell)
+        if text:
+            return short_id(text)
         if "item" in self._columns:
             self._reject(row, "item", "an ID")
         is_empty = is_blank(self._cell(row, "input")) or not question.text

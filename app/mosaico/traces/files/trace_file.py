@@ -11,6 +11,7 @@ from mosaico.core.console.files import iter_chunks
 from mosaico.core.errors import AppError
 from mosaico.core.parameter_names import parameter_name
 from mosaico.core.registry import LoadedPlugin
+from mosaico.traces.files.ignored_fields import NOT_USED
 from mosaico.traces.files.import_file import (
     Container,
     ImportFile,
@@ -85,7 +86,12 @@ def read_file(file: ImportFile, *, are_items: bool = False) -> Reading:
     if are_items and importer.is_table:
         # A column of a table that is named like an answer holds the expected one.
         mapping = {"output": "", **mapping}
-    return Reading(file, name, importer.read(file, mapping))
+    imported = importer.read(file, mapping)
+    if options.mapping and not imported.columns:
+        imported.notes.append(
+            f"columns {NOT_USED}: those of {parameter_name('--map')}, because the fields of this format are fixed"
+        )
+    return Reading(file, name, imported)
 
 
 class TraceReader:

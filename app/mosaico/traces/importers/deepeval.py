@@ -31,7 +31,9 @@ WRAPPERS: Final = ("testRunData", "testRunLink")
 DEFAULT_NAME: Final = re.compile(r"(?:conversational_)?test_case_\d+")
 CASE_FIELDS: Final = (
     "name", "input", "expectedOutput", "actualOutput", "turns", "scenario", "expectedOutcome",
-    "toolsCalled", "metricsData", "success", "tokenCost", "completionTime", "tags", "metadata",
+    "toolsCalled", "metricsData", "metricsMetadata", "success", "tokenCost", "completionTime", "tags", "metadata",
+    # Of the run and of its judges.
+    "order", "runDuration", "evaluationCost",
 )  # fmt: skip
 
 
@@ -66,7 +68,9 @@ def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
         ignored.check(case)
         ignored_metadata.check(object_of(case.get("metadata")))
     notes += describe_ignored("fields of test cases", ignored, ignored_metadata)
-    return ImportedTraces(traces=_traces(cases, model), notes=notes, directions=_directions(cases))
+    return ImportedTraces(
+        traces=_traces(cases, model, notes), notes=notes, directions=_directions(cases)
+    )
 
 
 def _run_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,7 +79,7 @@ def _run_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return run if isinstance(run, dict) else document
 
 
-def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
+def _traces(cases: list[Mapping[str, Any]], model: Any, notes: list[str]) -> Iterator[Trace]:
     trials = TrialCounter()
     for case in cases:
         item = _item(case)
@@ -95,6 +99,8 @@ def _traces(cases: list[Mapping[str, Any]], model: Any) -> Iterator[Trace]:
             tool_calls=None if calls is None else tuple(map(_tool_call, objects_of(calls))),
             scores=_scores(case),
         )
+    if repeated := trials.describe():
+        notes.append(f"test cases of the same item are its trials: {repeated}")
 
 
 def _item(case: Mapping[str, Any]) -> str:
@@ -135,7 +141,12 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def _metrics(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return objects_of(case.get("metricsData"))
+    """The metrics of a case; before version 1 they had another name."""
+    return objects_of(case.get("metricsData") or case.get("metricsMetadata"))
+
+
+def _name(metric: Mapping[str, Any]) -> str:
+    return str(metric.get("name") or metric.get("metric"))
 
 
 def _directions(cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -149,14 +160,14 @@ def _directions(cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         # On the threshold both directions succeed.
         if score != threshold:
             side = "high" if (score > threshold) == bool(success) else "low"
-            sides.setdefault(str(metric.get("name")), set()).add(side)
+            sides.setdefault(_name(metric), set()).add(side)
     return {name: next(iter(found)) for name, found in sides.items() if len(found) == 1}
 
 
 def _scores(case: Mapping[str, Any]) -> dict[str, float]:
     """The scores by metric; pass or fail unless a metric failed to decide it."""
     scores = {
-        str(metric.get("name")): number
+        _name(metric): number
         for metric in _metrics(case)
         if not metric.get("error") and (number := as_number(metric.get("score"))) is not None
     }

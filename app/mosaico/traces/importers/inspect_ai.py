@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from itertools import chain
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number
@@ -28,11 +28,12 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.reported_usage import drop_unknown_zeros
+from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from mosaico.traces.value_text import TextRole
 
+Number = TypeVar("Number", int, float)
 SAMPLES: Final = "samples/"
 HEADERS: Final = ("header.json", "_journal/start.json")
 MAX_MEMBER_BYTES: Final = 256 * 1024**2
@@ -45,8 +46,15 @@ GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 MILLISECONDS: Final = 1000.0
 SAMPLE_FIELDS: Final = (
     "id", "epoch", "input", "target", "messages", "output", "scores", "model_usage", "total_time",
-    "error", "limit", "metadata",
+    "error", "limit", "metadata", "score", "role_usage", "invalidation",
+    # Of how it ran, not of what it answered.
+    "choices", "events", "events_data", "attachments", "store", "uuid", "started_at", "completed_at",
+    "working_time", "turn_count", "error_retries", "files", "sandbox", "setup",
 )  # fmt: skip
+# Roles of the models of scorers, whose tokens stand among those of the sample.
+GRADERS: Final = frozenset({"grader", "judge", "scorer"})
+UNNAMED: Final = "sample without an ID"
+MOST_NAMES: Final = 5
 METADATA_FIELDS: Final = ("category", "topic")
 
 
@@ -97,32 +105,40 @@ def _traces(
     ignored = IgnoredFields(SAMPLE_FIELDS)
     ignored_metadata = IgnoredFields(METADATA_FIELDS, "metadata.")
     unscored: Counter[str] = Counter()
+    invalidated: list[str] = []
+    models: set[str] = set()
     for sample in samples:
+        if sample.get("invalidation"):
+            invalidated.append(f"{sample.get('id')}#{sample.get('epoch')}")
+            continue
+        models |= {*object_of(sample.get("model_usage"))} - _models_of_graders(sample)
         unscored.update(_unscored(sample))
         ignored.check(sample)
         ignored_metadata.check(object_of(sample.get("metadata")))
         yield _trace(sample, model, scorer)
     notes += describe_ignored("fields of samples", ignored, ignored_metadata)
+    if invalidated:
+        notes.append(
+            f"invalidated samples that are not used: {', '.join(invalidated[:MOST_NAMES])}"
+        )
+    if len(models) > 1:
+        notes.append(
+            f"tokens of several models are added: {', '.join(sorted(models))}; those of a grader are left out only"
+            " where it has the role grader"
+        )
     if unscored:
         named = ", ".join(f"{name} {count}" for name, count in unscored.items())
         notes.append(f"scores that are no number are missing: {named}")
 
 
 def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
-    item, epoch = short_id(str(sample.get("id"))), count_of(sample.get("epoch")) or 1
+    item, epoch = short_id(str(sample.get("id")) or UNNAMED), count_of(sample.get("epoch")) or 1
     error = object_of(sample.get("error")).get("message")
     output = object_of(sample.get("output"))
     scores = _scores(sample)
     outcome = _outcome(sample, error, is_scored=bool(scores))
     is_answered = outcome is TraceOutcome.SCORED
-    usage = [
-        object_of(model_usage) for model_usage in object_of(sample.get("model_usage")).values()
-    ]
-    tokens = drop_unknown_zeros(
-        _sum(_input_tokens(of_model) for of_model in usage),
-        _sum(count_of(of_model.get("output_tokens")) for of_model in usage),
-        None,
-    )
+    tokens = _usage(sample)
     return Trace(
         trace_id=short_id(f"{item}#{epoch}"),
         item_id=item,
@@ -136,6 +152,7 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         tags=(*model_tags(output.get("model") or model), *_category(sample)),
         input_tokens=tokens.input_tokens,
         output_tokens=tokens.output_tokens,
+        cost_usd=tokens.cost_usd,
         latency_ms=amount_of(sample.get("total_time"), MILLISECONDS),
         tool_calls=_tool_calls(sample),
         scores=_with_verdict(scores, scorer, outcome),
@@ -150,10 +167,12 @@ def _outcome(sample: Mapping[str, Any], error: Any, *, is_scored: bool) -> Trace
 
 
 def _scores(sample: Mapping[str, Any]) -> dict[str, float]:
-    """The values of all scorers; those of a scorer with several values are named `scorer.key`."""
+    """The values of all scorers; those of a scorer with several values are named `scorer.key`, those of a list numbered."""
     scores: dict[str, float] = {}
-    for name, score in object_of(sample.get("scores")).items():
+    for name, score in _named_scores(sample).items():
         value = object_of(score).get("value")
+        if isinstance(value, list):
+            value = {str(number): part for number, part in enumerate(value, start=1)}
         parts = value if isinstance(value, dict) else {"": value}
         for key, part in parts.items():
             number = GRADES.get(part) if isinstance(part, str) else None
@@ -163,10 +182,16 @@ def _scores(sample: Mapping[str, Any]) -> dict[str, float]:
     return scores
 
 
+def _named_scores(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scores by scorer; logs of early 2024 have the one of their only scorer."""
+    only = sample.get("score")
+    return object_of(sample.get("scores")) or ({"score": only} if only else {})
+
+
 def _unscored(sample: Mapping[str, Any]) -> Iterator[str]:
     """The scorers of a sample that gave no number."""
     numbers = _scores(sample)
-    for name in object_of(sample.get("scores")):
+    for name in _named_scores(sample):
         if not any(number == name or number.startswith(f"{name}.") for number in numbers):
             yield name
 
@@ -177,7 +202,8 @@ def _main_scorer(log: Mapping[str, Any]) -> str | None:
     headline = object_of(results.get("headline")).get("score")
     first = next(iter(objects_of(results.get("scores"))), {}).get("name")
     scorers = objects_of(object_of(log.get("eval")).get("scorers"))
-    return headline or first or next(iter(scorers), {}).get("name")
+    name = headline or first or next(iter(scorers), {}).get("name")
+    return name if isinstance(name, str) else None
 
 
 def _with_verdict(
@@ -225,6 +251,40 @@ def _answer(output: Mapping[str, Any]) -> str:
     return text_of(message) or ""
 
 
+def _usage(sample: Mapping[str, Any]) -> ReportedUsage:
+    """The tokens and the cost of all models of a sample, without those of the graders that have a role."""
+    models = [object_of(usage) for usage in object_of(sample.get("model_usage")).values()]
+    roles = object_of(sample.get("role_usage"))
+    graders = [object_of(usage) for role, usage in roles.items() if role in GRADERS]
+    return drop_unknown_zeros(
+        _difference(map(_input_tokens, models), map(_input_tokens, graders)),
+        _difference(map(_output_tokens, models), map(_output_tokens, graders)),
+        _difference(map(_cost, models), map(_cost, graders)),
+    )
+
+
+def _output_tokens(usage: Mapping[str, Any]) -> int | None:
+    return count_of(usage.get("output_tokens"))
+
+
+def _cost(usage: Mapping[str, Any]) -> float | None:
+    return amount_of(usage.get("total_cost"))
+
+
+def _difference(of_all: Iterable[Number | None], of_some: Iterable[Number | None]) -> Number | None:
+    """A sum without a part of it; None where the sum is unknown."""
+    total, part = _sum(of_all), _sum(of_some)
+    return total if total is None or part is None else total - part
+
+
+def _models_of_graders(sample: Mapping[str, Any]) -> set[str]:
+    """The models that only graders used: all tokens of theirs are those of their role."""
+    roles = object_of(sample.get("role_usage"))
+    usage = [object_of(of_role) for role, of_role in roles.items() if role in GRADERS]
+    models = object_of(sample.get("model_usage"))
+    return {name for name, of_model in models.items() if of_model in usage}
+
+
 def _input_tokens(usage: Mapping[str, Any]) -> int | None:
     """The tokens that a model read, those of its cache included.
 
@@ -238,7 +298,7 @@ def _input_tokens(usage: Mapping[str, Any]) -> int | None:
     return _sum(count_of(usage.get(name)) for name in names)
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum(counts: Iterable[Number | None]) -> Number | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import Container, ImportFile
+from mosaico.traces.files.import_file import Container, ImportFile, TableRow
 from mosaico.traces.files.imported_values import object_of, text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.storable_traces import short_id
@@ -18,9 +18,12 @@ from mosaico.traces.types import Trace
 from mosaico.traces.value_text import TextRole
 
 FIELDS: Final = {"doc_id", "resps", "filtered_resps"}
-SAMPLE_FIELDS: Final = FIELDS | {"doc", "arguments", "target", "filter", "metrics"}
 # Besides these, all fields of a file without `metrics` (before 0.4.7) are metrics.
-OTHER_FIELDS: Final = SAMPLE_FIELDS | {"doc_hash", "prompt_hash", "target_hash"}
+SAMPLE_FIELDS: Final = FIELDS | {
+    *("doc", "arguments", "target", "filter", "metrics"),
+    # Of the texts that are read.
+    *("doc_hash", "prompt_hash", "target_hash"),
+}
 NO_FILTER: Final = "none"
 LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
 
@@ -41,6 +44,7 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     scores: dict[str, dict[str, float]] = {}
     filters: dict[str, int] = {}
     lists: dict[str, None] = {}
+    seen: set[tuple[str, str]] = set()
     answers, repeats, ignored = 1, 1, IgnoredFields(SAMPLE_FIELDS)
     for row in file.rows():
         if not {*row.cells} >= FIELDS:
@@ -49,9 +53,12 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
         lists |= dict.fromkeys(n for n in metric_names if isinstance(row.cells.get(n), list))
         ignored.check({name: cell for name, cell in row.cells.items() if name not in metric_names})
         item = short_id(str(row.cells["doc_id"]))
+        if not item:
+            file.reject(f"{row.position}: the doc_id is empty")
         first = samples.setdefault(item, row.cells)
         filters[item] = filters.get(item, 0) + 1
         name = _filter_name(row.cells, filters[item])
+        _require_new(file, row, item, name, seen)
         scores.setdefault(item, {}).update(_scores(row.cells, name, is_first=first is row.cells))
         answers, repeats = len(_answers(row.cells)), _repeats(row.cells)
     if answers < repeats:
@@ -76,9 +83,25 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
             )
 
 
+def _require_new(
+    file: ImportFile, row: TableRow, item: str, filter_name: str, seen: set[tuple[str, str]]
+) -> None:
+    """Refuse a second line of a document and a filter: it would silently replace the first one."""
+    if (item, filter_name) in seen:
+        file.reject(
+            f"{row.position}: the doc_id {item} is there twice: the file holds several tasks or models; write each into"
+            " a file of its own"
+        )
+    seen.add((item, filter_name))
+
+
 def _metric_names(sample: Mapping[str, Any]) -> list[str]:
     named = sample.get("metrics")
-    return list(map(str, named)) if named else [n for n in sample if n not in OTHER_FIELDS]
+    return (
+        list(map(str, named))
+        if isinstance(named, list) and named
+        else [n for n in sample if n not in SAMPLE_FIELDS]
+    )
 
 
 def _filter_name(sample: Mapping[str, Any], number: int) -> str:

@@ -4,6 +4,7 @@ Each prompt and provider is a column of promptfoo; one item is one test in one c
 an item has the name of its column, the provider or the prompt or both: the position changes with
 `--filter-providers`. `--repeat`
 leaves no mark in the file: the same variables in the same column are trials of one item.
+Results of version 1 and 2 (until 2024) do not name their column: it is that of their provider and prompt.
 Source: format version 3 of promptfoo 0.121.
 """
 
@@ -39,6 +40,8 @@ from mosaico.traces.value_text import TextRole
 RESULT_FIELDS: Final = (
     "vars", "promptIdx", "prompt", "provider", "testCase", "response", "error", "failureReason",
     "success", "score", "namedScores", "cost", "latencyMs", "tokenUsage",
+    # The parts of the score, and IDs of this run.
+    "gradingResult", "id", "promptId", "testIdx",
 )  # fmt: skip
 # `failureReason`: 0 none, 1 an assertion failed, 2 the provider or the test raised an error.
 RAISED: Final = 2
@@ -57,7 +60,8 @@ def recognizes_promptfoo(file: ImportFile) -> bool:
     """Return whether the results have the fields of promptfoo."""
     if file.container is Container.JSON:
         document = object_of(file.document)
-        return any(_is_result(result) for result in _results_of(document)[:1])
+        results = _results_of(document)[:1]
+        return any(_is_result(r) or _is_old_result(r) for r in results)
     return file.container is Container.JSON_LINES and _is_result(file.first_row)
 
 
@@ -80,7 +84,9 @@ def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
 
 def _iter_results(file: ImportFile) -> Iterator[Mapping[str, Any]]:
     if file.container is Container.JSON:
-        yield from _results_of(object_of(file.document))
+        results = _results_of(object_of(file.document))
+        is_old = bool(results) and _is_old_result(results[0])
+        yield from _with_columns(results) if is_old else results
     else:
         yield from (row.cells for row in file.rows())
 
@@ -102,12 +108,16 @@ def _columns(results: Iterable[Mapping[str, Any]]) -> dict[Any, _Column]:
     """The columns by position."""
     columns: dict[Any, _Column] = {}
     for result in results:
-        position = result.get("promptIdx")
+        position = _position(result)
         if position not in columns:
             parts = (object_of(result.get("provider")), object_of(result.get("prompt")))
             texts = (part.get("label") or part.get("id") or part.get("raw") for part in parts)
             columns[position] = _Column(*(text_of(text) or "" for text in texts))
     return columns
+
+
+def _position(result: Mapping[str, Any]) -> str:
+    return str(result.get("promptIdx"))
 
 
 def _column_names(columns: Mapping[Any, _Column]) -> dict[Any, str]:
@@ -133,6 +143,30 @@ def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _is_result(result: Mapping[str, Any]) -> bool:
     return {"promptIdx", "testCase", "vars"} <= {*result}
+
+
+def _is_old_result(result: Mapping[str, Any]) -> bool:
+    """Return whether a result is one of version 1 or 2, which names its provider, its prompt and its success only."""
+    is_old = {"provider", "prompt", "vars", "success"} <= {*result} and "promptIdx" not in result
+    return is_old and isinstance(result["prompt"], dict)
+
+
+def _with_columns(results: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Results of version 1 and 2 in the form of version 3. An error beside a grading is that of an assertion."""
+    positions: dict[tuple[str, str], int] = {}
+    for result in results:
+        provider, prompt = object_of(result.get("provider")), object_of(result.get("prompt"))
+        # The template: `raw` is the prompt with the variables of this test.
+        template = str(prompt.get("label") or prompt.get("display") or "")
+        column = (str(provider.get("label") or provider.get("id")), template)
+        is_raised = bool(result.get("error")) and not result.get("gradingResult")
+        yield {
+            "testCase": {"assert": []},
+            "failureReason": RAISED if is_raised else 0,
+            **result,
+            "prompt": {**prompt, "label": template},
+            "promptIdx": positions.setdefault(column, len(positions)),
+        }
 
 
 def _traces(
@@ -169,6 +203,8 @@ def _traces(
             scores=_scores(result, outcome),
         )
     notes += describe_ignored("fields of results", ignored)
+    if repeated := trials.describe():
+        notes.append(f"results of the same test are its trials: {repeated}")
 
 
 def _usage(result: Mapping[str, Any], response: Mapping[str, Any]) -> ReportedUsage:
@@ -187,7 +223,7 @@ def _item_id(result: Mapping[str, Any], columns: Mapping[Any, str]) -> str:
     variables = json.dumps(result.get("vars"), ensure_ascii=False, sort_keys=True)
     description = object_of(result.get("testCase")).get("description")
     item = id_of(f"{description} {variables}" if description else variables)
-    return in_column(item, columns[result.get("promptIdx")]) if columns else item
+    return in_column(item, columns[_position(result)]) if columns else item
 
 
 def _outcome(result: Mapping[str, Any]) -> TraceOutcome:

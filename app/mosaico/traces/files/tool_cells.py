@@ -1,0 +1,103 @@
+"""Cells of the tables of tools: members of an object that may be split into columns, times; pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from mosaico.core.parameter_names import mapped_column
+from mosaico.traces.files.cell_values import as_number, is_blank
+from mosaico.traces.files.column_words import most_certain
+from mosaico.traces.value_text import parse_encoded
+
+_TEXTS: Final[Mapping[str, str]] = {
+    "output": "the answer of the agent",
+    "expected": "the expected answer",
+    "input": "the question",
+}
+
+
+class Ambiguity(NamedTuple):
+    """A cell that may be one of several, of which the user must choose one; `detail` says so."""
+
+    detail: str
+
+
+class EvaluatorFailure(NamedTuple):
+    """In place of a score that an evaluator could not compute: it is missing, and nobody's fault."""
+
+    detail: str
+
+
+def choose_member(members: Mapping[str, Any], name: str, prefix: str = "") -> Any:
+    """The member of an object of a tool that holds a text: the only one, or the one whose name says so; all members where
+    no name does, and an `Ambiguity` of several that may equally hold it.
+
+    `name` is the field of the text, and `prefix` precedes the members in the names of columns.
+    """
+    if len(members) == 1:
+        return parse_encoded(next(iter(members.values())))
+    candidates = most_certain(members, name)
+    if name == "expected" and not candidates:
+        candidates = most_certain(members, "output")
+    filled = [candidate for candidate in candidates if not is_blank(members[candidate])]
+    if len(filled) > 1:
+        columns = [f"{prefix}{candidate}" for candidate in filled]
+        return Ambiguity(
+            f"the columns {' and '.join(map(repr, columns))} may each hold {_TEXTS[name]}; choose one:"
+            f" {mapped_column(name, columns[0])}"
+        )
+    if candidates:
+        return parse_encoded(members[(filled or candidates)[0]])
+    parsed = {member: parse_encoded(value) for member, value in members.items()}
+    return parsed if any(not is_blank(value) for value in parsed.values()) else None
+
+
+def members_of(cells: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The members of the objects in these columns, which may be columns of their own, such as `outputs.answer`."""
+    members: dict[str, Any] = {}
+    for name in names:
+        cell = parse_encoded(cells.get(name))
+        if isinstance(cell, Mapping):
+            members |= {str(member): value for member, value in cell.items()}
+        elif not is_blank(cell):
+            members[name] = cell
+        prefix = f"{name}."
+        members |= {
+            column.removeprefix(prefix): value
+            for column, value in cells.items()
+            if column.startswith(prefix)
+        }
+    return members
+
+
+def sum_of(value: Any) -> float | None:
+    """The sum of all numbers in nested lists, such as tokens by turn and step; None without a number."""
+    if isinstance(value, list):
+        numbers = [number for member in value if (number := sum_of(member)) is not None]
+        return sum(numbers) if numbers else None
+    return as_number(value)
+
+
+def mean_of(values: Iterable[Any]) -> float | None:
+    """The mean of the values that are numbers; None without one."""
+    numbers = [number for value in values if (number := as_number(value)) is not None]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def seconds_between(start: Any, end: Any) -> float | None:
+    """The seconds between two points in time, each a number of seconds or in the notation of ISO 8601; None for another
+    form, and for an end before its start.
+    """
+    begin, finish = _seconds_of(start), _seconds_of(end)
+    if begin is None or finish is None or finish < begin:
+        return None
+    return finish - begin
+
+
+def _seconds_of(moment: Any) -> float | None:
+    if not isinstance(moment, str):
+        return as_number(moment)
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return as_number(moment)
