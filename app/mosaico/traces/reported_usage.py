@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-_TOTALS: Final = ("total", "total_tokens", "totaltokens")
+_TOTALS: Final = ("total", "total_tokens", "totaltokens", "tokens")
 _PLAIN_INPUTS: Final = ("input", "input_tokens", "inputtokens", "prompt_tokens", "prompttokens")
 _PLAIN_OUTPUTS: Final = (
     *("output", "output_tokens", "outputtokens", "completion_tokens", "completiontokens"),

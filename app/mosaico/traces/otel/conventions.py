@@ -251,7 +251,7 @@ CONVENTIONS: Final = (
         ),
         cost=(attribute("mlflow.llm.cost", inside("total_cost", of=read_number)),),
         model=attributes("mlflow.llm.model"),
-        tool_arguments=attributes("mlflow.spanInputs"),
+        tool_arguments=(attribute("mlflow.spanInputs", arguments_of_call),),
         tool_result=attributes("mlflow.spanOutputs"),
     ),
     Convention(
@@ -552,7 +552,7 @@ CONVENTIONS: Final = (
             *attributes("lmnr.span.output", "lk.response.text", "langfuse.trace.output"),
         ),
         tool_arguments=(
-            attribute("input.value"),
+            attribute("input.value", arguments_of_call),
             attribute("traceloop.entity.input", arguments_of_call),
         ),
         tool_result=attributes("output.value", "traceloop.entity.output"),

@@ -139,13 +139,21 @@ def inside(*path: str, of: Decode = lambda value: value) -> Decode:
 
 
 def arguments_of_call(value: Any) -> Any:
-    """The one argument of a recorded call of a function; any other value unchanged."""
+    """The one argument of a recorded call of a function, or the task of an agent of smolagents; any other value unchanged."""
     match parse_value(value):
-        case {"args": [only], "kwargs": Mapping() as named, **others} if not (others or named):
-            return only
-        case {"args": [], "kwargs": Mapping() as named, **others} if named and not others:
-            return named
+        case {"args": [*positional], "kwargs": Mapping() as named, **others} if _are_switches(
+            others
+        ):
+            if positional and not named:
+                return positional[0] if len(positional) == 1 else value
+            return named if named and not positional else value
+        case {"task": str() as task, "reset": _}:
+            return task
     return value
+
+
+def _are_switches(members: Mapping[str, Any]) -> bool:
+    return all(member is None or isinstance(member, bool) for member in members.values())
 
 
 def prompt_document(value: Any) -> Any:
