@@ -7,12 +7,14 @@ named versions. In all of them an agent is asked for the weather in Rome.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from tests.support.otlp import START_NS, any_value
+from tests.support.otlp import START_NS, any_value, key_values
 from tests.support.service import JSON
 
 FOLDER: Final = Path(__file__).parent / "recorded"
@@ -89,15 +91,23 @@ class _Writer:
         return number
 
 
-def protobuf_spans(fixture: Fixture) -> list[tuple[tuple[str, str], ProtoSpan]]:
-    """The spans of a fixture in protobuf, each with the name and the version of its scope."""
-    return [((row["scope"][0], row["scope"][1]), _proto_span(row)) for row in fixture.spans]
+def export_of(
+    fixture: Fixture, trace: int = 1, resource: Mapping[str, Any] | None = None
+) -> ExportTraceServiceRequest:
+    """The export of a fixture, as the trace with this number."""
+    request = ExportTraceServiceRequest()
+    of_resource = request.resource_spans.add()
+    of_resource.resource.attributes.extend(key_values(resource or {}))
+    for scope, group in groupby(fixture.spans, key=lambda row: row["scope"]):
+        part = of_resource.scope_spans.add(spans=[_proto_span(row, trace) for row in group])
+        part.scope.name, part.scope.version = scope
+    return request
 
 
-def _proto_span(row: JSON) -> ProtoSpan:
+def _proto_span(row: JSON, trace: int) -> ProtoSpan:
     start, end = row["us"]
     part = ProtoSpan(
-        trace_id=(1).to_bytes(16, "big"),
+        trace_id=trace.to_bytes(16, "big"),
         span_id=row["id"].to_bytes(8, "big"),
         parent_span_id=row["parent"].to_bytes(8, "big") if row.get("parent") else b"",
         name=row["name"],
@@ -134,7 +144,7 @@ _BOTH: Final = {"tokens": (70, 15), "turns": 2, "tools": ("look_up",)}
 
 RECORDED: Final = (
     _recorded("pydantic-ai", "2.68.0", "pydantic_ai_2.68.0", Expected(**_BOTH, cached="inside", session="01a22359-2dd9-77fb-936c-07eaaa442692")),
-    _recorded("logfire, OpenAI", "5.4.0", "logfire_openai_5.4.0", Expected(**_BOTH)),
+    _recorded("logfire, OpenAI", "5.4.0", "logfire_openai_5.4.0", Expected(**_BOTH, cached="inside")),
     _recorded("OpenInference, OpenAI", "0.1.66", "openinference_openai_0.1.66", Expected(**_BOTH, cached="inside")),
     _recorded("OpenInference, LangChain", "0.1.80", "openinference_langchain_0.1.80", Expected(**_BOTH, cached="inside", session="s-1")),
     # The agent of smolagents ran two steps, and asked a third time for its answer.
@@ -142,6 +152,7 @@ RECORDED: Final = (
     _recorded("traceloop, OpenAI", "0.62.4", "traceloop_openai_0.62.4", Expected(**_BOTH, cached="inside")),
     _recorded("Strands Agents", "1.62.0", "strands_1.62.0", Expected(**_BOTH, output=f"{ANSWER}\n", cached="inside")),
     _recorded("Langfuse SDK", "5.0.4", "langfuse_5.0.4", Expected(**_BOTH, cached="inside")),
+    # Its own spans, filled as its integrations fill them.
     _recorded("MLflow", "3.17.2", "mlflow_3.17.2", Expected(**_BOTH, cached="inside")),
     _recorded("Vercel AI SDK", "5.0.277", "ai_sdk_5.0.277_generate", Expected(**_BOTH, cached="inside", session="s-1"), "generateText"),
     _recorded("Vercel AI SDK", "5.0.277", "ai_sdk_5.0.277_stream", Expected(**_BOTH, cached="inside", session="s-1"), "streamText"),
