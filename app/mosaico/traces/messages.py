@@ -20,12 +20,19 @@ _LANGCHAIN_ROLES: Final = {
     "SystemMessage": "system",
     "ToolMessage": "tool",
 }
-_TOOL_CALL_PARTS: Final = frozenset({"tool_call", "tool_use", "function_call"})
+_TOOL_CALL_PARTS: Final = frozenset(
+    {"tool_call", "tool_use", "function_call", "tool-call", "server_tool_call"}
+)
+# Parts of one member, which says what they are: those of Bedrock, Gemini and Genkit have no type.
+_CALL_MEMBERS: Final = ("tool_call", "toolUse", "functionCall", "function_call", "toolRequest")
+_CALL_IDS: Final = ("call_id", "id", "toolCallId", "toolUseId", "ref")
+_CALL_NAMES: Final = ("name", "toolName", "tool_name")
 # Items of a response of OpenAI that are steps of the agent and no messages.
 _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 _STEP_ITEMS: Final = frozenset(
     {"reasoning", "function_call_output", "web_search_call", "file_search_call", "computer_call"}
 )
+_TEXT_MEMBERS: Final = ("content", "text", "refusal")
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
@@ -147,7 +154,7 @@ def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
         (fields[name] for name in ("content", "parts", "contents") if fields.get(name)),
         fields.get("content", ""),
     )
-    calls = fields.get("tool_calls")
+    parts = [_unwrap_part(part) for part in _mappings(content)]
     # A model that refuses says so in place of its content.
     refusal = fields.get("refusal")
     if not content and isinstance(refusal, str):
@@ -156,12 +163,8 @@ def _build_message(role: str, fields: Mapping[str, Any]) -> Message:
         role.lower(),
         _content_text(content),
         (
-            *map(_read_call, _mappings(calls)),
-            *(
-                _read_call(part)
-                for part in _mappings(content)
-                if str(part.get("type")) in _TOOL_CALL_PARTS
-            ),
+            *map(_read_call, _mappings(fields.get("tool_calls"))),
+            *(_read_call(part) for part in parts if _is_call(part)),
         ),
     )
 
@@ -189,38 +192,57 @@ def _content_text(content: Any) -> str | None:
         return canonical_text(content)
     texts = [
         part if isinstance(part, str) else _part_text(part)
-        for part in content
-        if isinstance(part, str)
-        or (isinstance(part, Mapping) and str(part.get("type", "text")) in _TEXT_PARTS)
+        for part in map(_unwrap_part, content)
+        if isinstance(part, str) or (isinstance(part, Mapping) and _is_text(part))
     ]
     if None in texts:
         return None
     return "".join(filter(None, texts))
 
 
+def _unwrap_part(part: Any) -> Any:
+    """The part itself of a numbered part of OpenInference."""
+    inner = part.get("message_content") if isinstance(part, Mapping) else None
+    return inner if isinstance(inner, Mapping) else part
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    if "type" not in part:
+        return not part.get("thought") and any(name in part for name in _TEXT_MEMBERS)
+    return str(part["type"]) in _TEXT_PARTS
+
+
+def _is_call(part: Mapping[str, Any]) -> bool:
+    if "type" not in part:
+        return any(isinstance(part.get(name), Mapping) for name in _CALL_MEMBERS)
+    return str(part["type"]) in _TOOL_CALL_PARTS
+
+
 def _part_text(part: Mapping[str, Any]) -> str | None:
-    inner = part.get("message_content")
-    source = inner if isinstance(inner, Mapping) else part
-    text = next((source[name] for name in ("content", "text", "refusal") if name in source), None)
+    text = next((part[name] for name in _TEXT_MEMBERS if name in part), None)
     if isinstance(text, Mapping):  # of the Assistants API: {"value": …, "annotations": […]}
         text = text.get("value")
     return text if isinstance(text, str) and text != REDACTED else None
 
 
 def _read_call(call: Mapping[str, Any]) -> RequestedCall:
-    inner = call.get("tool_call")
-    fields: Mapping[str, Any] = inner if isinstance(inner, Mapping) else call
+    inners = (call.get(name) for name in _CALL_MEMBERS)
+    fields: Mapping[str, Any] = next((i for i in inners if isinstance(i, Mapping)), call)
     function = fields.get("function")
     source: Mapping[str, Any] = function if isinstance(function, Mapping) else fields
     arguments = next(
         (source[name] for name in ("arguments", "args", "input") if name in source), None
     )
-    call_id, name = fields.get("id"), source.get("name")
     return RequestedCall(
-        call_id if isinstance(call_id, str) else None,
-        name if isinstance(name, str) else "unknown",
+        _first_text(fields, _CALL_IDS),
+        _first_text(source, _CALL_NAMES) or "unknown",
         parse_arguments(arguments),
     )
+
+
+def _first_text(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    texts = (fields.get(name) for name in names)
+    return next((text for text in texts if isinstance(text, str)), None)
 
 
 def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:

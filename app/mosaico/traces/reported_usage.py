@@ -1,6 +1,14 @@
 """Tokens and cost as tools report them; pure."""
 
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+_TOTALS: Final = ("total", "total_tokens", "totaltokens", "tokens")
+_PLAIN_INPUTS: Final = ("input", "input_tokens", "inputtokens", "prompt_tokens", "prompttokens")
+_PLAIN_OUTPUTS: Final = (
+    *("output", "output_tokens", "outputtokens", "completion_tokens", "completiontokens"),
+)
 
 
 class ReportedUsage(NamedTuple):
@@ -20,3 +28,49 @@ def drop_unknown_zeros(
     if input_tokens or output_tokens:
         return ReportedUsage(input_tokens, output_tokens, cost_usd)
     return ReportedUsage(None, None, cost_usd or None)
+
+
+class TokenCounts(NamedTuple):
+    """Tokens of one call, with those that a cache served or kept; None when unknown."""
+
+    input: int | None
+    output: int | None
+
+
+def read_usage_details(details: Mapping[str, Any]) -> TokenCounts:
+    """Sum the token counts of a document of usage by the words in its keys.
+
+    Writers use different keys (`input`, `promptTokens`, `input_cached_tokens` …). A finer count such as cached tokens is
+    either part of the plain count or comes on top of it; the total decides which. The total also supplies a side that
+    is missing. Nested objects are parts of the plain counts and are not read. Source: docs of `usage_details` of Langfuse.
+    """
+    amounts = {
+        name.lower(): int(value)
+        for name, value in details.items()
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < 2**63
+        and math.isfinite(value)
+    }
+    input_tokens = _sum_matching(amounts, "input", "prompt")
+    output_tokens = _sum_matching(amounts, "output", "completion")
+    total = next((amounts[name] for name in _TOTALS if name in amounts), None)
+    if total is not None:
+        if total < (input_tokens or 0) + (output_tokens or 0):
+            # The finer counts were counted twice: only the plain counts remain.
+            input_tokens = _plain(amounts, _PLAIN_INPUTS, input_tokens)
+            output_tokens = _plain(amounts, _PLAIN_OUTPUTS, output_tokens)
+        if input_tokens is None:
+            input_tokens = max(total - (output_tokens or 0), 0)
+        if output_tokens is None:
+            output_tokens = max(total - input_tokens, 0)
+    return TokenCounts(input_tokens, output_tokens)
+
+
+def _plain(amounts: Mapping[str, int], names: tuple[str, ...], otherwise: int | None) -> int | None:
+    return next((amounts[name] for name in names if name in amounts), otherwise)
+
+
+def _sum_matching(amounts: Mapping[str, int], *words: str) -> int | None:
+    matches = [amount for name, amount in amounts.items() if any(word in name for word in words)]
+    return sum(matches) if matches else None

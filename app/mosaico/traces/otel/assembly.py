@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from mosaico.harness.results import sum_if_complete
 from mosaico.harness.transcript import (
     Transcript,
     TranscriptMessage,
@@ -13,20 +12,21 @@ from mosaico.harness.transcript import (
     TranscriptToolCall,
 )
 from mosaico.traces.error_rules import outcome_of_error
-from mosaico.traces.messages import RequestedCall, canonical_text
+from mosaico.traces.messages import RequestedCall
 from mosaico.traces.otel.facts import FactReader, ItemKey, SpanFacts, merge_facts
+from mosaico.traces.otel.model_calls import ModelCall, SpanKinds, select_model_calls, sum_amounts
 from mosaico.traces.otel.span_reader import (
-    SpanKind,
+    SideReading,
     SpanReading,
     ToolReading,
     find_error_type,
-    hides_output,
+    has_failed_tool,
     read_error,
-    read_kind,
     read_span,
     read_tool,
 )
 from mosaico.traces.otel.spans import Span
+from mosaico.traces.otel.unread import find_unread
 from mosaico.traces.references import read_expected
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 
@@ -38,8 +38,10 @@ TRIAL: Final = "mosaico.trial"
 TASK_SPAN_ID: Final = "langfuse.experiment.item.root_observation_id"
 EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 TAG_NO_CONTENT: Final = "content-not-recorded"
+TAG_UNREAD: Final = "content-not-understood"
+# The attribute of a trace with the names of what was not understood.
+UNREAD: Final = "contentNotUnderstood"
 NS_PER_MS: Final = 1e6
-_MODEL_KINDS: Final = (SpanKind.MODEL, SpanKind.EMBEDDING)
 _TRANSCRIPT_ROLES: Final[Mapping[str, Literal["system", "user"]]] = {
     "system": "system",
     "developer": "system",
@@ -126,52 +128,61 @@ class _SpanTree:
         return groups
 
 
-class _ReadSpan(NamedTuple):
-    span: Span
-    reading: SpanReading
+class _Texts(NamedTuple):
+    """The texts of a trace; `unread` are the names of attributes that may hold the texts that are missing."""
+
+    input: str | None
+    output: str | None
+    is_recorded: bool
+    unread: Sequence[str]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        if self.unread:
+            return (TAG_UNREAD,)
+        return () if self.is_recorded else (TAG_NO_CONTENT,)
 
 
 def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
-    agent_spans = list(_select_agent_spans(tree, spans))
-    models = list(_select_model_calls(tree, agent_spans))
-    chats = [call for call in models if call.reading.kind is SpanKind.MODEL]
+    kinds = SpanKinds(spans, tree.ancestors)
+    agent_spans = kinds.agent_spans
+    models = select_model_calls(kinds)
+    chats = [call for call in models if call.is_chat]
     root_reading = read_span(root)
-    tools = [span for span in agent_spans if read_kind(span) is SpanKind.TOOL]
+    tools = kinds.tools
+    asking = [chat.reading for chat in chats] or [root_reading]
     requested = [
         call
-        for chat in chats
-        for message in chat.reading.output_messages
+        for reading in asking
+        for message in reading.output.messages
         for call in message.tool_calls
     ]
-    input_text, output_text = _find_input(root_reading, chats), _find_output(root_reading, chats)
-    is_hidden = output_text is None and any(
-        map(hides_output, (root, *(chat.span for chat in chats)))
-    )
-    is_recorded = not is_hidden and (input_text is not None or output_text is not None)
+    texts = _find_texts(root, root_reading, chats, agent_spans)
     error = read_error(root)
     expected, expected_any = _find_expected_output(root, agent_spans)
     facts = merge_facts(tree.facts[span.span_id] for span in _root_first(root, agent_spans))
+    input_tokens = sum_amounts(kinds, models, "input_tokens")
+    output_tokens = sum_amounts(kinds, models, "output_tokens")
     return Trace(
         trace_id=root.trace_id,
         item_id=root.trace_id,
         trial=_read_trial(root),
         outcome=_find_outcome(root, error),
-        input=input_text,
+        input=texts.input,
         expected_output=expected,
         expected_any=expected_any,
-        # Without an answer where content is recorded, the agent answered nothing.
-        output=None if error is not None or not is_recorded else output_text or "",
+        output=None if error is not None else texts.output,
         error=error,
-        tags=(*facts.tags, *(() if is_recorded else (TAG_NO_CONTENT,))),
-        attributes=_attributes(facts, chats),
-        input_tokens=sum_if_complete([_billed(call, call.reading.input_tokens) for call in models]),
-        output_tokens=sum_if_complete(
-            [_billed(call, call.reading.output_tokens) for call in models]
-        ),
-        cost_usd=sum_if_complete([_billed(call, call.reading.cost_usd) for call in models]),
+        tags=(*facts.tags, *texts.tags),
+        attributes=_attributes(facts, asking, texts),
+        input_tokens=None if input_tokens is None else int(input_tokens),
+        output_tokens=None if output_tokens is None else int(output_tokens),
+        cost_usd=sum_amounts(kinds, models, "cost_usd"),
         latency_ms=_duration_ms(root),
         tool_calls=(
-            tuple(_merge_calls(requested, tools)) if tools or (chats and is_recorded) else None
+            tuple(_merge_calls(requested, tools))
+            if tools or requested or (chats and texts.is_recorded)
+            else None
         ),
         turns=len(chats) if chats else None,
         scores=dict(_read_scores(spans)),
@@ -179,41 +190,47 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
     )
 
 
-def _select_agent_spans(tree: _SpanTree, spans: Sequence[Span]) -> Iterator[Span]:
-    """The spans without evaluators and what is below them."""
-    evaluators = {span.span_id for span in spans if read_kind(span) is SpanKind.EVALUATOR}
-    for span in spans:
-        if span.span_id not in evaluators and not any(
-            above.span_id in evaluators for above in (tree.ancestors(span) if evaluators else ())
-        ):
-            yield span
-
-
-def _select_model_calls(tree: _SpanTree, spans: Sequence[Span]) -> Iterator[_ReadSpan]:
-    """The calls of models; one inside of another is the same call, reported by a second library."""
-    calls = {span.span_id for span in spans if read_kind(span) in _MODEL_KINDS}
-    for span in spans:
-        if span.span_id in calls and not any(
-            above.span_id in calls for above in tree.ancestors(span)
-        ):
-            yield _ReadSpan(span, read_span(span))
-
-
 def _root_first(root: Span, spans: Sequence[Span]) -> Iterator[Span]:
     yield root
     yield from (span for span in spans if span is not root)
 
 
-def _find_input(root: SpanReading, chats: Sequence[_ReadSpan]) -> str | None:
-    texts = [root.input, *(chat.reading.input for chat in chats)]
-    return next((text for text in texts if text is not None), None)
+def _find_texts(
+    root: Span, reading: SpanReading, chats: Sequence[ModelCall], spans: Sequence[Span]
+) -> _Texts:
+    """The input of the root or else of the first call, and the output of the root or else the last answer.
+
+    A text that one span hides is hidden in all: libraries leave copies of it around the call. Without an answer where texts
+    are recorded and understood, the agent answered nothing.
+    """
+    readings = [reading, *(chat.reading for chat in chats)]
+    inputs, outputs = [r.input for r in readings], [r.output for r in readings]
+    input_text = None if _is_hidden(inputs) else _first_recorded(inputs)
+    is_hidden = _is_hidden(outputs)
+    output = None if is_hidden else _last_answer(outputs)
+    if output is not None or is_hidden:
+        return _Texts(input_text, output, output is not None, ())
+    if input_text is not None:
+        unread = find_unread((root, *(chat.span for chat in chats)), only_answers=True)
+        return _Texts(input_text, None if unread else "", is_recorded=True, unread=unread)
+    unread = () if _is_hidden(inputs) else find_unread(_root_first(root, spans))
+    return _Texts(None, None, is_recorded=False, unread=unread)
 
 
-def _find_output(root: SpanReading, chats: Sequence[_ReadSpan]) -> str | None:
+def _is_hidden(readings: Sequence[SideReading]) -> bool:
+    return any(reading.is_hidden for reading in readings)
+
+
+def _first_recorded(readings: Sequence[SideReading]) -> str | None:
+    return next((reading.text for reading in readings if reading.text is not None), None)
+
+
+def _last_answer(readings: Sequence[SideReading]) -> str | None:
     """The output of the root, or else the last answer; "" when models answered without a text."""
-    if root.output is not None:
-        return root.output
-    texts = [chat.reading.output for chat in chats if chat.reading.output is not None]
+    root, *chats = readings
+    if root.text is not None:
+        return root.text
+    texts = [chat.text for chat in chats if chat.text is not None]
     return next((text for text in reversed(texts) if text), "") if texts else None
 
 
@@ -245,15 +262,11 @@ def _read_trial(root: Span) -> int:
     return trial if 0 <= trial <= MAX_TRIAL else 0
 
 
-def _attributes(facts: SpanFacts, chats: Sequence[_ReadSpan]) -> dict[str, str]:
+def _attributes(facts: SpanFacts, readings: Sequence[SpanReading], texts: _Texts) -> dict[str, str]:
     """The attributes of a trace; facts win over metadata of the same name."""
-    model = next((chat.reading.model for chat in chats if chat.reading.model), None)
-    return {**facts.metadata, **({"model": model} if model else {}), **facts.texts}
-
-
-def _billed(call: _ReadSpan, amount: float | None) -> float | None:
-    """The amount of a call; a failed call without a reported amount used nothing."""
-    return 0 if amount is None and call.reading.error is not None else amount
+    model = next((reading.model for reading in readings if reading.model), None)
+    own = {"model": model, UNREAD: ", ".join(texts.unread)}
+    return {**facts.metadata, **{name: text for name, text in own.items() if text}, **facts.texts}
 
 
 def _duration_ms(span: Span) -> float | None:
@@ -288,7 +301,7 @@ def _run_call(span: Span, tool: ToolReading, requested: Mapping[str, Any] | None
     return ToolCall(
         name=tool.name,
         arguments=requested if requested is not None else tool.arguments,
-        ok=read_error(span) is None,
+        ok=not has_failed_tool(span),
         latency_ms=_duration_ms(span),
     )
 
@@ -307,13 +320,16 @@ def _read_scores(spans: Sequence[Span]) -> Iterator[tuple[str, float]]:
                 yield name, float(value)
 
 
-def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript | None:
+def _transcript(chats: Sequence[ModelCall], tools: Sequence[Span]) -> Transcript | None:
     """The conversation: each message of a user once, the answers of models, and their tool calls."""
     steps: list[TranscriptStep] = []
     seen_inputs = set[str]()
+    hides_input = _is_hidden([chat.reading.input for chat in chats])
+    hides_output = _is_hidden([chat.reading.output for chat in chats])
     results = {call_id: span for span in tools if (call_id := read_tool(span).call_id)}
-    for span, reading in chats:
-        for message in reading.input_messages:
+    for chat in chats:
+        reading = chat.reading
+        for message in () if hides_input else reading.input.messages:
             role = _TRANSCRIPT_ROLES.get(message.role)
             if role is not None and message.text and message.text not in seen_inputs:
                 seen_inputs.add(message.text)
@@ -321,11 +337,11 @@ def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript
         request = TranscriptRequest(
             input_tokens=reading.input_tokens,
             output_tokens=reading.output_tokens,
-            latency_ms=_duration_ms(span),
+            latency_ms=_duration_ms(chat.span),
         )
-        text = reading.output or reading.error or ""
+        text = (None if hides_output else reading.output.text) or reading.error or ""
         steps.append(TranscriptMessage(role="assistant", text=text, request=request))
-        for message in reading.output_messages:
+        for message in reading.output.messages:
             steps.extend(
                 _transcript_call(call, results.get(call.id or "")) for call in message.tool_calls
             )
@@ -333,11 +349,10 @@ def _transcript(chats: Sequence[_ReadSpan], tools: Sequence[Span]) -> Transcript
 
 
 def _transcript_call(call: RequestedCall, run: Span | None) -> TranscriptToolCall:
-    output = None if run is None else run.attributes.get("gen_ai.tool.call.result")
     return TranscriptToolCall(
         tool=call.name,
         arguments=call.arguments,
-        output=None if output is None else canonical_text(output),
-        is_error=run is not None and read_error(run) is not None,
+        output=None if run is None else read_tool(run).result,
+        is_error=run is not None and has_failed_tool(run),
         duration_ms=None if run is None else _duration_ms(run),
     )

@@ -90,11 +90,11 @@ RETRYABLE: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def success_response(spans: EncodedSpans, content_type: str) -> Response:
-    """200, with the number of rejected spans when there are any."""
-    message = "; ".join(f"a span {reason}" for reason in spans.reasons)
+    """200, with the number of rejected spans and what is not understood; a warning rejects no span."""
+    message = spans.message
     if content_type == JSON_TYPE:
         partial = {"rejectedSpans": str(spans.rejected), "errorMessage": message}
-        body = json.dumps({"partialSuccess": partial} if spans.rejected else {}).encode()
+        body = json.dumps({"partialSuccess": partial} if message else {}).encode()
         return Response(body, media_type=JSON_TYPE)
     # Only the first export in protobuf pays for the import.
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -103,7 +103,7 @@ def success_response(spans: EncodedSpans, content_type: str) -> Response:
     )
 
     response = ExportTraceServiceResponse()
-    if spans.rejected:
+    if message:
         response.partial_success.CopyFrom(
             ExportTracePartialSuccess(rejected_spans=spans.rejected, error_message=message)
         )

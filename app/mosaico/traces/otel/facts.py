@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from mosaico.core.text import replace_unstorable
 from mosaico.traces.messages import parse_value
+from mosaico.traces.otel.conventions import attribute_names
 from mosaico.traces.otel.spans import Span
 
 MAX_FACT_CHARS: Final = 512
@@ -20,8 +21,8 @@ _ITEM: Final = ("mosaico.item_id", "langfuse.experiment.item.id")
 _EXPERIMENT_NAME: Final = "langfuse.observation.metadata.experiment_name"
 _TEXTS: Final[Mapping[str, Sequence[str]]] = {
     "name": ("langfuse.trace.name",),
-    "user": ("langfuse.user.id", "user.id"),
-    "session": ("langfuse.session.id", "session.id", "gen_ai.conversation.id"),
+    "user": attribute_names("user"),
+    "session": attribute_names("session"),
     "environment": (
         "langfuse.environment",
         "deployment.environment.name",
@@ -31,10 +32,10 @@ _TEXTS: Final[Mapping[str, Sequence[str]]] = {
     "version": ("langfuse.version", "service.version"),
 }
 _TAGS: Final = ("langfuse.trace.tags", "langfuse.tags", "tag.tags")
-_METADATA_PREFIXES: Final = ("langfuse.trace.metadata.", "mosaico.metadata.")
+FACT_PREFIXES: Final = ("langfuse.trace.metadata.", "mosaico.metadata.")
 _METADATA_DOCUMENTS: Final = ("metadata", "langfuse.experiment.item.metadata")
 SERVICE: Final = "service.name"
-_NAMES: Final = frozenset(
+FACT_NAMES: Final = frozenset(
     (
         *chain(*_TEXTS.values(), _DATASET, _RUN, _ITEM, _TAGS, _METADATA_DOCUMENTS),
         _EXPERIMENT_NAME,
@@ -90,7 +91,7 @@ class FactReader:
 
 def _relevant(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in attributes.items():
-        if value is not None and (name in _NAMES or name.startswith(_METADATA_PREFIXES)):
+        if value is not None and (name in FACT_NAMES or name.startswith(FACT_PREFIXES)):
             yield name, value
 
 
@@ -156,7 +157,7 @@ def _metadata(stated: Mapping[str, Any]) -> dict[str, str]:
             if isinstance(document, Mapping):
                 metadata |= {_short_text(key): _short_text(part) for key, part in document.items()}
         else:
-            prefix = next(filter(name.startswith, _METADATA_PREFIXES), None)
+            prefix = next(filter(name.startswith, FACT_PREFIXES), None)
             if prefix is not None:
                 metadata[_short_text(name.removeprefix(prefix))] = _embedded_text(value) or ""
     return dict(list(metadata.items())[:MAX_METADATA])

@@ -31,7 +31,7 @@ def iter_json_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
     for resource_spans in _objects(export, "resourceSpans"):
         resource = _attributes(_object(resource_spans, "resource"), keeps_resource_attribute)
         for scope_spans in _objects(resource_spans, "scopeSpans"):
-            scope = _text(_object(scope_spans, "scope"), "name")
+            scope = _object(scope_spans, "scope")
             for span in _objects(scope_spans, "spans"):
                 yield _decode_span(span, resource, scope)
 
@@ -53,7 +53,7 @@ def _parse(body: bytes) -> Mapping[str, Any]:
 
 
 def _decode_span(
-    span: Mapping[str, Any], resource: Mapping[str, Any], scope: str
+    span: Mapping[str, Any], resource: Mapping[str, Any], scope: Mapping[str, Any]
 ) -> Span | RejectedSpan:
     try:
         status = _object(span, "status")
@@ -70,7 +70,8 @@ def _decode_span(
             attributes=_attributes(span),
             events=tuple(_events(span)),
             resource=resource,
-            scope=scope,
+            scope=_text(scope, "name"),
+            scope_version=_text(scope, "version"),
         )
     except _InvalidSpan as error:
         return RejectedSpan(str(error))

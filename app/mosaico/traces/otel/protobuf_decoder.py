@@ -47,10 +47,12 @@ def iter_protobuf_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
             for part in _messages(scope_spans, SCOPE):
                 _merge(scope, part)
             for span in _messages(scope_spans, SPANS):
-                yield _decode_span(span, resource, scope.name)
+                yield _decode_span(span, resource, scope)
 
 
-def _decode_span(data: bytes, resource: dict[str, Any], scope: str) -> Span | RejectedSpan:
+def _decode_span(
+    data: bytes, resource: dict[str, Any], scope: InstrumentationScope
+) -> Span | RejectedSpan:
     try:
         span = ProtoSpan.FromString(data)
     except DecodeError as error:
@@ -67,7 +69,8 @@ def _decode_span(data: bytes, resource: dict[str, Any], scope: str) -> Span | Re
         attributes=_attributes(span.attributes),
         events=tuple(_events(span)) if span.events else (),
         resource=resource,
-        scope=scope,
+        scope=scope.name,
+        scope_version=scope.version,
     )
 
 

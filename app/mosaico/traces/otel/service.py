@@ -16,6 +16,7 @@ from mosaico.core.text import replace_unstorable
 from mosaico.traces.models import OtelSpan, OtelTrace
 from mosaico.traces.otel.facts import FactReader
 from mosaico.traces.otel.spans import RejectedSpan, Span, dump_content
+from mosaico.traces.otel.unread import UnreadTexts
 
 TRACES_PER_BATCH: Final = 500
 MAX_REASONS: Final = 3
@@ -87,13 +88,22 @@ _MERGE_SPANS = text(
 class EncodedSpans:
     """The spans of an export as rows to copy; `rows` is at its beginning.
 
-    `rejected` counts the spans that cannot be stored, and `reasons` has the first of their reasons.
+    `rejected` counts the spans that cannot be stored, and `reasons` has the first of their reasons. `unread` finds texts
+    that will not be understood.
     """
 
     rows: IO[bytes]
     count: int = 0
     rejected: int = 0
     reasons: list[str] = field(default_factory=list)
+    unread: UnreadTexts = field(default_factory=UnreadTexts)
+
+    @property
+    def message(self) -> str:
+        """What the client should know; empty when every span is stored and understood."""
+        unread = self.unread.describe()
+        reasons = [f"a span {reason}" for reason in self.reasons]
+        return "; ".join(reasons if unread is None else [*reasons, unread])
 
     def reject(self, span: RejectedSpan) -> None:
         self.rejected += 1
@@ -114,6 +124,7 @@ def encode_spans(spans: Iterable[Span | RejectedSpan]) -> Iterator[EncodedSpans]
                 encoded.reject(span)
                 continue
             rows.write(_encode_span(span, facts))
+            encoded.unread.add(span)
             encoded.count += 1
         rows.seek(0)
         yield encoded

@@ -1,153 +1,69 @@
-"""Reads the content of a span in the conventions of the instrumentation libraries.
+"""Reads the content of a span by the table of the conventions.
 
-The dialects are the GenAI semantic conventions (with the older names of traceloop), OpenInference and
-Langfuse. A span can mix them, and names of schemas are mostly empty: each field is read from the first
-of its attributes that is present.
+A span can mix conventions, and names of schemas are mostly empty: each field is read from the first of its places that is
+filled.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from mosaico.traces.messages import (
     ASSISTANT_ROLES,
-    REDACTED,
     USER_ROLES,
     Message,
     canonical_text,
     last_text,
     parse_arguments,
     parse_value,
-    read_indexed,
     read_messages,
 )
+from mosaico.traces.otel.conventions import (
+    EXCLUSIVE_INPUTS,
+    FAILED_SPAN,
+    FAILED_TOOL,
+    HIDDEN_MARKS,
+    KINDS,
+    LAST_STEP_ONLY,
+    NEVER_BILLED,
+    OPERATION,
+    PLACES,
+    TOOL_MARKS,
+    ExclusiveInput,
+    SpanKind,
+    first_value,
+)
 from mosaico.traces.otel.spans import Span
-from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
-from mosaico.traces.value_text import NoText, TextRole, read_text
+from mosaico.traces.reported_usage import ReportedUsage, TokenCounts, drop_unknown_zeros
+from mosaico.traces.value_text import NoText, TextRole, parse_encoded, read_text
 
-
-class SpanKind(StrEnum):
-    """The kind of operation that a span records."""
-
-    MODEL = "model"
-    EMBEDDING = "embedding"
-    TOOL = "tool"
-    EVALUATOR = "evaluator"
-    OTHER = "other"
-
-
-# In this order: the first attribute of a span that names a known kind decides.
-_KINDS: Final[Mapping[str, Mapping[str, SpanKind]]] = {
-    "langfuse.observation.type": {
-        "generation": SpanKind.MODEL,
-        "embedding": SpanKind.EMBEDDING,
-        "tool": SpanKind.TOOL,
-        "evaluator": SpanKind.EVALUATOR,
-        "agent": SpanKind.OTHER,
-    },
-    "openinference.span.kind": {
-        "LLM": SpanKind.MODEL,
-        "EMBEDDING": SpanKind.EMBEDDING,
-        "TOOL": SpanKind.TOOL,
-        "EVALUATOR": SpanKind.EVALUATOR,
-        "AGENT": SpanKind.OTHER,
-        "CHAIN": SpanKind.OTHER,
-    },
-    "gen_ai.operation.name": {
-        "chat": SpanKind.MODEL,
-        "text_completion": SpanKind.MODEL,
-        "generate_content": SpanKind.MODEL,
-        "embeddings": SpanKind.EMBEDDING,
-        "execute_tool": SpanKind.TOOL,
-        "invoke_agent": SpanKind.OTHER,
-        "create_agent": SpanKind.OTHER,
-    },
-    "llm.request.type": {
-        "chat": SpanKind.MODEL,
-        "completion": SpanKind.MODEL,
-        "embedding": SpanKind.EMBEDDING,
-    },
-    "traceloop.span.kind": {"tool": SpanKind.TOOL, "agent": SpanKind.OTHER},
-}
-_EVALUATION_SPAN: Final = "experiment-item-evaluation"  # of experiments of the Langfuse SDK
-_TOOL_NAMES: Final = ("gen_ai.tool.name", "tool.name")
-_MODELS: Final = (
-    "langfuse.observation.model.name",
-    "gen_ai.response.model",
-    "gen_ai.request.model",
-    "llm.model_name",
-)
-_INPUT_TOKENS: Final = (
-    "gen_ai.usage.input_tokens",
-    "gen_ai.usage.prompt_tokens",
-    "llm.token_count.prompt",
-    # The keys of `langfuse.observation.usage_details`.
-    "prompt_tokens",
-    "input_tokens",
-    "input",
-)
-_OUTPUT_TOKENS: Final = (
-    "gen_ai.usage.output_tokens",
-    "gen_ai.usage.completion_tokens",
-    "llm.token_count.completion",
-    "completion_tokens",
-    "output_tokens",
-    "output",
-)
-_LANGFUSE_USAGE: Final = "langfuse.observation.usage_details"
-_LANGFUSE_COST: Final = "langfuse.observation.cost_details"
-_COSTS: Final = ("gen_ai.usage.cost", "operation.cost", "llm.cost.total")
-_MESSAGES: Final = {
-    "input": ("gen_ai.input.messages", "llm.input_messages.", "gen_ai.prompt."),
-    "output": ("gen_ai.output.messages", "llm.output_messages.", "gen_ai.completion."),
-}
-_FIRST_VALUES: Final = {
-    "input": ("langfuse.observation.input",),
-    "output": ("langfuse.observation.output",),
-}
-# Attributes that can hold any value, such as the arguments of a function. Messages say more exactly
-# what the user asked, so these attributes come last.
-_LAST_VALUES: Final = {
-    "input": (
-        "input.value",
-        "traceloop.entity.input",
-        "pydantic_ai.all_messages",
-        "langfuse.trace.input",
-    ),
-    "output": (
-        "output.value",
-        "traceloop.entity.output",
-        "final_result",
-        "pydantic_ai.all_messages",
-        "langfuse.trace.output",
-    ),
-}
 _ROLES: Final = {"input": USER_ROLES, "output": ASSISTANT_ROLES}
+_KNOWN_ROLES: Final = USER_ROLES | ASSISTANT_ROLES | {"system", "developer", "tool", "function"}
 _TEXT_ROLES: Final = {"input": TextRole.QUESTION, "output": TextRole.ANSWER}
-_TOOL_ARGUMENTS: Final = (
-    "gen_ai.tool.call.arguments",
-    "tool_arguments",
-    "langfuse.observation.input",
-    "input.value",
-    "traceloop.entity.input",
-)
-_CALL_IDS: Final = ("gen_ai.tool.call.id", "tool_call.id")
+_NO_USAGE: Final = ReportedUsage(None, None, None)
+# The largest number of its column.
+_MAX_TOKENS: Final = 2**63 - 1
+
+
+class SideReading(NamedTuple):
+    """What a span was asked, or what it answered.
+
+    `text` is that of the last user or of the assistant; "" when messages are recorded and none of them has a text, and
+    None when nothing is recorded. `is_hidden`: the writer replaced or left out the texts on purpose.
+    """
+
+    text: str | None = None
+    messages: tuple[Message, ...] = ()
+    is_hidden: bool = False
 
 
 class SpanReading(NamedTuple):
-    """The content of a span; None is unknown.
-
-    `input` and `output` are texts: of messages those of the last user and of the assistant. They are
-    "" when messages are recorded and none of them has a text.
-    """
+    """The content of a span; None is unknown. `input_tokens` contain those of caches."""
 
     kind: SpanKind
     model: str | None
-    input: str | None
-    output: str | None
-    input_messages: tuple[Message, ...]
-    output_messages: tuple[Message, ...]
+    input: SideReading
+    output: SideReading
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
@@ -160,20 +76,17 @@ class ToolReading(NamedTuple):
     name: str
     call_id: str | None
     arguments: Mapping[str, Any] | None
+    result: str | None
 
 
 def read_span(span: Span) -> SpanReading:
     """Read a span; every field is unknown in a span that no known library wrote."""
-    attributes = span.attributes
-    usage = _usage(attributes)
-    input_messages, output_messages = _messages(span, "input"), _messages(span, "output")
+    usage = read_usage(span)
     return SpanReading(
         kind=read_kind(span),
-        model=_first_text(attributes, _MODELS),
-        input=_text(span, "input", input_messages),
-        output=_text(span, "output", output_messages),
-        input_messages=input_messages,
-        output_messages=output_messages,
+        model=_first_text("model", span),
+        input=_read_side(span, "input"),
+        output=_read_side(span, "output"),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost_usd=usage.cost_usd,
@@ -181,40 +94,58 @@ def read_span(span: Span) -> SpanReading:
     )
 
 
-def hides_output(span: Span) -> bool:
-    """Return whether the writer replaced the output, as OpenInference does with
-    OPENINFERENCE_HIDE_OUTPUTS.
-    """
-    return any(span.attributes.get(name) == REDACTED for name in _LAST_VALUES["output"])
-
-
 def read_kind(span: Span) -> SpanKind:
-    """Return the kind of a span, by the first attribute that defines it."""
-    for name, kinds in _KINDS.items():
-        value = span.attributes.get(name)
-        if isinstance(value, str) and (kind := kinds.get(value)) is not None:
+    """Return the kind of a span, by the first place that names a known one, or else by what it has."""
+    for scope, place, values in KINDS:
+        if scope and span.scope != scope:
+            continue
+        value = parse_value(place.find(span))
+        if isinstance(value, str) and (kind := values.get(value)) is not None:
             return kind
-    if span.name == _EVALUATION_SPAN:
-        return SpanKind.EVALUATOR
-    if _first_text(span.attributes, _TOOL_NAMES) is not None:
-        return SpanKind.TOOL
-    return SpanKind.OTHER
+    has_model = any(_first_text(field, span) for field in ("model", "provider"))
+    if has_model and read_usage(span).input_tokens is not None:
+        return SpanKind.LIKELY_MODEL
+    return SpanKind.OTHER if first_value(TOOL_MARKS, span) is None else SpanKind.TOOL
+
+
+def read_usage(span: Span) -> ReportedUsage:
+    """The tokens and the cost of a span; unknown where it repeats those of other spans."""
+    operation = span.attributes.get(OPERATION)
+    if isinstance(operation, str) and (operation in NEVER_BILLED or operation.startswith("list_")):
+        return _NO_USAGE
+    name, value, proof = LAST_STEP_ONLY
+    if span.attributes.get(name) == value and proof not in span.attributes:
+        return _NO_USAGE
+    document: TokenCounts = first_value(PLACES["usage"], span) or TokenCounts(None, None)
+    counts = _counted_tokens(span) if None in document else document
+    return drop_unknown_zeros(
+        _fit(counts.input if document.input is None else document.input),
+        _fit(counts.output if document.output is None else document.output),
+        first_value(PLACES["cost"], span),
+    )
 
 
 def read_tool(span: Span) -> ToolReading:
     """The tool of a span of the kind `TOOL`."""
-    values = (span.attributes.get(name) for name in _TOOL_ARGUMENTS)
+    arguments = (
+        parse_arguments(parse_encoded(value))
+        for place in PLACES["tool_arguments"]
+        if (value := place.find(span)) is not None
+    )
+    call_id = _first_text("tool_call_id", span)
+    result = first_value(PLACES["tool_result"], span)
     return ToolReading(
-        name=_first_text(span.attributes, _TOOL_NAMES) or span.name,
-        call_id=_first_text(span.attributes, _CALL_IDS),
-        arguments=parse_arguments(next((value for value in values if value is not None), None)),
+        name=_first_text("tool_name", span) or span.name,
+        # ADK writes `<not specified>`.
+        call_id=None if call_id is None or call_id.startswith("<") else call_id,
+        arguments=next((value for value in arguments if value is not None), None),
+        result=None if result is None or _is_mark(result) else canonical_text(result),
     )
 
 
 def read_error(span: Span) -> str | None:
     """Return the reason why the work of a span failed; None when it did not fail."""
-    level = span.attributes.get("langfuse.observation.level")
-    if not span.failed and level != "ERROR":
+    if not (span.failed or _has_any(span, FAILED_SPAN)):
         return None
     exception = find_exception(span)
     messages = (
@@ -227,6 +158,11 @@ def read_error(span: Span) -> str | None:
     message = next((text for text in messages if isinstance(text, str) and text), None)
     # A failed trace always has an error, which the reader of a report sees.
     return message or "the span failed without a message"
+
+
+def has_failed_tool(span: Span) -> bool:
+    """Return whether the tool of a span failed; some libraries leave the status unset."""
+    return read_error(span) is not None or _has_any(span, FAILED_TOOL)
 
 
 def find_error_type(span: Span) -> str | None:
@@ -246,81 +182,109 @@ def find_exception(span: Span) -> Mapping[str, Any]:
     return next(events, {})
 
 
-def _messages(span: Span, side: str) -> tuple[Message, ...]:
-    """The messages of one side of a model call or an agent."""
-    for name in (*_FIRST_VALUES[side], *_MESSAGES[side], *_LAST_VALUES[side]):
-        if name.endswith("."):
-            messages = read_messages(read_indexed(span.attributes, name))
-        else:
-            messages = read_messages(parse_value(span.attributes.get(name)))
-        # An attribute whose messages are all empty does not hide the next attribute.
-        if any(message.text or message.tool_calls for message in messages):
-            return messages
-    return ()
+def _read_side(span: Span, side: str) -> SideReading:
+    """The first text and the first messages; a mark at any place hides the copies at the others."""
+    text: str | None = None
+    messages: tuple[Message, ...] = ()
+    is_hidden = False
+    for place in PLACES[side]:
+        value = place.find(span)
+        if value is None:
+            continue
+        if _is_mark(value):
+            is_hidden = True
+        elif text is None or not messages:
+            content = _read_value(value, side)
+            is_hidden = is_hidden or content.is_hidden
+            text = content.text if text is None else text
+            messages = messages or content.messages
+    return hide(SideReading(text, messages)) if is_hidden else SideReading(text, messages)
 
 
-def _text(span: Span, side: str, messages: Sequence[Message]) -> str | None:
-    if (text := _first_value_text(span, _FIRST_VALUES[side], side)) is not None:
-        return text
-    if messages and (text := last_text(messages, _ROLES[side])) is not None:
-        return text
-    return _first_value_text(span, _LAST_VALUES[side], side)
+def hide(reading: SideReading) -> SideReading:
+    """The reading without its texts: what is left are the calls of tools."""
+    messages = tuple(message._replace(text=None) for message in reading.messages)
+    return SideReading(None, messages, is_hidden=True)
 
 
-def _first_value_text(span: Span, names: Sequence[str], side: str) -> str | None:
-    texts = (_value_text(span.attributes.get(name), side) for name in names)
-    return next((text for text in texts if text is not None), None)
-
-
-def _value_text(value: Any, side: str) -> str | None:
-    """The text of an attribute: that of its messages or of a response, or else the value itself."""
-    if value is None or value == REDACTED:
-        return None
+def _read_value(value: Any, side: str) -> SideReading:
+    """The text of a value: that of its messages or of a response, or else the value itself."""
+    messages = read_messages(parse_value(value))
+    if any(message.role in _KNOWN_ROLES for message in messages):
+        text = last_text(messages, _ROLES[side])
+        is_hidden = text is None and any(m.role in _ROLES[side] for m in messages)
+        # A place whose messages are all empty does not hide the next place.
+        is_filled = any(message.text or message.tool_calls for message in messages)
+        return (
+            SideReading(text, messages, is_hidden)
+            if is_filled
+            else SideReading(None, (), is_hidden)
+        )
     reading = read_text(value, _TEXT_ROLES[side], is_encoded=True)
     if reading.reason is NoText.TOOL_CALLS:
-        return ""
+        return SideReading("", messages)
     if reading.is_unwrapped:
-        return reading.text
-    return None if reading.reason is NoText.HIDDEN else canonical_text(value)
+        return SideReading(reading.text, messages, reading.reason is NoText.HIDDEN)
+    return SideReading(canonical_text(value))
 
 
-def _first_text(attributes: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    values = (attributes.get(name) for name in names)
-    return next((value for value in values if isinstance(value, str) and value), None)
-
-
-def _usage(attributes: Mapping[str, Any]) -> ReportedUsage:
-    # Langfuse has its usage in one JSON attribute, whose keys are looked up like attributes.
-    amounts = {**attributes, **(parse_arguments(attributes.get(_LANGFUSE_USAGE)) or {})}
-    return drop_unknown_zeros(
-        _count(amounts, _INPUT_TOKENS), _count(amounts, _OUTPUT_TOKENS), _cost(attributes)
+def _is_mark(value: Any) -> bool:
+    return isinstance(value, str) and (
+        value in HIDDEN_MARKS or value.startswith("[Scrubbed due to ")
     )
 
 
-def _count(amounts: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    number = _first_number(amounts, names)
+def _has_any(span: Span, marks: Iterable[tuple[str, Any]]) -> bool:
+    return any(span.attributes.get(name) == value for name, value in marks)
+
+
+def _first_text(field: str, span: Span) -> str | None:
+    texts = (parse_value(place.find(span)) for place in PLACES[field])
+    return next((text for text in texts if isinstance(text, str) and text), None)
+
+
+def _counted_tokens(span: Span) -> TokenCounts:
+    """The tokens in numbers of their own, with those of caches and of thoughts."""
+    tokens, output = _count("input_tokens", span), _count("output_tokens", span)
+    if tokens is not None:
+        cached = (_count("cache_read", span) or 0) + (_count("cache_write", span) or 0)
+        if cached and _lacks_cached(span, tokens, output, cached):
+            tokens += cached
+    if output is not None:
+        output += _count("reasoning_on_top", span) or 0
+    return TokenCounts(tokens, output)
+
+
+def _count(field: str, span: Span) -> int | None:
+    number = first_value(PLACES[field], span)
     return None if number is None else int(number)
 
 
-def _cost(attributes: Mapping[str, Any]) -> float | None:
-    details = parse_arguments(attributes.get(_LANGFUSE_COST)) or {}
-    total = _first_number(details, ("total",))
-    if total is not None or not details:
-        return total if total is not None else _first_number(attributes, _COSTS)
-    # Without a total the cost is the sum of its parts, such as input and output.
-    parts = [_first_number(details, (name,)) for name in details]
-    known_parts = [part for part in parts if part is not None]
-    return sum(known_parts) if known_parts else None
+def _lacks_cached(span: Span, tokens: int, output: int | None, cached: int) -> bool:
+    """Return whether cached tokens come on top of the input tokens: the numbers prove it, the writer is known for it, or
+    the total contains them.
+    """
+    if cached > tokens or any(_fits(span, rule) for rule in EXCLUSIVE_INPUTS):
+        return True
+    total = _count("total_tokens", span)
+    return total is not None and total == tokens + (output or 0) + cached
 
 
-def _first_number(amounts: Mapping[str, Any], names: Sequence[str]) -> float | None:
-    """The first finite number that is not negative."""
-    for name in names:
-        value = amounts.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # A larger integer of a hostile span would raise an error in the conversion, or not fit
-            # into its column.
-            number = float(value) if abs(value) < 2**63 else math.inf
-            if math.isfinite(number) and number >= 0:
-                return number
-    return None
+def _fits(span: Span, rule: ExclusiveInput) -> bool:
+    return (
+        (not rule.scope or span.scope == rule.scope or span.scope.startswith(f"{rule.scope}."))
+        and rule.provider in (_first_text("provider", span) or "").lower()
+        and (not rule.before or _version(span.scope_version) < _version(rule.before))
+        and (not rule.has or rule.has in span.attributes)
+        and (not rule.lacks or rule.lacks not in span.attributes)
+    )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The numbers of a version; an unknown one is later than all."""
+    numbers = tuple(int(number) for number in re.findall(r"\d{1,9}", text)[:3])
+    return numbers or (_MAX_TOKENS,)
+
+
+def _fit(tokens: int | None) -> int | None:
+    return tokens if tokens is None or tokens <= _MAX_TOKENS else None

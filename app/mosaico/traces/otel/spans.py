@@ -12,7 +12,7 @@ STATUS_ERROR: Final = 2
 # What a trace needs of its resource; the rest describes machines and SDKs.
 RESOURCE_PREFIXES: Final = ("service.", "deployment.environment", "mosaico.", "langfuse.")
 # Events that say nothing come by the thousand: one per chunk of a streamed response.
-EVENT_PREFIXES: Final = ("exception", "gen_ai.")
+EVENT_PREFIXES: Final = ("exception", "gen_ai.", "LLMChatStart", "LLMChatEnd")
 
 
 class SpanEvent(NamedTuple):
@@ -41,6 +41,7 @@ class Span(NamedTuple):
     events: tuple[SpanEvent, ...]
     resource: Mapping[str, Any]
     scope: str
+    scope_version: str = ""
 
     def attribute(self, name: str) -> Any:
         """An attribute of the span, or else of its resource; None when neither has it."""
@@ -78,6 +79,7 @@ def dump_content(span: Span) -> str:
             [(event.name, event.attributes) for event in span.events],
             span.resource,
             span.scope,
+            span.scope_version,
         ]
     )
 
@@ -96,7 +98,8 @@ class StoredSpan(NamedTuple):
 
 def load_span(stored: StoredSpan) -> Span:
     """The span of a row."""
-    status, message, attributes, events, resource, scope = json.loads(stored.content)
+    # Rows of older versions have no version of the scope.
+    status, message, attributes, events, resource, *scope = json.loads(stored.content)
     return Span(
         *stored[:6],
         status=status,
@@ -104,7 +107,8 @@ def load_span(stored: StoredSpan) -> Span:
         attributes=attributes,
         events=tuple(SpanEvent(*event) for event in events),
         resource=resource,
-        scope=scope,
+        scope=scope[0],
+        scope_version=scope[1] if len(scope) > 1 else "",
     )
 
 
@@ -135,6 +139,7 @@ def build_span(
     events: tuple[SpanEvent, ...],
     resource: Mapping[str, Any],
     scope: str,
+    scope_version: str,
 ) -> Span | RejectedSpan:
     """A span, if its IDs are valid.
 
@@ -157,4 +162,5 @@ def build_span(
         events,
         resource,
         scope,
+        scope_version,
     )

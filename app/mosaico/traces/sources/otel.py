@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 from mosaico.core.resources import Resources
 from mosaico.traces.otel import queries
-from mosaico.traces.otel.assembly import assemble_items, assemble_trace
+from mosaico.traces.otel.assembly import UNREAD, assemble_items, assemble_trace
 from mosaico.traces.otel.facts import SERVICE
 from mosaico.traces.otel.queries import ReceivedRun, TraceKey
+from mosaico.traces.otel.unread import describe_unread
 from mosaico.traces.production import ProductionTraces, item_id_of, parse_duration
 from mosaico.traces.registry import (
     TRACE_SOURCES,
@@ -57,6 +58,20 @@ class _Cursor(NamedTuple):
         return cls(rank, read_count, datetime.fromisoformat(as_of), run_name)
 
 
+class _Unread:
+    """The attributes of the traces so far that may hold texts and are not understood."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+
+    def warn(self, traces: Sequence[Trace]) -> str | None:
+        """The warning of the run after further traces; None while all are understood."""
+        for trace in traces:
+            if names := trace.attributes.get(UNREAD):
+                self._names |= dict.fromkeys(names.split(", "))
+        return describe_unread(self._names) if self._names else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtelSource:
     """Reads `otel_spans`: an experiment run of a dataset, or the traces of a window.
@@ -84,6 +99,7 @@ class OtelSource:
                 cursor, lambda now: self._is_growing(query, now), _longest_wait(query)
             )
             cursor = self._start(cursor.run_name)
+        unread = _Unread()
         # Once: to count the items takes longer than to read a page.
         run = self._get_run(query)
         is_last = False
@@ -107,6 +123,7 @@ class OtelSource:
                 run_name=run.name,
                 run_id=run.name,
                 run_at=_to_time(run.start_ns),
+                warning=unread.warn(traces),
             )
 
     def _window_pages(self, production: ProductionTraces, text: str | None) -> Iterator[TracePage]:
@@ -121,13 +138,16 @@ class OtelSource:
             total = queries.count_window(session, production)
         if production.sample_size is not None:
             total = min(total, production.sample_size)
+        unread = _Unread()
         for keys, is_last in self._key_pages(production, cursor):
             cursor = cursor.after([key.rank for key in keys[-1:]], len(keys))
+            traces = tuple(self._read_window_traces(production, keys))
             yield TracePage(
-                traces=tuple(self._read_window_traces(production, keys)),
+                traces=traces,
                 cursor=None if is_last else cursor.encode(),
                 total=total,
                 as_of=cursor.as_of,
+                warning=unread.warn(traces),
             )
 
     def _key_pages(

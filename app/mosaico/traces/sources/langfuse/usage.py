@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from mosaico.harness.results import sum_if_complete
-from mosaico.traces.reported_usage import drop_unknown_zeros
+from mosaico.traces.reported_usage import drop_unknown_zeros, read_usage_details
 from mosaico.traces.sources.langfuse.json_fields import (
     first_tags,
     get_object,
@@ -79,7 +79,7 @@ def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
     )
     if span_id is None or trace_id is None or start is None:
         return None
-    tokens = _TokenUsage.parse(get_object(row, "usageDetails"))
+    tokens = read_usage_details(get_object(row, "usageDetails"))
     usage = drop_unknown_zeros(tokens.input, tokens.output, None)
     return ObservedSpan(
         id=span_id,
@@ -217,45 +217,6 @@ def _billed_amount(call: ObservedSpan, amount: float | None) -> float | None:
 def _to_tool_call(call: ObservedSpan) -> ToolCall:
     latency_ms = None if call.end is None else float(call.end - call.start)
     return ToolCall(name=call.name, ok=not call.failed, latency_ms=latency_ms)
-
-
-class _TokenUsage(NamedTuple):
-    """Tokens of one call; None when unknown."""
-
-    input: int | None
-    output: int | None
-
-    @classmethod
-    def parse(cls, details: Mapping[str, Any]) -> "_TokenUsage":
-        """Sum the token counts by the words in their keys.
-
-        Writers use different keys (`input`, `promptTokens`, `input_cached_tokens` …). A finer count
-        such as cached tokens is either part of the plain count or comes on top of it; the total
-        decides which. The total also supplies a side that is missing.
-        """
-        amounts = {
-            name.lower(): int(amount)
-            for name, value in details.items()
-            if (amount := parse_number(value)) is not None and amount >= 0
-        }
-        input_tokens = _sum_matching(amounts, "input", "prompt")
-        output_tokens = _sum_matching(amounts, "output", "completion")
-        total = amounts.get("total")
-        if total is not None:
-            if total < (input_tokens or 0) + (output_tokens or 0):
-                # The finer counts were counted twice: only the plain counts remain.
-                input_tokens = amounts.get("input", input_tokens)
-                output_tokens = amounts.get("output", output_tokens)
-            if input_tokens is None:
-                input_tokens = max(total - (output_tokens or 0), 0)
-            if output_tokens is None:
-                output_tokens = max(total - input_tokens, 0)
-        return cls(input_tokens, output_tokens)
-
-
-def _sum_matching(amounts: Mapping[str, int], *words: str) -> int | None:
-    matches = [amount for name, amount in amounts.items() if any(word in name for word in words)]
-    return sum(matches) if matches else None
 
 
 def _parse_cost(row: Mapping[str, Any]) -> float | None:

@@ -1,0 +1,51 @@
+"""Writes the table of frameworks in docs/otel.md from the fixtures of the tests.
+
+python -m tests.support.otel_frameworks.table
+"""
+
+from pathlib import Path
+from typing import Final
+
+from tests.support.otel_frameworks.fixtures import FIXTURES, Fixture
+
+FILE: Final = Path(__file__).parents[3] / "docs" / "otel.md"
+BEGIN: Final = "<!-- The table is generated: python -m tests.support.otel_frameworks.table -->\n"
+END: Final = "<!-- End of the generated table. -->\n"
+_HEAD: Final = (
+    "| Framework | Version | Spans | Input | Output | Tokens | Cached tokens | Cost | Tool calls | Session |\n"
+    "|---|---|---|---|---|---|---|---|---|---|\n"
+)
+_CACHED: Final = {None: "–", "inside": "in the input", "added": "added to the input"}
+
+
+def render_table() -> str:
+    return _HEAD + "".join(sorted(map(_row, FIXTURES), key=str.casefold))
+
+
+def with_table(page: str) -> str:
+    """The page with the present table between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{render_table()}\n{END}{after}"
+
+
+def _row(fixture: Fixture) -> str:
+    expected = fixture.expected
+    version = f"{fixture.version}, {fixture.note}" if fixture.note else fixture.version
+    cells = [
+        fixture.framework,
+        version,
+        "recorded" if fixture.is_recorded else "written",
+        *(_mark(value) for value in (expected.input, expected.output, expected.tokens[0])),
+        _CACHED[expected.cached],
+        *(_mark(value) for value in (expected.cost, expected.tools or None, expected.session)),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _mark(value: object) -> str:
+    return "–" if value is None else "yes"
+
+
+if __name__ == "__main__":
+    FILE.write_text(with_table(FILE.read_text()))
