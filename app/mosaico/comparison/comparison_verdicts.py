@@ -41,7 +41,7 @@ READ_DIFFERENTLY = (
     f"{NOT_COMPARABLE}: its traces are read by another version of their reader, which cannot read those of the"
     " baseline again; later runs are compared with this one"
 )
-CHANGED_KPI = f"{NOT_COMPARABLE}: its formula or its metrics changed; rescore the baseline"
+CHANGED_KPI = f"{NOT_COMPARABLE}: its metrics are new or measured differently; rescore the baseline"
 KPI_READ_DIFFERENTLY = READ_DIFFERENTLY.replace("its traces", "the traces of its metrics")
 # The source in the plan of a file that is compared without a server.
 FILE_SOURCE = "file"

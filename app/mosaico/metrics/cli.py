@@ -17,6 +17,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import UnusableInput
+from mosaico.core.text import join_words
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Config,
@@ -130,9 +131,13 @@ def _print_table(scores: "FileScores") -> None:
 
 
 def _print_missing(scores: "FileScores") -> None:
+    """One warning for all metrics with the same missing values."""
+    metrics_by_cause = dict[str, list[str]]()
     for key, aggregate in scores.aggregates.items():
         if aggregate.missing:
             reasons = ", ".join(f"{name} {count}" for name, count in aggregate.missing.items())
-            print_warning(
-                f"{key} has no value on {sum(aggregate.missing.values())} traces: {reasons}"
-            )
+            cause = f"no value on {sum(aggregate.missing.values())} traces: {reasons}"
+            metrics_by_cause.setdefault(cause, []).append(key)
+    for cause, metrics in metrics_by_cause.items():
+        verb = "has" if len(metrics) == 1 else "have"
+        print_warning(f"{join_words(metrics, 'and')} {verb} {cause}")

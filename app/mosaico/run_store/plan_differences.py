@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from mosaico.core.errors import AppError
 from mosaico.formula import compile_formula, format_formula
+from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.types import WORK_UNITS, Direction
 from mosaico.run_store.plan import PlannedMetric, RunPlan, conditions_of, population_of
@@ -32,7 +33,7 @@ class RulerChange(NamedTuple):
 
 class PlanDifferences(NamedTuple):
     """The differences of a plan from earlier plans: the metrics (by column) and KPIs (by ID) whose
-    values are not comparable, and descriptions of all differences; `conditions` are the
+    values are not comparable, because they, or their metrics, are measured differently, and descriptions of all differences; `conditions` are the
     descriptions of those that affect every value.
 
     `measurable_again` are metrics of both plans that stored traces can be measured by again; `read_differently`
@@ -87,29 +88,24 @@ def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
     changes = list(_ruler_changes(earlier, plan))
     changed = {change.column for change in changes if change.changes_values}
     metrics = frozenset(new | changed)
-    formulas = {kpi.id: format_formula(kpi.formula) for kpi in earlier.kpis}
-    rewritten = {kpi.id for kpi in plan.kpis if formulas.get(kpi.id) != format_formula(kpi.formula)}
     affected = {
         kpi.id
         for kpi in plan.kpis
         if any(column_of(ref.key) in metrics for ref in compile_formula(kpi.formula).references)
     }
     conditions = tuple(_condition_differences(earlier, plan))
-    ruler = _unique((*(change.text for change in changes), *_kpi_directions(earlier, plan)))
+    texts = (change.text for change in changes)
+    ruler = _unique((*texts, *_kpi_formulas(earlier, plan), *_kpi_directions(earlier, plan)))
     descriptions = [
         *ruler,
         *(f"{column} is new" for column in sorted(new)),
-        *(
-            f"the KPI {kpi.name} " + ("has another formula" if kpi.id in formulas else "is new")
-            for kpi in plan.kpis
-            if kpi.id in rewritten
-        ),
+        *(f"the KPI {kpi.name} is new" for kpi in _new_kpis(earlier, plan)),
         *conditions,
     ]
     unrepeatable = {change.column for change in changes if not change.is_measurable_again}
     return PlanDifferences(
         metrics,
-        frozenset(rewritten | affected),
+        frozenset(affected),
         tuple(descriptions),
         conditions,
         frozenset(changed - unrepeatable),
@@ -162,6 +158,24 @@ def _option_text(value: bool | float | str | None) -> str:  # noqa: FBT001 - an 
 def _direction_change(before: Direction | str | None, after: Direction | str | None) -> str:
     old, new = (_DIRECTIONS[Direction(side)] for side in (before, after) if side)
     return f"{new} instead of {old}"
+
+
+def _new_kpis(earlier: RunPlan, plan: RunPlan) -> list[PlannedKpi]:
+    earlier_ids = {kpi.id for kpi in earlier.kpis}
+    return [kpi for kpi in plan.kpis if kpi.id not in earlier_ids]
+
+
+def _kpi_formulas(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
+    """The KPIs with another formula. It is computed from the stored values of the baseline, too."""
+    formulas = {kpi.id: format_formula(kpi.formula) for kpi in earlier.kpis}
+    for kpi in plan.kpis:
+        formula = format_formula(kpi.formula)
+        before = formulas.get(kpi.id, formula)
+        if before != formula:
+            yield (
+                f"the KPI {kpi.name} is {MEASURED_DIFFERENTLY} (formula {formula} instead of {before},"
+                " also for the baseline)"
+            )
 
 
 def _kpi_directions(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:

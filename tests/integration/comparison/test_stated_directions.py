@@ -1,12 +1,17 @@
 """A direction that a file states for a score: before the name of the score, and after the user."""
 
 import json
+import shlex
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 import mosaico
+from mosaico.cli import cli
 from mosaico.comparison.deciders import ExpectedAnswers, may_decide
-from mosaico.metrics.registry import default_refs, load_metrics
-from tests.support.service import JSON
+from mosaico.metrics.registry import default_refs, load_metrics, provider_for
+from mosaico.metrics.types import Direction, MetricRef
+from tests.support.service import JSON, Service
 
 ITEMS = 30
 
@@ -59,6 +64,26 @@ def test_stated_direction__of_deepeval_comes_before_the_name(tmp_path: Path) -> 
     assert mosaico.compare(before, after, better=better).verdict == "IMPROVED"
     named = mosaico.gate(after, baseline=before, metrics=['SCORE["Hallucination"]'])
     assert named.outcome == "REGRESSION"
+
+
+def test_upload__names_the_option_that_states_the_direction_of_its_file(
+    service: Service, tmp_path: Path
+) -> None:
+    env = {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+    score = {"Hallucination": 0.1}
+    file = deepeval(tmp_path / "a.json", score, {"Hallucination": True})
+    words = ["datasets", "upload", str(file), "--name", "support", "--run-name", "monday"]
+    result = CliRunner().invoke(cli, words, env=env)
+    assert result.exit_code == 0, result.output
+    [line] = [line for line in result.stderr.splitlines() if "--metric " in line]
+    assert "Hallucination: lower is better" in line
+    metric = json.loads(shlex.split(line)[-1])
+    load_metrics()
+    ref = MetricRef.of(metric["key"], metric["options"])
+    assert provider_for(ref).spec.direction is Direction.LOWER_IS_BETTER
 
 
 def test_stated_direction__that_contradicts_itself_is_none(tmp_path: Path) -> None:

@@ -65,23 +65,23 @@ def test_changed_conditions__are_reported_once_and_keep_alert_states(
     assert of_another_dataset(service, "thursday", BAD)["verdict"]["reason"] is None
 
 
-def test_changed_kpi__does_not_count_while_others_are_comparable(
+def test_kpi_of_a_new_metric__does_not_count_while_others_are_comparable(
     service: Service, complete_run: CompleteRun
 ) -> None:
     service.post(f"{BENCHMARK}/kpis", {"id": "other", "name": "other", "formula": "ACCURACY * 2"})
     complete_run("monday", traces(GOOD))
-    service.patch(f"{BENCHMARK}/kpis/quality", {"formula": "MIN(ACCURACY, 0.9)"})
+    service.patch(BENCHMARK, {"metrics": ["ACCURACY", "STATUS", "JSON_VALID"]})
+    service.patch(f"{BENCHMARK}/kpis/quality", {"formula": "MIN(STATUS, 0.9)"})
     run = complete_run("tuesday", traces(BAD))
     assert run["verdict"]["verdict"] == "REGRESSED"
     assert run["verdict"]["counts"] == {"INVALID": 1, "REGRESSED": 1}
     assert alerts(service) == []
     # No KPI is the same any more: that is told.
-    service.patch(f"{BENCHMARK}/kpis/quality", {"formula": "MIN(ACCURACY, 0.8)"})
-    service.patch(f"{BENCHMARK}/kpis/other", {"formula": "ACCURACY * 3"})
+    service.patch(f"{BENCHMARK}/kpis/other", {"formula": "JSON_VALID * 3"})
     later = complete_run("wednesday", traces(BAD))
     assert later["verdict"]["verdict"] == "INVALID"
     [alert] = alerts(service)
-    assert "the KPI quality has another formula" in alert["explanation"]
+    assert "STATUS is new" in alert["explanation"]
 
 
 def test_gate__is_invalid_under_changed_conditions_unless_the_baseline_is_chosen(

@@ -1,5 +1,7 @@
 """Verdicts of runs: regressions, chance, and what cannot be compared."""
 
+from collections.abc import Collection
+
 import pytest
 
 from mosaico.items import queries as item_queries
@@ -92,24 +94,20 @@ def test_invalid_run__has_an_invalid_verdict_and_is_no_baseline(
     assert run["verdict"]["baseline"]["runIds"] == [first["id"]]
 
 
-def test_changed_formula__is_not_compared_until_the_baseline_is_rescored(
-    service: Service, complete_run: CompleteRun
+@pytest.mark.parametrize(("wrong", "verdict"), [(range(20), "REGRESSED"), (GOOD, "NO_EVIDENCE")])
+def test_changed_formula__is_computed_from_the_values_of_the_baseline(
+    service: Service, complete_run: CompleteRun, wrong: Collection[int], verdict: str
 ) -> None:
     first = complete_run("monday", traces(GOOD))
-    service.patch("/benchmarks/bench-001/kpis/quality", {"formula": "MIN(ACCURACY, 0.9)"})
-    run = complete_run("tuesday", traces(range(20)))
+    # A tenth of the value of the baseline: no change of the agent.
+    service.patch("/benchmarks/bench-001/kpis/quality", {"formula": "ACCURACY / 10"})
+    run = complete_run("tuesday", traces(wrong))
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
-    assert kpi["verdict"]["verdict"] == "INVALID"
-    assert "rescore" in kpi["verdict"]["reason"]
-    assert "the KPI quality has another formula" in run["verdict"]["differences"]
-
-    rescored = service.post(f"/benchmark-runs/{first['id']}/rescore")
-    service.work()
-    again = service.post(f"/benchmark-runs/{run['id']}/rescore")
-    service.work()
-    run = service.get(f"/benchmark-runs/{again['id']}")
-    assert run["verdict"]["baseline"]["runIds"] == [rescored["id"]]
-    assert run["verdict"]["verdict"] == "REGRESSED"
+    assert kpi["verdict"]["verdict"] == run["verdict"]["verdict"] == verdict
+    assert kpi["verdict"]["baselineValue"] == pytest.approx(35 / 400)
+    assert run["verdict"]["baseline"]["runIds"] == [first["id"]]
+    [change] = run["verdict"]["measuredDifferently"]
+    assert change.startswith("the KPI quality is measured differently from here on (formula ")
 
 
 def test_verdict__runs_without_common_items_are_two_samples(

@@ -1,5 +1,8 @@
 """`mosaico datasets`: manage uploaded datasets."""
 
+import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +26,7 @@ from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
+    print_status,
 )
 from mosaico.core.web.page_paths import path_of
 from mosaico.traces.files.ignored_fields import NOT_USED
@@ -84,6 +88,19 @@ def upload(
         dataset = api.upload(PATH, lines, parameters)
         pages_url = api.pages_url
     _print_stored(dataset, pages_url, output)
+    if reader.directions:
+        print_status(format_cell(_describe_directions(reader.directions)))
+
+
+def _describe_directions(directions: Mapping[str, str]) -> str:
+    """What the file states of its scores, which is not stored with the traces, and how a benchmark says so."""
+    sides = {"high": "higher is better", "low": "lower is better"}
+    stated = ", ".join(f"{name}: {sides[direction]}" for name, direction in directions.items())
+    name, direction = next(iter(directions.items()))
+    metric = json.dumps(
+        {"key": "SCORE", "options": {"name": name, "stated": direction}}, ensure_ascii=False
+    )
+    return f"the file states {stated}; say so in the benchmark: --metric {shlex.quote(metric)}"
 
 
 @cli.command("import")
