@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -47,7 +48,7 @@ gc.set_threshold(50_000, 20, 20)
 # How long an example takes says how busy the machine is, and nothing about the code. Each run makes
 # other examples; `make prove` makes many at once.
 settings.register_profile(
-    "tests", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+    "tests", deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("prove", parent=settings.get_profile("tests"), max_examples=500)
 settings.load_profile("tests")
@@ -86,6 +87,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
     return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Delete the databases of this run: pytest keeps its folders, and these are large."""
+    folders = getattr(config, "_tmp_path_factory", None)
+    if folders is not None and not hasattr(config, "workerinput"):
+        shutil.rmtree(folders.getbasetemp() / "postgres-of-tests", ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:

@@ -28,6 +28,10 @@ BULK_METHODS: Final = {
     "add_all", "executemany", "executescript", "batch_defer", "batch_defer_jobs",
     "bulk_insert_mappings", "bulk_save_objects", "bulk_update_mappings",
 }  # fmt: skip
+# What the text of a module with such a statement contains: parsing all modules takes seconds.
+HINT: Final = re.compile(
+    rf"{STATEMENT.pattern}|{'|'.join(BUILDERS | BULK_FUNCTIONS | BULK_METHODS)}"
+)
 # Those that make or run the statements of others, which are listed at their callers.
 TOOLS: Final = {
     "mosaico.core.batch_delete.delete_all", "mosaico.core.batch_delete.delete_batch",
@@ -130,8 +134,11 @@ def list_statements() -> dict[str, Place]:
     """Each place in the service with such a statement, by its full name."""
     statements = {}
     for path in sorted((ROOT / "app").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not HINT.search(text):
+            continue
         module = ".".join(path.relative_to(ROOT / "app").with_suffix("").parts)
-        for statement in iter_statements(path.read_text(encoding="utf-8")):
+        for statement in iter_statements(text):
             statements[f"{module}.{statement.name}"] = statement
     return {name: statement for name, statement in statements.items() if name not in TOOLS}
 

@@ -27,13 +27,13 @@ WRITE = """
 def recycled_databases(
     postgres_server: SharedServer, superuser_url: str, migrated_template: str, worker_id: str
 ) -> Iterator[Databases]:
-    """Databases beside those of the other tests; all are gone afterwards."""
+    """Databases beside those of the other tests."""
     prefix = f"recycled_{worker_id}_"
     recycled_databases = Databases(
         postgres_server.url, superuser_url, migrated_template, prefix=prefix
     )
     yield recycled_databases
-    recycled_databases.drop()
+    recycled_databases.close()
 
 
 def write_rows(recycled_databases: Databases, name: str, rows: int) -> list[int]:

@@ -17,7 +17,6 @@ from tests.support.forked_children import fork_spawned_children
 from tests.support.postgres import (
     SharedServer,
     cluster,
-    drop_database,
     make_migrated_database,
     server_below,
     superuser_url_of,
@@ -53,14 +52,11 @@ def superuser_url(postgres_server: SharedServer, run_folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def migrated_template(
-    postgres_server: SharedServer, superuser_url: str, worker_id: str
-) -> Iterator[str]:
+def migrated_template(postgres_server: SharedServer, worker_id: str) -> str:
     """The name of a migrated database that nobody uses, to be copied."""
     name = f"template_{worker_id}"
     make_migrated_database(postgres_server.url, name)
-    yield name
-    drop_database(superuser_url, name)
+    return name
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +67,7 @@ def databases(
         postgres_server.url, superuser_url, migrated_template, prefix=f"test_{worker_id}_"
     )
     yield databases
-    databases.drop()
+    databases.close()
 
 
 @pytest.fixture

@@ -13,4 +13,6 @@ def run_inner_pytest(*options: str) -> int:
     with pytest.MonkeyPatch.context() as patch:
         # The options of the outer run: its conftest.py defines some, such as `--busy-loops`.
         patch.delenv("PYTEST_ADDOPTS", raising=False)
+        # The plugins of the other tools here take longer than the tests.
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         return int(pytest.main(["--rootdir", ".", "--import-mode=importlib", *PLUGIN, *options]))

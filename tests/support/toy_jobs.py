@@ -18,11 +18,6 @@ class PaintToy(JobRequest):
     toy: str = "boat"
 
 
-class WrapToy(JobRequest):
-    NAME = "toys.wrap"
-    toy: str = "boat"
-
-
 class SellToy(JobRequest):
     NAME = "toys.sell"
     toy: str = "boat"

@@ -60,7 +60,6 @@ def compare_with_baseline(
     *,
     run_id: str,
     run_seq: int,
-    traces: int,
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
@@ -86,7 +85,7 @@ def compare_with_baseline(
     baseline = None if differences.conditions else comparison.baseline
     if may_wait and baseline and differences.measurable_again:
         raise BaselineOutdated(baseline.runs[0].id)
-    items = _load_items(job, comparison, {run_seq: plan.columns}, traces)
+    items = _load_items(job, comparison, {run_seq: plan.columns})
     pairing = None
     if baseline:
         columns = {run.seq: run.plan.columns for run in baseline.runs}
@@ -209,10 +208,7 @@ def compute_in_child(
 
 
 def _load_items(
-    job: JobContext,
-    comparison: RunComparison,
-    runs: Mapping[int, Sequence[str]],
-    traces: int | None = None,
+    job: JobContext, comparison: RunComparison, runs: Mapping[int, Sequence[str]]
 ) -> ItemMatrix:
     """The items of some runs; `runs` are their stored metrics by seq.
 
@@ -238,7 +234,6 @@ def _load_items(
             comparison.item_columns,
             cluster_field=comparison.plan.cluster_field,
             is_sample=comparison.plan.is_sample,
-            traces=traces,
             has_answers=comparison.has_judgements,
         )
     return with_label_counts(matrix, job.resources.db, runs, comparison.count_metrics, summarize)

@@ -1,8 +1,8 @@
 """Reads the items of stored runs: metric values, attributes and trace links."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from sqlalchemy import TextClause, func, select, text
 from sqlalchemy.orm import Session
@@ -19,8 +19,6 @@ from mosaico.items.matrix import (
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
-
-T = TypeVar("T")
 
 # More items do not change a verdict: with 20,000 a difference of half a point is detectable.
 MAX_ITEMS = 20_000
@@ -62,33 +60,25 @@ ALL_TAGS = f"""
     ) END
 """  # noqa: S608 - only a constant
 
-# How many more items are read at first than are needed, because a share of the digests has not exactly its share of
-# the items.
-_MARGIN = 1.1
-_DIGESTS = 2**32
-
 
 def _read_of_selected_items(columns: str, rows: str) -> TextClause:
     """The statement that reads `rows` of the selected items; `columns` are read of their traces.
 
-    Items are selected by MD5, which selects the same items in every run and every version of Postgres. Only traces
-    below a digest take part, so that of many items few are sorted: see `_read_items`. The last selected item is
-    compared, not joined: before Postgres has statistics, a join could compare each trace with each item.
+    Items are selected by MD5, which selects the same items in every run and every version of Postgres. The last
+    selected item is compared, not joined: before Postgres has statistics, a join could compare each trace with each
+    item.
     """
     return text(
         f"""
         WITH trace AS MATERIALIZED (
             SELECT run.seq, trace.item_id, trace.trial, trace.position, {columns}
             FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
-            WHERE run.seq = ANY(:runs) AND md5(trace.item_id) COLLATE "C" <= :last_digest
-        ), last AS (
-            SELECT md5(item_id) COLLATE "C" AS digest, item_id COLLATE "C" AS item_id
-            FROM trace GROUP BY trace.item_id
-            ORDER BY 1, 2 LIMIT 1 OFFSET :max_items - 1
+            WHERE run.seq = ANY(:runs) AND (
+                CAST(:last AS text) IS NULL
+                OR (md5(trace.item_id) COLLATE "C", trace.item_id COLLATE "C") <= (md5(:last) COLLATE "C", :last)
+            )
         )
         {rows}
-        WHERE coalesce((md5(trace.item_id) COLLATE "C", trace.item_id COLLATE "C") <= (SELECT digest, item_id FROM last),
-                       true)
         ORDER BY trace.item_id COLLATE "C", trace.seq, trace.trial, trace.position
         """  # noqa: S608 - only constants
     )
@@ -112,6 +102,17 @@ def _item_rows(answer: str) -> TextClause:
 ITEM_ROWS = _item_rows("NULL::bigint")
 # Outputs may be long, so they are read only where they are compared.
 ITEM_ROWS_WITH_ANSWERS = _item_rows(ANSWER)
+# The last item that is selected; none of runs with fewer items.
+LAST_ITEM = text(
+    """
+    SELECT item_id FROM (
+        SELECT DISTINCT trace.item_id COLLATE "C" AS item_id
+        FROM benchmark_runs AS run JOIN collected_traces AS trace USING (collection_id)
+        WHERE run.seq = ANY(:runs)
+    ) AS item
+    ORDER BY md5(item_id) COLLATE "C", item_id LIMIT 1 OFFSET :max_items - 1
+    """
+)
 ITEM_COUNT = text(
     """
     SELECT count(DISTINCT trace.item_id)
@@ -128,7 +129,7 @@ ATTRIBUTE_ROWS = _read_of_selected_items(
     FROM trace
     """,
 )
-LARGEST_RUN = text("SELECT max(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs)")
+TRACE_COUNT = text("SELECT sum(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs)")
 
 HAS_TAG_FIELD = text(
     f"""
@@ -155,28 +156,21 @@ def read_items(
     *,
     cluster_field: str | None = None,
     is_sample: bool = False,
-    traces: int | None = None,
     has_answers: bool = False,
 ) -> ItemMatrix:
     """The given metrics of some runs by item; the trials of an item in several runs are combined.
 
-    `columns` are the stored metrics of each run, by its seq. `has_answers`: the outputs are read, too, as digests. `traces` is the number of traces of the largest run; None
-    if it must be read. Reads row by row and keeps 8 bytes per
-    trace and metric, of at most `MAX_ITEMS` items.
+    `columns` are the stored metrics of each run, by its seq. `has_answers`: the outputs are read, too, as digests. Reads
+    row by row and keeps 8 bytes per trace and metric, of at most `MAX_ITEMS` items.
     """
-    matrix = _read_items(
-        session,
-        ITEM_ROWS_WITH_ANSWERS if has_answers else ITEM_ROWS,
-        list(columns),
-        lambda rows: matrix_of_rows(
-            (ItemRow(*row) for row in rows),
-            columns,
-            metrics,
-            cluster_field=cluster_field,
-            is_sample=is_sample,
-        ),
-        count=lambda matrix: len(matrix.items),
-        traces=traces,
+    statement = ITEM_ROWS_WITH_ANSWERS if has_answers else ITEM_ROWS
+    rows = _read_rows(session, statement, list(columns))
+    matrix = matrix_of_rows(
+        (ItemRow(*row) for row in rows),
+        columns,
+        metrics,
+        cluster_field=cluster_field,
+        is_sample=is_sample,
     )
     if len(matrix.items) < MAX_ITEMS:
         return matrix
@@ -192,47 +186,23 @@ def read_attributes(
     is_sample: bool,
 ) -> ItemAttributes:
     """The attributes of the items that `read_items` selects."""
-    return _read_items(
-        session,
-        ATTRIBUTE_ROWS,
-        run_seqs,
-        lambda rows: attributes_of_rows(
-            (_attribute_row(*row) for row in rows), cluster_field=cluster_field, is_sample=is_sample
-        ),
-        count=lambda attributes: len(attributes.usage.items),
+    rows = _read_rows(session, ATTRIBUTE_ROWS, run_seqs)
+    return attributes_of_rows(
+        (_attribute_row(*row) for row in rows), cluster_field=cluster_field, is_sample=is_sample
     )
 
 
-def _read_items(
-    session: Session,
-    statement: TextClause,
-    run_seqs: Sequence[int],
-    build: Callable[[Iterator[tuple[Any, ...]]], T],
-    *,
-    count: Callable[[T], int],
-    traces: int | None = None,
-) -> T:
-    """Build a result from the rows of the selected items; `count` gives the number of its items.
-
-    Reads a share of the digests that has enough items if each trace is an item. If it has too few, because items have
-    trials, a larger share is read.
-    """
+def _read_rows(
+    session: Session, statement: TextClause, run_seqs: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of the selected items. Of few traces all items are selected; of more, the last one is found first."""
     # Large runs take longer than the limit for requests; the caller runs in a job or a child.
     session.execute(text("SET LOCAL statement_timeout = 0"))
-    if traces is None:
-        traces = session.scalar(LARGEST_RUN, {"runs": list(run_seqs)})
-    share = _MARGIN * MAX_ITEMS / max(traces or 0, 1)
-    while True:
-        last_digest = min(int(share * _DIGESTS), _DIGESTS - 1)
-        parameters = {
-            "runs": list(run_seqs),
-            "max_items": MAX_ITEMS,
-            "last_digest": f"{last_digest:08x}" + "f" * 24,
-        }
-        built = build(stream_rows(session, statement, parameters))
-        if share >= 1 or count(built) >= MAX_ITEMS:
-            return built
-        share *= _MARGIN * MAX_ITEMS / max(count(built), 1)
+    runs = {"runs": list(run_seqs)}
+    last = None
+    if (session.scalar(TRACE_COUNT, runs) or 0) > MAX_ITEMS:
+        last = session.scalar(LAST_ITEM, {**runs, "max_items": MAX_ITEMS})
+    return stream_rows(session, statement, {**runs, "last": last})
 
 
 def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:

@@ -6,8 +6,6 @@ from sqlalchemy import ColumnElement, case, func
 
 # Postgres adds the squares of the values as well: those of larger ones are beyond the range.
 LARGEST_SUMMED: Final = 1e150
-# The square of a smaller value is 0, which Postgres refuses to round to.
-SMALLEST_SQUARED: Final = 1e-150
 
 
 def sql_mean(value: str, condition: str = "true") -> str:
@@ -24,9 +22,3 @@ def mean_of(value: ColumnElement[Any]) -> ColumnElement[float | None]:
     return case(
         (func.max(size) < LARGEST_SUMMED, func.avg(value).filter(size < LARGEST_SUMMED)), else_=None
     )
-
-
-def summable(value: ColumnElement[Any]) -> ColumnElement[float]:
-    """The value as sums of values and of their squares can have it: NULL when it is too large."""
-    size = func.abs(value)
-    return case((size < SMALLEST_SQUARED, 0.0), (size < LARGEST_SUMMED, value), else_=None)

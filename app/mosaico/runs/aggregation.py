@@ -62,7 +62,6 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         job,
         run_id=lease.run_id,
         run_seq=lease.run_seq,
-        traces=tally.total,
         plan=plan,
         kpis=kpis,
         validity=validity,

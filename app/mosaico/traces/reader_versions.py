@@ -6,12 +6,9 @@ then says that it is measured differently, and what the reader changed is not co
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
-
-# What of a trace a reader may change: its texts, outcome, scores and tool calls; or its tokens, cost and times.
-TracePart: TypeAlias = Literal["answers", "usage"]
 
 
 class ReaderVersion(NamedTuple):

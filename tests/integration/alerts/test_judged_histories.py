@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -53,6 +53,10 @@ ACTIONS = st.one_of(
     st.tuples(st.sampled_from(("rule", "edit")), st.none(), SEQ),
 )
 HISTORIES = st.lists(ACTIONS, min_size=15, max_size=40)
+# A run that breaches, one that does not, one without a value, one that ends late, and one of the same data.
+EVERY_RESULT = [
+    ("night", 0.9, 0), ("start", 0.9, 0), ("night", 0.5, 0), ("night", None, 0), ("end", None, 0), ("repeat", None, 0),
+]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -246,6 +250,7 @@ def run_histories(
         suppress_health_check=list(HealthCheck),
     )
     @given(HISTORIES)
+    @example(EVERY_RESULT)
     def tell(history: list[tuple[str, Any, int]]) -> None:
         rows.execute("TRUNCATE alert_rules, alert_events, incidents, benchmark_runs CASCADE")
         nights = Nights(RunHistoryMaker(service))
@@ -271,7 +276,7 @@ def run_histories(
 def test_random_histories__are_judged_alike_live_in_backtests_and_in_tests(
     benchmark_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_histories(benchmark_service, rows, monkeypatch, 10)
+    run_histories(benchmark_service, rows, monkeypatch, 4)
 
 
 def test_overtaken_run__is_late_without_any_rule_too(

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.comparison.pair_comparison import compare
@@ -67,7 +67,6 @@ def test_max_drop__the_outcome_of_each_number_of_falls_is_monotone() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_gate__one_more_fall_never_gets_a_milder_outcome(data: st.DataObject) -> None:
     trials = data.draw(st.sampled_from([1, 3]))
     rate = st.integers(0, trials).map(lambda passed: passed / trials)
@@ -84,7 +83,6 @@ def test_gate__one_more_fall_never_gets_a_milder_outcome(data: st.DataObject) ->
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
 def test_gate__a_larger_limit_never_gets_a_stricter_outcome(data: st.DataObject) -> None:
     size = data.draw(st.integers(10, 40))
     passed = st.sampled_from([0.0, 1.0])

@@ -54,9 +54,7 @@ def test_encode_row__is_the_binary_copy_format() -> None:
     assert encode_row(7, 1, [0.5, None], None) == expected
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(st.lists(finite | st.none(), min_size=1, max_size=7), notes),
@@ -77,9 +75,7 @@ def test_encode_row__rows_read_back_as_written(
     assert [tuple(row) for row in read] == rows
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=st.lists(traces, min_size=1, max_size=4))
 def test_encode_trace__traces_read_back_as_written(
     migrated_database: Database, written: list[Trace]

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mosaico.alerts.evaluation.incident_rules import accept_level, advance_series, return_runs
@@ -30,7 +30,6 @@ def after(history: list[tuple[float, Answers]], keep_firing: int) -> Series:
     return series
 
 
-@settings(deadline=None, max_examples=40)
 # 0.9 is within one standard error: such runs count as recovered.
 @given(ORDINARY, BAD, st.integers(0, 3), st.sampled_from((0.0, 0.9)))
 def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_margin(
@@ -56,7 +55,6 @@ def test_advance_series__every_incident_is_left_at_its_reference_and_within_the_
     assert SeriesEvent.RESOLVED in dict(series.events()[-1:]).values()
 
 
-@settings(deadline=None, max_examples=25)
 @given(HISTORY, st.integers(0, 3))
 def test_advance_series__every_state_is_left(
     history: list[tuple[float, Answers]], keep_firing: int
@@ -74,7 +72,6 @@ def test_advance_series__every_state_is_left(
     assert not series.is_open()
 
 
-@settings(deadline=None, max_examples=60)
 @given(LEVELS)
 def test_advance_series__the_state_is_bounded_and_its_runs_are_disjoint(
     levels: list[float],
@@ -87,7 +84,6 @@ def test_advance_series__the_state_is_bounded_and_its_runs_are_disjoint(
         assert not set(reference_runs) & set(series.state.incident.runs)
 
 
-@settings(deadline=None, max_examples=60)
 @given(LEVELS, st.randoms())
 def test_advance_series__runs_that_disappear_leave_the_state(
     levels: list[float], chance: random.Random

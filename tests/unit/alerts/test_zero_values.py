@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.alerts.evaluation.conditions import assess_evidence
@@ -91,7 +91,6 @@ def test_zero__a_fall_to_zero_is_no_harm() -> None:
 COSTS = st.lists(st.sampled_from((1.0, 1.02, 0.98, 3.0, 0.0, None)), max_size=30)
 
 
-@settings(deadline=None, max_examples=25)
 @given(COSTS, st.booleans())
 def test_every_state_is_left__with_zeros_and_deleted_runs(
     values: list[float | None], with_items: bool

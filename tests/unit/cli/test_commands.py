@@ -88,7 +88,9 @@ def test_options__only_the_documented_environment_variable_exists() -> None:
 
 
 def test_help__short_option_long_option_and_help_command_agree() -> None:
-    for name in [*group_names(), *NAMES]:
+    # One command of each group: all are of one class, and each help page takes long to lay out.
+    first_commands = {leaf.words[:-1]: " ".join(leaf.words) for leaf in reversed(ALL)}
+    for name in [*group_names(), *first_commands.values()]:
         words = name.split()
         short, long = (CliRunner().invoke(cli, [*words, way]).stdout for way in ("-h", "--help"))
         by_command = CliRunner().invoke(cli, ["help", *words]).stdout
@@ -170,17 +172,17 @@ def test_version__is_printed_to_stdout() -> None:
 
 
 def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
-    program = "import mosaico.plugin_loading as p; p.load_plugins = lambda: 1/0; from mosaico.cli import main; main()"
+    program = "import mosaico.cli as c; c._print_version = lambda: 1/0; c.main()"
 
     def crash(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
         )
 
-    short = crash("plugins")
+    short = crash("--version")
     assert (short.returncode, short.stdout) == (70, "")
     assert short.stderr.startswith("error: ZeroDivisionError: division by zero\nhint: ")
-    assert "Traceback" in crash("--debug", "plugins").stderr
+    assert "Traceback" in crash("--debug", "--version").stderr
 
 
 @pytest.mark.parametrize(

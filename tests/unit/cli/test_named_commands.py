@@ -111,7 +111,8 @@ def commands_of_template(path: Path) -> Iterator[NamedCommand]:
 def commands_of_module(path: Path) -> Iterator[NamedCommand]:
     """Commands in code spans of the texts of a module, after a colon, and as a whole hint."""
     source = path.read_text()
-    if not re.search(PROGRAM, source):
+    # An import names the package without a space.
+    if not re.search(rf"{PROGRAM}[ `]", source):
         return  # parsing all modules takes seconds
     module = path.relative_to(ROOT)
     for node in ast.walk(ast.parse(source)):

@@ -1,6 +1,6 @@
 """A worse run never gets a milder verdict."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.statistics.verdict_rules import (
@@ -26,7 +26,6 @@ GRADES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=10, max
 
 
 @given(GRADES, st.data())
-@settings(max_examples=40, deadline=None)
 def test_verdict__a_larger_drop_never_undoes_a_regression(
     after: list[float], data: st.DataObject
 ) -> None:
@@ -49,7 +48,6 @@ def outcome(change: ChangeVerdict, margin: float) -> MarginOutcome:
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.sampled_from([0.02, 0.05, 0.1, 0.2, 0.3]))
-@settings(max_examples=60, deadline=None)
 def test_gate__one_more_failed_item_is_never_milder(
     failed: int, recovered: int, margin: float
 ) -> None:
@@ -66,7 +64,6 @@ def test_gate__one_more_failed_item_is_never_milder(
 
 
 @given(GRADES, st.floats(0.01, 0.5), st.floats(0.0, 0.5))
-@settings(max_examples=30, deadline=None)
 def test_gate__a_wider_margin_never_fails_more(
     after: list[float], margin: float, wider: float
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -80,7 +80,6 @@ def test_number__grouped_thousands_and_signs() -> None:
     assert passes("0.1", 0.1)
 
 
-@settings(max_examples=50)
 @given(number=st.integers(-(10**12), 10**12), digit=st.integers(1, 9))
 def test_number__any_integer_in_prose_but_not_after_a_digit(number: int, digit: int) -> None:
     assert passes(f"the result is {number}, as said", number)
@@ -338,7 +337,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
 # A mapping with the only key `regex` is a pattern, and an empty mapping is refused.
 @given(st.dictionaries(st.text().filter(lambda key: key != "regex"), JSON, min_size=1, max_size=3))
 def test_fields__any_mapping_matches_its_own_json(value: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.core.errors import Invalid
@@ -305,7 +305,6 @@ def test_label_mode__is_part_of_the_version() -> None:
     ]  # fmt: skip
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abcd") | st.none()))),
     st.sampled_from((*KEYS, "ACCURACY")),

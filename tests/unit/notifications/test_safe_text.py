@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.notifications.message_layout import build_layout, one_line, resolve_link, without_links
@@ -168,7 +168,6 @@ def test_channels__unsafe_link_is_omitted(channel: str, link: str) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=60)
 def test_channels__any_name_can_be_rendered(name: str) -> None:
     notice = notice_of(name)
     for channel in ("EMAIL", "SLACK", "TEAMS", "WEBHOOK"):

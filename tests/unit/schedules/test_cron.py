@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mosaico.schedules.cron import CronExpression, DstPolicy
@@ -223,7 +223,6 @@ def find_instants(text: str, zone: ZoneInfo, start: datetime, until: datetime) -
 SPARSE = st.integers(0, 59).map(lambda n: Numbers(str(n), frozenset({n})))
 
 
-@settings(max_examples=40, deadline=None)
 @given(expressions(SPARSE, numbers(0, 59), numbers(0, 23)), ZONES, NEAR_A_CHANGE)
 def test_cron__every_second_around_clock_change_matches_brute_force(
     sample: FieldSample, zone: ZoneInfo, start: datetime
@@ -240,7 +239,6 @@ NOON = st.just(Numbers("12", frozenset({12})))
 ZERO = st.just(Numbers("0", frozenset({0})))
 
 
-@settings(max_examples=60, deadline=None)
 @given(expressions(ZERO, ZERO, NOON), ANY_INSTANT)
 def test_cron__every_day_of_three_years_matches_brute_force(
     sample: FieldSample, start: datetime
@@ -252,7 +250,6 @@ def test_cron__every_day_of_three_years_matches_brute_force(
     assert find_instants(sample.text, ZoneInfo("UTC"), start, candidates[-1]) == expected
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)), ZONES, ANY_INSTANT | NEAR_A_CHANGE
 )

@@ -4,7 +4,7 @@ import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.schedules.clock_changes import clock_notes
@@ -102,7 +102,6 @@ def test_plan_tick__long_outage_with_small_window_fires_nothing() -> None:
     assert tick_plan.next_run_at == at(2, day=23)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(["* * * * * *", "*/7 * * * * *", "0 */5 * * * *", "0 0 0 * * *"]),
     st.sampled_from(MisfirePolicy),

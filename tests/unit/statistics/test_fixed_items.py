@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from mosaico.statistics.fixed_items import (
     find_task_changes,
@@ -14,7 +13,9 @@ from mosaico.statistics.fixed_items import (
     fixed_items_power,
 )
 from mosaico.statistics.trials import FloatArray, ItemSums
+from tests.support.references import IN_ONE_PROCESS, Reference
 
+stats = Reference("scipy.stats")
 SEED = 43
 
 
@@ -23,6 +24,7 @@ def passes(counts: Sequence[float], trials: float) -> ItemSums:
     return ItemSums(n=np.full(len(total), float(trials)), total=total, squares=total)
 
 
+@IN_ONE_PROCESS
 def test_broken_items__are_more_than_chance() -> None:
     before, after = passes([5] * 10, 5), passes([5] * 6 + [0] * 4, 5)
     change = fixed_items_change(before, after, width=1.0)
@@ -36,6 +38,7 @@ def test_broken_items__are_more_than_chance() -> None:
     assert -0.6 < interval.low < -0.4 < interval.high < 0
 
 
+@IN_ONE_PROCESS
 def test_single_trials__are_mcnemars_test() -> None:
     before, after = passes([1] * 9 + [0] * 11, 1), passes([0] * 8 + [1] * 3 + [0] * 9, 1)
     change = fixed_items_change(before, after, width=1.0)
@@ -73,6 +76,7 @@ def test_one_item_of_two_trials__cannot_decide() -> None:
     assert few.p > 0.05 > enough.p
 
 
+@IN_ONE_PROCESS
 def test_fisher__equals_scipy() -> None:
     for row in ((5, 5, 5, 0), (10, 8, 10, 3), (7, 2, 9, 8), (3, 0, 3, 0)):
         first, passed, second, later = row
@@ -103,13 +107,14 @@ def levels_of(kind: str, items: int, random: np.random.Generator) -> FloatArray:
     return random.beta(1.6, 0.4, items)
 
 
+@pytest.mark.parametrize("runs", [400, pytest.param(1500, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("kind", ["beta", "near-1", "mix"])
 @pytest.mark.parametrize(("items", "trials"), [(5, 3), (10, 5), (37, 1), (37, 10), (200, 2)])
 def test_unchanged_items__are_called_in_at_most_one_of_twenty(
-    kind: str, items: int, trials: int
+    kind: str, items: int, trials: int, runs: int
 ) -> None:
     random = np.random.default_rng(SEED)
-    runs, called = 1500, 0
+    called = 0
     for _ in range(runs):
         levels = levels_of(kind, items, random)
         change = fixed_items_change(draw(levels, trials, random), draw(levels, trials, random))
@@ -118,14 +123,15 @@ def test_unchanged_items__are_called_in_at_most_one_of_twenty(
     assert called / runs < 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
 
 
+@pytest.mark.parametrize("runs", [150, pytest.param(400, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("kind", ["beta", "near-1"])
 @pytest.mark.parametrize(("items", "trials"), [(10, 5), (37, 5), (37, 1), (200, 2)])
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_detectable_drop__is_found_as_often_as_promised(
-    kind: str, items: int, trials: int, *, is_broken: bool
+    kind: str, items: int, trials: int, runs: int, *, is_broken: bool
 ) -> None:
     random = np.random.default_rng(SEED)
-    runs, found, planned = 400, 0, 0
+    found, planned = 0, 0
     for _ in range(runs):
         levels = levels_of(kind, items, random)
         before = draw(levels, trials, random)
@@ -143,4 +149,5 @@ def test_detectable_drop__is_found_as_often_as_promised(
         change = fixed_items_change(before, draw(later, trials, random))
         found += change is not None and change.p < 0.05
     assert planned > runs / 2
-    assert found / planned > 0.76
+    # 80 %, and three standard errors of the simulation; more runs may not miss it by more than 4 %.
+    assert found / planned > 0.8 - max(0.04, 3 * math.sqrt(0.8 * 0.2 / planned))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mosaico.statistics.change import ChangeTest, paired_change_test
@@ -108,7 +108,6 @@ def test_fisher__all_selected_items_with_a_feature_by_hand() -> None:
 
 
 @given(FEW, FEW, FEW, FEW)
-@settings(max_examples=50)
 def test_fisher__equals_scipy(a: int, b: int, c: int, d: int) -> None:
     assume(a + b and c + d)
     counts = ContingencyTable(selected_with=a, selected=a + b, unselected_with=c, unselected=c + d)

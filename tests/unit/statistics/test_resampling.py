@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.metrics.aggregate import aggregate
@@ -32,7 +32,6 @@ def drawn(traces: list[tuple[int, float | None]], counts: list[int], stat: str) 
 
 
 @given(TRACES)
-@settings(max_examples=50)
 def test_resampled_statistic__equals_the_aggregate_of_the_drawn_traces(
     traces: list[tuple[int, float | None]],
 ) -> None:

@@ -327,23 +327,6 @@ def test_zip__cut_off_is_rejected(tmp_path: Path) -> None:
         import_path(path)
 
 
-def promptfoo_file(path: Path, *columns: tuple[str, str]) -> Path:
-    """Each column is a provider and the answer that it gives to one test."""
-    rows = [
-        {
-            "promptIdx": index,
-            "testCase": {},
-            "vars": {"a": 1},
-            "provider": {"id": provider, "label": ""},
-            "prompt": {"raw": "p", "label": "p"},
-            "response": {"output": answer},
-            "success": True,
-        }
-        for index, (provider, answer) in enumerate(columns)
-    ]
-    return write_json_lines(path, *rows)
-
-
 def test_inspect__log_without_completion_has_its_text_in_the_first_choice(tmp_path: Path) -> None:
     parts = [{"type": "reasoning", "reasoning": "2+2"}, {"type": "text", "text": "5"}]
     samples = [

@@ -48,12 +48,7 @@ def load_flips(
     spec = provider_for(planned.ref).spec
     pairing = pair_items(
         *(
-            read_items(
-                session,
-                {compared.seq: compared.metric_keys or []},
-                [metric],
-                traces=compared.traces_collected,
-            )
+            read_items(session, {compared.seq: compared.metric_keys or []}, [metric])
             for compared in (baseline, run)
         )
     )
