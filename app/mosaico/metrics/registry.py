@@ -22,8 +22,8 @@ from mosaico.metrics.types import (
     OptionValue,
     UnknownMetric,
 )
+from mosaico.traces.answer_markup import strip_fences, strip_thinking
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import strip_fences, strip_thinking
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
 _NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)

@@ -24,8 +24,8 @@ from mosaico.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.harness.result_file import InvalidResultFile
+from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.read_options import ReadOptions
-from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
 from mosaico.traces.files.trace_file import UploadLines, read_upload_lines
 from mosaico.traces.producers.harness_results import read_results
 from mosaico.traces.reader_versions import reader_of

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mosaico.core.errors import AppError
+from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.read_options import InvalidLabels, ReadOptions, parse_labels
-from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
 from mosaico.traces.references import ListRule
 from mosaico.traces.types import Trace, TraceOutcome
 from tests.support.import_files import Imported, import_path, write_file, write_json_lines

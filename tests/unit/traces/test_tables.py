@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mosaico.core.parameter_names import UserInterface, messages_for
+from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
-from mosaico.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
+from mosaico.traces.files.table_columns import choose_columns
 from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
 from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import import_path, refuse_plugin, write_file

@@ -166,7 +166,7 @@ def open_reader(
 def read_options(options: InputOptions) -> ReadOptions:
     """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`."""
     # Only commands on files need it.
-    from mosaico.traces.files.table_columns import parse_mapping
+    from mosaico.traces.files.column_mapping import parse_mapping
 
     return ReadOptions(
         mapping=parse_mapping(options.map_columns or ()),
@@ -183,8 +183,8 @@ def read_options(options: InputOptions) -> ReadOptions:
 def map_source(path: Path, columns: list[str] | None) -> "ResultSource":
     """A file whose columns are named for itself; the file itself without names. Raises: `InvalidMapping`."""
     # Only commands on files need them.
+    from mosaico.traces.files.column_mapping import parse_mapping
     from mosaico.traces.files.import_file import MappedSource
-    from mosaico.traces.files.table_columns import parse_mapping
 
     return MappedSource(path, parse_mapping(columns)) if columns else path
 

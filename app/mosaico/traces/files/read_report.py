@@ -7,7 +7,8 @@ from typing import Final
 
 from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.value_text import NoText, ValueForm, ValueText
+from mosaico.traces.model_responses import ValueForm
+from mosaico.traces.value_text import NoText, ValueText
 
 MAX_PLACES: Final = 3
 # A table that lost a larger share of its rows says so first.

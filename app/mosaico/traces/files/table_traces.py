@@ -6,8 +6,11 @@ from typing import Any, Final, NoReturn
 
 from mosaico.core.parameter_names import mapped_column, parameter_name
 from mosaico.traces.error_rules import outcome_of_error
+from mosaico.traces.files.cell_paths import cell_of, has_cell, list_columns, nested_columns
 from mosaico.traces.files.cell_values import as_number, as_scores, is_blank, parse_structure
+from mosaico.traces.files.column_mapping import InvalidMapping
 from mosaico.traces.files.column_words import names_a_score
+from mosaico.traces.files.field_names import ODD_FIELDS
 from mosaico.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import (
     Container,
@@ -18,26 +21,16 @@ from mosaico.traces.files.import_file import (
 )
 from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.importer_registry import ImportedTraces
-from mosaico.traces.files.table_columns import (
-    ODD_FIELDS,
-    InvalidMapping,
-    TableColumns,
-    cell_of,
-    choose_columns,
-    has_cell,
-    list_columns,
-    nested_columns,
-)
+from mosaico.traces.files.table_columns import TableColumns, choose_columns
+from mosaico.traces.model_responses import ValueForm, read_generations
 from mosaico.traces.references import ListRule, References, read_references
 from mosaico.traces.storable_traces import id_of, short_id
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 from mosaico.traces.value_text import (
     NoText,
     TextRole,
-    ValueForm,
     ValueText,
     read_error,
-    read_generations,
     read_text,
     read_texts,
 )

@@ -11,6 +11,7 @@ from mosaico.core.console.files import iter_chunks
 from mosaico.core.errors import AppError
 from mosaico.core.parameter_names import parameter_name
 from mosaico.core.registry import LoadedPlugin
+from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
 from mosaico.traces.files.import_file import (
     Container,
     ImportFile,
@@ -31,7 +32,6 @@ from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
 from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import has_thinking, strip_fences, strip_thinking
 
 TRACES: Final = "traces"
 FILE_SUFFIXES: Final = frozenset(
