@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mosaico.core.registry import LoadedPlugin
-from mosaico.traces.files.import_file import open_import
 from mosaico.traces.files.importer_registry import load_importers
 from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.result_sources import open_import
 from mosaico.traces.files.trace_file import read_file
 from mosaico.traces.types import Trace
 

@@ -53,7 +53,7 @@ from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import Validity, assess_validity
 from mosaico.runs.metric_columns import MetricColumns
 from mosaico.statistics.verdict_rules import About
-from mosaico.traces.files.import_file import ResultSource
+from mosaico.traces.files.result_sources import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 

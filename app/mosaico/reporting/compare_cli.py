@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
-    from mosaico.traces.files.import_file import ResultSource
+    from mosaico.traces.files.result_sources import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 MAX_LISTED = 5

@@ -13,7 +13,7 @@ from mosaico.traces.files.read_options import ReadOptions, parse_labels
 from mosaico.traces.references import ListRule
 
 if TYPE_CHECKING:
-    from mosaico.traces.files.import_file import ResultSource
+    from mosaico.traces.files.result_sources import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 FIRST_LINE_S = 5.0
@@ -184,7 +184,7 @@ def map_source(path: Path, columns: list[str] | None) -> "ResultSource":
     """A file whose columns are named for itself; the file itself without names. Raises: `InvalidMapping`."""
     # Only commands on files need them.
     from mosaico.traces.files.column_mapping import parse_mapping
-    from mosaico.traces.files.import_file import MappedSource
+    from mosaico.traces.files.result_sources import MappedSource
 
     return MappedSource(path, parse_mapping(columns)) if columns else path
 

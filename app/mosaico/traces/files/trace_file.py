@@ -12,14 +12,7 @@ from mosaico.core.errors import AppError
 from mosaico.core.parameter_names import parameter_name
 from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
-from mosaico.traces.files.import_file import (
-    Container,
-    ImportFile,
-    InvalidImport,
-    ResultSource,
-    is_blank_row,
-    open_import,
-)
+from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport, is_blank_row
 from mosaico.traces.files.importer_registry import (
     IMPORTERS,
     ImportedTraces,
@@ -30,6 +23,7 @@ from mosaico.traces.files.importer_registry import (
 from mosaico.traces.files.ndjson import format_trace_line
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
+from mosaico.traces.files.result_sources import ResultSource, open_import
 from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
 from mosaico.traces.types import Trace
 
