@@ -72,6 +72,18 @@ def write_json_lines(path: Path, *rows: Any) -> Path:
     return path
 
 
+def read_rows(tmp_path: Path, *rows: Any, options: ReadOptions | None = None) -> Imported:
+    return import_path(write_json_lines(tmp_path / "a.jsonl", *rows), options=options)
+
+
+def read_csv(tmp_path: Path, text: str, options: ReadOptions | None = None) -> Imported:
+    return import_path(write_file(tmp_path / "a.csv", text), options=options)
+
+
+def pairs(traces: list[Trace]) -> list[tuple[str, str | None, str | None]]:
+    return [(trace.item_id, trace.output, trace.expected_output) for trace in traces]
+
+
 def zstandard_zip(members: dict[str, bytes]) -> bytes:
     """A ZIP archive whose members are compressed with Zstandard, in frames of 1,000 bytes."""
     zstandard = pytest.importorskip("zstandard")
