@@ -133,9 +133,9 @@ def test_cells__json_and_python_in_a_csv_file(tmp_path: Path) -> None:
     table = read_csv(tmp_path, f"id,answer,tags\n{rows}")
     assert [t.output for t in table.traces] == ["Oslo", "Oslo", "Oslo", '{"city": "Oslo"}']
     assert table.of("q0").tags == ("a", "b")
-    assert table.opened == [
-        "texts: answer from chat messages 2, answer from object with one text 1"
-    ]
+    [opened] = table.opened
+    assert "answer from chat messages 2, answer from object with one text 1" in opened
+    assert table.of("q0").input == "?"
 
 
 def test_cells__labels_are_numbers(tmp_path: Path) -> None:

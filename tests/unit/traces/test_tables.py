@@ -44,7 +44,7 @@ def test_choose_columns__guess_never_fails_on_the_type_of_a_cell() -> None:
     )
     assert columns.notes[:3] == [
         "the column 'pass' is not used as passed: it holds 'maybe'",
-        "the column 'score' is not used as score: it holds '7'",
+        "the column 'score' is not used as score, but as SCORE['score']: it holds '7'",
         "the column 'cost' is not used as cost: it holds '3 EUR'",
     ]
     assert columns.notes[3].startswith("the column 'latency' has no unit and is not used")

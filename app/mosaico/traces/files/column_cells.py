@@ -7,6 +7,7 @@ from mosaico.traces.files.cell_paths import cell_of
 from mosaico.traces.files.cell_values import (
     NumberStyle,
     as_number,
+    as_passed,
     as_scores,
     find_number_style,
     is_blank,
@@ -19,10 +20,11 @@ from mosaico.traces.files.field_names import (
     NAMES,
     NUMBER_FIELDS,
     ODD_FIELDS,
-    UNITLESS,
+    STATES,
     VERDICTS,
     normalize_name,
 )
+from mosaico.traces.files.measure_words import latency_unit
 from mosaico.traces.model_responses import ValueForm
 from mosaico.traces.types import OUTCOMES
 from mosaico.traces.value_text import read_text
@@ -30,6 +32,8 @@ from mosaico.traces.value_text import read_text
 # At most this share of the cells of a column may be odd; each of them is a missing value.
 ODD_SHARE: Final = 0.2
 NAMED_ODD_SHARE: Final = 0.5
+_MAX_LABELS: Final = 8
+_LABEL_CHARS: Final = 24
 
 
 class ColumnCells:
@@ -90,6 +94,16 @@ class ColumnCells:
             for cell in cells
         )
 
+    def judgments(self, column: str) -> list[str]:
+        """The words of a column that judges answers in a few words by its name; empty for another column."""
+        cells = self.cells(column)
+        labels = sorted({cell.strip() for cell in cells if isinstance(cell, str)})
+        is_of_words = bool(labels) and all(isinstance(cell, str) for cell in cells)
+        is_short = (
+            all(len(label) <= _LABEL_CHARS for label in labels) and 1 < len(labels) <= _MAX_LABELS
+        )
+        return labels if is_of_words and is_short and names_a_score(column) else []
+
     def has_texts(self, column: str) -> bool:
         return all(read_text(cell).form is not ValueForm.JSON for cell in self.cells(column))
 
@@ -103,7 +117,7 @@ def _is_number_of_something(column: str) -> bool:
     nothing.
     """
     return (
-        normalize_name(column) in UNITLESS
+        latency_unit(column) is not None
         or names_no_score(column)
         or column.startswith("column ")
         or not words_of(column)
@@ -122,7 +136,9 @@ def label_of(cell: Any) -> str | None:
 def _fits(name: str, cell: Any, style: NumberStyle) -> bool:
     number = as_number(cell, style)
     if name == "passed":
-        return number in (0.0, 1.0)
+        return as_passed(cell, style) is not None
+    if name == "status":
+        return str(cell).strip().casefold() in STATES
     if name == "score":
         return number is not None and 0.0 <= number <= 1.0
     if name == "scores":

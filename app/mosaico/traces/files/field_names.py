@@ -21,37 +21,62 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "expected": (),
     "input": ("input", "question", "userinput", "prompt", "query", "instruction", "request"),
     "outcome": ("outcome",),
-    "error": ("error", "errormessage", "exception"),
+    "error": (
+        "error", "errormessage", "errormsg", "errortext", "exception", "fehler", "fehlermeldung", "erreur",
+    ),
+    "status": ("status", "state", "runstatus", "callstatus"),
     "passed": (
         "passed", "pass", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
+        "bestanden", "korrekt", "richtig", "réussi", "correcto", "correto", "aprobado", "aprovado",
+        "通过", "是否正确", "正确", "合格",
     ),
     "score": ("score", "taskscore", "grade"),
     "scores": ("scores",),
-    "latencyMs": ("latencyms", "durationms", "elapsedms", "responsetimems"),
-    "latencySeconds": (
-        "latencys", "latencysec", "latencyseconds", "durations", "durationseconds", "seconds",
-        "elapsedseconds", "walltimesec", "executiontimeseconds",
-    ),
+    "latencyMs": ("latencyms", "durationms", "elapsedms"),
+    "latencySeconds": ("latencys", "latencysec", "durations", "seconds"),
     "cost": ("costusd", "cost", "totalcost", "priceusd", "usd"),
-    "inputTokens": (
-        "inputtokens", "prompttokens", "tokensin", "inputtokencount", "prompttokencount",
-    ),
-    "outputTokens": (
-        "outputtokens", "completiontokens", "tokensout", "outputtokencount", "completiontokencount",
-    ),
+    "inputTokens": ("inputtokens", "prompttokens", "tokensin"),
+    "outputTokens": ("outputtokens", "completiontokens", "tokensout"),
     "model": ("model", "modelname", "modelid"),
     "category": ("category", "topic", "group"),
     "tags": ("tags", "labels"),
 }  # fmt: skip
-UNITLESS: Final = frozenset(
-    {"latency", "duration", "elapsed", "time", "responsetime", "executiontime", "inferencetime"}
-)
 TEXT_FIELDS: Final = ("expected", "output", "input")
 SCORE_FIELD: Final = re.compile(r"scores\[(.+)\]")
 NUMBER_FIELDS: Final = frozenset(
     {"trial", "latencyMs", "latencySeconds", "cost", "inputTokens", "outputTokens"}
 )
 ODD_FIELDS: Final = NUMBER_FIELDS - {"trial"} | {"passed", "score"}
+# A table with a row for each metric of an item names it in one of these columns.
+METRIC_NAMES: Final = (
+    "metric", "metricname", "metrickey", "evaluator", "evaluatorname", "scorer", "scorername", "criterion",
+    "evalname", "evaluationname", "scorename", "feedbackkey",
+)  # fmt: skip
+# What a row of sums below a table has in place of an ID.
+SUMMARY_NAMES: Final = frozenset(
+    {
+        *("mean", "average", "avg", "total", "sum", "overall", "median", "std", "stdev", "summary"),
+        *(
+            "mittelwert",
+            "durchschnitt",
+            "summe",
+            "gesamt",
+            "moyenne",
+            "media",
+            "promedio",
+            "média",
+            "平均",
+            "合计",
+            "总计",
+        ),
+        *("平均值", "合計", "평균"),
+    }
+)
+# Words of a column of states; only `FAILED` ones say something about an answer.
+FAILED: Final = frozenset(
+    {"error", "errored", "exception", "crashed", "timeout", "timed out", "timed_out"}
+)
+STATES: Final = FAILED | {"ok", "success", "succeeded", "completed", "complete", "done", "finished"}
 # Columns that may say whether an answer is right; their values decide.
 VERDICTS: Final = frozenset({"verdict", "status", "result", "match", "ismatch", "outcome"})
 _SEPARATORS: Final = re.compile(r"[\W_]+")

@@ -208,12 +208,15 @@ class ImportFile:
         head = read_head(start)
         self._note(head.note)
         reader = csv.reader(
-            chain(start[head.skipped_lines :], lines), delimiter=head.delimiter, strict=True
+            chain(start[head.skipped_lines :], lines),
+            delimiter=head.delimiter,
+            strict=True,
+            skipinitialspace=head.is_padded,
         )
         header: list[str] = []
         first_line = 1 + head.skipped_lines
         try:
-            for cells in reader:
+            for cells in map(head.clean, reader):
                 if cells and not header:
                     header = self.name_columns(cells)
                 elif cells:
@@ -298,7 +301,7 @@ class ImportFile:
         for number, line in enumerate(_iter_lines(self.open(), limit), start=1):
             if len(line) > limit:
                 self.reject(f"line {number}: longer than {limit} bytes")
-            if not line.isspace():
+            if not line.removeprefix(codecs.BOM_UTF8).isspace() and line != codecs.BOM_UTF8:
                 yield self._object_row(f"line {number}", self.parse(line, number))
 
     def _json_rows(self) -> Iterator[TableRow]:

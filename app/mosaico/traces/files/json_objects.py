@@ -28,6 +28,10 @@ def explain_json_error(error: json.JSONDecodeError) -> str:
     before = error.doc[: error.pos].rstrip()
     if rest == "'" or before.endswith("'"):
         return "; the text has single quotes, as Python prints a dict: write it with json.dumps"
+    if error.msg == "Extra data" and rest == ",":
+        return "; remove the comma after the object"
+    if error.msg == "Extra data" and rest in ("{", "["):
+        return "; write each object on a line of its own"
     if rest in ("}", "]") and before.endswith(","):
         return "; remove the comma before it"
     return ""

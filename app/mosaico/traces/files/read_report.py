@@ -41,12 +41,13 @@ class ReadCounts:
     """Counts of a reading, which grow while its results are read.
 
     `rows` are those of the file, `lost_rows` those without a result. `odd_cells` are cells that are missing values
-    because they do not fit their column. `opened` counts the forms whose texts were taken, by field.
+    because they do not fit their column. `mixed` are rows whose item is doubtful. `opened` counts the forms whose texts were taken, by field.
     """
 
     rows: int = 0
     lost_rows: LostRows = field(default_factory=LostRows)
     odd_cells: LostRows = field(default_factory=LostRows)
+    mixed: LostRows = field(default_factory=LostRows)
     opened: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, None] = field(default_factory=dict)
     tool_answers: Counter[str] = field(default_factory=Counter)
@@ -119,7 +120,8 @@ class ReadReport:
         more = len(columns) - MAX_COLUMNS
         listed = ", ".join(columns[:MAX_COLUMNS]) + (f" and {more} more" if more > 0 else "")
         loss = self.counts.describe_loss()
-        return "; ".join(filter(None, (loss, self.counts.by_position, self.summary, listed)))
+        doubts = (loss, self.counts.by_position, *self.counts.mixed.describe())
+        return "; ".join(filter(None, (*doubts, self.summary, listed)))
 
     def lines(self) -> Iterator[str]:
         """At most four lines: the form and the columns, what was opened, what was left out, what else to know."""
@@ -141,6 +143,7 @@ class ReadReport:
             self.counts.left_out
         )
         unused = ("not used", "judge nothing", "no unit")
+        counted += self.counts.mixed.describe()
         return counted + members + [n for n in self.notes if any(text in n for text in unused)]
 
 

@@ -6,17 +6,27 @@ from typing import Any, Final, NoReturn
 from mosaico.core.parameter_names import mapped_column, parameter_name
 from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_paths import cell_of, has_cell
-from mosaico.traces.files.cell_values import as_number, as_scores, is_blank, parse_structure
-from mosaico.traces.files.field_names import ODD_FIELDS
-from mosaico.traces.files.import_file import Container, ImportFile, TableRow
+from mosaico.traces.files.cell_values import (
+    as_number,
+    as_passed,
+    as_scores,
+    error_flag,
+    is_blank,
+    parse_structure,
+)
+from mosaico.traces.files.field_names import FAILED, ODD_FIELDS, SUMMARY_NAMES
+from mosaico.traces.files.import_file import Container, ImportFile, TableRow, is_blank_row
 from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.table_columns import TableColumns
-from mosaico.traces.model_responses import read_generations
+from mosaico.traces.model_responses import ValueForm, read_generations
 from mosaico.traces.references import ListRule, References, read_references
 from mosaico.traces.storable_traces import id_of, short_id
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 from mosaico.traces.value_text import NoText, TextRole, ValueText, read_error, read_text, read_texts
 
+NO_MESSAGE: Final = "an error without a message"
+# The most characters that a cell of a spreadsheet has.
+_LONGEST_CELL: Final = 32_767
 TASK_PASSED: Final = "TASK_PASSED"
 TASK_SCORE: Final = "TASK_SCORE"
 _MILLISECONDS: Final = 1000.0
@@ -24,6 +34,17 @@ _MILLISECONDS: Final = 1000.0
 _TEXT_TABLES: Final = frozenset({Container.CSV, Container.SPREADSHEET})
 # Columns whose lists are several answers of a model to one question.
 _TRIALS: Final = frozenset({"generations", "completions", "samples", "choices"})
+
+
+class _FirstValues:
+    """The first value of each item, to see whether another row has another one."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, int] = {}
+
+    def differs(self, item: str, value: str | None) -> bool:
+        """Return whether an earlier row of the item has another value; a row without a value has none."""
+        return value is not None and self._hashes.setdefault(item, hash(value)) != hash(value)
 
 
 class RowReader:
@@ -41,14 +62,27 @@ class RowReader:
         self._is_encoded = file.container in _TEXT_TABLES
         self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
         self._trials = TrialCounter()
+        self._shared = {name: _FirstValues() for name in ("input", "model")}
+
+    def why_lost(self, row: TableRow) -> str | None:
+        """Why a row is no result: blank, or the sums below a table; None for a result."""
+        if is_blank_row(row):
+            return "rows without any text are skipped"
+        fields = [field for field in ("item", "input", "output") if field in self._columns]
+        name, *others = [self._cell(row, field) for field in fields] or [None]
+        is_sum = isinstance(name, str) and name.strip().rstrip(":").casefold() in SUMMARY_NAMES
+        if is_sum and all(map(is_blank, others)):
+            return f"rows of sums such as {name.strip()!r} are skipped"
+        return None
 
     def read(self, row: TableRow) -> Iterator[Trace]:
         """The traces of a row: one, or one for each of several answers in its cell. Raises: `InvalidImport` with its
         line and column.
         """
-        question = self._read(row, "input", TextRole.QUESTION)
+        question = self._question(row)
         answers = self._answers(row)
         item = self._item_id(row, question)
+        self._check_item(row, item, question)
         references = self._expected(row)
         expected = references.texts
         fields: dict[str, Any] = {
@@ -67,6 +101,32 @@ class RowReader:
         for answer in answers:
             yield self._with_answer(row, fields, answer)
 
+    def _question(self, row: TableRow) -> ValueText:
+        """The question of a row: of a chat in the column of the answer, its last message of the user."""
+        if "input" in self._columns or "output" not in self._columns:
+            return self._read(row, "input", TextRole.QUESTION)
+        cell = self._cell(row, "output")
+        question = read_text(cell, TextRole.QUESTION, is_encoded=self._is_encoded)
+        if question.form is not ValueForm.CHAT or question.text is None:
+            return read_text(None)
+        self._counts.opened[f"questions from {ValueForm.CHAT} of {self._columns['output']}"] += 1
+        return question
+
+    def _check_item(self, row: TableRow, item: str, question: ValueText) -> None:
+        """Count rows that have the ID of another row, and another question or model: they are hardly its trials."""
+        if {"item", "input"} <= {*self._columns} and self._shared["input"].differs(
+            item, question.text
+        ):
+            reason = (
+                "items with several questions, whose rows are read as trials (another ID:"
+                f" {mapped_column('item', 'COLUMN')}, the question: {mapped_column('item', '')})"
+            )
+            self._counts.mixed.add(reason, row.position)
+        model = text_of(self._cell(row, "model"))
+        if self._shared["model"].differs(item, model):
+            reason = "items with answers of several models, which are read as trials of one (split the file)"
+            self._counts.mixed.add(reason, row.position)
+
     def _with_answer(
         self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None
     ) -> Trace:
@@ -75,8 +135,7 @@ class RowReader:
         trial = self._whole_number(row, "trial", MAX_TRIAL)
         # Counted in either case: IDs have to be unique.
         occurrence = self._trials.next_trial(item)
-        error = None if is_blank(self._cell(row, "error")) else read_error(self._cell(row, "error"))
-        error = error or (answer.error if answer else None)
+        error = self._error(row) or (answer.error if answer else None) or self._failed_state(row)
         outcome = self._outcome(row, error)
         output = self._output(answer, outcome)
         if output == "" and outcome is TraceOutcome.SCORED:
@@ -103,8 +162,14 @@ class RowReader:
             cell = {"generations": read_generations(parse_structure(cell))} if cell else None
         answers = read_texts(cell, is_encoded=self._is_encoded)
         for answer in answers:
-            self._counts.add_text(column, answer)
+            self._add_text(row, column, answer)
         return answers
+
+    def _add_text(self, row: TableRow, column: str, reading: ValueText) -> None:
+        self._counts.add_text(column, reading)
+        if self._is_encoded and len(reading.text or "") == _LONGEST_CELL:
+            reason = f"texts of {column!r} that a spreadsheet cut at {_LONGEST_CELL:,} characters"
+            self._counts.odd_cells.add(reason, row.position)
 
     def _output(self, answer: ValueText | None, outcome: TraceOutcome) -> str | None:
         """The text of an answer. An item with a question and no answer has an empty answer, not a missing one;
@@ -120,7 +185,7 @@ class RowReader:
         column = self._columns.get(name)
         reading = read_text(self._cell(row, name), role, is_encoded=self._is_encoded)
         if column is not None:
-            self._counts.add_text(column, reading)
+            self._add_text(row, column, reading)
         return reading
 
     def _expected(self, row: TableRow) -> References:
@@ -160,8 +225,18 @@ class RowReader:
             return short_id(text_of(cell) or "")
         if "item" in self._columns:
             self._reject(row, "item", "an ID")
-        is_empty = is_blank(self._cell(row, "input")) or not question.text
-        return row.position if is_empty else id_of(question.text or "")
+        if question.text and question.text.strip():
+            return id_of(question.text)
+        if "input" in self._columns:
+            self._counts.mixed.add(
+                "rows without a question are paired by their position", row.position
+            )
+        else:
+            self._counts.by_position = (
+                "no column identifies the items: rows of two files are paired by their position; name"
+                f" it: {mapped_column('item', 'COLUMN')}"
+            )
+        return row.position
 
     def _require_input(self, row: TableRow, answer: ValueText | None) -> None:
         """Refuse a row without a question and without an answer: without a question, an empty
@@ -183,6 +258,22 @@ class RowReader:
             except ValueError:
                 self._reject(row, "outcome", f"one of {', '.join(TraceOutcome)}")
         return TraceOutcome.SCORED if error is None else outcome_of_error(error)
+
+    def _error(self, row: TableRow) -> str | None:
+        """The error of a row. A column of errors may say only whether there is one."""
+        cell = self._cell(row, "error")
+        match error_flag(cell):
+            case None:
+                return read_error(cell)
+            case True:
+                return NO_MESSAGE
+            case False:
+                return None
+
+    def _failed_state(self, row: TableRow) -> str | None:
+        cell = self._cell(row, "status")
+        is_failed = isinstance(cell, str) and cell.strip().casefold() in FAILED
+        return f"status {cell.strip()}" if is_failed else None
 
     def _tags(self, row: TableRow) -> tuple[str, ...]:
         if not self._has_tags:
@@ -206,7 +297,9 @@ class RowReader:
             if name in self._columns:
                 columns[score] = self._columns[name]
         scores = {
-            name: self._number_in(row, column, cell_of(row.cells, column))
+            name: self._number_in(
+                row, column, cell_of(row.cells, column), is_passed=name == TASK_PASSED
+            )
             for name, column in columns.items()
         }
         return self._named_scores(row) | {
@@ -225,11 +318,14 @@ class RowReader:
         column = self._columns.get(name)
         return None if column is None else self._number_in(row, column, self._cell(row, name))
 
-    def _number_in(self, row: TableRow, column: str, cell: Any) -> float | None:
+    def _number_in(
+        self, row: TableRow, column: str, cell: Any, *, is_passed: bool = False
+    ) -> float | None:
         """The number of a cell. An odd cell is a missing value, which is counted with its place."""
         if is_blank(cell):
             return None
-        number = as_number(cell, self._style)
+        letter = as_passed(cell, self._style) if is_passed else None
+        number = as_number(cell, self._style) if letter is None else letter
         if number is None:
             self._leave_out(row, column, cell, "a number")
         return number

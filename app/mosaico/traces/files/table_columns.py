@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
-from mosaico.core.parameter_names import mapped_column
+from mosaico.core.parameter_names import mapped_column, parameter_name
 from mosaico.core.registry import suggest_names
 from mosaico.traces.files.cell_paths import has_cell, list_columns, nested_columns
 from mosaico.traces.files.cell_values import PLAIN, NumberStyle, as_number, is_percentage
@@ -20,17 +20,18 @@ from mosaico.traces.files.column_words import (
     is_plain_answer,
     most_certain,
     names_no_score,
+    words_of,
 )
 from mosaico.traces.files.field_names import (
     NAMES,
     ODD_FIELDS,
     SCORE_FIELD,
     TEXT_FIELDS,
-    UNITLESS,
     VERDICTS,
     first_alias,
     normalize_name,
 )
+from mosaico.traces.files.measure_words import latency_unit, measured_field
 
 _MAX_LABELS: Final = 12
 
@@ -149,9 +150,10 @@ class _ColumnChooser:
             misfit = self._cells.find_misfit(name, guess)
             if misfit is None:
                 self._take(name, guess)
-            elif name != "outcome":
+            elif name not in ("outcome", "status"):
+                as_score = f", but as SCORE[{guess!r}]" if self._cells.is_score(guess) else ""
                 self._notes[guess] = (
-                    f"the column {guess!r} is not used as {name}: it holds {misfit!r:.60}"
+                    f"the column {guess!r} is not used as {name}{as_score}: it holds {misfit!r:.60}"
                 )
         if "passed" not in self._fields and "passed" not in self._mapping:
             verdicts = [
@@ -192,6 +194,7 @@ class _ColumnChooser:
             raise InvalidMapping(_describe_ambiguity("output", self._ambiguous))
         free = [column for column in self._free if column not in scores]
         self._notes |= self._unit_notes(free)
+        self._notes |= self._label_notes(free)
         others = [c for c in free if c not in self._notes and self._cells.is_unclear_number(c)]
         for column in others:
             self._notes[column] = ""
@@ -201,7 +204,7 @@ class _ColumnChooser:
                 f"numbers that judge nothing by their name and their values: {list_columns(others)};"
                 f" one that does: {mapped_column(f'scores[{others[0]}]', others[0])}"
             )
-        notes += self._style_notes()
+        notes += [*self._failure_notes(), *self._style_notes()]
         return TableColumns(
             by_field={name: self._fields[name] for name in NAMES if name in self._fields},
             scores=self._scores,
@@ -215,7 +218,13 @@ class _ColumnChooser:
         """The free column of the first of the names; a name that all rows share identifies none of them."""
         if name == "item":
             aliases = [a for a in aliases if a != "name" or self._distinguishes(a)]
-        return first_alias(self._free, aliases)
+        named = first_alias(self._free, aliases)
+        if named is not None:
+            return named
+        columns = [column for column in self._free if measured_field(column) == name]
+        totals = [column for column in columns if "total" in words_of(column)]
+        # Of several, one that is the sum of the others.
+        return next((found[0] for found in (columns, totals) if len(found) == 1), None)
 
     def _distinguishes(self, alias: str) -> bool:
         column = first_alias(self._free, (alias,))
@@ -280,8 +289,36 @@ class _ColumnChooser:
             column: f"the column {column!r} has no unit and is not used{self._describe_median(column)}; add"
             f" {mapped_column('latencyMs', column)} or {mapped_column('latencySeconds', column)}"
             for column in columns
-            if normalize_name(column) in UNITLESS
+            if latency_unit(column) == "" and self._cells.numbers(column) is not None
         }
+
+    def _label_notes(self, columns: Iterable[str]) -> dict[str, str]:
+        """How to read judgments in words, such as Good and Bad, or 4/5."""
+        notes = {}
+        for column in columns:
+            labels = self._cells.judgments(column)
+            if labels:
+                pairs = ",".join(f"{label}:NUMBER" for label in labels)
+                notes[column] = (
+                    f"the column {column!r} judges in words and is not used; say what they mean:"
+                    f" {parameter_name('--labels')} '{column}={pairs}'"
+                )
+        return notes
+
+    def _failure_notes(self) -> Iterator[str]:
+        """Columns in which a single negative number stands for a judge that failed."""
+        for column in self._scores.values():
+            numbers = self._cells.numbers(column) or []
+            failed = numbers.count(-1.0)
+            if (
+                failed
+                and all(number == -1 or number >= 1 for number in numbers)
+                and failed < len(numbers)
+            ):
+                yield (
+                    f"−1 in {column!r} is read as a score ({failed} of the first {len(numbers)}); if it says that the"
+                    " judge failed, empty these cells"
+                )
 
     def _describe_median(self, column: str) -> str:
         numbers = self._cells.numbers(column)

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from mosaico.core.parameter_names import mapped_column, parameter_name
 from mosaico.traces.files.cell_paths import cell_of, has_cell, list_columns, nested_columns
+from mosaico.traces.files.column_cells import ColumnCells
 from mosaico.traces.files.column_mapping import InvalidMapping
-from mosaico.traces.files.column_words import names_a_score
+from mosaico.traces.files.field_names import METRIC_NAMES, first_alias
 from mosaico.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import (
     ImportFile,
     InvalidImport,
     TableRow,
-    is_blank_row,
 )
 from mosaico.traces.files.importer_registry import ImportedTraces
 from mosaico.traces.files.row_reader import RowReader
@@ -54,11 +54,7 @@ def read_table(
     columns = _choose(file, sample, mapping)
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
-    if "item" not in columns.by_field and "input" not in columns.by_field:
-        file.counts.by_position = (
-            "no column identifies the items: rows of two files are paired by their position; name"
-            f" it: {mapped_column('item', 'COLUMN')}"
-        )
+    _refuse_rows_by_metric(file, columns, sample)
     ignored = IgnoredFields(columns.read_columns)
     for row in sample:
         ignored.check(row.cells)
@@ -142,8 +138,9 @@ def _iter_traces(
     counts = reader.file.counts
     for row in rows:
         counts.rows += 1
-        if is_blank_row(row):
-            counts.lost_rows.add("rows without any text are skipped", row.position)
+        lost = reader.why_lost(row)
+        if lost is not None:
+            counts.lost_rows.add(lost, row.position)
             continue
         ignored.check(row.cells)
         yield from reader.read(row)
@@ -159,27 +156,44 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     if {"output", "passed", "score", "scores"} & {*columns.by_field} or columns.scores:
         return
     names = nested_columns(row.cells for row in sample)
-    labels = _find_labels(names, sample)
+    if not names:
+        raise InvalidImport(f"{file.name}: {sample[0].position}: the result has no keys")
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
-        f" columns are {list_columns(names)}. Name the column: {mapped_column('output', 'COLUMN')}{labels}"
+        f" columns are {list_columns(names)}. Name the column:"
+        f" {mapped_column('output', 'COLUMN')}{_find_labels(sample)}"
     )
 
 
-def _find_labels(columns: list[str], sample: list[TableRow]) -> str:
+def _find_labels(sample: list[TableRow]) -> str:
     """How to read the labels of a column such as `grade` as numbers; empty without such a column."""
-    for column in columns:
-        cells = [cell_of(row.cells, column) for row in sample]
-        labels = sorted({cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()})
-        is_short = all(len(label) <= _LABEL_CHARS for label in labels)
-        if names_a_score(column) and is_short and 1 < len(labels) <= _MAX_LABELS:
+    cells = ColumnCells([row.cells for row in sample])
+    for column in nested_columns(row.cells for row in sample):
+        labels = cells.judgments(column)
+        if labels:
             numbers = ",".join(f"{label}:NUMBER" for label in labels)
             return f", or say what its grades mean: {parameter_name('--labels')} {column}={numbers}"
     return ""
 
 
-_MAX_LABELS: Final = 8
-_LABEL_CHARS: Final = 24
+def _refuse_rows_by_metric(file: ImportFile, columns: TableColumns, sample: list[TableRow]) -> None:
+    """Refuse a table with a row for each metric of an item: its rows would be read as trials."""
+    item = columns.by_field.get("item") or columns.by_field.get("input")
+    metric = first_alias(
+        [*dict.fromkeys(name for row in sample for name in row.cells)], METRIC_NAMES
+    )
+    if item is None or metric is None or "trial" in columns.by_field:
+        return
+    names: dict[str, set[str]] = {}
+    for row in sample:
+        names.setdefault(str(cell_of(row.cells, item)), set()).add(str(row.cells.get(metric)))
+    several = next((item for item, found in names.items() if len(found) > 1), None)
+    if several is not None:
+        file.reject(
+            f"{sample[0].position}: the table has a row for each metric (column {metric!r}), such as"
+            f" {', '.join(sorted(names[several])[:3])} of {several!r:.40}; write a row for each answer with a column"
+            " for each metric, such as df.pivot does"
+        )
 
 
 def _notes(columns: TableColumns) -> Iterator[str]:
