@@ -17,7 +17,14 @@ class UserInterface(Enum):
 
 
 # The names that cannot be derived from the option.
-_READ_OPTIONS: Final = ("--expected", "--labels", "--encoding", "--strict", "--strip-thinking")
+_READ_OPTIONS: Final = (
+    "--expected",
+    "--labels",
+    "--infra-error",
+    "--encoding",
+    "--strict",
+    "--strip-thinking",
+)
 _NAMES: Final = {
     UserInterface.PYTHON: {
         "--map": "columns",

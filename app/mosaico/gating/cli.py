@@ -192,7 +192,9 @@ def gate(
         file_metrics = choose_metrics(metrics, config)
         kpis = _parse_kpis(kpi)
         with reading_lines() as lines, open_models(limits) as models:
-            reader = open_reader(input_options, print_line=lines.append)
+            reader = open_reader(
+                input_options, print_line=lines.append, infra_errors=file_metrics.infra_errors
+            )
             inputs_of_gate = FileInputs(files, reader, parse_better(better))
             result = _gate_files(
                 inputs_of_gate, terms, file_metrics, kpis, models, announce=lines.append

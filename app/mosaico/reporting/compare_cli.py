@@ -122,7 +122,9 @@ def compare_files(
     requested = choose_metrics(metrics, config)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
-        reader = open_reader(input_options, remarks.append, lines.append)
+        reader = open_reader(
+            input_options, remarks.append, lines.append, infra_errors=requested.infra_errors
+        )
         files = FileInputs(sources, reader, parse_better(better))
         selected = _select(requested, files, models)
         compared = compare_results(*sources, selected, reader, warnings.append, parse_about(about))

@@ -6,7 +6,7 @@ import pytest
 
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.measure_words import latency_unit, measured_field
-from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.read_options import InvalidInfraError, ReadOptions, parse_infra_errors
 from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import import_path, pairs, read_csv, read_rows
 
@@ -246,3 +246,32 @@ def test_json_lines__what_is_wrong(tmp_path: Path, content: str, message: str) -
     path.write_text(content, encoding="utf-8")
     with pytest.raises(InvalidImport, match=message):
         import_path(path)
+
+
+def test_errors__are_counted_by_the_rule_that_classed_them(tmp_path: Path) -> None:
+    errors = [
+        "KeyError: 'a'",
+        "KeyError: 'b'",
+        "Server disconnected",
+        "the lock of pump 7 is broken",
+    ]
+    rows = [{"id": str(n), "answer": None, "error": error} for n, error in enumerate(errors)]
+    rows += [{"id": "9", "answer": "x", "error": None}]
+    [line] = [line for line in read_rows(tmp_path, *rows).lines if "errors of the agent" in line]
+    assert "2 errors of the agent by class KeyError (\"KeyError: 'a'\")" in line
+    assert "1 error of the infrastructure by phrase of the network" in line
+    assert "1 error of the agent by no rule" in line
+
+
+def test_errors__of_the_user_are_excused(tmp_path: Path) -> None:
+    rows = "id,answer,error\n1,,pump 7 is broken\n2,,KeyError: 'a'\n3,x,\n"
+    options = ReadOptions(infra_errors=parse_infra_errors(["^pump \\d"]))
+    table = read_csv(tmp_path, rows, options)
+    assert [trace.outcome for trace in table.traces] == [
+        TraceOutcome.INFRA_ERROR,
+        TraceOutcome.AGENT_ERROR,
+        TraceOutcome.SCORED,
+    ]
+    assert any("by infraErrors ^pump" in line for line in table.lines)
+    with pytest.raises(InvalidInfraError, match="not a valid regular expression"):
+        parse_infra_errors(["pump ("])

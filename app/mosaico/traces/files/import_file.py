@@ -15,6 +15,7 @@ from typing import IO, Any, Final, NamedTuple, NoReturn
 from mosaico.core.console.files import CHUNK_BYTES
 from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import parameter_name
+from mosaico.traces.error_groups import ErrorTally
 from mosaico.traces.files.csv_text import (
     SAMPLE_BYTES,
     encoding_of_mark,
@@ -83,7 +84,7 @@ class ImportFile:
     def __init__(self, name: str, file: IO[bytes], options: ReadOptions | None = None) -> None:
         self.name = name
         self.options = options or ReadOptions()
-        self.counts = ReadCounts()
+        self.counts = ReadCounts(errors=ErrorTally(self.options.infra_errors))
         # How the rows were found, for the user.
         self.notes: list[str] = []
         self.repeated_columns: set[str] = set()

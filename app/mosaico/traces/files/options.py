@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from mosaico.core.console.terminal import print_status, warn_failed_plugin
-from mosaico.traces.files.read_options import ReadOptions, parse_labels
+from mosaico.traces.files.read_options import ReadOptions, parse_infra_errors, parse_labels
 from mosaico.traces.references import ListRule
 
 if TYPE_CHECKING:
@@ -94,6 +94,14 @@ class InputOptions(NamedTuple):
             help="Read an answer that is one ``` block as the content of the block.",
         ),
     ] = False
+    infra_error: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--infra-error",
+            metavar="REGEX",
+            help="Errors whose message fits are no fault of the agent, whatever class they have. RE2. Repeatable.",
+        ),
+    ] = None
     encoding: Annotated[
         str | None,
         typer.Option(
@@ -136,9 +144,11 @@ def open_reader(
     options: InputOptions,
     remember: Callable[[str], None] = lambda _: None,
     print_line: Callable[[str], None] = print_status,
+    *,
+    infra_errors: Sequence[str] = (),
 ) -> "TraceReader":
     """A reader with these options, which passes what it recognized to `print_line`, what holds for several files once,
-    and all of it to `remember`.
+    and all of it to `remember`. `infra_errors` are those of a benchmark, beside those of the options.
 
     Imports the importers, so only commands call it. Raises: `InvalidMapping`.
     """
@@ -158,13 +168,13 @@ def open_reader(
     return TraceReader(
         announce,
         warn_failed_plugin,
-        read_options(options),
+        read_options(options, infra_errors),
         report_progress=ReadingProgress(print_status, time.monotonic),
     )
 
 
-def read_options(options: InputOptions) -> ReadOptions:
-    """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`."""
+def read_options(options: InputOptions, infra_errors: Sequence[str] = ()) -> ReadOptions:
+    """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`, `InvalidInfraError`."""
     # Only commands on files need it.
     from mosaico.traces.files.column_mapping import parse_mapping
 
@@ -176,6 +186,7 @@ def read_options(options: InputOptions) -> ReadOptions:
         labels=parse_labels(options.labels or ()),
         strip_thinking=options.strip_thinking,
         strip_fences=options.strip_fences,
+        infra_errors=parse_infra_errors([*(options.infra_error or ()), *infra_errors]),
         strict=options.strict,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mosaico.core.parameter_names import parameter_name
+from mosaico.traces.error_groups import ErrorTally
 from mosaico.traces.files.ignored_fields import NOT_USED
 from mosaico.traces.model_responses import ValueForm
 from mosaico.traces.value_text import NoText, ValueText
@@ -48,6 +49,7 @@ class ReadCounts:
     lost_rows: LostRows = field(default_factory=LostRows)
     odd_cells: LostRows = field(default_factory=LostRows)
     mixed: LostRows = field(default_factory=LostRows)
+    errors: ErrorTally = field(default_factory=ErrorTally)
     opened: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, None] = field(default_factory=dict)
     tool_answers: Counter[str] = field(default_factory=Counter)
@@ -129,7 +131,10 @@ class ReadReport:
             [self.head],
             self.counts.describe_opened(),
             [*self.counts.describe_left_out(), *(note for note in self.notes if NOT_USED in note)],
-            [note for note in self.notes if NOT_USED not in note],
+            [
+                *self.counts.errors.describe(),
+                *(note for note in self.notes if NOT_USED not in note),
+            ],
         )
         for part in parts:
             line = "; ".join(part)

@@ -12,6 +12,7 @@ from mosaico.core.errors import AppError
 from mosaico.core.parameter_names import parameter_name
 from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
+from mosaico.traces.error_rules import excuse_error
 from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport, is_blank_row
 from mosaico.traces.files.importer_registry import (
     IMPORTERS,
@@ -57,7 +58,9 @@ class Reading:
         options, counts = self._file.options, self._file.counts
         for trace in self.imported.traces:
             self.report.results += 1
-            yield _strip_answer(trace, options, counts)
+            read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
+            counts.errors.add(read.trace_id, read.outcome, read.error)
+            yield read
         if options.strict and (left_out := self.report.describe_left_out()):
             raise InvalidImport(
                 f"{self._file.name}: not everything is used: {'; '.join(left_out)}; remove it, or read the file without"
@@ -253,7 +256,9 @@ def read_items(name: str, file: IO[bytes], options: ReadOptions | None = None) -
 def _is_upload_format(file: ImportFile, reading: Reading) -> bool:
     """Return whether the lines of a file can be uploaded as they are."""
     options = file.options
-    is_changed = options.strip_thinking or options.strip_fences or options.strict
+    is_changed = (
+        options.strip_thinking or options.strip_fences or options.strict or options.infra_errors
+    )
     is_of_traces = reading.importer_name == TRACES and file.container is Container.JSON_LINES
     return is_of_traces and not is_changed
 
