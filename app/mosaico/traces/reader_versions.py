@@ -23,7 +23,7 @@ class ReaderVersion(NamedTuple):
 
 # By name of the trace source, or of the importer of files. A reader that is not here, of a plugin, has version 1.
 READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
-    "langfuse": ReaderVersion(answers=2),
+    "langfuse": ReaderVersion(answers=3),
     "otel": ReaderVersion(answers=2),
     "harness": ReaderVersion(),
     "csv": ReaderVersion(answers=3, usage=2),

@@ -12,8 +12,9 @@ from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import choose_columns
-from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
+from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import TraceOutcome
+from mosaico.traces.uploads.uploaded_traces import uploaded_file
 from tests.support.import_files import import_path, refuse_plugin, write_file
 from tests.support.texts import assert_names
 
@@ -142,7 +143,7 @@ def test_error__names_parameters_as_its_reader_knows_them(
     caller: UserInterface, named: str
 ) -> None:
     with messages_for(caller), pytest.raises(InvalidImport, match=re.escape(named)):
-        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n")).lines)
+        uploaded_file("run.csv", BytesIO(b"id,note\n1,x\n"))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_upload__empty_file_has_the_error_of_score(
         with pytest.raises(InvalidImport, match=message), open_file(path) as rows:
             list(rows)
     with pytest.raises(InvalidImport, match=message):
-        list(read_upload_lines("run.csv", BytesIO(content)).lines)
+        uploaded_file("run.csv", BytesIO(content))
 
 
 def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:

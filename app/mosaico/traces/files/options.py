@@ -110,6 +110,12 @@ class InputOptions(NamedTuple):
             help="Encoding of a CSV file (default: UTF-8 or by its content).",
         ),
     ] = None
+    sheet: Annotated[
+        str | None,
+        typer.Option(
+            "--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first)."
+        ),
+    ] = None
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Fail when a column, a row or a cell of a file is not used."),
@@ -182,6 +188,7 @@ def read_options(options: InputOptions, infra_errors: Sequence[str] = ()) -> Rea
         mapping=parse_mapping(options.map_columns or ()),
         format_name=options.input_format,
         encoding=options.encoding,
+        sheet=options.sheet,
         expected=options.expected,
         labels=parse_labels(options.labels or ()),
         strip_thinking=options.strip_thinking,

@@ -39,13 +39,14 @@ class ReadLimits:
 class ReadOptions:
     """The options of a reading.
 
-    `mapping` names columns by field, `format_name` an importer, `encoding` that of a table of text. `labels` are the
+    `mapping` names columns by field, `format_name` an importer, `encoding` that of a table of text, `sheet` one of a spreadsheet. `labels` are the
     numbers of labels by column, `infra_errors` patterns (RE2) of errors that are not the agent's. With `strict` whatever would be left out is an error.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     format_name: str | None = None
     encoding: str | None = None
+    sheet: str | None = None
     expected: ListRule | Literal["any", "all"] | None = None
     labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     strip_thinking: bool = False

@@ -1,11 +1,11 @@
 """Reads files of results for the command line: the format by content, the columns by name or guess."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 from mosaico.core.console.files import iter_chunks
 from mosaico.core.errors import AppError
@@ -217,33 +217,6 @@ def _in_column(trace: Trace, column: str) -> Trace:
     )
 
 
-class UploadLines(NamedTuple):
-    """The numbered lines of a file in the upload format, and what reads it."""
-
-    lines: Iterable[tuple[int, bytes]]
-    reader: TraceReaderVersion
-
-
-def read_upload_lines(
-    name: str, file: IO[bytes], options: ReadOptions | None = None
-) -> UploadLines:
-    """A file in the upload format with its lines numbered: traces as they are, another format by its
-    importer. `name` is the file in messages.
-
-    Raises: `InvalidImport` with the line, `InvalidMapping`, `TooLarge` for a line above 16 MiB.
-    """
-    from mosaico.core.web.uploads import iter_lines
-    from mosaico.traces.storable_traces import make_storable
-
-    load_importers(lambda _: None)
-    import_file = ImportFile(name, file, options)
-    reading = read_file(import_file)
-    if _is_upload_format(import_file, reading):
-        return UploadLines(iter_lines(import_file.open()), reader_of(TRACES))
-    lines = (format_trace_line(make_storable(trace)) for trace in reading.traces)
-    return UploadLines(enumerate(lines, start=1), reader_of(reading.importer_name))
-
-
 def read_items(name: str, file: IO[bytes], options: ReadOptions | None = None) -> Iterator[Trace]:
     """The items of a file as traces, its format by content; `name` is the file in messages.
 
@@ -255,12 +228,15 @@ def read_items(name: str, file: IO[bytes], options: ReadOptions | None = None) -
 
 def _is_upload_format(file: ImportFile, reading: Reading) -> bool:
     """Return whether the lines of a file can be uploaded as they are."""
-    options = file.options
-    is_changed = (
+    is_of_traces = reading.importer_name == TRACES and file.container is Container.JSON_LINES
+    return is_of_traces and not is_changed(file.options)
+
+
+def is_changed(options: ReadOptions) -> bool:
+    """Return whether options change what a file of traces says."""
+    return bool(
         options.strip_thinking or options.strip_fences or options.strict or options.infra_errors
     )
-    is_of_traces = reading.importer_name == TRACES and file.container is Container.JSON_LINES
-    return is_of_traces and not is_changed
 
 
 def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Trace:
