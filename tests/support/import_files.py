@@ -45,6 +45,7 @@ class Imported:
             self.left_out = [*report.counts.describe_left_out()]
             self.opened = [*report.counts.describe_opened()]
             self.lines = [*report.lines()]
+            self.row_count, self.lost = report.counts.rows, report.counts.lost_rows.counts
 
     def of(self, item: str, trial: int = 0) -> Trace:
         [trace] = [t for t in self.traces if (t.item_id, t.trial) == (item, trial)]

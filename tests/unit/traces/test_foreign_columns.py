@@ -275,3 +275,24 @@ def test_errors__of_the_user_are_excused(tmp_path: Path) -> None:
     assert any("by infraErrors ^pump" in line for line in table.lines)
     with pytest.raises(InvalidInfraError, match="not a valid regular expression"):
         parse_infra_errors(["pump ("])
+
+
+def test_report__counts_what_it_does_not_list(tmp_path: Path) -> None:
+    rows = [
+        {"id": n, "answer": "x", **{f"extra{n}-{k}": "t" for k in "abcdefghijklm"}}
+        for n in range(3)
+    ]
+    [note] = [n for n in read_rows(tmp_path, *rows).notes if "columns that are not used" in n]
+    # 3 rows with 13 names each, of which 20 are listed.
+    assert note.endswith("and 19 more")
+    answer = {"text": "x", **dict.fromkeys(("sources", "model", "usage", "id", "score", "role"), 1)}
+    table = read_rows(tmp_path, {"id": 1, "answer": answer}, {"id": 2, "answer": answer})
+    assert "answer.sources 2" in table.opened[0]
+    assert "and 1 more" in table.opened[0]
+
+
+def test_report__a_table_that_lost_rows_says_so_first(tmp_path: Path) -> None:
+    rows = "id,answer\n" + "".join(f"{n},x\n" for n in range(18))
+    assert "1 of 19 rows are lost (5 %); CSV table" in read_csv(tmp_path, rows + ",\n").lines[0]
+    # 1 of 20 rows is not more than 5 %.
+    assert "rows are lost" not in read_csv(tmp_path, rows + "19,y\n,\n").lines[0]

@@ -7,11 +7,13 @@ from typing import Final
 
 from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.error_groups import ErrorTally
-from mosaico.traces.files.ignored_fields import NOT_USED
+from mosaico.traces.files.ignored_fields import MAX_NAMES, NOT_USED, describe_more
 from mosaico.traces.model_responses import ValueForm
 from mosaico.traces.value_text import NoText, ValueText
 
 MAX_PLACES: Final = 3
+MAX_MEMBERS: Final = 5
+OTHERS: Final = "others"
 # A table that lost a larger share of its rows says so first.
 LOST_SHARE: Final = 0.05
 
@@ -51,7 +53,7 @@ class ReadCounts:
     mixed: LostRows = field(default_factory=LostRows)
     errors: ErrorTally = field(default_factory=ErrorTally)
     opened: Counter[str] = field(default_factory=Counter)
-    left_out: dict[str, None] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
     tool_answers: Counter[str] = field(default_factory=Counter)
     thinking: int = 0
     several_expected: int = 0
@@ -65,8 +67,11 @@ class ReadCounts:
         if reading.is_unwrapped or reading.form is ValueForm.JSON:
             self.opened[f"{name} from {reading.form}"] += 1
         for member in reading.left_out:
-            if len(self.left_out) < MAX_PLACES:
-                self.left_out[f"{name}.{member}"] = None
+            path = f"{name}.{member}"
+            # A file can have a new name on every line: the others are counted together.
+            self.left_out[
+                path if path in self.left_out or len(self.left_out) < MAX_NAMES else OTHERS
+            ] += 1
         if reading.reason is NoText.TOOL_CALLS:
             self.tool_answers.update(call.name for call in reading.tool_calls[:1])
 
@@ -85,7 +90,7 @@ class ReadCounts:
         """What was opened to find a text, and options for what models add."""
         if self.opened:
             opened = ", ".join(f"{form} {count}" for form, count in self.opened.most_common())
-            members = f" (without {', '.join(self.left_out)})" if self.left_out else ""
+            members = f" (without {self.describe_members()})" if self.left_out else ""
             yield f"texts: {opened}{members}"
         if self.several_expected:
             yield f"several right answers: {self.several_expected} items; metrics take the best"
@@ -95,6 +100,11 @@ class ReadCounts:
         if self.thinking:
             name = parameter_name("--strip-thinking")
             yield f"answers with thoughts such as <think>: {self.thinking}; {name} leaves them out"
+
+    def describe_members(self) -> str:
+        """The members beside the texts, which are left out, with their counts."""
+        listed = [f"{path} {count}" for path, count in self.left_out.most_common(MAX_MEMBERS)]
+        return ", ".join(listed) + describe_more(len(self.left_out) - len(listed))
 
     def describe_left_out(self) -> Iterator[str]:
         """The rows and cells that were left out, by reason."""
@@ -144,7 +154,7 @@ class ReadReport:
     def describe_left_out(self) -> list[str]:
         """Everything that is not used, for a reading that must use everything."""
         counted = [*self.counts.describe_left_out()]
-        members = [f"members of texts: {', '.join(self.counts.left_out)}"] * bool(
+        members = [f"members of texts: {self.counts.describe_members()}"] * bool(
             self.counts.left_out
         )
         unused = ("not used", "judge nothing", "no unit")

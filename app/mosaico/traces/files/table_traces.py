@@ -9,7 +9,12 @@ from mosaico.traces.files.cell_paths import cell_of, has_cell, list_columns, nes
 from mosaico.traces.files.column_cells import ColumnCells
 from mosaico.traces.files.column_mapping import InvalidMapping
 from mosaico.traces.files.field_names import METRIC_NAMES, first_alias
-from mosaico.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
+from mosaico.traces.files.ignored_fields import (
+    NOT_USED,
+    IgnoredFields,
+    describe_ignored,
+    describe_more,
+)
 from mosaico.traces.files.import_file import (
     ImportFile,
     InvalidImport,
@@ -134,7 +139,7 @@ def _with_numbers(
 def _iter_traces(
     reader: "RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
-    noted_count = len(ignored.names)
+    noted_count, noted_names = ignored.count, len(ignored.names)
     counts = reader.file.counts
     for row in rows:
         counts.rows += 1
@@ -147,8 +152,9 @@ def _iter_traces(
     trials = reader.describe_trials()
     if trials is not None:
         notes.append(f"rows of the same item are its trials: {trials}")
-    if len(ignored.names) > noted_count:
-        later = ", ".join(ignored.names[noted_count:])
+    if ignored.count > noted_count:
+        names = ignored.names[noted_names:]
+        later = ", ".join(names) + describe_more(ignored.count - noted_count - len(names))
         notes.append(f"columns {NOT_USED}, after the first {SAMPLED_ROWS} rows: {later}")
 
 
