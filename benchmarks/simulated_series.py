@@ -280,6 +280,10 @@ def play(
     return Events(evidence)
 
 
+def no_change(runs: int) -> Floats:
+    return np.zeros(runs)
+
+
 def lasting_harm(cell: Cell, size: float, first: int, last: int) -> Floats:
     """A harm of `size` points in the runs from the first up to and with the last; of costs, a factor of 1 + 2.2 size."""
     change = np.zeros(last)

@@ -17,6 +17,7 @@ from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindo
 from mosaico.traces.registry import TraceQuery
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from mosaico.traces.uploads.service import encode_traces, store_local_dataset
+from mosaico.traces.uploads.uploaded_traces import uploaded_lines
 from tests.support.langfuse import FakeLangfuse
 from tests.support.otlp import export, key_values, span
 from tests.support.service import JSON, ndjson
@@ -94,7 +95,9 @@ def fill_local(resources: Resources, lines: list[JSON]) -> TraceQuery:
 
 def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
     with (
-        encode_traces(resources.db, enumerate(body.splitlines(), start=1)) as encoded,
+        encode_traces(
+            resources.db, uploaded_lines(enumerate(body.splitlines(), start=1), None)
+        ) as encoded,
         resources.db.begin() as session,
     ):
         store_local_dataset(

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mosaico.core.registry import LoadedPlugin
-from mosaico.traces.files.import_file import open_import
 from mosaico.traces.files.importer_registry import load_importers
 from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.result_sources import open_import
 from mosaico.traces.files.trace_file import read_file
 from mosaico.traces.types import Trace
 
@@ -46,6 +46,7 @@ class Imported:
             self.left_out = [*report.counts.describe_left_out()]
             self.opened = [*report.counts.describe_opened()]
             self.lines = [*report.lines()]
+            self.row_count, self.lost = report.counts.rows, report.counts.lost_rows.counts
 
     def of(self, item: str, trial: int = 0) -> Trace:
         [trace] = [t for t in self.traces if (t.item_id, t.trial) == (item, trial)]
@@ -71,6 +72,18 @@ def recorded(name: str) -> Path:
 def write_json_lines(path: Path, *rows: Any) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def read_rows(tmp_path: Path, *rows: Any, options: ReadOptions | None = None) -> Imported:
+    return import_path(write_json_lines(tmp_path / "a.jsonl", *rows), options=options)
+
+
+def read_csv(tmp_path: Path, text: str, options: ReadOptions | None = None) -> Imported:
+    return import_path(write_file(tmp_path / "a.csv", text), options=options)
+
+
+def pairs(traces: list[Trace]) -> list[tuple[str, str | None, str | None]]:
+    return [(trace.item_id, trace.output, trace.expected_output) for trace in traces]
 
 
 def zstandard_zip(members: dict[str, bytes]) -> bytes:

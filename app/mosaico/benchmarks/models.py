@@ -70,6 +70,7 @@ class Benchmark(Base):
     harness: Mapped[HarnessConfig | None] = mapped_column(ModelJson(HarnessConfig))
     production: Mapped[ProductionTraces | None] = mapped_column(ModelJson(ProductionTraces))
     cluster_field: Mapped[str | None]
+    infra_errors: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list, server_default="{}")
     baseline: Mapped[BaselineConfig] = mapped_column(
         ModelJson(BaselineConfig), default=BaselineConfig, server_default="{}"
     )

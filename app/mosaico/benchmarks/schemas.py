@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
 )
@@ -31,6 +32,7 @@ from mosaico.core.schemas import (
 )
 from mosaico.core.strict_json import MalformedJson, parse_json
 from mosaico.harness.harness_config import HarnessConfig
+from mosaico.harness.text_search import InvalidPattern, compile_pattern
 from mosaico.metrics.types import Direction
 from mosaico.traces.files.field_paths import FieldPath
 from mosaico.traces.production import Duration, ProductionTraces
@@ -40,6 +42,8 @@ MAX_KPIS = 100
 MAX_METRICS = 100
 MAX_AGENTS = 1000
 MAX_FEATURES = 200
+MAX_INFRA_ERRORS = 50
+MAX_PATTERN_CHARS = 1000
 
 DEFAULT_METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
 """Default metrics of a benchmark: the six metrics of the original system."""
@@ -193,6 +197,29 @@ ClusterField = Annotated[
 ]
 
 
+def _require_pattern(pattern: str) -> str:
+    try:
+        compile_pattern(pattern)
+    except InvalidPattern as error:
+        raise unacceptable(f"is not a valid regular expression (RE2): {error}") from None
+    return pattern
+
+
+InfraErrors = Annotated[
+    list[
+        Annotated[
+            str, Field(min_length=1, max_length=MAX_PATTERN_CHARS), AfterValidator(_require_pattern)
+        ]
+    ],
+    Field(
+        max_length=MAX_INFRA_ERRORS,
+        description="Regular expressions (RE2) of error messages that are no fault of the agent, such as those of a"
+        " gateway of your own. They come before the rules of the service.",
+        examples=[["gateway-7 .* saturated"]],
+    ),
+]
+
+
 def _default_metrics() -> list[MetricSelection]:
     return [MetricSelection(key=key) for key in DEFAULT_METRICS]
 
@@ -256,6 +283,7 @@ class BenchmarkBody(WireModel):
         description="Read the traces of a time window in production instead of a dataset.",
     )
     cluster_field: ClusterField = None
+    infra_errors: InfraErrors = Field(default_factory=list)
     baseline: BaselineConfig = Field(
         default_factory=BaselineConfig,
         description="Baseline of comparisons. A pinned run takes precedence.",
@@ -313,6 +341,7 @@ class BenchmarkView(WireModel):
     harness: HarnessConfig | None
     production: ProductionTraces | None
     cluster_field: str | None
+    infra_errors: list[str]
     baseline: BaselineConfig
     judge_calibration: JudgeCalibration | None
     archived: bool

@@ -18,7 +18,15 @@ class UserInterface(Enum):
 
 
 # The names that cannot be derived from the option.
-_READ_OPTIONS: Final = ("--expected", "--labels", "--encoding", "--strict", "--strip-thinking")
+_READ_OPTIONS: Final = (
+    "--expected",
+    "--labels",
+    "--infra-error",
+    "--encoding",
+    "--sheet",
+    "--strict",
+    "--strip-thinking",
+)
 _NAMES: Final = {
     UserInterface.PYTHON: {
         "--map": "columns",
@@ -30,8 +38,14 @@ _NAMES: Final = {
     },
     UserInterface.UPLOAD_FORM: {
         "--map": "the field Columns",
-        # The form has no fields for these.
-        **{option: f"`mosaico datasets upload` with {option}" for option in _READ_OPTIONS},
+        "--expected": "the field Several expected answers:",
+        "--labels": "the field Labels:",
+        "--infra-error": "the field Errors that are not the agent's:",
+        "--encoding": "the field Encoding",
+        "--sheet": "the field Sheet",
+        "--strip-thinking": "a field of the form",
+        # The form has no field for it.
+        "--strict": "`mosaico datasets upload` with --strict",
     },
     # The service reads this file itself: no parameter can name its columns.
     UserInterface.SERVICE: {"--map": "its name in the file"},

@@ -28,6 +28,7 @@ from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
     Config,
+    FileMetrics,
     ModelLimits,
     choose_metrics,
     open_models,
@@ -276,9 +277,12 @@ def _gate_files(
     sources = map_source(base_file, maps.base_map), map_source(run_file, maps.run_map)
     earlier = earlier_runs(judged.history, judged.aa, maps.base_map, base_file, run_file)
     with reading_lines() as lines, open_models(options.limits) as models:
-        reader = open_reader(options.input_options, print_line=lines.append)
+        chosen = choose_metrics(judged.metrics, judged.config)
+        reader = open_reader(
+            options.input_options, print_line=lines.append, infra_errors=chosen.infra_errors
+        )
         inputs = FileInputs(sources, reader, parse_better(judged.better))
-        selected = _select_metrics(judged, terms, inputs, models)
+        selected = _select_metrics(chosen, _parse_kpis(judged.kpi), terms, inputs, models)
         result = gate_files(
             *sources, selected, terms, reader, announce=lines.append, warn=print_warning,
             earlier=earlier,
@@ -287,16 +291,18 @@ def _gate_files(
 
 
 def _select_metrics(
-    judged: JudgedOptions, terms: "GateTerms", inputs: "FileInputs", models: "OfflineModels"
+    chosen: FileMetrics,
+    kpis: "dict[str, KpiFormulaText]",
+    terms: "GateTerms",
+    inputs: "FileInputs",
+    models: "OfflineModels",
 ) -> "OfflineMetrics":
     """The metrics and KPIs to compute. Raises: `WrongUsage`."""
     from mosaico.gating.offline_gate import select_gated
     from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
 
-    chosen = choose_metrics(judged.metrics, judged.config)
-    kpis = chosen.kpis | _parse_kpis(judged.kpi)
     try:
-        selected = select_gated(chosen.metrics, kpis, terms, inputs, models)
+        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms, inputs, models)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:

@@ -11,7 +11,7 @@ from mosaico.core.console.terminal import WrongUsage
 from mosaico.traces.files.options import map_source
 
 if TYPE_CHECKING:
-    from mosaico.traces.files.import_file import ResultSource
+    from mosaico.traces.files.result_sources import ResultSource
 
 HistoryOption = Annotated[
     list[str] | None,

@@ -60,7 +60,7 @@ from mosaico.runs.metric_columns import MetricColumns
 from mosaico.statistics.sequential import MAX_REFERENCE, Scan
 from mosaico.statistics.verdict_rules import About, Side
 from mosaico.statistics.whole_runs import MeasuredRuns
-from mosaico.traces.files.import_file import ResultSource
+from mosaico.traces.files.result_sources import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 

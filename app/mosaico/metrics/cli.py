@@ -76,8 +76,9 @@ def score(
     from mosaico.metrics.registry import load_metrics
 
     load_metrics(warn_failed_plugin)
-    metrics = choose_metrics(metrics, config).metrics
-    reader = open_reader(input_options)
+    chosen = choose_metrics(metrics, config)
+    metrics = chosen.metrics
+    reader = open_reader(input_options, infra_errors=chosen.infra_errors)
     with open_models(limits) as models:
         scores = score_file(file, metrics, formula, reader, models)
     if not scores.rows:

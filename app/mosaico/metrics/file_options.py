@@ -30,7 +30,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Metrics and KPIs as JSON of a benchmark: `metrics` and `measures`.",
+        help="Metrics, KPIs and errors as JSON of a benchmark: `metrics`, `measures` and `infraErrors`.",
     ),
 ]
 
@@ -64,10 +64,13 @@ def parse_better(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 class FileMetrics(NamedTuple):
-    """The metrics as a text for `parse_metrics`, None without any, and the KPIs by name."""
+    """The metrics as a text for `parse_metrics`, None without any, the KPIs by name, and the patterns of errors that
+    are not the agent's.
+    """
 
     metrics: str | None
     kpis: "dict[str, KpiFormulaText]"
+    infra_errors: tuple[str, ...] = ()
 
 
 def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
@@ -87,8 +90,11 @@ def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
     measures = benchmark.get("measures") or []
     if not (listed is None or isinstance(listed, list)) or not isinstance(measures, list):
         raise InvalidInput(f"{config}: `metrics` and `measures` are lists, as in a benchmark")
+    infra_errors = benchmark.get("infraErrors") or []
+    if not isinstance(infra_errors, list) or not all(isinstance(p, str) for p in infra_errors):
+        raise InvalidInput(f"{config}: `infraErrors` is a list of regular expressions")
     kpis = dict(_parse_measure(config, measure) for measure in measures)
-    return FileMetrics(json.dumps(listed) if listed else None, kpis)
+    return FileMetrics(json.dumps(listed) if listed else None, kpis, tuple(infra_errors))
 
 
 def _parse_measure(config: Path, measure: object) -> "tuple[str, KpiFormulaText]":

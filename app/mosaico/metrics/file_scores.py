@@ -27,7 +27,7 @@ from mosaico.metrics.unread_texts import (
     measured_texts,
     warn_of_unread,
 )
-from mosaico.traces.files.import_file import STDIN, ResultSource
+from mosaico.traces.files.result_sources import STDIN, ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 

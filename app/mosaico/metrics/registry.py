@@ -22,8 +22,8 @@ from mosaico.metrics.types import (
     OptionValue,
     UnknownMetric,
 )
+from mosaico.traces.answer_markup import strip_fences, strip_thinking
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import strip_fences, strip_thinking
 
 _LISTED_KEY: Final = re.compile(r"\[.*\]", re.DOTALL)  # SCORE["Clarity"] is listed as SCORE
 _NAMED_COLUMN: Final = re.compile(r'([A-Z_]+)\[(".*")\]', re.DOTALL)
@@ -121,12 +121,18 @@ def provider_for(ref: MetricRef) -> MetricProvider:
     return filter_metric(provider, tags) if tags else provider
 
 
+def all_options_of(factory: Callable[..., MetricProvider]) -> list[MetricOption]:
+    """The options of a metric, with those that every metric has that reads an output."""
+    options = [*options_of(factory)]
+    if Need.OUTPUT in factory().spec.needs:
+        options += [MetricOption(name=name, default=False) for name in OUTPUT_OPTIONS]
+    return options
+
+
 def option_errors(ref: MetricRef) -> dict[str, Invalid]:
     """The error of each invalid option by name. Raises NotFound for an unknown metric."""
     factory = METRICS.get(split_filter(ref.key).key)
-    options = {option.name: option for option in options_of(factory)}
-    if Need.OUTPUT in factory().spec.needs:
-        options |= {name: MetricOption(name=name, default=False) for name in OUTPUT_OPTIONS}
+    options = {option.name: option for option in all_options_of(factory)}
     errors = {}
     for name, value in ref.options:
         try:

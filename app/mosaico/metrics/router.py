@@ -3,7 +3,7 @@
 from mosaico.access.deps import READ
 from mosaico.core.schemas import view_of_row
 from mosaico.core.web.routes import Router
-from mosaico.metrics.registry import METRICS, options_of
+from mosaico.metrics.registry import METRICS, all_options_of
 from mosaico.metrics.schemas import BrokenPluginView, MetricCatalogue, MetricOptionView, MetricView
 
 router = Router(prefix="/metrics", tags=["metrics"])
@@ -31,7 +31,7 @@ def _view(name: str) -> MetricView:
         aliases=[alias for alias, metric in METRICS.aliases.items() if metric == name],
         options=[
             MetricOptionView(name=option.name, default=option.default, choices=list(option.choices))
-            for option in options_of(factory)
+            for option in all_options_of(factory)
         ],
         origin=origins[name],
     )

@@ -24,14 +24,21 @@ from mosaico.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.harness.result_file import InvalidResultFile
-from mosaico.traces.files.read_options import ReadOptions
-from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
-from mosaico.traces.files.trace_file import UploadLines, read_upload_lines
+from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
+from mosaico.traces.files.read_options import (
+    InvalidInfraError,
+    InvalidLabels,
+    ReadOptions,
+    parse_infra_errors,
+    parse_labels,
+)
 from mosaico.traces.producers.harness_results import read_results
 from mosaico.traces.reader_versions import reader_of
+from mosaico.traces.references import ListRule
 from mosaico.traces.uploads import queries, service
 from mosaico.traces.uploads.queries import UploadFilter
 from mosaico.traces.uploads.schemas import UploadForm
+from mosaico.traces.uploads.uploaded_traces import UploadedTraces, uploaded_file, uploaded_lines
 
 router = Router()
 
@@ -41,7 +48,31 @@ UploadFilters = Annotated[SentFilters[UploadFilter], Depends(PAGE_FILTERS)]
 
 NAV = "/datasets"
 FIRST_PAGE: Final = PageQuery()
-TYPED_FIELDS: Final = ("name", "runName", "agentId", "columns")
+TYPED_FIELDS: Final = (
+    *(
+        "name",
+        "runName",
+        "agentId",
+        "columns",
+        "expected",
+        "labels",
+        "sheet",
+        "encoding",
+        "infraErrors",
+    ),
+    *("stripThinking", "stripFences"),
+)
+# The field of the form that an error of an option belongs to.
+OPTION_ERRORS: Final[Mapping[type[Invalid], str]] = {
+    InvalidMapping: "columns",
+    InvalidLabels: "labels",
+    InvalidInfraError: "infraErrors",
+}
+EXPECTED_CHOICES: Final = (
+    ("", "ask"),
+    (ListRule.ANY, "one of them is enough"),
+    (ListRule.ALL, "an answer must fit all of them"),
+)
 # A browser sends the file and its form as one body, which is kept on disk while it is read.
 MAX_FORM_BYTES = 256 * 1024**2
 
@@ -62,7 +93,7 @@ async def upload_traces(request: Request, res: Res) -> Response:
             f"a form accepts files of up to {MAX_FORM_BYTES // 1024**2} MiB; upload a larger one "
             "with `mosaico datasets upload`"
         )
-    async with request.form(max_files=1, max_fields=10) as form:
+    async with request.form(max_files=1, max_fields=20) as form:
         return await run_in_threadpool(_upload, request, res, form)
 
 
@@ -115,22 +146,33 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
         return _render(request, res, typed=typed, errors=errors, status=422)
     try:
         with messages_for(UserInterface.UPLOAD_FORM):
-            mapping = parse_mapping([typed["columns"]])
+            options = _read_options(typed)
             dataset_id = _store(
-                request, res, checked.body, file.filename, file.file, file.size or 0, mapping
+                request, res, checked.body, file.filename, file.file, file.size or 0, options
             )
-    except InvalidMapping as error:
-        return _render(
-            request,
-            res,
-            typed=typed,
-            errors={"columns": error.detail},
-            status=error.status,
-        )
+    except (*OPTION_ERRORS,) as error:
+        errors = {OPTION_ERRORS[type(error)]: error.detail}
+        return _render(request, res, typed=typed, errors=errors, status=error.status)
     except (Invalid, Conflict, TooLarge) as error:
         errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
         return _render(request, res, typed=typed, errors=errors, status=error.status)
     return see_other(path_of("datasets", dataset_id))
+
+
+def _read_options(typed: Mapping[str, str]) -> ReadOptions:
+    """How to read the file, as the form says. Raises: `InvalidMapping`, `InvalidLabels`, `InvalidInfraError`."""
+    return ReadOptions(
+        mapping=parse_mapping([typed["columns"]]),
+        expected=ListRule(typed["expected"]) if typed["expected"] in {*ListRule} else None,
+        labels=parse_labels(filter(None, map(str.strip, typed["labels"].split(";")))),
+        sheet=typed["sheet"] or None,
+        encoding=typed["encoding"] or None,
+        infra_errors=parse_infra_errors(
+            filter(None, map(str.strip, typed["infraErrors"].splitlines()))
+        ),
+        strip_thinking=bool(typed["stripThinking"]),
+        strip_fences=bool(typed["stripFences"]),
+    )
 
 
 def _store(
@@ -140,11 +182,11 @@ def _store(
     filename: str,
     file: IO[bytes],
     size: int,
-    mapping: Mapping[str, str],
+    options: ReadOptions,
 ) -> str:
     """Store a file; returns the ID of the upload. Raises: `Invalid`, `Conflict`, `TooLarge`."""
-    run_name, upload = _read_file(filename, file, mapping)
-    with service.encode_traces(res.db, upload.lines) as traces, res.db.begin() as session:
+    run_name, upload = _read_file(filename, file, options)
+    with service.encode_traces(res.db, upload) as traces, res.db.begin() as session:
         dataset = service.store_local_dataset(
             session, body.name, body.run_name or run_name, traces, agent_id=body.agent_id,
             size_bytes=size, replace=body.replace, reader=upload.reader,
@@ -153,18 +195,15 @@ def _store(
         return dataset.id
 
 
-def _read_file(
-    filename: str, file: IO[bytes], mapping: Mapping[str, str]
-) -> tuple[str, UploadLines]:
-    """The name of the run in a file, and the numbered lines of its upload."""
+def _read_file(filename: str, file: IO[bytes], options: ReadOptions) -> tuple[str, UploadedTraces]:
+    """The name of the run in a file, and its traces."""
     if filename.lower().endswith(".json"):
         # A result of a harness names its run; any other document is read by an importer.
         with suppress(InvalidResultFile):
             recording = read_results(file.read())
             lines = enumerate(recording.lines, start=1)
-            return recording.run_name, UploadLines(lines, reader_of("harness"))
-    options = ReadOptions(mapping=mapping)
-    return Path(filename).stem or filename, read_upload_lines(filename, file, options)
+            return recording.run_name, uploaded_lines(lines, reader_of("harness"))
+    return Path(filename).stem or filename, uploaded_file(filename, file, options)
 
 
 def _render(
@@ -186,6 +225,8 @@ def _render(
         request, "datasets.html", title="Datasets", nav=NAV, status=status,
         api=list_in_api(request, "/local-datasets", **filters.in_api), datasets=page.rows,
         typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=agents.choices(("", "any")),
+        expected_choices=EXPECTED_CHOICES,
+        options_are_open=any((typed or {}).get(name) for name in TYPED_FIELDS[4:]),
         errors=errors or {}, filters=filters.fields, names={"agent": agents.choices()},
         next_cursor=page.next_cursor,
         searched_rows=page.searched_rows,

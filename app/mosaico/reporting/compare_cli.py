@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
-    from mosaico.traces.files.import_file import ResultSource
+    from mosaico.traces.files.result_sources import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 MAX_LISTED = 5
@@ -127,7 +127,9 @@ def compare_files(
     earlier = earlier_runs(history, aa, base_map, base, candidate)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
-        reader = open_reader(input_options, remarks.append, lines.append)
+        reader = open_reader(
+            input_options, remarks.append, lines.append, infra_errors=requested.infra_errors
+        )
         files = FileInputs(sources, reader, parse_better(better))
         selected = _select(requested, files, models)
         compared = compare_results(

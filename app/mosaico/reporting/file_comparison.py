@@ -16,7 +16,7 @@ from mosaico.reporting.comparison_page import (
     deciding_metric,
 )
 from mosaico.statistics.verdict_rules import About, Side
-from mosaico.traces.files.import_file import ResultSource
+from mosaico.traces.files.result_sources import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 

@@ -103,6 +103,7 @@ class RunPlan(_Frozen):
     production: ProductionTraces | None = None
     write_back: WriteBackConfig = WriteBackConfig()
     cluster_field: str | None = None
+    infra_errors: tuple[str, ...] = ()
     baseline: BaselineConfig = BaselineConfig()
     judge_calibration: PlannedJudgeCalibration | None = None
     reader: TraceReaderVersion | None = None
@@ -170,7 +171,7 @@ class RunPlan(_Frozen):
     def fingerprint(self) -> str:
         """Digest of everything that gives the values their meaning: source and dataset, the ruler, formulas, and the
         conditions of a harness. The ruler: versions of metrics (which include their options, the models and prompts of
-        judges) and of plugins, directions, and the versions of the reader.
+        judges) and of plugins, directions, the errors that are not the agent's, and the versions of the reader.
         """
         document: dict[str, Any] = {
             "source": self.source,
@@ -190,6 +191,7 @@ class RunPlan(_Frozen):
                 else {}
             ),
             **({"fieldPaths": self.field_paths} if any(self.field_paths) else {}),
+            **({"infraErrors": sorted(self.infra_errors)} if self.infra_errors else {}),
             **({"reader": self.reader_version} if self.reader_version != ReaderVersion() else {}),
         }
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -125,6 +125,7 @@ def _ruler_changes(earlier: RunPlan, plan: RunPlan) -> Iterator[RulerChange]:
         if texts:
             text = f"{metric.column} is {MEASURED_DIFFERENTLY} ({', '.join(texts)})"
             yield RulerChange(metric.column, text, changes_values, is_measurable_again=True)
+    yield from _error_changes(earlier, plan, before)
     yield from _reader_changes(earlier, plan, before)
 
 
@@ -205,6 +206,19 @@ def _reader_changes(
                 yield RulerChange(
                     metric.column, text, changes_values=True, is_measurable_again=False
                 )
+
+
+def _error_changes(
+    earlier: RunPlan, plan: RunPlan, before: dict[str, PlannedMetric]
+) -> Iterator[RulerChange]:
+    """Every metric leaves out the traces whose errors are not the agent's."""
+    if set(earlier.infra_errors) == set(plan.infra_errors):
+        return
+    old, new = (", ".join(map(repr, p.infra_errors)) or "none" for p in (earlier, plan))
+    text = f"errors are {MEASURED_DIFFERENTLY} (infraErrors {new} instead of {old})"
+    for metric in plan.metrics:
+        if metric.column in before:
+            yield RulerChange(metric.column, text, changes_values=True, is_measurable_again=True)
 
 
 def _part_of(metric: PlannedMetric) -> str:

@@ -1,7 +1,7 @@
 """Reads of runs, their shards, metrics and measured traces."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import func, literal, select, text
 from sqlalchemy.orm import Session
@@ -12,7 +12,7 @@ from mosaico.core.errors import NotFound
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import notify_streams
 from mosaico.harness.transcript import Transcript
-from mosaico.metrics.types import MetricNote
+from mosaico.metrics.types import MetricNote, MetricSkipReason
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from mosaico.run_store.rules import require_traces
 from mosaico.run_store.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
@@ -41,13 +41,17 @@ RUN_COLUMNS = select(*(column for column in _RUNS.columns if column.key not in _
 
 _LOST_OUTCOMES = [outcome.value for outcome in TraceOutcome if outcome.is_missing]
 
+# Of a trace whose error the rules of its run excused the values are missing for this reason.
+EXCUSED_NOTES: Final = f'$.*.skipped ? (@ == "{MetricSkipReason.INFRA_ERROR}")'
+
 # A trace is read only if its item is needed or a value is missing: only then can its outcome be an error of the
 # infrastructure or of the judge. Each read is one look-up in the primary key: with a join, and before Postgres had
 # statistics, each result was compared with each trace of the batch. A range of one position, in order: Postgres
 # expects one row of a collection that is newer than its statistics, and then the index of trace IDs, which it would
 # filter by position, costs as much as the primary key. Only the latter has the order.
 SCORED_TRACES = """
-    SELECT result.values, result.notes, coalesce(trace.outcome = ANY(%(lost)s), false), trace.item_id
+    SELECT result.values, result.notes, coalesce(trace.outcome = ANY(%(lost)s), false)
+        OR coalesce(jsonb_path_exists(result.notes, %(excused)s::jsonpath), false), trace.item_id
     FROM trace_results AS result LEFT JOIN LATERAL (
         SELECT outcome, item_id FROM collected_traces
         WHERE (%(with_items)s OR result.notes IS NOT NULL OR array_position(result.values, NULL) IS NOT NULL)
@@ -263,6 +267,7 @@ def read_scored_traces(
         "last": first + limit - 1,
         "with_items": with_items,
         "lost": _LOST_OUTCOMES,
+        "excused": EXCUSED_NOTES,
     }
     return list(map(ScoredTrace._make, fetch_tuples(session, SCORED_TRACES, parameters)))
 

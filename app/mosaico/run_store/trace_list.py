@@ -1,6 +1,6 @@
 """The traces of a run as a page lists them: filtered, with the beginnings of their texts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.schemas import ListFilter
+from mosaico.metrics.types import MetricNote, MetricSkipReason
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import TraceOutcome
@@ -42,6 +43,16 @@ class TraceListFilter(ListFilter):
         allow_inf_nan=False,
         description="Filter by values of `metric` below this limit.",
     )
+
+
+def outcome_in_run(outcome: str, notes: Mapping[str, MetricNote] | None) -> str:
+    """The outcome of a trace in a run, whose rules may excuse an error: then its values are missing for this reason."""
+    if not TraceOutcome(outcome).is_agent_failure:
+        return outcome
+    is_excused = any(
+        note.get("skipped") == MetricSkipReason.INFRA_ERROR for note in (notes or {}).values()
+    )
+    return TraceOutcome.INFRA_ERROR if is_excused else outcome
 
 
 class ListedTrace(NamedTuple):
@@ -82,11 +93,16 @@ def search_traces(
         run,
         CollectedTrace.position, CollectedTrace.trace_id, CollectedTrace.item_id,
         CollectedTrace.trial, CollectedTrace.outcome, _beginning(CollectedTrace.input),
-        _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values,
+        _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values, TraceResult.notes,
     )  # fmt: skip
     page = _list_rows(run, statement, trace_filter).read_page(session, query)
     width = len(ListedTrace._fields)
-    return page.with_rows([ListedTrace._make(row[:width]) for row in page.rows])
+    return page.with_rows(
+        [
+            ListedTrace._make(row[:width])._replace(outcome=outcome_in_run(row.outcome, row.notes))
+            for row in page.rows
+        ]
+    )
 
 
 def count_traces(session: Session, run: BenchmarkRun, trace_filter: TraceListFilter) -> TraceCount:

@@ -26,6 +26,7 @@ from mosaico.runs.llm_cache import CachedAnswers
 from mosaico.runs.metric_cache import read_cached_shard
 from mosaico.runs.scoring import MAX_LOST_CALLS, score_traces, summarize
 from mosaico.runs.shards import MeasuredShard
+from mosaico.traces.error_rules import excuse_error
 from mosaico.traces.stored_traces import read_traces
 from mosaico.traces.types import Trace
 
@@ -42,6 +43,9 @@ def measure_shard(job: JobContext, lease: ShardLease) -> MeasuredShard:
         traces: Sequence[Trace] = ()
         if cached.needs_traces:
             traces = read_traces(session, lease.collection_id, lease.first, lease.last)
+    if lease.plan.infra_errors:
+        # The traces are stored as their source delivered them: other runs with other rules share them.
+        traces = [excuse_error(trace, lease.plan.infra_errors) for trace in traces]
     rows = cached.fill(traces, partial(measure_traces, job=job, run_seq=lease.run_seq))
     summaries = summarize(traces, rows, lease.plan.refs, job, cached=cached.summaries)
     return MeasuredShard(rows, summaries, cached.value_count)

@@ -1,15 +1,15 @@
 """Metric cache: the values of a shard that earlier runs have measured.
 
 A value is reused when a completed run measured the same collection with the same version of the
-same metric. Failed values are measured again.
+same metric and the same rules of errors. Failed values are measured again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from sqlalchemy import select, tuple_
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import cast, func, select, tuple_, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB, distinct_on
 from sqlalchemy.orm import Session
 
 from mosaico.metrics.run_value import StoredSummary, is_run_metric
@@ -152,6 +152,11 @@ def read_cached_shard(session: Session, lease: ShardLease) -> CachedShard:
     )
 
 
+_INFRA_ERRORS: Final = func.coalesce(
+    type_coerce(BenchmarkRun.plan, JSONB)["infra_errors"], cast([], JSONB), type_=JSONB
+)
+
+
 def _source_runs(session: Session, lease: ShardLease) -> dict[str, CachedColumn]:
     """The newest completed run that measured each column in the planned version."""
     versions = [(metric.column, metric.full_version) for metric in lease.plan.metrics]
@@ -162,6 +167,8 @@ def _source_runs(session: Session, lease: ShardLease) -> dict[str, CachedColumn]
             BenchmarkRun.collection_id == lease.collection_id,
             # A failed or running run may have measured a part only.
             BenchmarkRun.status == RunStatus.COMPLETED,
+            # Other rules of errors leave out other traces.
+            _INFRA_ERRORS.op("=")(cast(list(lease.plan.infra_errors), JSONB)),
             tuple_(RunMetricAggregate.metric, RunMetricAggregate.version).in_(versions),
         )
         .ext(distinct_on(RunMetricAggregate.metric))

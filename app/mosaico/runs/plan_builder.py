@@ -60,6 +60,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         ),
         write_back=benchmark.write_back,
         cluster_field=benchmark.cluster_field,
+        infra_errors=tuple(benchmark.infra_errors),
         baseline=benchmark.baseline,
         judge_calibration=_judge_calibration(benchmark, llm),
     )

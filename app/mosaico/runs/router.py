@@ -22,6 +22,7 @@ from mosaico.kpis.schemas import KpiValueView
 from mosaico.run_store import queries
 from mosaico.run_store.evaluations import list_evaluations
 from mosaico.run_store.rules import RunStatus, TriggerType
+from mosaico.run_store.run_errors import list_run_errors
 from mosaico.run_store.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
 from mosaico.run_store.trace_list import TraceListFilter
 from mosaico.runs import estimates, retention, service
@@ -33,6 +34,7 @@ from mosaico.runs.schemas import (
     MetricAggregateView,
     RunAcceptance,
     RunCreate,
+    RunErrorView,
     RunEstimate,
     RunView,
     TraceResultView,
@@ -263,6 +265,16 @@ def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
     with res.db.read() as session:
         metrics = queries.list_run_metrics(session, queries.get_run(session, run_id).seq)
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
+
+
+@router.get("/{runId}/errors", dependencies=READ)
+def list_errors(run_id: RunId, res: Res) -> Page[RunErrorView]:
+    """List the errors among the first 20,000 traces by the rule that said whose fault they are, the most frequent
+    rule first.
+    """
+    with res.db.read() as session:
+        errors = list_run_errors(session, queries.get_run_with_traces(session, run_id))
+        return Page(items=[RunErrorView.model_validate(error) for error in errors])
 
 
 @router.get("/{runId}/llm-usage", dependencies=READ)

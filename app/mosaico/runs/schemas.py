@@ -13,6 +13,7 @@ from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
 from mosaico.run_store.rules import BaselineHold, RunStatus, TriggerType, Validity
 from mosaico.run_store.write_back_state import WriteBackStatus
+from mosaico.traces.error_groups import Fault
 from mosaico.traces.production import TraceWindow
 from mosaico.traces.types import TraceOutcome
 
@@ -220,6 +221,17 @@ class TraceView(TraceResultView):
     tool_calls: list[ToolCallView] | None
     scores: dict[str, float]
     transcript: Transcript | None
+
+
+class RunErrorView(WireModel):
+    """The errors that one rule classed: whose fault they are, how many, and the first of them with its trace."""
+
+    rule: StoredText
+    outcome: TraceOutcome
+    fault: Fault
+    count: int
+    example: StoredText
+    trace_id: str
 
 
 class LlmUsageView(WireModel):

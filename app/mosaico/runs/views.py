@@ -6,6 +6,7 @@ from typing import Any
 from mosaico.core.schemas import view_of_row
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.queries import TraceDetail, TraceWithResult
+from mosaico.run_store.trace_list import outcome_in_run
 from mosaico.runs.schemas import (
     MissingValueView,
     RunView,
@@ -54,7 +55,7 @@ def _measured_trace(
         "trace_id": trace.trace_id,
         "item_id": trace.item_id,
         "trial": trace.trial,
-        "outcome": trace.outcome,
+        "outcome": outcome_in_run(trace.outcome, notes),
         "input": trace.input,
         "expected_output": trace.expected_output,
         "expected_any": trace.expected_any or [],

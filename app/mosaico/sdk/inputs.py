@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
 from mosaico.metrics.registry import load_metrics
+from mosaico.traces.files.column_mapping import require_fields
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.files.import_file import MappedSource, ResultRows, ResultSource
 from mosaico.traces.files.ndjson import trace_document
 from mosaico.traces.files.read_options import ReadOptions
-from mosaico.traces.files.table_columns import require_fields
+from mosaico.traces.files.result_sources import MappedSource, ResultRows, ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 

@@ -26,8 +26,8 @@ from mosaico.sdk.inputs import (
     source_of,
 )
 from mosaico.sdk.results import GateReport, ResultComparison
-from mosaico.traces.files.import_file import ResultSource
 from mosaico.traces.files.read_options import ReadOptions
+from mosaico.traces.files.result_sources import ResultSource
 
 
 @messages_for(UserInterface.PYTHON)

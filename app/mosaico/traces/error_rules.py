@@ -7,10 +7,11 @@ only providers and networks write, a time-out. What no rule knows is the agent's
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from mosaico.harness.text_search import compile_pattern
-from mosaico.traces.types import TraceOutcome
+from mosaico.traces.types import Trace, TraceOutcome
 
 
 class ClassedError(NamedTuple):
@@ -47,6 +48,18 @@ def classify_error(message: str, infra_errors: Sequence[str] = ()) -> ClassedErr
 def outcome_of_error(message: str) -> TraceOutcome:
     """The outcome of a result that ended with an error message, by the rules of `classify_error`."""
     return classify_error(message).outcome
+
+
+def excuse_error(trace: Trace, infra_errors: Sequence[str]) -> Trace:
+    """The trace with the outcome that the patterns of a user give it: an error that fits one is not the agent's.
+    Raises: `InvalidPattern`.
+    """
+    if not trace.error or not trace.outcome.is_agent_failure:
+        return trace
+    message = trace.error
+    if not any(compile_pattern(pattern).search(message) for pattern in infra_errors):
+        return trace
+    return replace(trace, outcome=TraceOutcome.INFRA_ERROR)
 
 
 NO_RULE: Final = "no rule: the agent's"

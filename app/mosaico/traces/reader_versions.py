@@ -20,14 +20,14 @@ class ReaderVersion(NamedTuple):
 
 # By name of the trace source, or of the importer of files. A reader that is not here, of a plugin, has version 1.
 READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
-    "langfuse": ReaderVersion(answers=2),
+    "langfuse": ReaderVersion(answers=3),
     "otel": ReaderVersion(answers=3, usage=2),
     "harness": ReaderVersion(),
-    "csv": ReaderVersion(answers=2),
-    "jsonl": ReaderVersion(answers=2),
-    "json": ReaderVersion(answers=2),
-    "parquet": ReaderVersion(answers=2),
-    "xlsx": ReaderVersion(),
+    "csv": ReaderVersion(answers=3, usage=2),
+    "jsonl": ReaderVersion(answers=3, usage=2),
+    "json": ReaderVersion(answers=3, usage=2),
+    "parquet": ReaderVersion(answers=3, usage=2),
+    "xlsx": ReaderVersion(answers=2, usage=2),
     "deepeval": ReaderVersion(answers=3),
     "inspect": ReaderVersion(answers=3, usage=3),
     "lm-eval": ReaderVersion(answers=2),

@@ -23,10 +23,18 @@ from mosaico.traces.messages import (
     parse_value,
     read_messages,
 )
+from mosaico.traces.model_responses import BAD_STATUS, ValueForm, response_of
+from mosaico.traces.object_text import (
+    ANSWER_NAMES,
+    DETAILS,
+    QUESTION_NAMES,
+    REFERENCE_NAMES,
+    find_one_text,
+    normalize_name,
+)
 
 # A form inside of a form, such as a message in a choice of a body of a line of a batch.
 MAX_FORMS: Final = 8
-_BAD_STATUS: Final = 400
 # Python notation: {'role': …, [{'a': …, ['x', …
 _PYTHON: Final = re.compile(r"\s*[\[{]+\s*['(]")
 MAX_PYTHON_CHARS: Final = 1_000_000
@@ -38,24 +46,6 @@ class TextRole(StrEnum):
     QUESTION = "question"
     ANSWER = "answer"
     REFERENCE = "reference"
-
-
-class ValueForm(StrEnum):
-    """The form of a value: what its text was taken out of."""
-
-    TEXT = "text"
-    NUMBER = "number"
-    MESSAGE = "chat message"
-    CHAT = "chat messages"
-    COMPLETION = "chat completion"
-    RESPONSE = "model response"
-    BATCH_LINE = "batch line"
-    PARTS = "content parts"
-    GENERATIONS = "generations"
-    ONE_MEMBER = "object with one text"
-    ONE_TEXT = "list with one text"
-    JSON = "JSON"
-    NOTHING = "nothing"
 
 
 class NoText(StrEnum):
@@ -96,47 +86,17 @@ class ValueText:
 
 _WHOLE: Final = frozenset({ValueForm.TEXT, ValueForm.NUMBER, ValueForm.JSON, ValueForm.NOTHING})
 
-# Names of the one text of an object, by role, without case and separators. Names of another role are details.
-_ANSWER_NAMES: Final = frozenset(
-    {
-        *("answer", "finalanswer", "response", "responsetext", "reply", "output", "outputtext"),
-        *("outputs", "generatedtext", "generatedanswer", "completion", "prediction", "text"),
-        *("content", "result", "value", "message", "msg", "llmoutput", "modeloutput", "aimessage"),
-    }
-)
-_QUESTION_NAMES: Final = frozenset(
-    {
-        *("question", "query", "input", "inputs", "prompt", "userinput", "instruction", "request"),
-        *("userquery", "userquestion", "chatinput", "inputtext", "text", "content", "message"),
-    }
-)
-_REFERENCE_NAMES: Final = frozenset(
-    {
-        *("expected", "expectedoutput", "expectedanswer", "reference", "referenceanswer"),
-        *("groundtruth", "target", "gold", "goldanswer", "ideal", "correctanswer", "truth"),
-    }
-)
-_NAMES: Final[Mapping[TextRole, frozenset[str]]] = {
-    TextRole.QUESTION: _QUESTION_NAMES,
-    TextRole.ANSWER: _ANSWER_NAMES,
-    TextRole.REFERENCE: _REFERENCE_NAMES | _ANSWER_NAMES,
+_NAMES: Final = {
+    TextRole.QUESTION: QUESTION_NAMES,
+    TextRole.ANSWER: ANSWER_NAMES,
+    TextRole.REFERENCE: REFERENCE_NAMES | ANSWER_NAMES,
 }
-# Members beside the one text of an object that belong to its making.
-_DETAILS: Final = frozenset(
-    {
-        *("id", "object", "type", "role", "model", "modelname", "provider", "created", "createdat"),
-        *("timestamp", "usage", "tokens", "tokenusage", "latency", "latencyms", "duration", "cost"),
-        *("finishreason", "stopreason", "status", "success", "traceid", "sessionid", "threadid"),
-        *("runid", "requestid", "conversationid", "userid", "name", "version", "language"),
-        *("metadata", "responsemetadata", "additionalkwargs", "logprobs", "index", "error"),
-        *("source", "sources", "sourcedocuments", "documents", "docs", "citations", "references"),
-        *("context", "contexts", "retrievedcontexts", "retrievalcontext", "chunks", "annotations"),
-        *("confidence", "score", "scores", "reasoning", "rationale", "thought", "thoughts"),
-        *("explanation", "intermediatesteps", "steps", "toolcalls", "tools", "toolscalled"),
-        *("chathistory", "history", "memory", "messages", "followups", "suggestions"),
-    }
-)
-_SEPARATORS: Final = re.compile(r"[\W_]+")
+# Names of another role are details.
+_DETAILS: Final = {
+    TextRole.QUESTION: DETAILS,
+    TextRole.ANSWER: DETAILS | QUESTION_NAMES,
+    TextRole.REFERENCE: DETAILS,
+}
 
 
 def read_text(
@@ -180,39 +140,6 @@ def read_error(value: Any) -> str | None:
             kind = next((str(kind) for kind in kinds if isinstance(kind, str | int)), "")
             return f"{kind}: {message}" if kind and kind not in message else message
     return _dump(value).text
-
-
-def strip_thinking(text: str) -> str:
-    """The text after the thoughts of a reasoning model: `<think>…</think>` and its variants.
-
-    A text that only ends its thoughts began them in the prompt; one that does not end them has no answer.
-    """
-    stripped = _THOUGHTS.sub("", text)
-    ends = list(_THOUGHT_END.finditer(stripped))
-    if ends:
-        stripped = stripped[ends[-1].end() :]
-    begin = _THOUGHT_BEGIN.match(stripped.lstrip())
-    if begin is not None:
-        return ""
-    return text if stripped == text else stripped.strip()
-
-
-def has_thinking(text: str) -> bool:
-    """Return whether `strip_thinking` finds thoughts."""
-    return _THOUGHT_END.search(text) is not None or _THOUGHT_BEGIN.match(text.lstrip()) is not None
-
-
-def strip_fences(text: str) -> str:
-    """The content of the one code block that a text consists of; any other text unchanged."""
-    match = _FENCE.fullmatch(text.strip())
-    return text if match is None or "```" in match[1] else match[1].strip("\n")
-
-
-_TAG: Final = r"(?:think|thinking|thought|thoughts|reasoning|reflection)"
-_THOUGHTS: Final = re.compile(rf"<({_TAG})\b[^<>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END: Final = re.compile(rf"</{_TAG}\s*>", re.IGNORECASE)
-_THOUGHT_BEGIN: Final = re.compile(rf"<{_TAG}\b[^<>]*>", re.IGNORECASE)
-_FENCE: Final = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 
 
 def parse_encoded(value: Any) -> Any:
@@ -260,7 +187,7 @@ def _read(value: Any, role: TextRole, depth: int) -> Iterator[ValueText]:
 
 
 def _read_object(value: Mapping[Any, Any], role: TextRole, depth: int) -> Iterator[ValueText]:
-    response = _response_of(value)
+    response = response_of(value)
     if response is not None:
         form, members = response
         for member in members:
@@ -271,7 +198,7 @@ def _read_object(value: Mapping[Any, Any], role: TextRole, depth: int) -> Iterat
     if failure is not None:
         yield _no_text(NoText.ERROR, form=ValueForm.RESPONSE, error=failure)
         return
-    name = _find_one_text(value, role)
+    name = find_one_text(value, _NAMES[role], _DETAILS[role])
     messages = read_messages(value)
     # An answer beside the messages says more exactly what the answer is.
     if messages and not (name is not None and "messages" in value):
@@ -338,76 +265,10 @@ def _text_of_part(part: Mapping[Any, Any]) -> Any:
     return text.get("value") if isinstance(text, Mapping) else text
 
 
-def _response_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
-    """The answers in a response of a model server, None for another object."""
-    return _completions_of(value) or _batch_answer_of(value)
-
-
-def _completions_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
-    match value:
-        case {"choices": [*choices]} if choices and all(map(_is_choice, choices)):
-            return ValueForm.COMPLETION, [
-                choice.get("text") if choice.get("message") is None else choice["message"]
-                for choice in choices
-            ]
-        case {"candidates": [*candidates]} if candidates and all(map(_is_candidate, candidates)):
-            return ValueForm.RESPONSE, [{"role": "model", **c["content"]} for c in candidates]
-        case {"object": "response", "output": [*items]}:
-            return ValueForm.RESPONSE, [items]
-        case {"generations": [*members]} | {"samples": [*members]} if members and len(value) == 1:
-            return ValueForm.GENERATIONS, read_generations(members)
-        case {"generations": [[Mapping(), *_], *_] as members}:
-            return ValueForm.GENERATIONS, read_generations(members)
-    return None
-
-
-def _batch_answer_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
-    """The answer in a line of the batch API of OpenAI or Anthropic."""
-    match value:
-        case {"custom_id": _, "response": Mapping() as answer}:
-            return ValueForm.BATCH_LINE, [answer]
-        case {"custom_id": _, "result": Mapping() as answer}:
-            return ValueForm.BATCH_LINE, [answer]
-        case {"status_code": int(status), "body": answer} if status < _BAD_STATUS:
-            return ValueForm.BATCH_LINE, [answer]
-        case {"type": "succeeded", "message": Mapping() as answer}:
-            return ValueForm.BATCH_LINE, [answer]
-    return None
-
-
-def _is_choice(choice: Any) -> bool:
-    """Return whether an object is a choice of a model server; the choices of a question have texts, too."""
-    if not isinstance(choice, Mapping):
-        return False
-    is_of_server = not choice.keys().isdisjoint({"index", "finish_reason", "logprobs"})
-    return isinstance(choice.get("message"), Mapping) or (is_of_server and "text" in choice)
-
-
-def _is_candidate(candidate: Any) -> bool:
-    return isinstance(candidate, Mapping) and isinstance(candidate.get("content"), Mapping)
-
-
-def read_generations(members: Sequence[Any]) -> list[Any]:
-    """The generations of a model, each a text, a message or an object with a text. LangChain has a list of
-    them for each prompt.
-    """
-    flat = [m for member in members for m in (member if isinstance(member, list) else [member])]
-    return list(map(_generation, flat))
-
-
-def _generation(member: Any) -> Any:
-    match member:
-        case {"message": Mapping() as message}:
-            return message
-        case {"text": str() as text}:
-            return text
-    return member
-
-
 def _failure_of(value: Mapping[Any, Any]) -> str | None:
     """The error of a response that failed, None for another object."""
     match value:
-        case {"status_code": int(status), "body": body} if status >= _BAD_STATUS:
+        case {"status_code": int(status), "body": body} if status >= BAD_STATUS:
             return f"status {status}: {read_error(body) or 'no message'}"
         case {"custom_id": _, "error": Mapping() as error} if error:
             return read_error(error)
@@ -416,7 +277,7 @@ def _failure_of(value: Mapping[Any, Any]) -> str | None:
         case {"type": "expired" | "canceled" as kind, **others} if not others:
             return f"the request of the batch is {kind}"
         case {"error": Mapping() as error, **others} if "message" in error and not any(
-            _normalize(name) in _ANSWER_NAMES for name in others
+            normalize_name(name) in ANSWER_NAMES for name in others
         ):
             return read_error(error)
     return None
@@ -439,28 +300,6 @@ def _of_messages(messages: Sequence[Message], role: TextRole, form: ValueForm) -
     if not text and calls and role is not TextRole.QUESTION:
         return _no_text(NoText.TOOL_CALLS, form=form, calls=calls)
     return ValueText(text=text, form=form, tool_calls=calls)
-
-
-def _find_one_text(value: Mapping[Any, Any], role: TextRole) -> Any:
-    """The name of the one member of an object that is its text; None when others may be it too."""
-    names = {
-        name: _normalize(name)
-        for name, member in value.items()
-        if isinstance(name, str) and member is not None
-    }
-    if any(not isinstance(name, str) for name in value):
-        return None
-    texts = [name for name, normalized in names.items() if normalized in _NAMES[role]]
-    details = _DETAILS | (_QUESTION_NAMES if role is TextRole.ANSWER else frozenset())
-    if len(texts) > 1:
-        texts = [name for name in texts if names[name] not in details]
-    if len(texts) != 1:
-        return None
-    return texts[0] if all(names[n] in details for n in names if n != texts[0]) else None
-
-
-def _normalize(name: Any) -> str:
-    return _SEPARATORS.sub("", name).casefold() if isinstance(name, str) else ""
 
 
 def _read_number(value: float) -> ValueText:

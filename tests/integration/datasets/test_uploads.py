@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import text
 
@@ -364,3 +365,54 @@ def test_upload__large_upload_is_streamed(service: Service) -> None:
     answer = service.client.post(f"/api/v1{DATASETS}", content=pieces, params=RUN_1, headers=NDJSON)
     assert answer.status_code == 201
     assert (answer.json()["traceCount"], answer.json()["sizeBytes"] > 4 * 10**6) == (400, True)
+
+
+def send_form(service: Service, name: str, content: bytes, **fields: str) -> httpx.Response:
+    """Send a file with the form of the page."""
+    return service.client.post(
+        "/datasets",
+        data={"name": "support", "runName": "form", **fields},
+        files={"file": (name, content)},
+        headers={"Origin": str(service.client.base_url).rstrip("/")},
+        follow_redirects=True,
+    )
+
+
+def test_form__reads_a_file_as_its_fields_say(service: Service) -> None:
+    rows = [
+        {"id": 1, "grade": "A", "answer": "<think>t</think>x", "gold": ["x", "y"], "note": "n"},
+        {"id": 2, "grade": "B", "answer": None, "gold": ["z", "w"], "error": "pump 7 is broken"},
+    ]
+    content = ndjson(rows)
+    refused = send_form(service, "a.jsonl", content)
+    assert refused.status_code == 422
+    assert "the field Several expected answers" in refused.text
+    page = send_form(
+        service,
+        "a.jsonl",
+        content,
+        expected="any",
+        labels="grade=A:1,B:0",
+        infraErrors="^pump",
+        stripThinking="1",
+    )
+    assert page.status_code == 200, page.text
+    [dataset] = service.list_items(DATASETS)
+    # What the file has and nothing reads is said.
+    assert any("note" in text for text in dataset["ignoredKeys"])
+    with service.resources.db.read() as session:
+        first, second = read_uploaded_traces(session, dataset["id"], 0, 10)
+        [scores, _] = session.scalars(text("SELECT scores FROM collected_traces ORDER BY position"))
+    assert (first.output, first.expected_any, scores) == ("x", ("x", "y"), {"TASK_SCORE": 1.0})
+    assert second.outcome == "infra_error"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("labels", "grade=A"), ("infraErrors", "pump ("), ("columns", "nothing=x")],
+)
+def test_form__shows_an_error_beside_its_field(service: Service, field: str, value: str) -> None:
+    page = send_form(service, "a.csv", b"id,answer\n1,x\n", **{field: value})
+    assert page.status_code == 422
+    assert f'id="{field}-error"' in page.text
+    assert service.list_items(DATASETS) == []

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
+from mosaico.traces.files.field_names import NAMES
 from mosaico.traces.files.importer_registry import IMPORTERS, load_importers
-from mosaico.traces.files.table_columns import NAMES
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.import_files import refuse_plugin
 from tests.unit.reporting.test_compare_cli import write_table

@@ -96,6 +96,9 @@ def test_metric_catalog__has_unit_range_direction_version_and_options(service: S
             "options": [
                 {"name": "useStemmer", "default": False, "choices": []},
                 {"name": "tokenizer", "default": "", "choices": ["", "unicode"]},
+                # Those of every metric that reads an output.
+                {"name": "stripThinking", "default": False, "choices": []},
+                {"name": "stripFences", "default": False, "choices": []},
             ],
             "origin": "built-in",
         }.items()
@@ -111,4 +114,11 @@ def test_metric_catalog__has_aliases_and_option_choices(service: Service) -> Non
     assert "LATENCY" not in metrics
     assert metrics["ROUGE"]["aliases"] == []
     choices = {option["name"]: option["choices"] for option in metrics["F1_SCORE"]["options"]}
-    assert choices == {"labels": ["", "macro", "micro", "weighted", "binary"], "positive": []}
+    assert choices == {
+        "labels": ["", "macro", "micro", "weighted", "binary"],
+        "positive": [],
+        "stripThinking": [],
+        "stripFences": [],
+    }
+    # A metric that reads no answer has nothing to strip.
+    assert metrics["LATENCY_MS"]["options"] == []

@@ -1,6 +1,8 @@
 """Tables of other people: notations, odd cells, forms of documents, several answers, and what is left out."""
 
+import csv
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mosaico.core.errors import AppError
+from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.read_options import InvalidLabels, ReadOptions, parse_labels
-from mosaico.traces.files.table_columns import InvalidMapping, parse_mapping
 from mosaico.traces.references import ListRule
-from mosaico.traces.types import Trace, TraceOutcome
-from tests.support.import_files import Imported, import_path, write_file, write_json_lines
-
-ROWS = [
-    {"id": "q0", "answer": "a", "gold": "a"},
-    {"id": "q1", "answer": "b", "gold": "b"},
-    {"id": "q2", "answer": "c", "gold": "x"},
-]
-
-
-def read_rows(tmp_path: Path, *rows: Any, options: ReadOptions | None = None) -> Imported:
-    return import_path(write_json_lines(tmp_path / "a.jsonl", *rows), options=options)
-
-
-def read_csv(tmp_path: Path, text: str, options: ReadOptions | None = None) -> Imported:
-    return import_path(write_file(tmp_path / "a.csv", text), options=options)
-
-
-def pairs(traces: list[Trace]) -> list[tuple[str, str | None, str | None]]:
-    return [(trace.item_id, trace.output, trace.expected_output) for trace in traces]
-
+from mosaico.traces.types import TraceOutcome
+from tests.support.import_files import (
+    Imported,
+    import_path,
+    pairs,
+    read_csv,
+    read_rows,
+    write_file,
+    write_json_lines,
+)
 
 # --- which column is what
 
@@ -145,9 +136,9 @@ def test_cells__json_and_python_in_a_csv_file(tmp_path: Path) -> None:
     table = read_csv(tmp_path, f"id,answer,tags\n{rows}")
     assert [t.output for t in table.traces] == ["Oslo", "Oslo", "Oslo", '{"city": "Oslo"}']
     assert table.of("q0").tags == ("a", "b")
-    assert table.opened == [
-        "texts: answer from chat messages 2, answer from object with one text 1"
-    ]
+    [opened] = table.opened
+    assert "answer from chat messages 2, answer from object with one text 1" in opened
+    assert table.of("q0").input == "?"
 
 
 def test_cells__labels_are_numbers(tmp_path: Path) -> None:
@@ -165,121 +156,6 @@ def test_cells__labels_are_numbers(tmp_path: Path) -> None:
         read_rows(tmp_path, *rows, options=ReadOptions(labels={"note": {"A": 1.0}}))
     with pytest.raises(InvalidLabels, match="LABEL:NUMBER"):
         parse_labels(["grade=A"])
-
-
-# --- documents
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        ROWS,
-        {"columns": ["id", "answer", "gold"], "index": [0, 1, 2], "data": [[*r.values()] for r in ROWS]},
-        {name: {str(n): row[name] for n, row in enumerate(ROWS)} for name in ROWS[0]},
-        {name: [row[name] for row in ROWS] for name in ROWS[0]},
-        {name: {row["id"]: row[name] for row in ROWS} for name in ("answer", "gold")},
-        {row["id"]: {"answer": row["answer"], "gold": row["gold"]} for row in ROWS},
-        {str(n): row for n, row in enumerate(ROWS)},
-        {"version": 2, "examples": ROWS},
-    ],
-    ids=["records", "split", "columns", "lists", "columns by id", "by id", "index", "member"],
-)  # fmt: skip
-def test_documents__forms_of_a_table(tmp_path: Path, document: Any) -> None:
-    table = import_path(write_file(tmp_path / "a.json", json.dumps(document)))
-    assert pairs(table.traces) == [("q0", "a", "a"), ("q1", "b", "b"), ("q2", "c", "x")]
-
-
-def test_documents__objects_one_after_another(tmp_path: Path) -> None:
-    text = "\n".join(json.dumps(row, indent=2) for row in ROWS)
-    for name in ("a.jsonl", "a.json"):
-        assert len(import_path(write_file(tmp_path / name, text)).traces) == 3
-
-
-def test_documents__lists_and_texts_by_id(tmp_path: Path) -> None:
-    trials = {"q1": [{"solution": "x", "passed": True}, {"solution": "y", "passed": False}]}
-    table = import_path(write_file(tmp_path / "a.json", json.dumps(trials)))
-    assert [(t.item_id, t.trial, t.scores) for t in table.traces] == [
-        ("q1", 0, {"TASK_PASSED": 1.0}),
-        ("q1", 1, {"TASK_PASSED": 0.0}),
-    ]
-    texts = {"56be-a": "Denver", "56be-b": "Rome"}
-    table = import_path(write_file(tmp_path / "b.json", json.dumps(texts)))
-    assert pairs(table.traces) == [("56be-a", "Denver", None), ("56be-b", "Rome", None)]
-
-
-def test_documents__one_object_says_that_it_is_one_result(tmp_path: Path) -> None:
-    table = import_path(
-        write_file(tmp_path / "a.json", '{"id": "a", "answer": "x", "tags": ["t"]}')
-    )
-    assert (len(table.traces), table.of("a").output) == (1, "x")
-    assert any("is read as one result" in note for note in table.notes)
-    uneven = '{"answer": ["a", "b"], "gold": ["a"]}'
-    with pytest.raises(InvalidImport, match="lists of several lengths"):
-        import_path(write_file(tmp_path / "b.json", uneven))
-    report = '{"total": 5, "accepted_ids": ["a"], "other_ids": []}'
-    with pytest.raises(InvalidImport, match="no column holds the output"):
-        import_path(write_file(tmp_path / "c.json", report))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{'id': '1', 'answer': 'a'}\n{'id': '2', 'answer': 'a'}\n", "line 1, .* single quotes"),
-        (
-            '{"id": 1, "answer": "a",}\n{"id": 2, "answer": "b"}\n',
-            "line 1, column 25.* remove the comma",
-        ),
-    ],
-)
-def test_json_lines__what_is_almost_json(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InvalidImport, match=message):
-        import_path(write_file(tmp_path / "a.jsonl", text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "sep=;\r\nid;answer\r\n1;x\r\n2;y\r\n",
-        '"sep=|"\nid|answer\n1|x\n2|y\n',
-        "# made by a tool, today\n# version 2\nid,answer\n1,x\n2,y\n",
-        "id,answer\r1,x\r2,y\r",
-        "id,answer,\n1,x,\n2,y,\n",
-    ],
-)
-def test_csv__dialects(tmp_path: Path, text: str) -> None:
-    assert pairs(read_csv(tmp_path, text).traces) == [("1", "x", None), ("2", "y", None)]
-
-
-def test_csv__lines_before_the_header_are_counted_in_messages(tmp_path: Path) -> None:
-    with pytest.raises(InvalidImport, match="line 5: 1 cells"):
-        read_csv(tmp_path, "# a\n# b\nid,answer\n1,x\n2\n")
-    # A header may begin with a number sign.
-    assert read_csv(tmp_path, "#,answer\n1,x\n").traces[0].output == "x"
-    with pytest.raises(InvalidImport, match="line 2: a cell contains a NUL byte"):
-        read_csv(tmp_path, "id,answer\n1,x\0\n")
-
-
-def test_xlsx__first_sheet(tmp_path: Path) -> None:
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    sheet = book.active
-    sheet.title = "Answers"
-    for row in (
-        [],
-        ["ID", "Final Answer", "Ground Truth", "Tone"],
-        [7, "x", "x", 0.5],
-        [8, None, "y", "#N/A"],
-    ):
-        sheet.append(row)
-    book.create_sheet("Notes").append(["something"])
-    book.save(tmp_path / "a.xlsx")
-    table = import_path(tmp_path / "a.xlsx")
-    assert pairs(table.traces) == [("7", "x", "x"), ("8", "", "y")]
-    assert (table.format, table.of("7").scores, table.of("8").scores) == ("xlsx", {"Tone": 0.5}, {})
-    assert any("the sheet 'Answers' is read, and not 'Notes'" in note for note in table.notes)
-    (tmp_path / "b.xlsx").write_bytes(b"PK\x03\x04broken")
-    with pytest.raises(InvalidImport, match="not a valid spreadsheet"):
-        import_path(tmp_path / "b.xlsx")
 
 
 # --- paths
@@ -446,44 +322,100 @@ def test_report__has_at_most_four_lines(tmp_path: Path) -> None:
     assert len(read_rows(tmp_path, *rows).lines) == 4
 
 
-CELLS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=6)
-    | st.lists(st.text(max_size=3), max_size=3)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
+WORDS = st.sampled_from(
+    [
+        "a",
+        "7",
+        "error",
+        "ok",
+        "True",
+        "0",
+        "Mean",
+        "total",
+        "85 %",
+        "1,5",
+        "$3",
+        "KeyError: 'x'",
+        "f1",
+    ]
+)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant"]), "content": st.text(max_size=3)}
+    ),
+    max_size=3,
+)
+CELLS = st.recursive(
+    SCALARS | WORDS | MESSAGES,
+    lambda cells: (
+        st.lists(cells, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["text", "answer", "role", "content", "x"]), cells, max_size=3
+        )
+    ),
+    max_leaves=6,
 )
 COLUMNS = st.sampled_from(
     [
-        "id",
-        "answer",
-        "output",
-        "gold",
-        "expected",
-        "question",
-        "score",
-        "tone",
-        "trial",
-        "cost",
-        "tags",
-        "error",
-        "x",
+        *("id", "answer", "output", "gold", "expected", "question", "score", "tone", "trial", "cost", "tags"),
+        *("error", "status", "metric", "model", "messages", "generations", "passed", "Antwort", "耗时", "x"),
     ]
-)
+)  # fmt: skip
+TABLES = st.lists(st.dictionaries(COLUMNS, CELLS, max_size=6), min_size=1, max_size=6)
+
+
+def require_every_row(table: Imported, row_count: int) -> None:
+    """Each row is one result; what is more or less is said, and so are rows that share an item."""
+    said = " ".join(table.lines)
+    lost = sum(table.lost.values())
+    if len(table.traces) != row_count - lost:
+        assert len(table.traces) > row_count - lost
+        assert "generations" in said
+        assert "are its trials" in said
+    items = Counter(trace.item_id for trace in table.traces)
+    if max(items.values(), default=0) > 1 and "trial" not in table.columns:
+        assert "are its trials" in said
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.lists(st.dictionaries(COLUMNS, CELLS, max_size=6), min_size=1, max_size=6))
+@given(TABLES, st.booleans())
 def test_any_table__one_row_is_one_result_or_an_error_says_why(
-    tmp_path: Path, rows: list[dict[str, Any]]
+    tmp_path: Path, rows: list[dict[str, Any]], is_csv: bool
 ) -> None:
-    path = write_json_lines(tmp_path / "a.jsonl", *rows)
+    path = (
+        write_cells(tmp_path / "a.csv", rows)
+        if is_csv
+        else write_json_lines(tmp_path / "a.jsonl", *rows)
+    )
     try:
         table = import_path(path, options=ReadOptions(expected=ListRule.ANY))
     except AppError:
         return
-    blank = sum(
-        not row or all(isinstance(c, str) and not c.strip() for c in row.values()) for row in rows
-    )
-    assert len(table.traces) == len(rows) - blank
+    # Lines of CSV without any cell are no rows.
+    assert table.row_count == len(rows) or is_csv
+    require_every_row(table, table.row_count)
+
+
+def write_cells(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Rows as CSV; objects and lists are JSON texts."""
+    header = list(dict.fromkeys(name for row in rows for name in row)) or ["x"]
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows([csv_cell(row.get(name)) for name in header] for row in rows)
+    return path
+
+
+def csv_cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def test_any_table__the_check_can_fail(tmp_path: Path) -> None:
+    table = read_rows(tmp_path, {"id": 1, "answer": "x"}, {"id": 1, "answer": "y"})
+    require_every_row(table, 2)
+    with pytest.raises(AssertionError):
+        require_every_row(table, 3)
+    table.lines = []
+    with pytest.raises(AssertionError):
+        require_every_row(table, 2)

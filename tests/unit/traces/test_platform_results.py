@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mosaico.traces.files.column_mapping import InvalidMapping
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
-from mosaico.traces.files.table_columns import InvalidMapping
 from mosaico.traces.types import Trace, TraceOutcome
 from tests.support.import_files import Imported, import_path
 from tests.support.tool_results import csv_file, json_file, json_lines

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from mosaico.core.parameter_names import UserInterface, messages_for
+from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
-from mosaico.traces.files.table_columns import InvalidMapping, choose_columns, parse_mapping
-from mosaico.traces.files.trace_file import TraceReader, read_upload_lines
+from mosaico.traces.files.table_columns import choose_columns
+from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import TraceOutcome
+from mosaico.traces.uploads.uploaded_traces import uploaded_file
 from tests.support.import_files import import_path, refuse_plugin, write_file
 from tests.support.texts import assert_names
 
@@ -43,7 +45,7 @@ def test_choose_columns__guess_never_fails_on_the_type_of_a_cell() -> None:
     )
     assert columns.notes[:3] == [
         "the column 'pass' is not used as passed: it holds 'maybe'",
-        "the column 'score' is not used as score: it holds '7'",
+        "the column 'score' is not used as score, but as SCORE['score']: it holds '7'",
         "the column 'cost' is not used as cost: it holds '3 EUR'",
     ]
     assert columns.notes[3].startswith("the column 'latency' has no unit and is not used")
@@ -141,7 +143,7 @@ def test_error__names_parameters_as_its_reader_knows_them(
     caller: UserInterface, named: str
 ) -> None:
     with messages_for(caller), pytest.raises(InvalidImport, match=re.escape(named)):
-        list(read_upload_lines("run.csv", BytesIO(b"id,note\n1,x\n")).lines)
+        uploaded_file("run.csv", BytesIO(b"id,note\n1,x\n"))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_upload__empty_file_has_the_error_of_score(
         with pytest.raises(InvalidImport, match=message), open_file(path) as rows:
             list(rows)
     with pytest.raises(InvalidImport, match=message):
-        list(read_upload_lines("run.csv", BytesIO(content)).lines)
+        uploaded_file("run.csv", BytesIO(content))
 
 
 def test_csv__decimal_commas_are_read_as_numbers(tmp_path: Path) -> None:

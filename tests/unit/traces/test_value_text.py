@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.traces.value_text import (
-    NoText,
-    TextRole,
-    ValueForm,
-    has_thinking,
-    read_error,
-    read_text,
-    read_texts,
-    strip_fences,
-    strip_thinking,
-)
+from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
+from mosaico.traces.model_responses import ValueForm
+from mosaico.traces.value_text import NoText, TextRole, read_error, read_text, read_texts
 
 ASSISTANT = {"role": "assistant", "content": "Oslo"}
 CALL = {"id": "c", "type": "function", "function": {"name": "refund", "arguments": '{"id": 7}'}}

@@ -43,6 +43,7 @@ from mosaico.run_store.kpi_trend import (
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
 from mosaico.run_store.queries import get_run, list_run_metrics
 from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
+from mosaico.run_store.run_errors import list_run_errors
 from mosaico.runs.llm_cache import list_llm_usage
 from mosaico.runs.pages.flips import load_flips
 from mosaico.statistics.verdict_rules import Scale, Verdict
@@ -117,10 +118,18 @@ def load_run_page(
         "metrics": _metric_rows(list_run_metrics(session, run.seq)),
         **_alerts(session, run.id, res),
         **_evaluations(session, run.seq),
+        "errors": [] if run.purged_at else _errors(session, run),
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
     }
+
+
+def _errors(session: Session, run: BenchmarkRun) -> list[dict[str, Any]]:
+    return [
+        {"group": group, "url": path_of("runs", run.id, "traces", group.trace_id)}
+        for group in list_run_errors(session, run)
+    ]
 
 
 def _list_runs(session: Session, run_ids: Sequence[str]) -> list[BenchmarkRun]:

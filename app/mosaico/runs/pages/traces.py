@@ -147,6 +147,7 @@ def show_trace(
         input=cut_text(trace.input),
         error=cut_text(trace.error),
         diff=_diff(trace.expected_output, trace.output),
+        references=_references(trace),
         values=_values(run.metric_keys or [], detail.result),
         usage=_usage(trace),
         transcript=list_shown_steps(detail.transcript),
@@ -203,6 +204,7 @@ def show_item(
         item=item,
         input=cut_text(first.input if first else None),
         expected=cut_text(first.expected_output if first else None),
+        references=_references(first),
         trials=trials,
         trial_count=len(numbers),
         next_trial=later[0] + 1 if later else None,
@@ -293,6 +295,15 @@ def _beginning(text: str | None) -> str:
 
 def _number(value: float | None) -> str | None:
     return None if value is None else format_number(value)
+
+
+def _references(trace: CollectedTrace | None) -> dict[str, Any] | None:
+    """All expected answers of a trace that has several, and what they mean; None for another trace."""
+    if trace is None or not (trace.expected_any or trace.expected_all):
+        return None
+    texts = trace.expected_any or trace.expected_all or []
+    rule = "one of them is enough" if trace.expected_any else "an answer must fit all of them"
+    return {"rule": rule, "texts": [cut_text(text) for text in texts]}
 
 
 def _diff(left: str | None, right: str | None) -> TextDiff:

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-_TRUTH: Final = {
-    **dict.fromkeys(("true", "pass", "passed", "yes", "correct", "wahr", "vrai", "verdadero"), 1.0),
-    **dict.fromkeys(("false", "fail", "failed", "no", "incorrect", "falsch", "faux", "falso"), 0.0),
-}
+_YES: Final = (
+    *("true", "pass", "passed", "yes", "correct", "wahr", "ja", "vrai", "oui", "verdadero", "sí", "si", "verdadeiro"),
+    *("sim", "vero", "да", "是", "はい", "예", "✅", "✔", "✔️", "✓", "☑"),
+)  # fmt: skip
+_NO: Final = (
+    *("false", "fail", "failed", "no", "incorrect", "falsch", "nein", "faux", "non", "falso", "não", "нет", "否"),
+    *("いいえ", "아니오", "❌", "✗", "✘", "✖"),
+)  # fmt: skip
+_TRUTH: Final = {**dict.fromkeys(_YES, 1.0), **dict.fromkeys(_NO, 0.0)}
+# Beside grades from A to F they would be something else.
+_LETTERS: Final = {"t": 1.0, "y": 1.0, "f": 0.0, "n": 0.0}
 _BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
 # What tools write in place of a number that they do not have.
 _MARKERS: Final = frozenset(
@@ -27,6 +34,13 @@ _COMMA: Final = re.compile(r"[+-]?\d+,\d+")
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 _POINT_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+")
 _PERCENT: Final = re.compile(r"([+-]?[\d.,]+)\s?%")
+# 1 230,50 with the blanks of spreadsheets, 1'230.50 as in Switzerland.
+_GROUP_SIGNS: Final = re.compile(r"(?<=\d)[\u00a0\u2009\u202f'’](?=\d{3}(?!\d))")
+_DOLLAR: Final = re.compile(r"^(?:us)?\$\s?(?=[\d.])|(?<=\d)\s?(?:usd|\$)$")
+# What a column of errors holds where there is none.
+_NO_ERRORS: Final = frozenset(
+    {"0", "0.0", "-", "--", "ok", "no error", "no errors", "success", "[]", "{}"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,12 @@ def find_number_style(rows: Iterable[Mapping[str, Any]]) -> NumberStyle:
     """The notation that the cells of a table show; `PLAIN` without a cell that shows another one, and where
     cells contradict each other.
     """
-    cells = [cell.strip() for row in rows for cell in row.values() if isinstance(cell, str)]
+    cells = [
+        _bare(cell).removesuffix("%").strip()
+        for row in rows
+        for cell in row.values()
+        if isinstance(cell, str) and cell[:1] not in ("{", "[")
+    ]
     grouped = next((cell for cell in cells if _GROUPED_POINT.fullmatch(cell)), None)
     has_point = grouped is not None or any(map(_is_decimal_point, cells))
     comma = next((cell for cell in cells if _shows_decimal_comma(cell)), None)
@@ -71,6 +90,7 @@ def as_number(cell: Any, style: NumberStyle = PLAIN) -> float | None:
         word = cell.strip().casefold()
         if word in _TRUTH:
             return _TRUTH[word]
+        word = _bare(word)
         percent = _PERCENT.fullmatch(word)
         if percent is not None:
             share = _float_of(_with_point(percent[1], style))
@@ -79,6 +99,24 @@ def as_number(cell: Any, style: NumberStyle = PLAIN) -> float | None:
     if not isinstance(cell, bool | int | float | Decimal):
         return None
     return _float_of(cell)
+
+
+def as_passed(cell: Any, style: NumberStyle = PLAIN) -> float | None:
+    """1 or 0 of a cell that says whether an answer passed, also T and F, Y and N; None for another cell."""
+    if isinstance(cell, str) and cell.strip().casefold() in _LETTERS:
+        return _LETTERS[cell.strip().casefold()]
+    number = as_number(cell, style)
+    return number if number in (0.0, 1.0) else None
+
+
+def error_flag(cell: Any) -> bool | None:
+    """Whether there is an error, of a cell that says only this: true, 0, "no error". None for a message."""
+    if is_blank(cell):
+        return False
+    word = str(cell).strip().casefold()
+    if word in _NO_ERRORS:
+        return False
+    return bool(_TRUTH[word]) if word in _TRUTH else True if word in ("1", "1.0") else None
 
 
 def is_marker(cell: Any) -> bool:
@@ -118,6 +156,12 @@ def parse_structure(cell: Any) -> Any:
         return json.loads(cell)
     except (ValueError, RecursionError):
         return cell
+
+
+def _bare(text: str) -> str:
+    """A number without the signs of a currency and of groups that no notation needs to explain."""
+    text = text.strip().casefold()
+    return _DOLLAR.sub("", _GROUP_SIGNS.sub("", text))
 
 
 def _is_decimal_point(cell: str) -> bool:

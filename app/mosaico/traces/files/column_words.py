@@ -29,12 +29,13 @@ def _plain(name: str) -> str:
     )
 
 
-def _table(words: str) -> frozenset[str]:
+def word_table(words: str) -> frozenset[str]:
+    """The words of a text as names have them: without case and accents."""
     return frozenset(_plain(word).casefold() for word in words.split())
 
 
 # The words of an answer, of the right answer and of a question. Words of other scripts are found inside of a word, too.
-ANSWER: Final = _table(
+ANSWER: Final = word_table(
     """
     answer answers response responses output outputs reply completion completions generation
     generations generated prediction predictions predicted pred preds hypothesis hypotheses actual
@@ -44,31 +45,33 @@ ANSWER: Final = _table(
     جواب إجابة תשובה उत्तर जवाब คำตอบ
     """
 )
-WEAK_ANSWER: Final = _table(
+WEAK_ANSWER: Final = word_table(
     """
     result results candidate summary ergebnis resultat resultado risultato результат 结果 結果 결과
     """
 )
-_PLAIN_ANSWERS: Final = _table(
+_PLAIN_ANSWERS: Final = word_table(
     """
     answer answers antwort antworten reponse reponses respuesta respuestas resposta respostas risposta
     antwoord svar ответ 回答 答案 답변 جواب उत्तर คำตอบ cevap jawaban
     """
 )
 # Who answers; beside a noun of `PRODUCTS` it makes an answer.
-AGENTS: Final = _table(
+AGENTS: Final = word_table(
     """
-    model agent bot llm ai system chatbot rag gpt candidate final raw student modell modelo modele
-    modello модель модели 模型 모델 generated predicted pred actual assistant
+    model agent bot llm ai system chatbot rag gpt candidate final raw student modell modells modelo modele
+    modello модель модели 模型 모델 generated predicted pred actual assistant agente agenten systems systeme
+    sistema assistenten assistente asistente generee genere generada generado gerada gerado generata generato
+    generierte generiert erzeugte obtenue obtenida obtida predicha prevista
     """
 )
-PRODUCTS: Final = _table(
+PRODUCTS: Final = word_table(
     """
     text summary translation sql code email message content patch solution choice result label query
     class intent value string
     """
 )
-EXPECTED: Final = _table(
+EXPECTED: Final = word_table(
     """
     expected gold golden reference references ref groundtruth truth truths target targets ideal
     correct canonical desired label best true grading accepted acceptable erwartet erwartete
@@ -79,10 +82,10 @@ EXPECTED: Final = _table(
 )
 # Alone they name something else, such as whether an answer is correct.
 _EXPECTED_BESIDE_A_NOUN: Final = frozenset(
-    {"correct", "best", "true", "accepted", "acceptable", "right"}
+    {"correct", "best", "true", "accepted", "acceptable", "right", "正确", "正確"}
 )
 _WEAK_EXPECTED: Final = frozenset({"label", "grading"})
-QUESTION: Final = _table(
+QUESTION: Final = word_table(
     """
     question questions query prompt input inputs instruction request utterance q problem frage
     eingabe requete pregunta consulta entrada pergunta domanda vraag fraga sporgsmal pytanie soru
@@ -102,9 +105,10 @@ _STEMS: Final[Mapping[str, str]] = {
 # Words beside those of a kind that change nothing.
 _FILLERS: Final = frozenset(
     {
-        *("the", "of", "a", "text", "string", "str", "value", "content", "user", "my", "chat"),
+        *("the", "of", "text", "string", "str", "value", "content", "user", "my", "chat"),
         *("short", "long", "full", "sample", "ground", "standard", "from", "by", "json"),
         *("gegebene", "texte", "texto", "testo", "der", "la", "le", "del", "de", "des"),
+        *("du", "do", "da", "vom", "von", "dem", "di", "della", "dello", "van", "het"),
     }
 )
 # Columns with one of these words hold something about an answer or a question, and no text of it.
@@ -150,7 +154,7 @@ _OTHER: Final = frozenset(
         *("role", "model2", "provider", "temperature", "seed", "config", "parameters", "preview"),
     }
 )
-SCORE: Final = _table(
+SCORE: Final = word_table(
     """
     score scores rating ratings grade quality accuracy acc correct correctness relevance relevancy
     relevant faithfulness faithful em precision recall f1 f2 exact match bleu rouge rouge1 rouge2
@@ -189,6 +193,14 @@ NOT_A_SCORE: Final = frozenset(
             "questions",
         ),
     }
+) | word_table(
+    """
+    kosten coste costo costos custo custos cout couts prix preis precio preco prezzo стоимость цена 费用 成本 費用 価格
+    비용 laufzeit dauer zeit antwortzeit latenz latence latencia latenza duree duracion duracao durata tiempo tempo temps
+    время 耗时 延迟 时间 時間 시간 nummer numero zeile ligne fila linha riga номер 编号 序号 番号 行号 번호 anzahl
+    cantidad quantidade 数量 wahrscheinlichkeit probabilidad probabilidade probabilite 概率 置信度 datum fecha 日期
+    temperatur temperatura gewicht peso poids identifiant kennung
+    """
 )
 # Members of the object of a tool stand in columns such as `outputs.answer`, `inputs.question`, `reference.answer`.
 _HEADS: Final[Mapping[str, str]] = {
@@ -229,7 +241,7 @@ def names_a_score(column: str) -> bool:
 
 def names_no_score(column: str) -> bool:
     """Return whether the name says that the numbers judge nothing: a position, a time, a count."""
-    return any(word in NOT_A_SCORE for word in words_of(column))
+    return any(_has(word, NOT_A_SCORE) for word in words_of(column))
 
 
 def most_certain(columns: Iterable[str], field: str) -> list[str]:
@@ -298,7 +310,7 @@ def _is_expected(words: Sequence[str]) -> bool:
 
 def _answer_certainty(words: Sequence[str]) -> Certainty:
     known = ANSWER | WEAK_ANSWER | AGENTS | PRODUCTS | _FILLERS
-    if not all(_has(word, known) or word.isdecimal() or _stem([word]) for word in words):
+    if not all(_has(word, known) or _is_numbering(word) or _stem([word]) for word in words):
         # `generated_email` names what was made in any words, `claude_response` who answered.
         is_made = words[0] in {"generated", "predicted", "pred"} or words[-1] in ANSWER
         is_question = any(_has(word, QUESTION) for word in words)
@@ -335,6 +347,15 @@ def _has(word: str, words: frozenset[str]) -> bool:
     )
 
 
+def _is_numbering(word: str) -> bool:
+    """Return whether a word counts columns: answer_1, answer_b."""
+    return word.isdecimal() or (len(word) == 1 and word.isascii())
+
+
 def _stem(words: Sequence[str]) -> str | None:
     joined = "".join(words)
-    return next((kind for stem, kind in _STEMS.items() if stem in joined), None)
+    # Of a compound the last part says what it is: Antwortzeit is a time.
+    endings = tuple(joined.removesuffix(ending) for ending in ("", "en", "text", "texte"))
+    return next(
+        (kind for stem, kind in _STEMS.items() if any(e.endswith(stem) for e in endings)), None
+    )

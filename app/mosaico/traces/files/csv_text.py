@@ -1,9 +1,10 @@
 """The text of a CSV file: its encoding, its lines, and what precedes the header."""
 
 import codecs
+import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, Final, NamedTuple
 
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -17,6 +18,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_RULE: Final = re.compile(r"\s*:?-{2,}:?\s*")
 _HIGH: Final = re.compile(rb"[\x80-\xff]")
 _LETTER_RUN: Final = re.compile(rb"[\xc0-\xff]{3}")
 # Of the bytes of a text in a western language few are no ASCII; in Shift-JIS every second one is none.
@@ -25,11 +27,24 @@ _WINDOWS_1252: Final = "cp1252"
 
 
 class CsvHead(NamedTuple):
-    """What precedes the rows: the delimiter, the number of lines before the header, and the header."""
+    """How a table is written: the delimiter, the number of lines before the header, whether blanks surround the cells,
+    and whether each line begins and ends with the delimiter, as in Markdown.
+    """
 
     delimiter: str
     skipped_lines: int
     note: str | None
+    is_padded: bool = False
+    is_framed: bool = False
+
+    def clean(self, cells: list[str]) -> list[str]:
+        """The cells of a line without what only sets them apart; empty for the rule below a header of Markdown."""
+        if self.is_framed and len(cells) > 1:
+            cells = cells[1:-1]
+        if self.is_padded or self.is_framed:
+            cells = [cell.strip() for cell in cells]
+        is_rule = self.is_framed and all(map(_RULE.fullmatch, cells))
+        return [] if is_rule else cells
 
 
 def encoding_of_mark(start: bytes) -> str | None:
@@ -97,22 +112,44 @@ def find_bad_line(file: IO[bytes], encoding: str) -> int:
 
 
 def read_head(lines: list[str]) -> CsvHead:
-    """The delimiter and the lines before the header, from the first lines of a file."""
+    """How a table is written, from the first lines of its file."""
     separator = _SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
     if separator is not None:
         return CsvHead(separator[1], 1, None)
     comments = 0
     while comments < len(lines) and lines[comments].startswith("#"):
         comments += 1
+    delimiter = _delimiter_of(lines[comments:])
     following = lines[comments] if comments < len(lines) else ""
-    delimiter = _delimiter_of(following)
     # A header may begin with a number sign: "#,question,answer".
     while comments and lines[comments - 1].count(delimiter) == following.count(delimiter) > 0:
         comments -= 1
     note = f"lines before the header that begin with #: {comments}" if comments else None
-    return CsvHead(delimiter, comments, note)
+    header = (lines[comments] if comments < len(lines) else "").strip()
+    is_framed = delimiter == "|" and len(header) > 1 and header[0] == header[-1] == "|"
+    return CsvHead(delimiter, comments, note, _is_padded(header, delimiter), is_framed)
 
 
-def _delimiter_of(line: str) -> str:
-    unquoted = re.sub(r'"[^"]*"', "", line)
-    return max(DELIMITERS, key=unquoted.count)
+def _delimiter_of(lines: Sequence[str]) -> str:
+    """The delimiter with which the most lines have as many cells as the header; of several the one with most cells."""
+    return max(DELIMITERS, key=lambda delimiter: _fit_of(lines, delimiter))
+
+
+def _fit_of(lines: Sequence[str], delimiter: str) -> tuple[bool, float, int]:
+    try:
+        rows = [cells for cells in csv.reader(lines, delimiter=delimiter) if cells]
+    except csv.Error:
+        return False, 0.0, 0
+    if not rows:
+        return False, 0.0, 0
+    width = len(rows[0])
+    # The last of several lines may end within a cell.
+    others = rows[1:-1] or rows[1:]
+    share = sum(len(cells) == width for cells in others) / len(others) if others else 1.0
+    return width > 1, share, width
+
+
+def _is_padded(header: str, delimiter: str) -> bool:
+    """Return whether a blank follows each delimiter of a header."""
+    cells = header.split(delimiter)[1:]
+    return bool(cells) and all(cell.startswith(" ") for cell in cells)

@@ -3,23 +3,19 @@
 import codecs
 import csv
 import json
-import re
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import IO, Any, Final, NamedTuple, NoReturn
 
-from mosaico.core.console.files import CHUNK_BYTES, open_input
+from mosaico.core.console.files import CHUNK_BYTES
 from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import parameter_name
+from mosaico.traces.error_groups import ErrorTally
 from mosaico.traces.files.csv_text import (
     SAMPLE_BYTES,
     encoding_of_mark,
@@ -29,12 +25,11 @@ from mosaico.traces.files.csv_text import (
     name_encodings,
     read_head,
 )
+from mosaico.traces.files.json_objects import explain_json_error, parse_objects
 from mosaico.traces.files.json_rows import rows_of_document
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts
 
-STDIN: Final = Path("-")
-MEMORY_BYTES: Final = 1024**2
 GZIP_MARK: Final = b"\x1f\x8b"
 LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
@@ -89,7 +84,7 @@ class ImportFile:
     def __init__(self, name: str, file: IO[bytes], options: ReadOptions | None = None) -> None:
         self.name = name
         self.options = options or ReadOptions()
-        self.counts = ReadCounts()
+        self.counts = ReadCounts(errors=ErrorTally(self.options.infra_errors))
         # How the rows were found, for the user.
         self.notes: list[str] = []
         self.repeated_columns: set[str] = set()
@@ -140,7 +135,7 @@ class ImportFile:
         try:
             return json.loads(raw.removeprefix(codecs.BOM_UTF8))
         except json.JSONDecodeError as error:
-            objects = _parse_objects(error.doc) if error.msg == "Extra data" else None
+            objects = parse_objects(error.doc) if error.msg == "Extra data" else None
         except (UnicodeDecodeError, RecursionError):
             objects = None
         # Once more for the message.
@@ -181,7 +176,7 @@ class ImportFile:
         except json.JSONDecodeError as error:
             position = f"line {line or error.lineno}, column {error.colno}"
             message = f"{error.msg[:1].lower()}{error.msg[1:]}"
-            self.reject(f"{position}: not valid JSON: {message}{_explain_json_error(error)}")
+            self.reject(f"{position}: not valid JSON: {message}{explain_json_error(error)}")
         except UnicodeDecodeError as error:
             number = line or raw.count(b"\n", 0, error.start) + 1
             self.reject(f"line {number}: not UTF-8 text; save the file as UTF-8")
@@ -216,12 +211,15 @@ class ImportFile:
         head = read_head(start)
         self._note(head.note)
         reader = csv.reader(
-            chain(start[head.skipped_lines :], lines), delimiter=head.delimiter, strict=True
+            chain(start[head.skipped_lines :], lines),
+            delimiter=head.delimiter,
+            strict=True,
+            skipinitialspace=head.is_padded,
         )
         header: list[str] = []
         first_line = 1 + head.skipped_lines
         try:
-            for cells in reader:
+            for cells in map(head.clean, reader):
                 if cells and not header:
                     header = self.name_columns(cells)
                 elif cells:
@@ -306,7 +304,7 @@ class ImportFile:
         for number, line in enumerate(_iter_lines(self.open(), limit), start=1):
             if len(line) > limit:
                 self.reject(f"line {number}: longer than {limit} bytes")
-            if not line.isspace():
+            if not line.removeprefix(codecs.BOM_UTF8).isspace() and line != codecs.BOM_UTF8:
                 yield self._object_row(f"line {number}", self.parse(line, number))
 
     def _json_rows(self) -> Iterator[TableRow]:
@@ -323,78 +321,6 @@ class ImportFile:
         if not isinstance(row, dict):
             self.reject(f"{position}: expected a JSON object with one result, not {row!r:.40}")
         return TableRow(position, row)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRows:
-    """Results in memory, which are read like a JSON list of the same rows; `name` is their name in
-    messages.
-    """
-
-    name: str
-    rows: Sequence[Mapping[str, Any]]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class MappedSource:
-    """Results whose columns differ from those of the other results: `mapping` names them by field."""
-
-    source: Path | ResultRows
-    mapping: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    def __str__(self) -> str:
-        return str(self.source)
-
-
-ResultSource: TypeAlias = Path | ResultRows | MappedSource
-
-
-class RowsFile(ImportFile):
-    """Rows in memory as a JSON document."""
-
-    def __init__(self, results: ResultRows, options: ReadOptions | None = None) -> None:
-        super().__init__(results.name, BytesIO(), options)
-        self._results = results.rows
-
-    @cached_property
-    def container(self) -> Container:
-        return Container.JSON
-
-    @cached_property
-    def document(self) -> list[dict[str, Any]]:
-        return [dict(row) for row in self._results]
-
-
-@contextmanager
-def open_import(path: ResultSource, options: ReadOptions | None = None) -> Iterator[ImportFile]:
-    """The file for reading; `-` is standard input, which is copied to a temporary file.
-
-    Raises: `UnreadableInput`.
-    """
-    if isinstance(path, MappedSource):
-        options = options or ReadOptions()
-        mapping = {**options.mapping, **path.mapping}
-        with open_import(path.source, replace(options, mapping=mapping)) as file:
-            yield file
-        return
-    if isinstance(path, ResultRows):
-        yield RowsFile(path, options)
-        return
-    with open_input(path) as file:
-        if path != STDIN:
-            yield ImportFile(str(path), file, options)
-            return
-        with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as copy:
-            while chunk := file.read(CHUNK_BYTES):
-                copy.write(chunk)
-            yield ImportFile("standard input", copy, options)
 
 
 def _first_visible_line(file: IO[bytes]) -> bytes:
@@ -435,31 +361,3 @@ def _is_utf8(file: IO[bytes]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _parse_objects(text: str) -> list[Any] | None:
-    """The objects of a text that holds several, one after the other, as `jq` prints them; None for another."""
-    decoder, objects, end = json.JSONDecoder(), list[Any](), 0
-    try:
-        while end < len(text):
-            value, end = decoder.raw_decode(text, end)
-            objects.append(value)
-            blanks = _BLANKS.match(text, end)
-            end = blanks.end() if blanks else end
-    except (ValueError, RecursionError):
-        return None
-    return objects if all(isinstance(value, dict) for value in objects) else None
-
-
-_BLANKS: Final = re.compile(r"[ \t\r\n]*")
-
-
-def _explain_json_error(error: json.JSONDecodeError) -> str:
-    """What a text that is almost JSON probably is; empty without a guess."""
-    rest = error.doc[error.pos : error.pos + 1]
-    before = error.doc[: error.pos].rstrip()
-    if rest == "'" or before.endswith("'"):
-        return "; the text has single quotes, as Python prints a dict: write it with json.dumps"
-    if rest in ("}", "]") and before.endswith(","):
-        return "; remove the comma before it"
-    return ""

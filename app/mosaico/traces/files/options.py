@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from mosaico.core.console.terminal import print_status, warn_failed_plugin
-from mosaico.traces.files.read_options import ReadOptions, parse_labels
+from mosaico.traces.files.read_options import ReadOptions, parse_infra_errors, parse_labels
 from mosaico.traces.references import ListRule
 
 if TYPE_CHECKING:
-    from mosaico.traces.files.import_file import ResultSource
+    from mosaico.traces.files.result_sources import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
 
 FIRST_LINE_S = 5.0
@@ -94,12 +94,26 @@ class InputOptions(NamedTuple):
             help="Read an answer that is one ``` block as the content of the block.",
         ),
     ] = False
+    infra_error: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--infra-error",
+            metavar="REGEX",
+            help="Errors whose message fits are no fault of the agent, whatever class they have. RE2. Repeatable.",
+        ),
+    ] = None
     encoding: Annotated[
         str | None,
         typer.Option(
             "--encoding",
             metavar="NAME",
             help="Encoding of a CSV file (default: UTF-8 or by its content).",
+        ),
+    ] = None
+    sheet: Annotated[
+        str | None,
+        typer.Option(
+            "--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first)."
         ),
     ] = None
     strict: Annotated[
@@ -136,9 +150,11 @@ def open_reader(
     options: InputOptions,
     remember: Callable[[str], None] = lambda _: None,
     print_line: Callable[[str], None] = print_status,
+    *,
+    infra_errors: Sequence[str] = (),
 ) -> "TraceReader":
     """A reader with these options, which passes what it recognized to `print_line`, what holds for several files once,
-    and all of it to `remember`.
+    and all of it to `remember`. `infra_errors` are those of a benchmark, beside those of the options.
 
     Imports the importers, so only commands call it. Raises: `InvalidMapping`.
     """
@@ -158,24 +174,26 @@ def open_reader(
     return TraceReader(
         announce,
         warn_failed_plugin,
-        read_options(options),
+        read_options(options, infra_errors),
         report_progress=ReadingProgress(print_status, time.monotonic),
     )
 
 
-def read_options(options: InputOptions) -> ReadOptions:
-    """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`."""
+def read_options(options: InputOptions, infra_errors: Sequence[str] = ()) -> ReadOptions:
+    """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`, `InvalidInfraError`."""
     # Only commands on files need it.
-    from mosaico.traces.files.table_columns import parse_mapping
+    from mosaico.traces.files.column_mapping import parse_mapping
 
     return ReadOptions(
         mapping=parse_mapping(options.map_columns or ()),
         format_name=options.input_format,
         encoding=options.encoding,
+        sheet=options.sheet,
         expected=options.expected,
         labels=parse_labels(options.labels or ()),
         strip_thinking=options.strip_thinking,
         strip_fences=options.strip_fences,
+        infra_errors=parse_infra_errors([*(options.infra_error or ()), *infra_errors]),
         strict=options.strict,
     )
 
@@ -183,8 +201,8 @@ def read_options(options: InputOptions) -> ReadOptions:
 def map_source(path: Path, columns: list[str] | None) -> "ResultSource":
     """A file whose columns are named for itself; the file itself without names. Raises: `InvalidMapping`."""
     # Only commands on files need them.
-    from mosaico.traces.files.import_file import MappedSource
-    from mosaico.traces.files.table_columns import parse_mapping
+    from mosaico.traces.files.column_mapping import parse_mapping
+    from mosaico.traces.files.result_sources import MappedSource
 
     return MappedSource(path, parse_mapping(columns)) if columns else path
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from mosaico.core.errors import Invalid
+from mosaico.harness.text_search import InvalidPattern, compile_pattern
 from mosaico.traces.references import ListRule
 
 MAX_DOCUMENT_BYTES: Final = 512 * 1024**2
@@ -15,6 +16,12 @@ MAX_LINE_BYTES: Final = 64 * 1024**2
 
 class InvalidLabels(Invalid):
     """The numbers of labels are not readable; write COLUMN=LABEL:NUMBER,LABEL:NUMBER."""
+
+    exit_code = 2
+
+
+class InvalidInfraError(Invalid):
+    """A pattern of errors is not a valid regular expression of RE2; correct it."""
 
     exit_code = 2
 
@@ -32,17 +39,19 @@ class ReadLimits:
 class ReadOptions:
     """The options of a reading.
 
-    `mapping` names columns by field, `format_name` an importer, `encoding` that of a table of text. `labels` are the
-    numbers of labels by column. With `strict` whatever would be left out is an error.
+    `mapping` names columns by field, `format_name` an importer, `encoding` that of a table of text, `sheet` one of a spreadsheet. `labels` are the
+    numbers of labels by column, `infra_errors` patterns (RE2) of errors that are not the agent's. With `strict` whatever would be left out is an error.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     format_name: str | None = None
     encoding: str | None = None
+    sheet: str | None = None
     expected: ListRule | Literal["any", "all"] | None = None
     labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     strip_thinking: bool = False
     strip_fences: bool = False
+    infra_errors: tuple[str, ...] = ()
     strict: bool = False
     limits: ReadLimits = field(default_factory=ReadLimits)
 
@@ -58,6 +67,19 @@ def parse_labels(texts: Iterable[str]) -> dict[str, dict[str, float]]:
             )
         labels.setdefault(column, {}).update(_parse_pair(pair) for pair in pairs.split(","))
     return labels
+
+
+def parse_infra_errors(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Patterns of errors that are not the agent's. Raises: `InvalidInfraError`."""
+    patterns = tuple(patterns)
+    for pattern in patterns:
+        try:
+            compile_pattern(pattern)
+        except InvalidPattern as error:
+            raise InvalidInfraError(
+                f"{pattern!r:.80} is not a valid regular expression (RE2): {error}"
+            ) from None
+    return patterns
 
 
 def _parse_pair(pair: str) -> tuple[str, float]:

@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mosaico.core.parameter_names import parameter_name
-from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.value_text import NoText, ValueForm, ValueText
+from mosaico.traces.error_groups import ErrorTally
+from mosaico.traces.files.ignored_fields import MAX_NAMES, NOT_USED, describe_more
+from mosaico.traces.model_responses import ValueForm
+from mosaico.traces.value_text import NoText, ValueText
 
 MAX_PLACES: Final = 3
+MAX_MEMBERS: Final = 5
+OTHERS: Final = "others"
 # A table that lost a larger share of its rows says so first.
 LOST_SHARE: Final = 0.05
 
@@ -40,14 +44,16 @@ class ReadCounts:
     """Counts of a reading, which grow while its results are read.
 
     `rows` are those of the file, `lost_rows` those without a result. `odd_cells` are cells that are missing values
-    because they do not fit their column. `opened` counts the forms whose texts were taken, by field.
+    because they do not fit their column. `mixed` are rows whose item is doubtful. `opened` counts the forms whose texts were taken, by field.
     """
 
     rows: int = 0
     lost_rows: LostRows = field(default_factory=LostRows)
     odd_cells: LostRows = field(default_factory=LostRows)
+    mixed: LostRows = field(default_factory=LostRows)
+    errors: ErrorTally = field(default_factory=ErrorTally)
     opened: Counter[str] = field(default_factory=Counter)
-    left_out: dict[str, None] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
     tool_answers: Counter[str] = field(default_factory=Counter)
     thinking: int = 0
     several_expected: int = 0
@@ -61,8 +67,11 @@ class ReadCounts:
         if reading.is_unwrapped or reading.form is ValueForm.JSON:
             self.opened[f"{name} from {reading.form}"] += 1
         for member in reading.left_out:
-            if len(self.left_out) < MAX_PLACES:
-                self.left_out[f"{name}.{member}"] = None
+            path = f"{name}.{member}"
+            # A file can have a new name on every line: the others are counted together.
+            self.left_out[
+                path if path in self.left_out or len(self.left_out) < MAX_NAMES else OTHERS
+            ] += 1
         if reading.reason is NoText.TOOL_CALLS:
             self.tool_answers.update(call.name for call in reading.tool_calls[:1])
 
@@ -81,7 +90,7 @@ class ReadCounts:
         """What was opened to find a text, and options for what models add."""
         if self.opened:
             opened = ", ".join(f"{form} {count}" for form, count in self.opened.most_common())
-            members = f" (without {', '.join(self.left_out)})" if self.left_out else ""
+            members = f" (without {self.describe_members()})" if self.left_out else ""
             yield f"texts: {opened}{members}"
         if self.several_expected:
             yield f"several right answers: {self.several_expected} items; metrics take the best"
@@ -91,6 +100,11 @@ class ReadCounts:
         if self.thinking:
             name = parameter_name("--strip-thinking")
             yield f"answers with thoughts such as <think>: {self.thinking}; {name} leaves them out"
+
+    def describe_members(self) -> str:
+        """The members beside the texts, which are left out, with their counts."""
+        listed = [f"{path} {count}" for path, count in self.left_out.most_common(MAX_MEMBERS)]
+        return ", ".join(listed) + describe_more(len(self.left_out) - len(listed))
 
     def describe_left_out(self) -> Iterator[str]:
         """The rows and cells that were left out, by reason."""
@@ -118,7 +132,8 @@ class ReadReport:
         more = len(columns) - MAX_COLUMNS
         listed = ", ".join(columns[:MAX_COLUMNS]) + (f" and {more} more" if more > 0 else "")
         loss = self.counts.describe_loss()
-        return "; ".join(filter(None, (loss, self.counts.by_position, self.summary, listed)))
+        doubts = (loss, self.counts.by_position, *self.counts.mixed.describe())
+        return "; ".join(filter(None, (*doubts, self.summary, listed)))
 
     def lines(self) -> Iterator[str]:
         """At most four lines: the form and the columns, what was opened, what was left out, what else to know."""
@@ -126,7 +141,10 @@ class ReadReport:
             [self.head],
             self.counts.describe_opened(),
             [*self.counts.describe_left_out(), *(note for note in self.notes if NOT_USED in note)],
-            [note for note in self.notes if NOT_USED not in note],
+            [
+                *self.counts.errors.describe(),
+                *(note for note in self.notes if NOT_USED not in note),
+            ],
         )
         for part in parts:
             line = "; ".join(part)
@@ -136,10 +154,11 @@ class ReadReport:
     def describe_left_out(self) -> list[str]:
         """Everything that is not used, for a reading that must use everything."""
         counted = [*self.counts.describe_left_out()]
-        members = [f"members of texts: {', '.join(self.counts.left_out)}"] * bool(
+        members = [f"members of texts: {self.counts.describe_members()}"] * bool(
             self.counts.left_out
         )
         unused = ("not used", "judge nothing", "no unit")
+        counted += self.counts.mixed.describe()
         return counted + members + [n for n in self.notes if any(text in n for text in unused)]
 
 

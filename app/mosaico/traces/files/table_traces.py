@@ -2,54 +2,34 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from mosaico.core.parameter_names import mapped_column, parameter_name
-from mosaico.traces.error_rules import outcome_of_error
-from mosaico.traces.files.cell_values import as_number, as_scores, is_blank, parse_structure
-from mosaico.traces.files.column_words import names_a_score
-from mosaico.traces.files.ignored_fields import NOT_USED, IgnoredFields, describe_ignored
+from mosaico.traces.files.cell_paths import cell_of, has_cell, list_columns, nested_columns
+from mosaico.traces.files.column_cells import ColumnCells
+from mosaico.traces.files.column_mapping import InvalidMapping
+from mosaico.traces.files.field_names import METRIC_NAMES, first_alias
+from mosaico.traces.files.ignored_fields import (
+    NOT_USED,
+    IgnoredFields,
+    describe_ignored,
+    describe_more,
+)
 from mosaico.traces.files.import_file import (
-    Container,
     ImportFile,
     InvalidImport,
     TableRow,
-    is_blank_row,
 )
-from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.importer_registry import ImportedTraces
-from mosaico.traces.files.table_columns import (
-    ODD_FIELDS,
-    InvalidMapping,
-    TableColumns,
-    cell_of,
-    choose_columns,
-    has_cell,
-    list_columns,
-    nested_columns,
-)
-from mosaico.traces.references import ListRule, References, read_references
-from mosaico.traces.storable_traces import id_of, short_id
-from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
+from mosaico.traces.files.row_reader import RowReader
+from mosaico.traces.files.table_columns import TableColumns, choose_columns
+from mosaico.traces.model_responses import ValueForm
+from mosaico.traces.types import Trace
 from mosaico.traces.value_text import (
-    NoText,
-    TextRole,
-    ValueForm,
-    ValueText,
-    read_error,
-    read_generations,
     read_text,
-    read_texts,
 )
 
 SAMPLED_ROWS: Final = 100
-TASK_PASSED: Final = "TASK_PASSED"
-TASK_SCORE: Final = "TASK_SCORE"
-_MILLISECONDS: Final = 1000.0
-# Cells of these tables are texts: objects and lists are written as JSON or in the notation of Python.
-_TEXT_TABLES: Final = frozenset({Container.CSV, Container.SPREADSHEET})
-# Columns whose lists are several answers of a model to one question.
-_TRIALS: Final = frozenset({"generations", "completions", "samples", "choices"})
 _FORMS_OF_MODELS: Final = frozenset(
     {
         ValueForm.MESSAGE,
@@ -79,11 +59,7 @@ def read_table(
     columns = _choose(file, sample, mapping)
     if mapping.get("output") != "":
         _require_content(file, columns, sample)
-    if "item" not in columns.by_field and "input" not in columns.by_field:
-        file.counts.by_position = (
-            "no column identifies the items: rows of two files are paired by their position; name"
-            f" it: {mapped_column('item', 'COLUMN')}"
-        )
+    _refuse_rows_by_metric(file, columns, sample)
     ignored = IgnoredFields(columns.read_columns)
     for row in sample:
         ignored.check(row.cells)
@@ -165,294 +141,67 @@ def iter_row_traces(
     reader: "RowReader", rows: Iterable[TableRow], ignored: IgnoredFields, notes: list[str]
 ) -> Iterator[Trace]:
     """The traces of the rows. Afterwards `notes` say which rows are trials and which later columns are not used."""
-    noted_count = len(ignored.names)
+    noted_count, noted_names = ignored.count, len(ignored.names)
     counts = reader.file.counts
     for row in rows:
         counts.rows += 1
-        if is_blank_row(row):
-            counts.lost_rows.add("rows without any text are skipped", row.position)
+        lost = reader.why_lost(row)
+        if lost is not None:
+            counts.lost_rows.add(lost, row.position)
             continue
         ignored.check(row.cells)
         yield from reader.read(row)
     trials = reader.describe_trials()
     if trials is not None:
         notes.append(f"rows of the same item are its trials: {trials}")
-    if len(ignored.names) > noted_count:
-        later = ", ".join(ignored.names[noted_count:])
+    if ignored.count > noted_count:
+        names = ignored.names[noted_names:]
+        later = ", ".join(names) + describe_more(ignored.count - noted_count - len(names))
         notes.append(f"columns {NOT_USED}, after the first {SAMPLED_ROWS} rows: {later}")
-
-
-class RowReader:
-    """Converts the rows of one table."""
-
-    def __init__(self, file: ImportFile, columns: TableColumns) -> None:
-        self.file = file
-        self._counts = file.counts
-        self._columns = columns.by_field
-        self._scores = columns.scores
-        self._style = columns.style
-        self._strict = columns.strict_columns
-        rule = file.options.expected
-        self._rule = None if rule is None else ListRule(rule)
-        self._is_encoded = file.container in _TEXT_TABLES
-        self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
-        self._trials = TrialCounter()
-
-    def read(self, row: TableRow) -> Iterator[Trace]:
-        """The traces of a row: one, or one for each of several answers in its cell. Raises: `InvalidImport` with its
-        line and column.
-        """
-        question = self._read(row, "input", TextRole.QUESTION)
-        answers = self._answers(row)
-        item = self._item_id(row, question)
-        references = self._expected(row)
-        expected = references.texts
-        fields: dict[str, Any] = {
-            "item_id": item,
-            "input": question.text,
-            "expected_output": expected[0] if expected else None,
-            "expected_any": expected if self._is_list(references, ListRule.ANY) else (),
-            "expected_all": expected if self._is_list(references, ListRule.ALL) else (),
-            "tags": self._tags(row),
-            "input_tokens": self._whole_number(row, "inputTokens"),
-            "output_tokens": self._whole_number(row, "outputTokens"),
-            "cost_usd": self._amount(row, "cost"),
-            "latency_ms": self._latency(row),
-            "scores": self._all_scores(row),
-        }
-        for answer in answers:
-            yield self._with_answer(row, fields, answer)
-
-    def _with_answer(
-        self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None
-    ) -> Trace:
-        """The trace of one answer; None where none was recorded."""
-        item = fields["item_id"]
-        trial = self._whole_number(row, "trial", MAX_TRIAL)
-        # Counted in either case: IDs have to be unique.
-        occurrence = self._trials.next_trial(item)
-        error = None if is_blank(self._cell(row, "error")) else read_error(self._cell(row, "error"))
-        error = error or (answer.error if answer else None)
-        outcome = self._outcome(row, error)
-        output = self._output(answer, outcome)
-        if output == "" and outcome is TraceOutcome.SCORED:
-            self._require_input(row, answer)
-        trace_id = self._cell(row, "traceId")
-        calls = answer.tool_calls if answer else ()
-        return Trace(
-            **fields,
-            trace_id=short_id(f"{item}#{occurrence}" if is_blank(trace_id) else str(trace_id)),
-            trial=min(occurrence, MAX_TRIAL) if trial is None else trial,
-            outcome=outcome,
-            output=output,
-            error=error,
-            tool_calls=tuple(ToolCall(name=c.name, arguments=c.arguments) for c in calls) or None,
-        )
-
-    def _answers(self, row: TableRow) -> tuple[ValueText | None, ...]:
-        """The answers in the cell of the output; as in an upload, a row without the key has no answer recorded."""
-        column = self._columns.get("output")
-        if column is None or not has_cell(row.cells, column):
-            return (None,)
-        cell = self._cell(row, "output")
-        if column.casefold() in _TRIALS and isinstance(parse_structure(cell), list):
-            cell = {"generations": read_generations(parse_structure(cell))} if cell else None
-        answers = read_texts(cell, is_encoded=self._is_encoded)
-        for answer in answers:
-            self._counts.add_text(column, answer)
-        return answers
-
-    def _output(self, answer: ValueText | None, outcome: TraceOutcome) -> str | None:
-        """The text of an answer. An item with a question and no answer has an empty answer, not a missing one;
-        a failed attempt may have none.
-        """
-        if answer is None:
-            return None
-        if answer.text is None:
-            return "" if outcome is TraceOutcome.SCORED else None
-        return answer.text
-
-    def _read(self, row: TableRow, name: str, role: TextRole) -> ValueText:
-        column = self._columns.get(name)
-        reading = read_text(self._cell(row, name), role, is_encoded=self._is_encoded)
-        if column is not None:
-            self._counts.add_text(column, reading)
-        return reading
-
-    def _expected(self, row: TableRow) -> References:
-        """The expected answers of a row. An empty cell expects nothing; the word None may be the expected answer."""
-        column = self._columns.get("expected", "")
-        cell = self._cell(row, "expected")
-        if cell == "":
-            cell = None
-        references = read_references(cell, column, self._rule, is_encoded=self._is_encoded)
-        if len(references.texts) > 1 and references.rule is None:
-            name = parameter_name("--expected")
-            self.file.reject(
-                f"{row.position}, column {column!r}: a list of {len(references.texts)} expected answers: is one of"
-                f" them enough ({name} any), or must an answer fit all of them ({name} all)?"
-            )
-        if column and references.reading.reason is not NoText.NOTHING:
-            self._counts.add_text(column, references.reading)
-        self._counts.several_expected += len(references.texts) > 1
-        return references
-
-    @staticmethod
-    def _is_list(references: References, rule: ListRule) -> bool:
-        return len(references.texts) > 1 and references.rule == rule
-
-    def describe_trials(self) -> str | None:
-        """The trials among the rows so far, unless a column names them; None without any."""
-        return None if "trial" in self._columns else self._trials.describe()
-
-    def _cell(self, row: TableRow, name: str) -> Any:
-        column = self._columns.get(name)
-        return None if column is None else cell_of(row.cells, column)
-
-    def _item_id(self, row: TableRow, question: ValueText) -> str:
-        """The item of a row: its ID, else its input, else its place in the file."""
-        cell = self._cell(row, "item")
-        text = None if is_blank(cell) else text_of(cell)
-        if text:
-            return short_id(text)
-        if "item" in self._columns:
-            self._reject(row, "item", "an ID")
-        is_empty = is_blank(self._cell(row, "input")) or not question.text
-        return row.position if is_empty else id_of(question.text or "")
-
-    def _require_input(self, row: TableRow, answer: ValueText | None) -> None:
-        """Refuse a row without a question and without an answer: without a question, an empty
-        answer would be counted against the agent.
-        """
-        is_silent = answer is None or answer.reason is not NoText.TOOL_CALLS
-        if is_silent and "input" in self._columns and is_blank(self._cell(row, "input")):
-            columns = f"{self._columns['input']!r} and {self._columns['output']!r}"
-            self.file.reject(
-                f"{row.position}: the columns {columns} are empty; write the question and the answer,"
-                f" delete the row, or ignore the column of questions: {mapped_column('input', '')}"
-            )
-
-    def _outcome(self, row: TableRow, error: str | None) -> TraceOutcome:
-        cell = self._cell(row, "outcome")
-        if not is_blank(cell):
-            try:
-                return TraceOutcome(str(cell))
-            except ValueError:
-                self._reject(row, "outcome", f"one of {', '.join(TraceOutcome)}")
-        return TraceOutcome.SCORED if error is None else outcome_of_error(error)
-
-    def _tags(self, row: TableRow) -> tuple[str, ...]:
-        if not self._has_tags:
-            return ()
-        cell = parse_structure(self._cell(row, "tags"))
-        tags = cell if isinstance(cell, list) else str("" if is_blank(cell) else cell).split(",")
-        category = self._cell(row, "category")
-        return (
-            *(tag for tag in (str(tag).strip() for tag in tags) if tag),
-            *(() if is_blank(category) else (f"category:{text_of(category)}",)),
-            *model_tags(self._cell(row, "model")),
-        )
-
-    def _latency(self, row: TableRow) -> float | None:
-        seconds = self._amount(row, "latencySeconds")
-        return self._amount(row, "latencyMs") if seconds is None else seconds * _MILLISECONDS
-
-    def _all_scores(self, row: TableRow) -> dict[str, float]:
-        columns = dict(self._scores)
-        for name, score in (("passed", TASK_PASSED), ("score", TASK_SCORE)):
-            if name in self._columns:
-                columns[score] = self._columns[name]
-        scores = {
-            name: self._number_in(row, column, cell_of(row.cells, column))
-            for name, column in columns.items()
-        }
-        return self._named_scores(row) | {
-            name: score for name, score in scores.items() if score is not None
-        }
-
-    def _named_scores(self, row: TableRow) -> dict[str, float]:
-        """The scores of a column of objects."""
-        cell = self._cell(row, "scores")
-        scores = {} if is_blank(cell) else as_scores(cell)
-        if scores is None:
-            self._reject(row, "scores", "an object of numbers")
-        return dict(scores)
-
-    def _number(self, row: TableRow, name: str) -> float | None:
-        column = self._columns.get(name)
-        return None if column is None else self._number_in(row, column, self._cell(row, name))
-
-    def _number_in(self, row: TableRow, column: str, cell: Any) -> float | None:
-        """The number of a cell. An odd cell is a missing value, which is counted with its place."""
-        if is_blank(cell):
-            return None
-        number = as_number(cell, self._style)
-        if number is None:
-            self._leave_out(row, column, cell, "a number")
-        return number
-
-    def _leave_out(self, row: TableRow, column: str, cell: Any, expected: str) -> None:
-        """Count an odd cell, whose value is missing. Raises: `InvalidImport` in a column that the user named."""
-        if column in self._strict:
-            self._reject_cell(row, column, cell, expected)
-        place = f"{row.position} {str(cell)[:20]!r}"
-        self._counts.odd_cells.add(f"cells of {column!r} without {expected} are missing", place)
-
-    def _amount(self, row: TableRow, name: str) -> float | None:
-        number = self._number(row, name)
-        if number is None or number >= 0:
-            return number
-        self._leave_out(row, self._columns[name], self._cell(row, name), "a number of at least 0")
-        return None
-
-    def _whole_number(self, row: TableRow, name: str, most: int = 2**63 - 1) -> int | None:
-        number = self._number(row, name)
-        if number is None:
-            return None
-        if number == int(number) and 0 <= number <= most:
-            return int(number)
-        expected = f"a whole number from 0 to {most}"
-        if name not in ODD_FIELDS:
-            self._reject(row, name, expected)
-        self._leave_out(row, self._columns[name], self._cell(row, name), expected)
-        return None
-
-    def _reject(self, row: TableRow, name: str, expected: str) -> NoReturn:
-        self._reject_cell(row, self._columns[name], self._cell(row, name), expected)
-
-    def _reject_cell(self, row: TableRow, column: str, cell: Any, expected: str) -> NoReturn:
-        cell_text = "empty" if is_blank(cell) else f"{cell!r:.60}"
-        self.file.reject(
-            f"{row.position}, column {column!r}: {cell_text}, but {expected} is expected; correct the cell,"
-            f" or map another column with {parameter_name('--map')}"
-        )
 
 
 def _require_content(file: ImportFile, columns: TableColumns, sample: list[TableRow]) -> None:
     if {"output", "passed", "score", "scores"} & {*columns.by_field} or columns.scores:
         return
     names = nested_columns(row.cells for row in sample)
-    labels = _find_labels(names, sample)
+    if not names:
+        raise InvalidImport(f"{file.name}: {sample[0].position}: the result has no keys")
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
-        f" columns are {list_columns(names)}. Name the column: {mapped_column('output', 'COLUMN')}{labels}"
+        f" columns are {list_columns(names)}. Name the column:"
+        f" {mapped_column('output', 'COLUMN')}{_find_labels(sample)}"
     )
 
 
-def _find_labels(columns: list[str], sample: list[TableRow]) -> str:
+def _find_labels(sample: list[TableRow]) -> str:
     """How to read the labels of a column such as `grade` as numbers; empty without such a column."""
-    for column in columns:
-        cells = [cell_of(row.cells, column) for row in sample]
-        labels = sorted({cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()})
-        is_short = all(len(label) <= _LABEL_CHARS for label in labels)
-        if names_a_score(column) and is_short and 1 < len(labels) <= _MAX_LABELS:
+    cells = ColumnCells([row.cells for row in sample])
+    for column in nested_columns(row.cells for row in sample):
+        labels = cells.judgments(column)
+        if labels:
             numbers = ",".join(f"{label}:NUMBER" for label in labels)
             return f", or say what its grades mean: {parameter_name('--labels')} {column}={numbers}"
     return ""
 
 
-_MAX_LABELS: Final = 8
-_LABEL_CHARS: Final = 24
+def _refuse_rows_by_metric(file: ImportFile, columns: TableColumns, sample: list[TableRow]) -> None:
+    """Refuse a table with a row for each metric of an item: its rows would be read as trials."""
+    item = columns.by_field.get("item") or columns.by_field.get("input")
+    metric = first_alias(
+        [*dict.fromkeys(name for row in sample for name in row.cells)], METRIC_NAMES
+    )
+    if item is None or metric is None or "trial" in columns.by_field:
+        return
+    names: dict[str, set[str]] = {}
+    for row in sample:
+        names.setdefault(str(cell_of(row.cells, item)), set()).add(str(row.cells.get(metric)))
+    several = next((item for item, found in names.items() if len(found) > 1), None)
+    if several is not None:
+        file.reject(
+            f"{sample[0].position}: the table has a row for each metric (column {metric!r}), such as"
+            f" {', '.join(sorted(names[several])[:3])} of {several!r:.40}; write a row for each answer with a column"
+            " for each metric, such as df.pivot does"
+        )
 
 
 def _notes(columns: TableColumns) -> Iterator[str]:

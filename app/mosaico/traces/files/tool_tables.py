@@ -13,22 +13,18 @@ from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from mosaico.traces.error_rules import outcome_of_error
+from mosaico.traces.files.cell_paths import cell_of, has_cell
 from mosaico.traces.files.cell_values import as_number, is_blank
+from mosaico.traces.files.column_mapping import InvalidMapping
+from mosaico.traces.files.field_names import SCORE_FIELD
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow, is_blank_row
 from mosaico.traces.files.imported_values import text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.table_columns import (
-    SCORE_FIELD,
-    InvalidMapping,
-    TableColumns,
-    cell_of,
-    has_cell,
-    require_columns,
-)
+from mosaico.traces.files.row_reader import RowReader
+from mosaico.traces.files.table_columns import TableColumns, require_columns
 from mosaico.traces.files.table_traces import (
     SAMPLED_ROWS,
-    RowReader,
     iter_row_traces,
     require_labeled,
     with_numbers,

@@ -1,25 +1,20 @@
 """Reads files of results for the command line: the format by content, the columns by name or guess."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 from mosaico.core.console.files import iter_chunks
 from mosaico.core.errors import AppError
 from mosaico.core.parameter_names import parameter_name
 from mosaico.core.registry import LoadedPlugin
+from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
+from mosaico.traces.error_rules import excuse_error
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.files.import_file import (
-    Container,
-    ImportFile,
-    InvalidImport,
-    ResultSource,
-    is_blank_row,
-    open_import,
-)
+from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport, is_blank_row
 from mosaico.traces.files.importer_registry import (
     IMPORTERS,
     ImportedTraces,
@@ -30,9 +25,9 @@ from mosaico.traces.files.importer_registry import (
 from mosaico.traces.files.ndjson import format_trace_line
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
+from mosaico.traces.files.result_sources import ResultSource, open_import
 from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import has_thinking, strip_fences, strip_thinking
 
 TRACES: Final = "traces"
 FILE_SUFFIXES: Final = frozenset(
@@ -64,7 +59,9 @@ class Reading:
         options, counts = self._file.options, self._file.counts
         for trace in self.imported.traces:
             self.report.results += 1
-            yield _strip_answer(trace, options, counts)
+            read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
+            counts.errors.add(read.trace_id, read.outcome, read.error)
+            yield read
         if options.strict and (left_out := self.report.describe_left_out()):
             raise InvalidImport(
                 f"{self._file.name}: not everything is used: {'; '.join(left_out)}; remove it, or read the file without"
@@ -226,33 +223,6 @@ def _in_column(trace: Trace, column: str) -> Trace:
     )
 
 
-class UploadLines(NamedTuple):
-    """The numbered lines of a file in the upload format, and what reads it."""
-
-    lines: Iterable[tuple[int, bytes]]
-    reader: TraceReaderVersion
-
-
-def read_upload_lines(
-    name: str, file: IO[bytes], options: ReadOptions | None = None
-) -> UploadLines:
-    """A file in the upload format with its lines numbered: traces as they are, another format by its
-    importer. `name` is the file in messages.
-
-    Raises: `InvalidImport` with the line, `InvalidMapping`, `TooLarge` for a line above 16 MiB.
-    """
-    from mosaico.core.web.uploads import iter_lines
-    from mosaico.traces.storable_traces import make_storable
-
-    load_importers(lambda _: None)
-    import_file = ImportFile(name, file, options)
-    reading = read_file(import_file)
-    if _is_upload_format(import_file, reading):
-        return UploadLines(iter_lines(import_file.open()), reader_of(TRACES))
-    lines = (format_trace_line(make_storable(trace)) for trace in reading.traces)
-    return UploadLines(enumerate(lines, start=1), reader_of(reading.importer_name))
-
-
 def read_items(name: str, file: IO[bytes], options: ReadOptions | None = None) -> Iterator[Trace]:
     """The items of a file as traces, its format by content; `name` is the file in messages.
 
@@ -264,10 +234,15 @@ def read_items(name: str, file: IO[bytes], options: ReadOptions | None = None) -
 
 def _is_upload_format(file: ImportFile, reading: Reading) -> bool:
     """Return whether the lines of a file can be uploaded as they are."""
-    options = file.options
-    is_changed = options.strip_thinking or options.strip_fences or options.strict
     is_of_traces = reading.importer_name == TRACES and file.container is Container.JSON_LINES
-    return is_of_traces and not is_changed
+    return is_of_traces and not is_changed(file.options)
+
+
+def is_changed(options: ReadOptions) -> bool:
+    """Return whether options change what a file of traces says."""
+    return bool(
+        options.strip_thinking or options.strip_fences or options.strict or options.infra_errors
+    )
 
 
 def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Trace:

@@ -1,16 +1,19 @@
 """Spreadsheets, read with openpyxl row by row; needs the extra `xlsx`.
 
-The first sheet with a table is read. A cell with a formula has the value that the program stored.
+The first sheet with a table is read, or the one that the options name. A cell with a formula has the value that the program stored.
 """
 
 import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.files.table_traces import read_table
+
+MAX_NAMES: Final = 8
 
 
 def read_xlsx(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
@@ -31,11 +34,21 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
     sheets = [sheet for sheet in workbook.worksheets if sheet.max_row]
     if not sheets:
         file.reject("the spreadsheet has no cells")
-    if len(sheets) > 1:
-        names = ", ".join(repr(sheet.title) for sheet in sheets[1:4])
-        file.notes.append(f"the sheet {sheets[0].title!r} is read, and not {names}")
+    sheet = sheets[0]
+    wanted = file.options.sheet
+    if wanted is not None:
+        found = [sheet for sheet in sheets if sheet.title == wanted]
+        if not found:
+            names = ", ".join(repr(sheet.title) for sheet in sheets[:MAX_NAMES])
+            file.reject(f"no sheet with cells is named {wanted!r}; sheets: {names}")
+        sheet = found[0]
+    elif len(sheets) > 1:
+        names = ", ".join(repr(sheet.title) for sheet in sheets[1:MAX_NAMES])
+        file.notes.append(
+            f"the sheet {sheet.title!r} is read, and not {names}; {parameter_name('--sheet')} chooses another one"
+        )
     header: list[str] = []
-    for number, row in enumerate(sheets[0].iter_rows(values_only=True), start=1):
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
         cells = [_plain(cell) for cell in row]
         if not header:
             # Empty lines precede the header of some tables.

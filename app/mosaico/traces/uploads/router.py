@@ -1,7 +1,6 @@
 """REST endpoints of uploaded datasets."""
 
 import threading
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
@@ -16,14 +15,10 @@ from mosaico.core.web.routes import Router
 from mosaico.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
 from mosaico.traces.execution.items import item_of
 from mosaico.traces.producers.harness_results import read_results
-from mosaico.traces.reader_versions import (
-    READER_PATTERN,
-    TraceReaderVersion,
-    parse_reader,
-    reader_of,
-)
+from mosaico.traces.reader_versions import READER_PATTERN, parse_reader, reader_of
 from mosaico.traces.uploads import queries, service
 from mosaico.traces.uploads.schemas import DatasetItemView, LocalDatasetView
+from mosaico.traces.uploads.uploaded_traces import UploadedTraces, uploaded_lines
 
 router = Router(prefix="/local-datasets", tags=["local datasets"])
 
@@ -89,11 +84,8 @@ def upload_traces(
     reader: FileReader = None,
 ) -> Response:
     """Upload the traces of one run, one JSON object per line. An invalid line rejects the upload."""
-    lines = iter_lines(upload.file)
-    return _store(
-        once, upload, lines, name, run_name, agent_id=agent_id, replace=replace,
-        reader=parse_reader(reader or ""),
-    )  # fmt: skip
+    traces = uploaded_lines(iter_lines(upload.file), parse_reader(reader or ""))
+    return _store(once, upload, traces, name, run_name, agent_id=agent_id, replace=replace)
 
 
 @router.post(
@@ -124,26 +116,22 @@ def import_results(
         recording = read_results(upload.file.read())
     finally:
         IMPORTING.release()
-    lines = enumerate(recording.lines, start=1)
+    traces = uploaded_lines(enumerate(recording.lines, start=1), reader_of("harness"))
     run_name = run_name or recording.run_name
-    return _store(
-        once, upload, lines, name, run_name, agent_id=agent_id, replace=replace,
-        reader=reader_of("harness"),
-    )  # fmt: skip
+    return _store(once, upload, traces, name, run_name, agent_id=agent_id, replace=replace)
 
 
 def _store(
     once: IdempotentCreate,
     upload: UploadedBody,
-    numbered_lines: Iterable[tuple[int, bytes]],
+    uploaded: UploadedTraces,
     name: str,
     run_name: str,
     *,
     agent_id: str | None,
     replace: bool,
-    reader: TraceReaderVersion | None = None,
 ) -> Response:
-    with service.encode_traces(once.resources.db, numbered_lines) as traces:
+    with service.encode_traces(once.resources.db, uploaded) as traces:
         return once(
             upload.sha256,
             lambda session: LocalDatasetView.model_validate(
@@ -155,7 +143,7 @@ def _store(
                     agent_id=agent_id,
                     size_bytes=upload.size_bytes,
                     replace=replace,
-                    reader=reader,
+                    reader=uploaded.reader,
                 )
             ),
             location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",

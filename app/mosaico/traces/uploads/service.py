@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -19,11 +19,9 @@ from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.jobs.declarations import DropTraces, RecordChange
 from mosaico.jobs.queue import enqueue
-from mosaico.traces.files.ndjson import TRACE_KEYS, IgnoredKeys, parse_trace_line
 from mosaico.traces.models import Collection, LocalDataset
 from mosaico.traces.queries import lock_completed
 from mosaico.traces.reader_versions import TraceReaderVersion
-from mosaico.traces.storable_traces import MAX_TEXT_CHARS, find_long_text, make_storable
 from mosaico.traces.trace_rows import (
     EMPTY_DIGEST,
     TRACE_COLUMNS,
@@ -34,15 +32,14 @@ from mosaico.traces.trace_rows import (
     transcript_row,
 )
 from mosaico.traces.trial_numbers import number_stored_trials
-from mosaico.traces.types import Trace
 from mosaico.traces.upload_errors import (
     DatasetExists,
     DuplicateTrace,
-    InvalidTrace,
     NoTraces,
     UploadInFlight,
 )
 from mosaico.traces.uploads import queries
+from mosaico.traces.uploads.uploaded_traces import UploadedTraces
 
 # The trace source of uploads.
 SOURCE = "local"
@@ -55,7 +52,7 @@ class EncodedTraces:
     beginning.
 
     `has_items`: a trace names its item, which other traces may have, too. `ignored_keys` are the first
-    keys of traces that are not used.
+    keys of traces that are not used, of another file what was left out.
     """
 
     collection_id: int
@@ -68,23 +65,20 @@ class EncodedTraces:
 
 
 @contextmanager
-def encode_traces(
-    db: Database, numbered_lines: Iterable[tuple[int, bytes]]
-) -> Iterator[EncodedTraces]:
-    """Validate the lines of an upload, and keep their rows on disk until the block ends.
+def encode_traces(db: Database, uploaded: UploadedTraces) -> Iterator[EncodedTraces]:
+    """Read the traces of an upload, and keep their rows on disk until the block ends.
 
-    Before the transaction that stores them: parsing millions of lines takes minutes.
-    Raises:  `Invalid` with the number of a line that is not a trace, or without any line.
+    Before the transaction that stores them: reading millions of lines takes minutes.
+    Raises:  the errors of reading them, and `NoTraces` without any.
     """
-    count, digest, ignored_keys = 0, EMPTY_DIGEST, IgnoredKeys()
+    count, digest = 0, EMPTY_DIGEST
     has_items = False
     collection_id = _next_collection_id(db)
     with (
         tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows,
         tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as transcripts,
     ):
-        for number, line in numbered_lines:
-            trace = _parse_line(line, number, ignored_keys)
+        for trace in uploaded.traces:
             encoded = encode_trace(trace)
             digest = extend_digest(digest, encoded)
             rows.write(trace_row(collection_id, count, encoded))
@@ -103,21 +97,8 @@ def encode_traces(
             rows=rows,
             transcripts=transcripts,
             has_items=has_items,
-            ignored_keys=ignored_keys.names,
+            ignored_keys=[*uploaded.list_unused()],
         )
-
-
-def _parse_line(line: bytes, number: int, ignored_keys: IgnoredKeys) -> Trace:
-    """The trace of a line, whole: nothing of an item may be cut silently."""
-    trace = parse_trace_line(line, number, ignored_keys)
-    # Only a long line has a long text.
-    name = find_long_text(trace) if len(line) > MAX_TEXT_CHARS else None
-    if name is not None:
-        raise InvalidTrace(
-            f"line {number}: {TRACE_KEYS[name]} has a text of more than {MAX_TEXT_CHARS:,} characters;"
-            " shorten it"
-        )
-    return make_storable(trace)
 
 
 def _next_collection_id(db: Database) -> int:

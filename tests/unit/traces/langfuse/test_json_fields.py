@@ -77,6 +77,22 @@ def test_clean_texts__last_answer_of_a_chat_is_the_output(output: object) -> Non
     assert trace.output == "Rome"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (
+            [{"role": "user", "content": "Italy?"}, {"role": "assistant", "content": "Rome"}],
+            "Italy?",
+        ),
+        ({"question": "Italy?"}, "Italy?"),
+        ({"country": "Italy"}, '{"country": "Italy"}'),
+    ],
+)
+def test_clean_texts__the_question_is_read_like_that_of_a_file(value: object, text: str) -> None:
+    trace = clean_texts(Trace(trace_id="t", item_id="i", input=json.dumps(value)), NO_PATHS)
+    assert trace.input == text
+
+
 @pytest.mark.parametrize("output", ["Rome", '{"city": "Rome"}', "[1, 2]", '[{"role": "user"}]'])
 def test_clean_texts__other_texts_are_unchanged(output: str) -> None:
     trace = Trace(trace_id="t", item_id="i", input=output, output=output, expected_output=output)

@@ -21,7 +21,7 @@ from mosaico.traces.references import read_expected
 from mosaico.traces.registry import TraceQuery
 from mosaico.traces.sources.langfuse.failures import BadResponse
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import NoText, read_text
+from mosaico.traces.value_text import NoText, TextRole, read_text
 
 JSON = dict[str, Any]
 FIELDS: Final = {
@@ -234,12 +234,12 @@ def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
     """The trace with the texts that the paths of the query select, and with its media named. Without
-    a path, the output and the expected output are read by `value_text`.
+    a path, all three are read by `value_text`.
 
     References to media are not compared as text: they leave the output and the expected output, and
     are named in the attribute `media` and in the input. An output of nothing but media is missing.
     """
-    output = _select(trace.output, query.output_path, otherwise=_answer_text)
+    output = _select(trace.output, query.output_path, otherwise=_read_answer)
     if output is None and trace.output is not None:
         # The agent was asked, and its answer lacks the text: an empty answer, not a missing one.
         output = ""
@@ -248,7 +248,7 @@ def clean_texts(trace: Trace, query: TraceQuery) -> Trace:
         expected = _select(expected, query.expected_path, otherwise=lambda text: text)
     elif expected is not None and expected[:1] in ("{", "["):
         expected, expected_any = read_expected(expected)
-    input_text = _select(trace.input, query.input_path, otherwise=lambda text: text)
+    input_text = _select(trace.input, query.input_path, otherwise=_read_question)
     media = [*_names_of_media(trace.output), *_names_of_media(trace.expected_output)]
     attributes = {**trace.attributes, MEDIA_ATTRIBUTE: ", ".join(media)} if media else None
     return replace(
@@ -282,7 +282,14 @@ def _select(
         return None
 
 
-def _answer_text(text: str | None) -> str | None:
+def _read_question(text: str | None) -> str | None:
+    """The question in the JSON text of messages or of an object with one text; any other text unchanged."""
+    if text is None or text[:1] not in ("{", "["):
+        return text
+    return read_text(text, TextRole.QUESTION, is_encoded=True).text or text
+
+
+def _read_answer(text: str | None) -> str | None:
     """The text of the answer in the JSON text of a message, a response or an object with one text; any other text
     unchanged, None for tool calls without a text.
     """

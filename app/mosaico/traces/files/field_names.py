@@ -1,0 +1,91 @@
+"""The fields of a table of results, and the names of the columns that hold them; pure.
+
+Columns of texts are recognized by their words (`column_words`).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+# The names of a column that holds a field, the most certain first. A column holds one field. The texts are recognized
+# by their words (`column_words`).
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "traceId": ("traceid",),
+    "item": (
+        "item", "itemid", "questionid", "qid", "caseid", "testcaseid", "testid", "sampleid", "exampleid",
+        "datasetitemid", "customid", "instanceid", "promptid", "taskid", "docid", "dataindex", "case", "key", "uid",
+        "id", "name", "keyoftheobject",
+    ),
+    "trial": ("trial", "epoch", "repeat", "repetition", "repetitionnumber", "attempt"),
+    "output": (),
+    "expected": (),
+    "input": ("input", "question", "userinput", "prompt", "query", "instruction", "request"),
+    "outcome": ("outcome",),
+    "error": (
+        "error", "errormessage", "errormsg", "errortext", "exception", "fehler", "fehlermeldung", "erreur",
+    ),
+    "status": ("status", "state", "runstatus", "callstatus"),
+    "passed": (
+        "passed", "pass", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
+        "bestanden", "korrekt", "richtig", "réussi", "correcto", "correto", "aprobado", "aprovado",
+        "通过", "是否正确", "正确", "合格",
+    ),
+    "score": ("score", "taskscore", "grade"),
+    "scores": ("scores",),
+    "latencyMs": ("latencyms", "durationms", "elapsedms"),
+    "latencySeconds": ("latencys", "latencysec", "durations", "seconds"),
+    "cost": ("costusd", "cost", "totalcost", "priceusd", "usd"),
+    "inputTokens": ("inputtokens", "prompttokens", "tokensin"),
+    "outputTokens": ("outputtokens", "completiontokens", "tokensout"),
+    "model": ("model", "modelname", "modelid", "modelnameorpath"),
+    "category": ("category", "topic", "group"),
+    "tags": ("tags", "labels"),
+}  # fmt: skip
+TEXT_FIELDS: Final = ("expected", "output", "input")
+SCORE_FIELD: Final = re.compile(r"scores\[(.+)\]")
+NUMBER_FIELDS: Final = frozenset(
+    {"trial", "latencyMs", "latencySeconds", "cost", "inputTokens", "outputTokens"}
+)
+ODD_FIELDS: Final = NUMBER_FIELDS - {"trial"} | {"passed", "score"}
+# A table with a row for each metric of an item names it in one of these columns.
+METRIC_NAMES: Final = (
+    "metric", "metricname", "metrickey", "evaluator", "evaluatorname", "scorer", "scorername", "criterion",
+    "evalname", "evaluationname", "scorename", "feedbackkey",
+)  # fmt: skip
+# What a row of sums below a table has in place of an ID.
+SUMMARY_NAMES: Final = frozenset(
+    {
+        *("mean", "average", "avg", "total", "sum", "overall", "median", "std", "stdev", "summary"),
+        *(
+            "mittelwert",
+            "durchschnitt",
+            "summe",
+            "gesamt",
+            "moyenne",
+            "media",
+            "promedio",
+            "média",
+            "平均",
+            "合计",
+            "总计",
+        ),
+        *("平均值", "合計", "평균"),
+    }
+)
+# Words of a column of states; only `FAILED` ones say something about an answer.
+FAILED: Final = frozenset(
+    {"error", "errored", "exception", "crashed", "timeout", "timed out", "timed_out"}
+)
+STATES: Final = FAILED | {"ok", "success", "succeeded", "completed", "complete", "done", "finished"}
+# Columns that may say whether an answer is right; their values decide.
+VERDICTS: Final = frozenset({"verdict", "status", "result", "match", "ismatch", "outcome"})
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+
+
+def first_alias(columns: Sequence[str], aliases: Sequence[str]) -> str | None:
+    by_name = {normalize_name(column): column for column in reversed(columns)}
+    return next((by_name[alias] for alias in aliases if alias in by_name), None)
+
+
+def normalize_name(column: str) -> str:
+    return _SEPARATORS.sub("", column.casefold())
