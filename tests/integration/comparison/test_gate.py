@@ -107,7 +107,7 @@ def test_gate__direction_of_a_kpi_follows_from_its_formula(
     assert warning in result.stderr
     assert ("warning" in result.stderr) is bool(warning)
     if outcome == "CHANGED":
-        assert "NAME=FORMULA lower" in result.stdout
+        assert "lower'; in a file of --config" in result.stdout
 
 
 @pytest.mark.parametrize(

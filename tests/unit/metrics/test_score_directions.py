@@ -78,10 +78,6 @@ def test_score__has_the_direction_of_its_name_or_option() -> None:
     # One that the user named decides, even if its name is that of a counter.
     assert direction(name="steps", better="low") is LOW
     assert direction(name="tone") is NEITHER
-    # Another spelling of a direction is no other version of the metric.
-    specs = [
-        provider_for(MetricRef.of("SCORE", {"name": "tone", "better": better})).spec
-        for better in ("low", "lower")
-    ]
-    assert specs[0].version == specs[1].version
-    assert specs[1].direction is LOW
+    # As the direction of a KPI is written.
+    assert direction(name="tone", better="lower") is LOW
+    assert direction(name="tone", better="higher") is HIGH

@@ -55,7 +55,7 @@ def score(
     name: str = "",
     labels: str = "",
     better: Literal["", "higher", "lower", "high", "low"] = "",
-    stated: Literal["", "higher", "lower", "high", "low"] = "",
+    stated: Literal["", "high", "low"] = "",
 ) -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
     spec = MetricSpec(
@@ -67,8 +67,7 @@ def score(
             " both the name, where it means one thing everywhere."
         ),
         source="the trace itself",
-        # Both spellings of a direction are one version.
-        version=version_with("1", labels=labels, better=better.removesuffix("er")),
+        version=version_with("1", labels=labels, better=better),
         unit="score",
         minimum=None,
         maximum=None,

@@ -94,11 +94,11 @@ def upload(
 
 def _describe_directions(directions: Mapping[str, str]) -> str:
     """What the file states of its scores, which is not stored with the traces, and how a benchmark says so."""
-    sides = {"high": "higher is better", "low": "lower is better"}
-    stated = ", ".join(f"{name}: {sides[direction]}" for name, direction in directions.items())
-    name, direction = next(iter(directions.items()))
+    words = {name: f"{direction}er" for name, direction in directions.items()}
+    stated = ", ".join(f"{name}: {word} is better" for name, word in words.items())
+    name, word = next(iter(words.items()))
     metric = json.dumps(
-        {"key": "SCORE", "options": {"name": name, "stated": direction}}, ensure_ascii=False
+        {"key": "SCORE", "options": {"name": name, "better": word}}, ensure_ascii=False
     )
     return f"the file states {stated}; say so in the benchmark: --metric {shlex.quote(metric)}"
 
