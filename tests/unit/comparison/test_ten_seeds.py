@@ -57,7 +57,7 @@ def costs(random: np.random.Generator, traces: int) -> FloatArray:
 
 
 def test_samples_of_40_and_400_traces__tell_twice_the_cost_from_none() -> None:
-    unchanged, doubled = [], []
+    unchanged, doubled = list[ChangeVerdict](), list[ChangeVerdict]()
     for random in seeds():
         before, after = costs(random, 40), costs(random, 400)
         for factor, changes in ((1.0, unchanged), (2.5, doubled)):
@@ -68,7 +68,7 @@ def test_samples_of_40_and_400_traces__tell_twice_the_cost_from_none() -> None:
 
 
 def test_samples_of_500_and_60_traces__tell_a_fall_from_none() -> None:
-    unchanged, fallen = [], []
+    unchanged, fallen = list[ChangeVerdict](), list[ChangeVerdict]()
     for random in seeds():
         before = run_of(passes(random.uniform(0.95, 1, 500), 1, random), prefix="a")
         for factor, changes in ((1.0, unchanged), (0.75, fallen)):
@@ -81,7 +81,7 @@ def test_samples_of_500_and_60_traces__tell_a_fall_from_none() -> None:
 
 def test_five_unequal_clusters__tell_a_fall_of_all_from_none() -> None:
     sizes = (30, 12, 8, 6, 4)
-    unchanged, fallen = [], []
+    unchanged, fallen = list[ChangeVerdict](), list[ChangeVerdict]()
     for random in seeds():
         rates = usual_rates(random, 60)
         before = run_of(passes(rates, 1, random), clusters=sizes)
