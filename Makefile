@@ -35,9 +35,10 @@ serve: install ## API, worker and embedded database on http://127.0.0.1:8080
 test: dev ## all tests, on an embedded Postgres of their own
 	@$(BIN)/python -m pytest
 
-prove: dev ## long campaigns: kills, fuzzing, properties, rates of alerts
-	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
+prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns: kills, fuzzing, properties
+	@$(BIN)/python -m benchmarks.calibration
 	@$(BIN)/python -m benchmarks.detection
+	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
 
 busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops, then each step beside eight
 	@$(BIN)/python -m pytest --busy-loops 20 -n 0 tests/e2e

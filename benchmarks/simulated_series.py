@@ -1,5 +1,5 @@
 """Simulated histories of an agent, judged by the functions that ship: `points_of_run`, `levels_of_points`,
-`decide_step`.
+`decide_step`, and `Judge` for ANOMALY_DETECTED.
 
 A cell says how an agent varies: its items with their chance, and effects that move all items of a run. An effect
 is in points of the mean pass rate, and acts on the logit scale of every item; of costs it is a difference of
@@ -10,19 +10,30 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaico.alerts.evaluation.judging import Judge, SeriesInput
 from mosaico.alerts.evaluation.series_decision import decide_step
-from mosaico.alerts.rules import Condition, RuleSpec
+from mosaico.alerts.rules import (
+    AlertEventState,
+    Condition,
+    Observation,
+    RuleSpec,
+    RunSpan,
+    ValueSpec,
+)
 from mosaico.comparison.comparison_spec import ComparisonSpec, MetricComparisonSpec
 from mosaico.comparison.series_levels import levels_of_points, points_of_run
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
+from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.run_store.run_history import PastRun
 from mosaico.run_store.run_series import StoredPoint, metric_series
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side, VerdictRule
@@ -31,6 +42,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Effects: TypeAlias = Callable[[np.random.Generator, int], Floats]
 
 RULE = RuleSpec(condition=Condition.REGRESSED, keep_firing_for_runs=0)
+ANOMALY_RULE = RuleSpec(condition=Condition.ANOMALY_DETECTED)
+# The comparable runs that a rule reads.
+ANOMALY_HISTORY = 30
+FIRST_NIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 PASSED = VerdictRule(side=Side.LOW)
 COST = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
 PAGES = (SeriesEvent.OPENED, SeriesEvent.WORSE)
@@ -278,6 +293,54 @@ def play(
         state = step.state
         evidence.append(step.evidence)
     return Events(evidence)
+
+
+class _AnomalyRuns:
+    """The runs of one history as a rule observes them: the comparable runs before a run, outside incidents."""
+
+    def __init__(self, cell: Cell, levels: Sequence[dict[int, RunLevel]]) -> None:
+        self._levels = levels
+        self._value = ValueSpec(
+            name=METRIC,
+            harm=cell.rule.side,
+            is_share=cell.costs is None,
+            logarithmic=cell.costs is not None,
+        )
+
+    def observe(self, run: PastRun, excluded: Sequence[RunSpan]) -> tuple[ValueSpec, Observation]:
+        known = self._levels[run.seq - 1]
+        history = [
+            level
+            for seq, level in known.items()
+            if seq < run.seq and not any(span.contains(seq) for span in excluded)
+        ]
+        levels = [*history[-ANOMALY_HISTORY:], known[run.seq]]
+        value = levels[-1].level if not self._value.logarithmic else math.exp(levels[-1].level)
+        return self._value, Observation(value=value, levels=levels)
+
+    def series_of(self, run: PastRun) -> SeriesInput | None:  # noqa: ARG002 - no series
+        return None
+
+
+def play_anomaly(cell: Cell, change: Floats, rng: np.random.Generator) -> list[int]:
+    """The runs of one history at which a rule ANOMALY_DETECTED fires."""
+    levels = simulate_levels(cell, change, rng)
+    judge = Judge(ANOMALY_RULE, _AnomalyRuns(cell, levels))
+    fired = []
+    for run in range(1, len(levels) + 1):
+        past = PastRun(
+            seq=run,
+            id=f"run-{run}",
+            status=RunStatus.COMPLETED,
+            validity=Validity.VALID,
+            fingerprint="simulated",
+            completed_at=FIRST_NIGHT + timedelta(days=run),
+            traces=None,
+            night=run,
+        )
+        if judge.judge(past).change.notification is AlertEventState.FIRING:
+            fired.append(run)
+    return fired
 
 
 def no_change(runs: int) -> Floats:

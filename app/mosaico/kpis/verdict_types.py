@@ -85,10 +85,10 @@ class JudgedAnswers(WireModel):
     of the error. It is not for passes and failures of the source, which may check more than the answer.
     """
 
-    answers: int
-    changed: int
-    shift: float
-    counts: bool = True
+    answers: Annotated[int, Field(description="Answers that are equal in both runs.")]
+    changed: Annotated[int, Field(description="Equal answers whose score changed.")]
+    shift: Annotated[float, Field(description="Mean change of the scores of all equal answers.")]
+    counts: Annotated[bool, Field(description="Whether the shift is a part of the error.")] = True
 
 
 class ValueVerdict(WireModel):

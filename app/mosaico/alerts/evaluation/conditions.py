@@ -90,7 +90,8 @@ def _detectable_by_next_run(evidence: RunsEvidence, value_spec: ValueSpec) -> fl
     """The harmful change that one run pages about with 80 % power; smaller ones take several runs."""
     if evidence.low is None or evidence.high is None or evidence.reference_level is None:
         return None
-    error = (evidence.high - evidence.low) / (2 * _NORMAL.inv_cdf(0.975))
+    # The range is that of the limit.
+    error = (evidence.high - evidence.low) / (2 * evidence.limit)
     width, reference = evidence.width or 1, evidence.reference
     # From the error of the window's mean to that of one run.
     one_run = error * math.sqrt((1 + 1 / reference) / (1 / width + 1 / reference))
