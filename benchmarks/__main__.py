@@ -17,6 +17,7 @@ from benchmarks import (
     lists,
     many_runs,
     metrics,
+    otel,
     pages,
     run,
     schedules,
@@ -39,6 +40,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "start": start.measure,
     "run": run.measure,
     "pages": pages.measure,
+    "otel": otel.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "collection": collection.measure,

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mosaico.traces.otel.assembly import assemble_items, assemble_trace
+from mosaico.traces.otel.conventions import KINDS, PLACES
 from mosaico.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, decode_body
 from mosaico.traces.otel.facts import FactReader
 from mosaico.traces.otel.service import encode_spans
@@ -18,21 +19,33 @@ from mosaico.traces.otel.spans import Span, UndecodableBody
 from tests.support.otlp import START_NS, any_value, export, span
 from tests.support.service import Service
 
-# What the decoders, the facts of a trace and the readers of all dialects look for.
+# What the decoders, the facts of a trace and the table of conventions look for.
 NAMES: Final = (
-    "gen_ai.operation.name", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.usage.input_tokens",
-    "gen_ai.usage.cost", "gen_ai.response.model", "gen_ai.tool.name", "gen_ai.tool.call.arguments",
+    *sorted(
+        {
+            *(
+                f"{place.name}0.role" if place.name.endswith(".") else place.name
+                for places in PLACES.values()
+                for place in places
+                if not place.is_event
+            ),
+            *(place.name for place, _ in KINDS if place.name),
+        }
+    ),
     "gen_ai.prompt.0.content", "gen_ai.prompt.99999999999.role", "llm.input_messages.0.message.role",
-    "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments", "llm.token_count.prompt",
-    "openinference.span.kind", "input.value", "output.value", "session.id", "tag.tags", "metadata",
-    "langfuse.observation.type", "langfuse.observation.output", "langfuse.observation.usage_details",
-    "langfuse.observation.cost_details", "langfuse.trace.tags", "langfuse.trace.metadata.key",
-    "langfuse.experiment.item.id", "langfuse.experiment.item.root_observation_id", "mosaico.dataset",
-    "mosaico.run", "mosaico.item_id", "mosaico.trial", "mosaico.expected_output", "error.type",
-    "pydantic_ai.all_messages", "operation.cost", "final_result",
+    "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments", "tag.tags", "metadata",
+    "langfuse.trace.tags", "langfuse.trace.metadata.key", "langfuse.experiment.item.id",
+    "langfuse.experiment.item.root_observation_id", "mosaico.dataset", "mosaico.run", "mosaico.item_id",
+    "mosaico.trial", "mosaico.expected_output", "error.type", "content", "message", "gen_ai.event.content", "bot.answer",
+)  # fmt: skip
+EVENTS: Final = (
+    "gen_ai.evaluation.result", "gen_ai.user.message", "gen_ai.choice", "gen_ai.content.prompt", "gen_ai.other",
+    "gen_ai.client.inference.operation.details", "exception", "gen_ai.tool.message",
 )  # fmt: skip
 ODD_TEXTS: Final = (
-    "", "\0", "\ud800", "1e999", "NaN", "chat", "tool", "LLM", "null", "{", "[[[[", '{"role": 7}',
+    "", "\0", "\ud800", '{"args": [], "kwargs": {"a": 1}}', '{"intValue": "5"}', '{"messages": [["user", "x"]]}',
+    '{"contents": [{"parts": [{"functionCall": {"args": 1}}]}]}', '[{"toolUse": {"name": 1}}]', '{"usage": []}',
+    '[{"event.name": "gen_ai.choice", "message": "x"}]', '{"anthropic": {"cacheReadInputTokens": 1e400}}', "1e999", "NaN", "chat", "tool", "LLM", "null", "{", "[[[[", '{"role": 7}',
     '[{"role": "assistant", "parts": [{"type": "tool_call", "name": null, "arguments": "{"}]}]',
     '[{"role": "user", "content": [{"text": 1}, null]}]', '{"input": -1, "total": "x"}', "x" * 300,
 )  # fmt: skip
@@ -62,7 +75,7 @@ attributes = st.lists(
 )
 ids = st.sampled_from(["1", "2", "3"])
 json_spans = st.builds(
-    lambda trace, own, parent, span_attributes, more: {
+    lambda trace, own, parent, span_attributes, event, more: {
         "traceId": trace.zfill(32),
         "spanId": own.zfill(16),
         "parentSpanId": parent.zfill(16),
@@ -70,13 +83,14 @@ json_spans = st.builds(
         "startTimeUnixNano": str(START_NS),
         "endTimeUnixNano": str(START_NS + 5),
         "attributes": span_attributes,
-        "events": [{"name": "gen_ai.evaluation.result", "attributes": span_attributes}],
+        "events": [{"name": event, "attributes": span_attributes}],
         **more,
     },
     ids,
     ids,
     st.sampled_from(["0", "1", "2", "3"]),
     attributes,
+    st.sampled_from(EVENTS),
     st.dictionaries(
         st.sampled_from(
             ["name", "traceId", "startTimeUnixNano", "endTimeUnixNano", "status", "attributes"]

@@ -140,7 +140,7 @@ def _recorded(
 
 
 # The model server answers with 30 and 9 tokens, then with 40 and 6; 8 tokens of each input come from the cache.
-_BOTH: Final = {"tokens": (70, 15), "turns": 2, "tools": ("look_up",)}
+_BOTH: Final[dict[str, Any]] = {"tokens": (70, 15), "turns": 2, "tools": ("look_up",)}
 
 RECORDED: Final = (
     _recorded("pydantic-ai", "2.68.0", "pydantic_ai_2.68.0", Expected(**_BOTH, cached="inside", session="01a22359-2dd9-77fb-936c-07eaaa442692")),
@@ -364,7 +364,11 @@ def _claude_agent(framework: str, version: str, scope: str, root: Mapping[str, A
         writer.add("chat", child, parent=top)
     writer.add("look_up", {**_RUN_TOOL, "openinference.span.kind": "TOOL", "tool.name": "look_up", "input.value": CALL_TEXT}, parent=top)  # fmt: skip
     expected = Expected(
-        tokens=(30, 9), cost=0.25, tools=("look_up",), session="s-1", turns=child and 1
+        tokens=(30, 9),
+        cost=0.25,
+        tools=("look_up",),
+        session="s-1",
+        turns=None if child is None else 1,
     )
     return _fixture(framework, version, writer, expected)
 
@@ -458,6 +462,11 @@ WRITTEN: Final = (
     _one("Mastra", "0.3.3", "@mastra/otel-exporter", {**_CHAT, "gen_ai.prompt": _message("user", QUESTION), "gen_ai.completion": json.dumps({"text": ANSWER}), **_USED, "gen_ai.usage.cached_input_tokens": 20}, Expected(tokens=(30, 9), cached="inside")),
     _one("Braintrust", "0.48.1", "braintrust", {"braintrust.span_attributes": json.dumps({"type": "llm"}), "braintrust.input_json": _message("user", QUESTION), "braintrust.output_json": _message("assistant", ANSWER), "braintrust.metadata": json.dumps({"model": "small"}), "braintrust.metrics": json.dumps({"prompt_tokens": 30, "completion_tokens": 9, "prompt_cached_tokens": 20, "tokens": 39})}, Expected(tokens=(30, 9), cached="inside")),
     _one("Langfuse SDK", "4.18.0", "langfuse-sdk", {"langfuse.observation.type": "generation", "langfuse.observation.input": _message("user", QUESTION), "langfuse.observation.output": json.dumps({"role": "assistant", "content": ANSWER}), "langfuse.observation.usage_details": json.dumps({"input": 10, "input_cached_tokens": 20, "output": 6, "output_reasoning_tokens": 3, "total": 39}), "langfuse.observation.cost_details": json.dumps({"input": 0.05, "output": 0.2}), "langfuse.session.id": "s-1"}, Expected(tokens=(30, 9), cached="added", cost=0.25, session="s-1"), note="buckets"),
+    _one("Azure AI Inference", "1.0.0b9", "azure.ai.inference", {**_CHAT, **_USED, "gen_ai.system": "az.ai.inference"}, Expected(tokens=(30, 9), tools=("look_up",)), events=[("gen_ai.user.message", {"gen_ai.system": "az.ai.inference", "gen_ai.event.content": _SK_MESSAGE}), ("gen_ai.choice", {"gen_ai.system": "az.ai.inference", "gen_ai.event.content": _SK_CHOICE})]),
+    _one("logfire, OpenAI", "4", "logfire.openai", {**_CHAT, **_USED, "events": json.dumps([{"event.name": "gen_ai.user.message", "content": QUESTION, "role": "user"}, {"event.name": "gen_ai.assistant.message", "content": ANSWER, "role": "assistant"}])}, Expected(tokens=(30, 9)), note="Responses API"),
+    _one("Semantic Kernel .NET", "first", "Microsoft.SemanticKernel.Diagnostics", {"gen_ai.operation.name": "chat.completions", "gen_ai.request.model": "small", "gen_ai.response.prompt_tokens": -1, "gen_ai.response.completion_tokens": -1}, Expected(), events=[("gen_ai.content.prompt", {"gen_ai.prompt": f'[{{"role:" system, "content:" Be brief.}}, {{"role:" user, "content:" {QUESTION}}}]'}), ("gen_ai.content.completion", {"gen_ai.completion": f'[{{"role:" Assistant, "content:" {ANSWER}}}]'})], note="JSON without quotes"),
+    _one("traceloop, LangChain", "0.62.4", "opentelemetry.instrumentation.langchain", {"traceloop.span.kind": "workflow", "traceloop.entity.input": json.dumps({"inputs": {"question": QUESTION}, "tags": [], "metadata": {}, "kwargs": {"name": "agent"}}), "traceloop.entity.output": json.dumps({"outputs": ANSWER, "kwargs": {"tags": []}})}, Expected(tools=None, turns=None), name="agent.workflow"),
+    _one("Spring AI", "1-2", "org.springframework.ai", {**_CHAT, **_USED, "spring.ai.kind": "chat_model", "spring.ai.chat.client.conversation.id": "s-1"}, Expected(input=None, output=None, tokens=(30, 9), tools=None, session="s-1", tags=("content-not-recorded",)), note="no texts on spans"),
     # Nothing names an operation.
     _one("spans without an operation", "by hand", "my.app", {"gen_ai.response.model": "small", "gen_ai.prompt": QUESTION, "gen_ai.completion": ANSWER, "gen_ai.usage.prompt_tokens": 30, "gen_ai.usage.completion_tokens": 9}, Expected(tokens=(30, 9))),
 )  # fmt: skip

@@ -1,6 +1,8 @@
 """What the reader of spans decides: which texts are missing and why, and which tokens are counted once."""
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -47,7 +49,9 @@ def messages(role: str, text: str) -> str:
     return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
 
-def chat(tokens: tuple[int, int] | None = None, **more: Any) -> dict[str, Any]:
+def chat(
+    tokens: tuple[int, int] | None = None, more: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     used = {} if tokens is None else {"gen_ai.usage.input_tokens": tokens[0], "gen_ai.usage.output_tokens": tokens[1]}  # fmt: skip
     return {"gen_ai.operation.name": "chat", "gen_ai.request.model": "small", **used, **more}
 
@@ -126,7 +130,7 @@ def test_hidden__input_is_in_no_copy_and_not_in_the_transcript() -> None:
 
 def test_hidden__messages_whose_parts_have_no_content_were_not_recorded() -> None:
     bare = {side: json.dumps([{"role": role, "parts": [{"type": "text"}]}]) for side, role in (("gen_ai.input.messages", "user"), ("gen_ai.output.messages", "assistant"))}  # fmt: skip
-    trace = assemble(part(1, chat((3, 4), **bare), name="chat"))
+    trace = assemble(part(1, chat((3, 4), bare), name="chat"))
     assert (trace.input, trace.output, trace.tags) == (None, None, NOT_RECORDED)
 
 
@@ -134,7 +138,7 @@ def test_hidden__messages_whose_parts_have_no_content_were_not_recorded() -> Non
     ("spans", "warned"),
     [
         ([part(1, {"bot.answer": "Rome"})], True),
-        ([part(1, {"bot.answer": "Rome"}), part(2, chat(**TEXTS), parent=1)], False),
+        ([part(1, {"bot.answer": "Rome"}), part(2, chat(more=TEXTS), parent=1)], False),
         # The root comes with another export.
         ([part(2, {"bot.answer": "Rome"}, parent=1)], False),
         ([part(1, {"http.route": "/chat"})], False),
@@ -154,10 +158,10 @@ def test_warning__of_an_export_names_what_no_convention_knows(
 
 def test_tokens__of_an_agent_alone_count_when_no_call_has_some() -> None:
     totals = {"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 2}  # fmt: skip
-    alone = assemble(part(1, totals), part(2, chat(**TEXTS), parent=1))
+    alone = assemble(part(1, totals), part(2, chat(more=TEXTS), parent=1))
     assert (alone.input_tokens, alone.output_tokens, alone.turns) == (9, 2, 1)
     # With the tokens of a call the sum of the agent repeats them.
-    both = assemble(part(1, totals), part(2, chat((4, 1), **TEXTS), parent=1))
+    both = assemble(part(1, totals), part(2, chat((4, 1), TEXTS), parent=1))
     assert (both.input_tokens, both.output_tokens) == (4, 1)
 
 
@@ -168,8 +172,8 @@ def test_tokens__of_an_agent_in_an_agent_count_once() -> None:
 
 def test_tokens__of_a_call_in_a_call_count_once_and_fill_what_the_outer_lacks() -> None:
     inner = part(3, chat((4, 1)), parent=2)
-    assert assemble(part(1, {}), part(2, chat((4, 1), **TEXTS), parent=1), inner).input_tokens == 4
-    filled = assemble(part(1, {}), part(2, chat(**TEXTS), parent=1), inner)
+    assert assemble(part(1, {}), part(2, chat((4, 1), TEXTS), parent=1), inner).input_tokens == 4
+    filled = assemble(part(1, {}), part(2, chat(more=TEXTS), parent=1), inner)
     assert (filled.input_tokens, filled.turns, filled.output) == (4, 1, "Rome")
 
 
@@ -177,7 +181,7 @@ def test_tokens__of_a_span_without_a_kind_are_a_wrapper_or_a_call() -> None:
     unnamed = {"gen_ai.request.model": "small", "gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 2}  # fmt: skip
     call = assemble(part(1, {}), part(2, unnamed, parent=1))
     assert (call.input_tokens, call.turns) == (9, 1)
-    calls = [part(number, chat((4, 1), **TEXTS), parent=2) for number in (3, 4)]
+    calls = [part(number, chat((4, 1), TEXTS), parent=2) for number in (3, 4)]
     wrapper = assemble(part(1, {}), part(2, unnamed, parent=1), *calls)
     assert (wrapper.input_tokens, wrapper.turns) == (8, 2)
 
@@ -192,19 +196,19 @@ def test_tokens__of_the_last_step_are_no_sum() -> None:
 def test_tokens__that_repeat_those_of_another_call_are_not_read(operation: str) -> None:
     repeated = chat((9, 2)) | {"gen_ai.operation.name": operation}
     trace = assemble(
-        part(1, {}), part(2, chat((4, 1), **TEXTS), parent=1), part(3, repeated, parent=1)
+        part(1, {}), part(2, chat((4, 1), TEXTS), parent=1), part(3, repeated, parent=1)
     )
     assert (trace.input_tokens, trace.turns) == (4, 1)
     assert assemble(part(1, repeated)).input_tokens is None
 
 
 def test_stream__that_reports_twice_is_one_call() -> None:
-    request = chat(**{"gen_ai.input.messages": TEXTS["gen_ai.input.messages"]})
-    end = part(3, chat((4, 1), **TEXTS), parent=1, ms=0)
+    request = chat(more={"gen_ai.input.messages": TEXTS["gen_ai.input.messages"]})
+    end = part(3, chat((4, 1), TEXTS), parent=1, ms=0)
     trace = assemble(part(1, {}), part(2, request, parent=1), end)
     assert (trace.input_tokens, trace.turns, trace.output) == (4, 1, "Rome")
     # Two calls that take no time are two calls.
-    twice = assemble(part(1, {}), part(2, chat((4, 1), **TEXTS), parent=1, ms=0), end)
+    twice = assemble(part(1, {}), part(2, chat((4, 1), TEXTS), parent=1, ms=0), end)
     assert (twice.input_tokens, twice.turns) == (8, 2)
 
 
@@ -232,7 +236,7 @@ def test_tools__that_failed_without_a_status(failure: dict[str, Any]) -> None:
 )
 def test_tokens__that_are_no_count_are_unknown_or_kept(bad: Any) -> None:
     used = {"gen_ai.usage.input_tokens": bad, "gen_ai.usage.output_tokens": 1}
-    trace = assemble(part(1, chat(**TEXTS) | used))
+    trace = assemble(part(1, chat(more=TEXTS) | used))
     assert trace.input_tokens is None
     assert (trace.output_tokens, trace.output) == (1, "Rome")
 

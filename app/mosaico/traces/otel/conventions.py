@@ -9,27 +9,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mosaico.traces.messages import REDACTED
 from mosaico.traces.otel.places import (
     DETAILS_EVENT,
     Place,
+    Where,
+    answered_in_events,
     answered_messages,
     arguments_of_call,
+    asked_in_events,
     asked_messages,
     attribute,
     attributes,
     completion,
     event_attribute,
-    events_list,
+    gemini_contents,
+    gemini_usage,
     indexed,
     inside,
     new_messages,
+    presence,
     prompt_document,
     read_number,
+    result_of_call,
     tool_calls,
     total_or_sum,
+    unquoted_messages,
     usage_document,
     usage_of_tokens,
 )
@@ -51,20 +58,18 @@ MODEL, EMBEDDING, TOOL, EVALUATOR, OTHER, LIKELY_MODEL = SpanKind
 
 OPERATION: Final = "gen_ai.operation.name"
 # The place of a kind that only the name of a span tells.
-SPAN_NAME: Final = Place("", lambda span: span.name)
+SPAN_NAME: Final = Place("", lambda span: span.name, Where.SPAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convention:
     """Where one convention writes each field.
 
-    `kinds` are the values of an attribute that say the kind of a span; kinds with an empty `scope` count for every
-    writer. `usage` are documents with all tokens of a call. `input_tokens` may or may not contain the tokens of caches;
+    `kinds` are the values of an attribute that say the kind of a span. `usage` are documents with all tokens of a call. `input_tokens` may or may not contain the tokens of caches;
     `EXCLUSIVE_INPUTS` says which. `reasoning_on_top` are output tokens that the output count lacks.
     """
 
     name: str
-    scope: str = ""
     kinds: Mapping[Place, Mapping[str, SpanKind]] = field(default_factory=dict)
     input: tuple[Place, ...] = ()
     output: tuple[Place, ...] = ()
@@ -199,16 +204,15 @@ CONVENTIONS: Final = (
     ),
     Convention(
         name="Google ADK",
-        scope="gcp.vertex.agent",
         kinds={
-            SPAN_NAME: {
-                "call_llm": MODEL,
-                "execute_tool (merged tools)": OTHER,
-                "invocation": OTHER,
-            },
+            SPAN_NAME: {"execute_tool (merged tools)": OTHER},
+            presence("gcp.vertex.agent.llm_request"): {"present": MODEL},
         },
-        input=(attribute("gcp.vertex.agent.llm_request", inside("contents")),),
+        input=(attribute("gcp.vertex.agent.llm_request", gemini_contents),),
         output=(attribute("gcp.vertex.agent.llm_response", inside("content")),),
+        usage=(
+            attribute("gcp.vertex.agent.llm_response", inside("usage_metadata", of=gemini_usage)),
+        ),
         reasoning_on_top=_numbers("gen_ai.usage.experimental.reasoning_tokens"),
         session=attributes("gcp.vertex.agent.session_id"),
         tool_arguments=attributes("gcp.vertex.agent.tool_call_args"),
@@ -454,7 +458,7 @@ CONVENTIONS: Final = (
             event_attribute(DETAILS_EVENT, "gen_ai.input.messages"),
             event_attribute("gen_ai.input.messages", "gen_ai.event.content"),  # Azure AI Projects
             asked_messages(),
-            event_attribute("gen_ai.content.prompt", "gen_ai.prompt"),
+            event_attribute("gen_ai.content.prompt", "gen_ai.prompt", unquoted_messages),
             indexed("gen_ai.prompt."),
             attribute("gen_ai.prompt"),
         ),
@@ -463,7 +467,7 @@ CONVENTIONS: Final = (
             event_attribute(DETAILS_EVENT, "gen_ai.output.messages"),
             event_attribute("gen_ai.output.messages", "gen_ai.event.content"),
             answered_messages(),
-            event_attribute("gen_ai.content.completion", "gen_ai.completion"),
+            event_attribute("gen_ai.content.completion", "gen_ai.completion", unquoted_messages),
             indexed("gen_ai.completion."),
             attribute("gen_ai.completion", completion),
         ),
@@ -527,13 +531,13 @@ CONVENTIONS: Final = (
     Convention(
         name="logfire",
         input=(
-            attribute("events", events_list(of_choices=False)),
-            attribute("all_messages_events", events_list(of_choices=False)),
+            attribute("events", asked_in_events),
+            attribute("all_messages_events", asked_in_events),
             attribute("request_data", inside("messages")),
         ),
         output=(
-            attribute("events", events_list(of_choices=True)),
-            attribute("all_messages_events", events_list(of_choices=True)),
+            attribute("events", answered_in_events),
+            attribute("all_messages_events", answered_in_events),
             attribute("response_data", inside("message")),
             attribute("response_data", inside("combined_chunk_content")),
         ),
@@ -548,7 +552,8 @@ CONVENTIONS: Final = (
             *attributes("lmnr.span.input", "lk.user_input", "langfuse.trace.input"),
         ),
         output=(
-            *attributes("output.value", "traceloop.entity.output"),
+            attribute("output.value"),
+            attribute("traceloop.entity.output", result_of_call),
             *attributes("lmnr.span.output", "lk.response.text", "langfuse.trace.output"),
         ),
         tool_arguments=(
@@ -614,18 +619,11 @@ def _places_of(name: str) -> tuple[Place, ...]:
 PLACES: Final[Mapping[str, tuple[Place, ...]]] = {
     column.name: _places_of(column.name)
     for column in fields(Convention)
-    if column.name not in ("name", "scope", "kinds")
+    if column.name not in ("name", "kinds")
 }
-KINDS: Final = tuple(
-    (row.scope, place, values) for row in CONVENTIONS for place, values in row.kinds.items()
-)
+KINDS: Final = tuple(chain.from_iterable(row.kinds.items() for row in CONVENTIONS))
 
 
 def attribute_names(*field_names: str) -> list[str]:
     """The names of the attributes of some fields."""
     return [place.name for name in field_names for place in PLACES[name] if not place.is_event]
-
-
-def first_value(places: tuple[Place, ...], span: Any) -> Any:
-    """The value at the first filled place; None without one."""
-    return next((value for place in places if (value := place.find(span)) is not None), None)

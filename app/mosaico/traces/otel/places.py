@@ -7,6 +7,8 @@ number. None means that the span has nothing at this place.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from mosaico.traces.messages import parse_arguments, parse_value, read_indexed
@@ -18,18 +20,50 @@ Decode = Callable[[Any], Any]
 DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
 _MESSAGE_EVENT: Final = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _CHOICE_EVENT: Final = "gen_ai.choice"
+_ASSISTANT_EVENT: Final = "gen_ai.assistant.message"
+_UNQUOTED: Final = re.compile(r'\{"role:" (\w+), "content:" (.*?)\}(?=\]|, \{"role:"|$)', re.DOTALL)
 _EVENT_CONTENT: Final = "gen_ai.event.content"
 _EMPTY: Final[tuple[Any, ...]] = ("", "{}", "[]", "null", {}, [])
 
 
+class Where(Enum):
+    """What the name of a place is that of."""
+
+    ATTRIBUTE = "attribute"
+    INDEXED = "the beginning of numbered attributes"
+    EVENT = "event"
+    SPAN = "span"
+
+
 class Place(NamedTuple):
-    """Where a field stands: `name` is that of an attribute, or of an event. A name that ends with a dot begins the names
-    of numbered attributes.
-    """
+    """Where a field stands."""
 
     name: str
     find: Callable[[Span], Any]
-    is_event: bool = False
+    where: Where = Where.ATTRIBUTE
+
+    @property
+    def is_event(self) -> bool:
+        return self.where is Where.EVENT
+
+
+def filled(places: Sequence[Place], span: Span) -> Iterator[Any]:
+    """The values at the places that are filled, in their order. Most places of a span are not: they cost a look-up."""
+    attributes, events = span.attributes, span.events
+    for name, find, where in places:
+        if where is Where.ATTRIBUTE:
+            if name not in attributes:
+                continue
+        elif where is Where.EVENT and not events:
+            continue
+        value = find(span)
+        if value is not None:
+            yield value
+
+
+def first_value(places: Sequence[Place], span: Span) -> Any:
+    """The value at the first filled place; None without one."""
+    return next(filled(places, span), None)
 
 
 def attribute(name: str, decode: Decode | None = None) -> Place:
@@ -51,27 +85,28 @@ def attributes(*names: str) -> tuple[Place, ...]:
 
 def indexed(prefix: str) -> Place:
     """Numbered attributes such as `gen_ai.prompt.0.content`."""
-    return Place(prefix, lambda span: read_indexed(span.attributes, prefix) or None)
+    return Place(prefix, lambda span: read_indexed(span.attributes, prefix) or None, Where.INDEXED)
 
 
-def event_attribute(event: str, name: str) -> Place:
+def event_attribute(event: str, name: str, decode: Decode | None = None) -> Place:
     """An attribute of an event; of several events of this name the last that has it."""
 
     def find(span: Span) -> Any:
         values = (e.attributes.get(name) for e in reversed(span.events) if e.name == event)
-        return next((value for value in values if value is not None), None)
+        value = next((value for value in values if value is not None), None)
+        return value if decode is None or value is None else decode(value)
 
-    return Place(event, find, is_event=True)
+    return Place(event, find, Where.EVENT)
 
 
 def asked_messages() -> Place:
     """Events of single messages: what the model was asked. Sources: conventions 1.28 to 1.36, Strands, Azure."""
-    return Place("gen_ai.user.message", _asked, is_event=True)
+    return Place("gen_ai.user.message", _asked, Where.EVENT)
 
 
 def answered_messages() -> Place:
     """Events of the choices of a model."""
-    return Place(_CHOICE_EVENT, _answered, is_event=True)
+    return Place(_CHOICE_EVENT, _answered, Where.EVENT)
 
 
 def _asked(span: Span) -> list[Any] | None:
@@ -87,15 +122,18 @@ def _answered(span: Span) -> list[Any] | None:
 def _event_message(role: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The message in the body of an event, which may be a JSON text of its own."""
     fields = {**body, **(parse_arguments(body.get(_EVENT_CONTENT)) or {})}
-    message = parse_value(fields.get("message"))
+    dotted = {n.removeprefix("message."): v for n, v in fields.items() if n.startswith("message.")}
+    message = parse_value(fields.get("message", dotted or None))
     if isinstance(message, Mapping):
-        fields = {**fields, **message}
+        fields |= message
     elif message is not None:
         fields["content"] = message
-    fields["content"] = parse_value(fields.get("content"))
-    fields["tool_calls"] = parse_value(fields.get("tool_calls"))
     own_role = fields.get("role")
-    return {**fields, "role": own_role if isinstance(own_role, str) else role}
+    return {
+        "role": own_role if isinstance(own_role, str) else role,
+        "content": parse_value(fields.get("content")),
+        "tool_calls": parse_value(fields.get("tool_calls")),
+    }
 
 
 def new_messages(name: str, start: str) -> Place:
@@ -110,20 +148,37 @@ def new_messages(name: str, start: str) -> Place:
     return Place(name, find)
 
 
-def events_list(*, of_choices: bool) -> Decode:
-    """One attribute with all events: logfire, and format 1 of pydantic-ai."""
+def asked_in_events(value: Any) -> Any:
+    """The messages in one attribute with all events: logfire, and format 1 of pydantic-ai."""
+    events = _objects(parse_value(value))
+    found = [(_MESSAGE_EVENT.fullmatch(str(body.get("event.name"))), body) for body in events]
+    return [_event_message(match[1], body) for match, body in found if match] or None
 
-    def decode(value: Any) -> Any:
-        messages = []
-        for body in _objects(parse_value(value)):
-            name = str(body.get("event.name"))
-            match = _MESSAGE_EVENT.fullmatch(name)
-            is_choice = name == _CHOICE_EVENT
-            if is_choice is of_choices and (match or is_choice):
-                messages.append(_event_message(match[1] if match else "assistant", body))
-        return messages or None
 
-    return decode
+def answered_in_events(value: Any) -> Any:
+    """The choices in one attribute with all events; without one the last messages of the assistant."""
+    bodies = list(_objects(parse_value(value)))
+    choices = [body for body in bodies if body.get("event.name") == _CHOICE_EVENT]
+    last = takewhile(lambda b: b.get("event.name") == _ASSISTANT_EVENT, reversed(bodies))
+    answers = choices or list(last)[::-1]
+    return [_event_message("assistant", body) for body in answers] or None
+
+
+def gemini_contents(value: Any) -> Any:
+    """The contents of a request to Gemini: without a role they are those of the user."""
+    contents = inside("contents")(value)
+    if isinstance(contents, list):
+        return [
+            {"role": "user", **part} if isinstance(part, Mapping) else part for part in contents
+        ]
+    return contents
+
+
+def unquoted_messages(value: Any) -> Any:
+    """The messages that the first versions of Semantic Kernel wrote without quotes around the texts."""
+    text = value if isinstance(value, str) else ""
+    found = _UNQUOTED.findall(text)
+    return [{"role": role, "content": content} for role, content in found] or value
 
 
 def inside(*path: str, of: Decode = lambda value: value) -> Decode:
@@ -149,10 +204,20 @@ def arguments_of_call(value: Any) -> Any:
             return named if named and not positional else value
         case {"task": str() as task, "reset": _}:
             return task
+        case {"inputs": inputs, "kwargs": Mapping()}:  # LangChain by traceloop
+            return inputs
     return value
 
 
-def _are_switches(members: Mapping[str, Any]) -> bool:
+def result_of_call(value: Any) -> Any:
+    """The result of a call of LangChain that traceloop recorded; any other value unchanged."""
+    match parse_value(value):
+        case {"outputs": outputs, "kwargs": Mapping()}:
+            return outputs
+    return value
+
+
+def _are_switches(members: Mapping[Any, Any]) -> bool:
     return all(member is None or isinstance(member, bool) for member in members.values())
 
 
@@ -201,6 +266,24 @@ def usage_of_tokens(value: Any) -> TokenCounts | None:
     """The tokens in a document that counts characters and images, too."""
     details = parse_arguments(value) or {}
     return read_usage_details({n: v for n, v in details.items() if n.lower().endswith("tokens")})
+
+
+def gemini_usage(value: Any) -> TokenCounts | None:
+    """The tokens in a response of Gemini, whose output count lacks the thoughts."""
+    counts = parse_arguments(value) or {}
+    asked = read_number(counts.get("prompt_token_count"))
+    said = read_number(counts.get("candidates_token_count"))
+    thought = read_number(counts.get("thoughts_token_count")) or 0
+    if asked is None and said is None:
+        return None
+    return TokenCounts(
+        None if asked is None else int(asked), None if said is None else int(said + thought)
+    )
+
+
+def presence(name: str) -> Place:
+    """An attribute that says by being there what a span is."""
+    return attribute(name, lambda _: "present")
 
 
 def read_number(value: Any) -> float | None:

@@ -46,12 +46,13 @@ def iter_protobuf_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
             scope = InstrumentationScope()
             for part in _messages(scope_spans, SCOPE):
                 _merge(scope, part)
+            named = (scope.name, scope.version)
             for span in _messages(scope_spans, SPANS):
-                yield _decode_span(span, resource, scope)
+                yield _decode_span(span, resource, named)
 
 
 def _decode_span(
-    data: bytes, resource: dict[str, Any], scope: InstrumentationScope
+    data: bytes, resource: dict[str, Any], scope: tuple[str, str]
 ) -> Span | RejectedSpan:
     try:
         span = ProtoSpan.FromString(data)
@@ -69,8 +70,8 @@ def _decode_span(
         attributes=_attributes(span.attributes),
         events=tuple(_events(span)) if span.events else (),
         resource=resource,
-        scope=scope.name,
-        scope_version=scope.version,
+        scope=scope[0],
+        scope_version=scope[1],
     )
 
 

@@ -31,8 +31,8 @@ from mosaico.traces.otel.conventions import (
     TOOL_MARKS,
     ExclusiveInput,
     SpanKind,
-    first_value,
 )
+from mosaico.traces.otel.places import filled, first_value
 from mosaico.traces.otel.spans import Span
 from mosaico.traces.reported_usage import ReportedUsage, TokenCounts, drop_unknown_zeros
 from mosaico.traces.value_text import NoText, TextRole, parse_encoded, read_text
@@ -96,8 +96,8 @@ def read_span(span: Span) -> SpanReading:
 
 def read_kind(span: Span) -> SpanKind:
     """Return the kind of a span, by the first place that names a known one, or else by what it has."""
-    for scope, place, values in KINDS:
-        if scope and span.scope != scope:
+    for place, values in KINDS:
+        if place.name and place.name not in span.attributes:
             continue
         value = parse_value(place.find(span))
         if isinstance(value, str) and (kind := values.get(value)) is not None:
@@ -127,11 +127,8 @@ def read_usage(span: Span) -> ReportedUsage:
 
 def read_tool(span: Span) -> ToolReading:
     """The tool of a span of the kind `TOOL`."""
-    arguments = (
-        parse_arguments(parse_encoded(value))
-        for place in PLACES["tool_arguments"]
-        if (value := place.find(span)) is not None
-    )
+    values = filled(PLACES["tool_arguments"], span)
+    arguments = (parse_arguments(parse_encoded(value)) for value in values)
     call_id = _first_text("tool_call_id", span)
     result = first_value(PLACES["tool_result"], span)
     return ToolReading(
@@ -187,10 +184,7 @@ def _read_side(span: Span, side: str) -> SideReading:
     text: str | None = None
     messages: tuple[Message, ...] = ()
     is_hidden = False
-    for place in PLACES[side]:
-        value = place.find(span)
-        if value is None:
-            continue
+    for value in filled(PLACES[side], span):
         if _is_mark(value):
             is_hidden = True
         elif text is None or not messages:
@@ -239,7 +233,7 @@ def _has_any(span: Span, marks: Iterable[tuple[str, Any]]) -> bool:
 
 
 def _first_text(field: str, span: Span) -> str | None:
-    texts = (parse_value(place.find(span)) for place in PLACES[field])
+    texts = (parse_value(value) for value in filled(PLACES[field], span))
     return next((text for text in texts if isinstance(text, str) and text), None)
 
 

@@ -27,7 +27,7 @@ _READ_NAMES: Final = frozenset(
     (
         *FACT_NAMES,
         *(place.name for places in PLACES.values() for place in places),
-        *(place.name for _, place, _ in KINDS),
+        *(place.name for place, _ in KINDS),
         *(name for name, _ in (*FAILED_SPAN, *FAILED_TOOL)),
         *(rule.has for rule in EXCLUSIVE_INPUTS),
     )
