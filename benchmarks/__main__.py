@@ -53,6 +53,10 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
 
 
 def main(names: list[str]) -> None:
+    if {"-h", "--help"} & {*names}:
+        print(__doc__)
+        print(f"groups: {', '.join(GROUPS)}; by name only: {', '.join(ONLY_BY_NAME)}")
+        return
     print_rows(GROUPS | ONLY_BY_NAME, names or list(GROUPS))
 
 

@@ -48,7 +48,8 @@ class ChannelSpec:
     that a user may have written. `send` uses the network, takes at most 15 s, and returns failures
     instead of raising them. `host` is what recipients share: messages to one host are sent one
     after the other. `redact` returns what may be shown of a recipient that is a credential.
-    Messages of `signed` channels get secrets to sign with.
+    Messages of `signed` channels get secrets to sign with. The servers of `domains`, such as ".slack.com", accept this
+    format only: WEBHOOK refuses them.
     """
 
     check: Callable[[str], None]
@@ -57,6 +58,7 @@ class ChannelSpec:
     host: Callable[[str], str] = url_host
     redact: Callable[[str], str] = _unredacted
     signed: bool = False
+    domains: tuple[str, ...] = ()
 
 
 CHANNELS: Final[Registry[ChannelSpec]] = Registry(

@@ -63,6 +63,7 @@ def test_channel_check__valid_recipients_are_accepted(channel: str, recipient: s
         ("WEBHOOK", "https://[::1", "not a URL"),
         ("WEBHOOK", SLACK, "URL of the channel SLACK"),
         ("WEBHOOK", TEAMS, "URL of the channel TEAMS"),
+        ("WEBHOOK", "https://x.logic.azure.us/workflows/1", "URL of the channel TEAMS"),
     ],
 )
 def test_channel_check__invalid_recipient_has_reason(

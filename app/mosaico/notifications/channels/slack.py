@@ -85,4 +85,10 @@ def _element(run: TextSpan) -> dict[str, Any]:
     return {"type": "text", "text": run.text, **style}
 
 
-CHANNELS.register("SLACK", ChannelSpec(check=check, render=render, send=send, redact=redact_url))
+CHANNELS.register(
+    "SLACK",
+    ChannelSpec(
+        check=check, render=render, send=send, redact=redact_url,
+        domains=(".slack.com", ".slack-gov.com"),
+    ),
+)  # fmt: skip

@@ -110,4 +110,9 @@ def _text_run(run: TextSpan) -> dict[str, Any]:
     return {"type": "TextRun", "text": run.text, **weight, **link}
 
 
-CHANNELS.register("TEAMS", ChannelSpec(check=check, render=render, send=send, redact=redact_url))
+CHANNELS.register(
+    "TEAMS",
+    ChannelSpec(
+        check=check, render=render, send=send, redact=redact_url, domains=WORKFLOWS_DOMAINS
+    ),
+)

@@ -17,19 +17,11 @@ from mosaico.notifications.types import (
 from mosaico.notifications.webhook_client import parse_recipient_url, post
 from mosaico.notifications.webhook_signatures import signed_headers
 
-# Chat webhooks, which do not accept this format.
-CHAT_CHANNELS = {
-    ".slack.com": "SLACK",
-    ".slack-gov.com": "SLACK",
-    ".logic.azure.com": "TEAMS",
-    ".powerplatform.com": "TEAMS",
-}
-
 
 def check(recipient: str) -> None:
     host = parse_recipient_url(recipient).host
-    for domain, channel in CHAT_CHANNELS.items():
-        if host.endswith(domain):
+    for channel in CHANNELS.names():
+        if host.endswith(CHANNELS.get(channel).domains):
             raise InvalidRecipient(f"is a URL of the channel {channel}; use that channel")
 
 
