@@ -44,6 +44,9 @@ def test_run__over_two_frameworks_has_the_figures_worked_out_by_hand(service: Se
 
     assert (run["status"], run["tracesTotal"]) == ("COMPLETED", 2)
     assert run["sourceWarning"] is None
+    page = service.client.get(f"/runs/{run['id']}/traces/{'1'.zfill(32)}")
+    assert page.status_code == 200
+    assert "not-understood" not in page.text
     metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert {metric["metric"]: metric["mean"] for metric in metrics} == pytest.approx(
         {

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from mosaico.traces.otel.assembly import assemble_trace
 from mosaico.traces.otel.export_body import PROTOBUF_TYPE, decode_body
 from mosaico.traces.otel.service import encode_spans
-from mosaico.traces.otel.spans import Span
+from mosaico.traces.otel.spans import Span, StoredSpan, dump_content, load_span
 from mosaico.traces.reported_usage import read_usage_details
 from mosaico.traces.sources.langfuse.usage import parse_span
 from mosaico.traces.types import Trace
@@ -142,6 +142,8 @@ def test_hidden__messages_whose_parts_have_no_content_were_not_recorded() -> Non
         # The root comes with another export.
         ([part(2, {"bot.answer": "Rome"}, parent=1)], False),
         ([part(1, {"http.route": "/chat"})], False),
+        ([part(1, {"customer.plan": "gold"})], False),
+        ([part(1, chat(more={"bot.answer": "Rome"}))], True),
     ],
 )
 def test_warning__of_an_export_names_what_no_convention_knows(
@@ -151,6 +153,13 @@ def test_warning__of_an_export_names_what_no_convention_knows(
         assert encoded.rejected == 0
         assert ("bot.answer" in encoded.message) is warned
         assert bool(encoded.message) is warned
+
+
+def test_stored_span__of_an_older_version_has_no_version_of_its_scope() -> None:
+    [old] = [one for one in decode_body(export([part(1, TEXTS)]), PROTOBUF_TYPE) if isinstance(one, Span)]  # fmt: skip
+    content = json.dumps(json.loads(dump_content(old))[:6])
+    row = StoredSpan(old.trace_id, old.span_id, None, old.name, old.start_ns, old.end_ns, content)
+    assert load_span(row) == old
 
 
 # --- tokens that are counted once

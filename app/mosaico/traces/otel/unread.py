@@ -55,9 +55,9 @@ _DESCRIPTIVE_ENDS: Final = re.compile(
     r"start_time|end_time|time|timestamp|schema|json_schema|definitions|language|format|mime_type)$",
     re.IGNORECASE,
 )
-_ANSWER_WORDS: Final = re.compile(
-    r"output|response|result|answer|completion|reply|content|message|text", re.IGNORECASE
-)
+_ANSWERS: Final = r"output|response|result|answer|completion|reply|content|message|text"
+_ANSWER_WORDS: Final = re.compile(_ANSWERS, re.IGNORECASE)
+_TEXT_WORDS: Final = re.compile(rf"{_ANSWERS}|input|prompt|query|question|request", re.IGNORECASE)
 
 
 class UnreadTexts:
@@ -75,10 +75,14 @@ class UnreadTexts:
             self._read.add(span.trace_id)
             self._unread.pop(span.trace_id, None)
             return
-        # Other spans need no texts, and the texts of their trace may come with another export.
-        is_expected = span.parent_id is None or read_kind(span) in _WITH_TEXTS
-        if is_expected and (names := find_unread((span,))):
-            self._unread.setdefault(span.trace_id, {}).update(dict.fromkeys(names))
+        # Other spans need no texts. Those of a root may come with another export: only names that sound like texts count.
+        names: Iterable[str] = ()
+        if read_kind(span) in _WITH_TEXTS:
+            names = find_unread((span,))
+        elif span.parent_id is None:
+            names = filter(_TEXT_WORDS.search, find_unread((span,)))
+        for name in names:
+            self._unread.setdefault(span.trace_id, {})[name] = None
 
     def describe(self) -> str | None:
         """What a client should know; None if nothing was left unread."""
@@ -92,7 +96,7 @@ def describe_unread(names: Iterable[str]) -> str:
     """What is not understood, with what to do."""
     shown = ", ".join(list(names)[:MAX_NAMES])
     return (
-        f"the texts of some traces are not understood: no known convention has the attributes {shown}; set input.value"
+        f"the texts of some traces are not understood: no known convention has {shown}, which may hold them; set input.value"
         " and output.value on the root span"
     )
 
