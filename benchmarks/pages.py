@@ -34,7 +34,8 @@ PATHS: Final = (
     "/runs",
     "/runs?text=support-7&agent=billing",
     "/runs?sort=verdict",
-    f"/runs/run-billing-support-0-{MONTHS_OF_RUNS - 1}",
+    # Of the earliest month; the runs of the last one have no number of a month.
+    f"/runs/run-billing-support-0{f'-{MONTHS_OF_RUNS - 1}' if MONTHS_OF_RUNS > 1 else ''}",
     "/runs/run-billing-support-0/traces",
     "/benchmarks/support/kpis/support-pass?agent=billing&days=3660",
     "/inbox",
