@@ -60,8 +60,9 @@ class ChangeModel:
     costs: LogNormalItems | None = None
     runs: RunEffect = NO_RUNS
 
-    def variance(self, trials: float, effect: float = 0.0) -> float:
-        """The variance of an item's change with so many trials, when the value changes by `effect`.
+    def variance(self, trials: float, effect: float = 0.0, *, is_alike: bool = False) -> float:
+        """The variance of an item's change with so many trials, when the value changes by `effect`. A fall of a rate is
+        that of all items, or of a few that break: the larger variance, unless it `is_alike` for all.
 
         Without a known noise more trials are assumed not to help, and fewer trials to increase the
         whole variance in proportion: the estimate errs on the side of too little power.
@@ -88,16 +89,18 @@ class ChangeModel:
                 + share * (1 - share) * self.square / trials
                 + share**2 * spread
             )
+            if is_alike:
+                return of_all
             # Or a share of the items breaks, and the others stay as they are.
             of_broken = (1 - share) * unchanged + share * self.square - effect**2
             return max(of_all, of_broken)
         return unchanged
 
-    def detectable_effect(self, items: int, trials: float) -> float:
+    def detectable_effect(self, items: int, trials: float, *, is_alike: bool = False) -> float:
         """The minimum detectable effect: found with 80 % power, two-sided alpha of 5 %.
 
         On the scale RATIO it is the logarithm of the ratio. Infinite when no change is found as
-        often: passes cannot fall farther than to 0. Raises: ValueError without items or trials.
+        often: passes cannot fall farther than to 0. `is_alike` as in `variance`. Raises: ValueError without items or trials.
         """
         if items < 1 or trials < 1:
             raise ValueError("a benchmark without items or trials detects nothing")
@@ -111,7 +114,8 @@ class ChangeModel:
 
         def excess(effect: float) -> float:
             # Clusters share what happens by chance; that the items fall differently is their own.
-            variance = self.variance(trials, effect) + unchanged * (self.design_effect - 1)
+            variance = self.variance(trials, effect, is_alike=is_alike)
+            variance += unchanged * (self.design_effect - 1)
             of_items = variance / items * (1 + self._padding(items, variance, effect))
             return effect - factor * math.sqrt(of_items + self.runs.variance)
 
@@ -185,7 +189,8 @@ def trials_needed(model: Detector, *, items: int, change: float) -> Remedy | Non
     """The trials per item that make a change detectable; None when one trial is enough.
 
     `more_trials` of the result is None when a thousand trials are not enough. When the noise between
-    trials is unknown, the result assumes that it is the whole variance, which is the best case.
+    trials is unknown, the result assumes that it is the whole variance, which is the best case. The change is a fall of
+    all items: how many items of a sample break is chance that no trials reduce.
     """
     at_best = isinstance(model, ChangeModel) and model.trial is None
     if isinstance(model, ChangeModel) and model.trial is None:
@@ -193,7 +198,13 @@ def trials_needed(model: Detector, *, items: int, change: float) -> Remedy | Non
         trial = model.items * model.measured_trials / 2
         model = replace(model, items=0.0, trial=trial, costs=costs)
     best = model
-    needed = _least(lambda trials: best.detectable_effect(items, trials) <= change, MAX_TRIALS)
+
+    def detected(trials: int) -> float:
+        if isinstance(best, ChangeModel):
+            return best.detectable_effect(items, trials, is_alike=True)
+        return best.detectable_effect(items, trials)
+
+    needed = _least(lambda trials: detected(trials) <= change, MAX_TRIALS)
     return None if needed == 1 else Remedy(needed, at_best=at_best)
 
 
