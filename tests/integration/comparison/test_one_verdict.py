@@ -139,9 +139,9 @@ def test_about__another_question_decides_for_files_and_stored_runs(
         for about in ({}, {"about": "TASKS"})
     ]
     assert verdicts == ["INCONCLUSIVE", "REGRESSED"]
-    words = ["runs", "compare", stored[0]["id"], stored[1]["id"], "--format", "json"]
+    command = ["runs", "compare", stored[0]["id"], stored[1]["id"], "--format", "json"]
     for options, verdict in (([], "INCONCLUSIVE"), (["--about", "tasks"], "REGRESSED")):
-        result = CliRunner().invoke(cli, [*words, *options], env=client_env(service))
+        result = CliRunner().invoke(cli, [*command, *options], env=client_env(service))
         assert json.loads(result.stdout)["verdict"]["verdict"] == verdict
 
 
@@ -174,7 +174,8 @@ def nights(count: int) -> list[list[JSON]]:
 def passed(comparison: JSON) -> JSON:
     """The verdict of passes and failures."""
     [row] = [row for row in comparison["metrics"] if row["metric"] == "TASK_PASSED"]
-    return row["verdict"]
+    verdict: JSON = row["verdict"]
+    return verdict
 
 
 def test_history__files_have_the_verdict_of_a_run_with_a_series(
@@ -205,16 +206,16 @@ def test_history__files_have_the_verdict_of_a_run_with_a_series(
     _, aa = run(*words, "--aa", earlier[0])
     assert passed(aa)["wholeRuns"]["runs"] == 2
     # What is stated replaces what is measured, for a stored run as well.
-    _, stated = run(*words, "--run-sd", 0.2)
+    _, stated = run(*words, "--run-sd", "0.2")
     assert passed(stated)["wholeRuns"] == {"sd": 0.2, "basis": "GIVEN", "runs": 0}
     assert stated["verdict"]["verdict"] == "INCONCLUSIVE"
     gate = ("gate", "--run", after, "--baseline", before)
-    assert [run(*gate, "--run-sd", sd)[1]["outcome"] for sd in (0, 0.2)] == [
+    assert [run(*gate, "--run-sd", sd)[1]["outcome"] for sd in ("0", "0.2")] == [
         "REGRESSION",
         "INCONCLUSIVE",
     ]
-    words = ("gate", "--run", stored["id"], "--run-sd", "0.2", "--json")
-    result = CliRunner().invoke(cli, words, env=client_env(service))
+    of_stored = ["gate", "--run", stored["id"], "--run-sd", "0.2", "--json"]
+    result = CliRunner().invoke(cli, of_stored, env=client_env(service))
     assert json.loads(result.stdout)["outcome"] == "INCONCLUSIVE"
 
 

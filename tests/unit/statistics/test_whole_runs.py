@@ -37,7 +37,9 @@ def test_stated__replaces_what_was_measured() -> None:
     runs = WholeRuns(scale=Scale.RATE, measured=measured, given_sd=0.01)
     effect = runs.effect(0.8, is_logarithm=False)
     assert effect.variance == pytest.approx(2 * 0.01**2)
-    assert effect.variation == (pytest.approx(0.01), RunsBasis.GIVEN, 0)
+    assert effect.variation is not None
+    assert effect.variation.basis is RunsBasis.GIVEN
+    assert effect.variation.sd == pytest.approx(0.01)
 
 
 def test_measured__ten_runs_by_hand() -> None:
@@ -47,7 +49,8 @@ def test_measured__ten_runs_by_hand() -> None:
     assert measured is not None
     # The assumption counts as one run.
     assert measured.between == pytest.approx((10 * 0.02**2 + 0.015**2) / 10, rel=1e-6)
-    assert (measured.runs, measured.degrees) == (10, pytest.approx(10))
+    assert measured.runs == 10
+    assert measured.degrees == pytest.approx(10)
     effect = WholeRuns(scale=Scale.RATE, measured=measured).effect(0.8, is_logarithm=False)
     assert effect.variance == pytest.approx(2 * measured.between)
     assert effect.degrees == measured.degrees
