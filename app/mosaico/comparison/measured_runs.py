@@ -12,7 +12,8 @@ def read_measured_runs(
     """The variation of whole runs before the night of a run, or up to and with it, by series; without those of fewer than two
     runs.
     """
-    runs = [*list_series_runs(session, run_seq), *([run_seq] if with_run else [])]
+    runs = list_series_runs(session, run_seq, with_night=False)
+    runs += [run_seq] if with_run else []
     states = find_series_states(session, runs)
     return {
         series: state.variation.measured

@@ -24,7 +24,7 @@ def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> l
     if first is None or first.whole_runs is None:
         return []
     runs = first.whole_runs
-    size = f"{format_limit(runs.sd, first.scale)} (standard deviation)"
+    size = f"{format_limit(runs.sd, first.scale)} beyond their items (standard deviation)"
     match runs.basis:
         case RunsBasis.GIVEN:
             return [f"Whole runs vary by {size}, as stated."]

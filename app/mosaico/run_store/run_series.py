@@ -100,10 +100,11 @@ def kpi_series(kpi_id: str) -> str:
     return f"kpi/{kpi_id}"
 
 
-def list_series_runs(session: Session, run_seq: int) -> list[int]:
+def list_series_runs(session: Session, run_seq: int, *, with_night: bool = True) -> list[int]:
     """The last runs of the same agent and fingerprint before the night of a run whose data were new and not late,
-    oldest first; at most 60.
+    oldest first; at most 60. `with_night`: also an earlier reading of its source run.
     """
+    night = _night_of_run(run_seq)
     statement = (
         select(BenchmarkRun.seq)
         # Values and not a join, so that PostgreSQL reads the index of the series backward.
@@ -113,7 +114,7 @@ def list_series_runs(session: Session, run_seq: int) -> list[int]:
                 for name in _SERIES_FIELDS
             ),
             # Also before it: an earlier reading of its source run, which had other data.
-            _night_of_run(run_seq) >= POSITION,
+            night >= POSITION if with_night else night > POSITION,
             BenchmarkRun.seq != run_seq,
             BenchmarkRun.has_new_data,
             BenchmarkRun.is_late.is_(False),
@@ -122,6 +123,14 @@ def list_series_runs(session: Session, run_seq: int) -> list[int]:
         .limit(MAX_REFERENCE)
     )
     return list(session.scalars(statement))[::-1]
+
+
+def list_held_runs(session: Session, runs: Collection[int]) -> set[int]:
+    """Those of some runs that are no baseline: their level is bad, until somebody accepts it."""
+    statement = select(BenchmarkRun.seq).where(
+        BenchmarkRun.seq.in_(runs), BenchmarkRun.baseline_hold.is_not(None)
+    )
+    return {*session.scalars(statement)}
 
 
 def _field_of_run(run_seq: int, name: str) -> ScalarSelect[str | None]:

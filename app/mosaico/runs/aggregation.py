@@ -21,6 +21,7 @@ from mosaico.runs.metric_columns import MetricColumns
 from mosaico.runs.run_data import find_place
 from mosaico.runs.scoring import RunValues
 from mosaico.runs.series import SeriesResults, evaluate_series
+from mosaico.statistics.verdict_rules import Verdict
 from mosaico.traces.types import Trace
 
 SHARDS_PER_READ = 16
@@ -68,7 +69,12 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         has_new_data=place.has_new_data,
         may_wait=may_wait and place.has_new_data,
     )
-    judged = evaluate_series(job, lease, points, place) if points else SeriesResults()
+    is_regressed = verdicts.run.verdict is Verdict.REGRESSED
+    judged = (
+        evaluate_series(job, lease, points, place, is_regressed=is_regressed)
+        if points
+        else SeriesResults()
+    )
     return RunResult(
         run_id=lease.run_id,
         run_seq=lease.run_seq,

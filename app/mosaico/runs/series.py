@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -24,6 +25,7 @@ from mosaico.run_store.run_series import (
     SeriesValues,
     StoredPoint,
     find_series_states,
+    list_held_runs,
     list_item_indexes,
     list_series_runs,
     list_series_values,
@@ -49,16 +51,24 @@ class SeriesResults(NamedTuple):
 
 
 def evaluate_series(
-    job: JobContext, lease: RunLease, points: RunPoints, place: RunPlace
+    job: JobContext,
+    lease: RunLease,
+    points: RunPoints,
+    place: RunPlace,
+    *,
+    is_regressed: bool = False,
 ) -> SeriesResults:
     """Each series of a valid run with its verdict over the runs before its night. A late run leaves the states
     to the runs after it.
 
-    No series for a run without new data: it contains no new measurement of the agent.
+    No series for a run without new data: it contains no new measurement of the agent. A run that `is_regressed` does not
+    tell how unchanged runs vary.
     """
     if not place.has_new_data:
         return SeriesResults(points.items)
     history = _read_history(job, lease.run_seq)
+    if is_regressed:
+        history = replace(history, held={*history.held, lease.run_seq})
     results = {
         series: result
         for batch in history.split(points.series)
@@ -73,13 +83,15 @@ def evaluate_series(
 class _History:
     """The runs before a run: those of its series, the states after them, and their items.
 
-    `watched` are runs that an open incident of an alert rule is evaluated with; they may be older.
+    `watched` are runs that an open incident of an alert rule is evaluated with; they may be older. `held` are runs on a bad
+    level: a fall of the agent is no variation of unchanged runs, although no rule has paged about it.
     """
 
     runs: Collection[int]
     watched: Collection[int]
     states: Mapping[str, SeriesState]
     items: Mapping[int, ItemIndex]
+    held: AbstractSet[int] = frozenset()
 
     def runs_of(self, series: str) -> set[int]:
         """The runs that a series is evaluated with. The reference of its open incident may be older."""
@@ -105,7 +117,8 @@ def _read_history(job: JobContext, run_seq: int) -> _History:
         states = find_series_states(session, runs)
         all_runs = {*runs, *watched, *(run for state in states.values() for run in state.runs)}
         items = list_item_indexes(session, all_runs - {run_seq})
-    return _History(runs=runs, watched=watched, states=states, items=items)
+        held = list_held_runs(session, all_runs)
+    return _History(runs=runs, watched=watched, states=states, items=items, held=held)
 
 
 def _evaluate_batch(
@@ -140,7 +153,7 @@ def _evaluate_batch(
             }
         levels = {}
     return {
-        series: _result_of(run_seq, series, point, history.state(series), levels.get(series))
+        series: _result_of(run_seq, series, point, history, levels.get(series))
         for series, point in batch.items()
     }
 
@@ -149,9 +162,10 @@ def _result_of(
     run_seq: int,
     series: str,
     point: SeriesPoint,
-    state: SeriesState,
+    history: _History,
     levels: Mapping[int, RunLevel] | None,
 ) -> SeriesResult:
+    state = history.state(series)
     if levels is None:
         # The values of the run are correct all the same; later runs read its point.
         log.warning("the series %s of run %s was not evaluated", series, run_seq)
@@ -159,8 +173,8 @@ def _result_of(
     if point.side is Side.BOTH:
         return SeriesResult(point=point, levels=levels)
     step = advance_series(state, levels, run_seq, page_policy(point.scale, point.side, levels))
-    reference = [levels[run] for run in step.state.reference if run in levels]
-    measured = measure_runs(reference, point.scale)
+    unchanged = [run for run in step.state.reference if run in levels and run not in history.held]
+    measured = measure_runs([levels[run] for run in unchanged], point.scale)
     variation = None if measured is None else SeriesVariation(**measured._asdict())
     return SeriesResult(
         point=point,

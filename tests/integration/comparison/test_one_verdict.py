@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 from unittest.mock import ANY
 
 import pytest
@@ -113,11 +114,8 @@ def test_stored_run__has_the_verdict_of_the_files(
     if data.metric != "STATUS":
         assert (data.metric is None) is (compared["judged"] == [])
         assert data.metric is None or data.metric in compared["judged"]
-    env = {
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
-    result = CliRunner().invoke(cli, ["gate", "--run", runs[1]["id"], "--json"], env=env)
+    words = ["gate", "--run", runs[1]["id"], "--json"]
+    result = CliRunner().invoke(cli, words, env=client_env(service))
     assert (json.loads(result.stdout)["outcome"], result.exit_code) == expected_outcome(data)
 
 
@@ -153,6 +151,100 @@ def test_about__another_question_decides_for_files_and_stored_runs(
         for about in ({}, {"about": "TASKS"})
     ]
     assert verdicts == ["INCONCLUSIVE", "REGRESSED"]
+    command = ["runs", "compare", stored[0]["id"], stored[1]["id"], "--format", "json"]
+    for options, verdict in (([], "INCONCLUSIVE"), (["--about", "tasks"], "REGRESSED")):
+        result = CliRunner().invoke(cli, [*command, *options], env=client_env(service))
+        assert json.loads(result.stdout)["verdict"]["verdict"] == verdict
+
+
+def client_env(service: Service) -> dict[str, str]:
+    return {
+        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
+        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
+    }
+
+
+def nights(count: int) -> list[list[JSON]]:
+    """Runs of 40 items of which some others fail each night; in the last one many do."""
+    random = Random(43)
+    failed = [{*random.sample(range(40), random.randint(2, 6))} for _ in range(count - 1)]
+    return [
+        [
+            {
+                "traceId": f"t{item}",
+                "itemId": f"q{item:02}",
+                "input": f"question {item}",
+                "output": "an answer",
+                "scores": {"TASK_PASSED": float(item not in failures)},
+            }
+            for item in range(40)
+        ]
+        for failures in [*failed, {*range(11)}]
+    ]
+
+
+def passed(comparison: JSON) -> JSON:
+    """The verdict of passes and failures."""
+    [row] = [row for row in comparison["metrics"] if row["metric"] == "TASK_PASSED"]
+    verdict: JSON = row["verdict"]
+    return verdict
+
+
+def test_history__files_have_the_verdict_of_a_run_with_a_series(
+    service: Service, tmp_path: Path
+) -> None:
+    runs = nights(6)
+    service.create_agent()
+    service.create_benchmark(metrics=["TASK_PASSED"])
+    for night, rows in enumerate(runs):
+        service.upload(rows, run_name=f"night-{night}")
+        stored = service.complete_run(runName=f"night-{night}")
+    [metric] = service.get(f"/benchmark-runs/{stored['id']}/metrics")["items"]
+    files = [write(tmp_path / f"night-{night}.jsonl", rows) for night, rows in enumerate(runs)]
+    *earlier, before, after = files
+    compared = mosaico.compare(before, after, history=earlier).comparison
+    document = passed(compared.model_dump(mode="json", by_alias=True))
+    assert document["wholeRuns"]["basis"] == "MEASURED"
+    assert document["wholeRuns"]["runs"] == 5
+    assert document["wholeRuns"] == pytest.approx(metric["verdict"]["wholeRuns"])
+    numbers = ("verdict", "effect", "low", "high", "p", "minDetectableEffect")
+    assert {name: document[name] for name in numbers} == pytest.approx(
+        {name: metric["verdict"][name] for name in numbers}
+    )
+    # A pattern names the earlier runs, without the two that are compared; one more run is an A/A pair.
+    words = ("compare", before, after, "--no-html")
+    _, by_pattern = run(*words, "--history", tmp_path / "night-*.jsonl")
+    assert passed(by_pattern) == document
+    _, aa = run(*words, "--aa", earlier[0])
+    assert passed(aa)["wholeRuns"]["runs"] == 2
+    # What is stated replaces what is measured, for a stored run as well.
+    _, stated = run(*words, "--run-sd", "0.2")
+    assert passed(stated)["wholeRuns"] == {"sd": 0.2, "basis": "GIVEN", "runs": 0}
+    assert stated["verdict"]["verdict"] == "INCONCLUSIVE"
+    gate = ("gate", "--run", after, "--baseline", before)
+    assert [run(*gate, "--run-sd", sd)[1]["outcome"] for sd in ("0", "0.2")] == [
+        "REGRESSION",
+        "INCONCLUSIVE",
+    ]
+    of_stored = ["gate", "--run", stored["id"], "--run-sd", "0.2", "--json"]
+    result = CliRunner().invoke(cli, of_stored, env=client_env(service))
+    assert json.loads(result.stdout)["outcome"] == "INCONCLUSIVE"
+
+
+def test_history__gate_says_what_all_runs_together_say(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{night}.jsonl", rows) for night, rows in enumerate(nights(9))]
+    *earlier, before, after = files
+    options = [word for path in earlier for word in ("--history", path)]
+    _, alone = run("gate", "--run", after, "--baseline", before)
+    _, together = run("gate", "--run", after, "--baseline", before, *options)
+    assert any("one look" in remark for remark in alone["remarks"])
+    assert not any("one look" in remark for remark in together["remarks"])
+    assert any("all 9 runs" in remark for remark in together["remarks"])
+    refused = CliRunner().invoke(
+        cli, ["compare", str(before), str(after), "--history", str(after), "--no-html"]
+    )
+    assert refused.exit_code == 2
+    assert "no earlier run" in refused.stderr
 
 
 def test_lost_scores__are_invalid_in_files_and_stored_runs(
@@ -317,6 +409,63 @@ def test_pytest__has_the_verdict_of_the_files(
             name,
             output[-3000:],
         )
+
+
+MARKED = """
+ROWS = [*map(json.loads, (Path(__file__).parent / "after.jsonl").read_text().splitlines())]
+OPTIONS = dict(items="items.jsonl", trials=5, baseline="before.jsonl")
+
+def trials():
+    rows = {}
+    for row in ROWS:
+        rows.setdefault(row["itemId"], []).append(dict(row))
+    return rows
+
+PLAIN, OTHERS, STATED, MEASURED = trials(), trials(), trials(), trials()
+
+@pytest.mark.mosaico(**OPTIONS)
+def test_plain(item):
+    return answer(PLAIN, item)
+
+@pytest.mark.mosaico(**OPTIONS, about="population")
+def test_others(item):
+    return answer(OTHERS, item)
+
+@pytest.mark.mosaico(**OPTIONS, run_sd=0.4)
+def test_stated(item):
+    return answer(STATED, item)
+
+@pytest.mark.mosaico(**OPTIONS, history=["early.jsonl"], aa="early.jsonl")
+def test_measured(item):
+    return answer(MEASURED, item)
+"""
+
+
+def test_pytest__marker_names_the_question_and_the_earlier_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = DATA["tasks-break"]
+    write(tmp_path / "before.jsonl", data.before)
+    write(tmp_path / "early.jsonl", data.before)
+    write(tmp_path / "after.jsonl", data.after)
+    items = [{"id": item, "input": rows[0]["input"]} for item, rows in by_item(data.before).items()]
+    write(tmp_path / "items.jsonl", items)
+    header = TESTS.replace("AFTER = json", "# AFTER = json").replace(
+        "BETTER = json", "# BETTER = json"
+    )
+    (tmp_path / "test_bot.py").write_text(header + MARKED)
+    run_inner_pytest("-q", "-rA", "-p", "no:cacheprovider")
+    output = capsys.readouterr().out
+    # Four of ten tasks broke: other tasks need not, and runs that vary by 40 points may do that by chance.
+    for word, name in (
+        ("FAILED", "plain"),
+        ("PASSED", "others"),
+        ("PASSED", "stated"),
+        ("FAILED", "measured"),
+    ):
+        assert f"{word} test_bot.py::test_{name}" in output, (name, output[-3000:])
+    assert "measured from" in output
 
 
 def test_short_texts__are_the_same_in_postgres_and_in_python(service: Service) -> None:

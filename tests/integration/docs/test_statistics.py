@@ -27,7 +27,7 @@ def trace_files(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("trace_files")
 def test_commands__answer_as_shown() -> None:
     commands = [example for block in blocks(PAGE, "console") for example in examples(block)]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command, output in commands:
         result = CliRunner().invoke(cli, shlex.split(command)[1:])
         assert matches(result.stdout, output), f"{command}\n{result.output}"

@@ -170,3 +170,21 @@ def test_run__comparison_is_with_the_baselines_that_have_traces(month: Service) 
     # Without any, the page of the comparison says what is missing.
     purge(bases)
     assert read_address() == f"/compare?base={bases[0]}&run={RUN}"
+
+
+def test_compare__the_question_is_chosen_on_the_page(read_month: Service) -> None:
+    path = f"/compare?base=run-billing-support-1&run={RUN}"
+    for choice, method in (("POPULATION", "beyond these tasks"), ("TASKS", "on these tasks")):
+        page = read_page(read_month, f"{path}&about={choice}")
+        assert re.search(rf'<option value="{choice}" selected>', page)
+        compared = read_json(
+            read_month,
+            f"/benchmark-runs/compare?baseline=run-billing-support-1&candidate={RUN}&about={choice}",
+        )
+        judged = [row for row in compared["metrics"] if row["metric"] in compared["judged"]]
+        assert {row["verdict"]["about"] for row in judged} == {choice}
+        assert method in page
+        # The other forms and links of the page keep it.
+        assert f"about={choice}" in unescape(re.findall(r'href="(/compare[^"]*)">Swap', page)[0])
+    assert re.search(r'<option value="" selected>', read_page(read_month, path))
+    assert read_month.client.get(f"{path}&about=ALL", headers=HTML).status_code == 422

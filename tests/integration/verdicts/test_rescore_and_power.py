@@ -44,6 +44,7 @@ def test_rescore__refuses_incomplete_runs(service: Service, complete_run: Comple
 
 def test_power__is_estimated_from_two_runs(service: Service, complete_run: CompleteRun) -> None:
     service.expect_problem(409, "POST", "/benchmarks/bench-001/power", {})
+    service.patch("/benchmarks/bench-001", {"baseline": {"runSd": 0}})
     complete_run("monday", traces(range(5)))
     complete_run("tuesday", traces(range(3, 8)))
     [kpi, metric] = service.post("/benchmarks/bench-001/power", {"drop": 0.1})["items"]
@@ -58,6 +59,23 @@ def test_power__is_estimated_from_two_runs(service: Service, complete_run: Compl
     assert (metric["kind"], metric["name"]) == ("METRIC", "ACCURACY")
     [larger, _] = service.post("/benchmarks/bench-001/power", {"items": 160})["items"]
     assert 0.4 < larger["minDetectableEffect"] / kpi["minDetectableEffect"] < 0.5
+    assert (kpi["about"], kpi["minDetectableTasks"]) == ("POPULATION", None)
+    # With several trials the question is about these tasks, of which two or more have to break.
+    [repeated, _] = service.post("/benchmarks/bench-001/power", {"trials": 5})["items"]
+    assert repeated["about"] == "TASKS"
+    assert repeated["minDetectableTasks"] > 1
+    assert repeated["minDetectableEffect"] < kpi["minDetectableEffect"]
+
+
+def test_power__knows_how_whole_runs_vary(service: Service, complete_run: CompleteRun) -> None:
+    service.patch("/benchmarks/bench-001", {"baseline": {"runSd": 0.03}})
+    complete_run("monday", traces(range(5)))
+    complete_run("tuesday", traces(range(3, 8)))
+    [kpi, _] = service.post("/benchmarks/bench-001/power", {"drop": 0.05})["items"]
+    # √2 · 0.03 alone is 0.042: 2.8 of it is 0.12, which no number of items detects.
+    assert kpi["minDetectableEffect"] > 0.2735
+    assert (kpi["trialsNeeded"], kpi["itemsNeeded"]) == (None, None)
+    assert "whole runs vary" in kpi["explanation"]
 
 
 def test_power__of_one_run_uses_the_noise_between_trials(
@@ -119,6 +137,7 @@ def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
 def test_power__resamples_formulas_that_are_no_mean_over_items(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(
+        baseline={"runSd": 0},
         metrics=["ACCURACY", "LATENCY_MS", {"key": "F1_SCORE", "options": {"labels": "micro"}}],
         measures=[
             {"id": "total", "name": "total", "formula": "ACCURACY.sum"},

@@ -207,3 +207,20 @@ def test_over_runs__a_series_that_kills_the_process_costs_no_other_series_its_ev
     assert (kpi["overRuns"]["status"], kpi["overRuns"]["event"]) == ("FIRING", "OPENED")
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["overRuns"] is None
+
+
+def test_fall__is_no_variation_of_unchanged_runs(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    """The level stays bad, and so does the verdict, although no rule has paged."""
+    complete_run("monday", traces(range(1)))
+    bad = [complete_run(name, traces(range(14))) for name in ("tuesday", "wednesday", "thursday")]
+    for run in bad:
+        assert run["verdict"]["verdict"] == "REGRESSED"
+        [metric] = [
+            row
+            for row in service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+            if row["verdict"]["effect"]
+        ]
+        assert metric["verdict"]["wholeRuns"]["sd"] == pytest.approx(0.015)
+        assert metric["verdict"]["wholeRuns"]["basis"] == "ASSUMED"

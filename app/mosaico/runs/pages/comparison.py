@@ -39,7 +39,7 @@ from mosaico.run_store.run_list import (
     search_runs,
 )
 from mosaico.runs.pages.flips import case_row
-from mosaico.statistics.verdict_rules import ChangeMethod
+from mosaico.statistics.verdict_rules import About, ChangeMethod
 
 router = Router()
 
@@ -51,6 +51,8 @@ RECENT_TIME_S = 0.1
 
 Shown = Literal["all", "flips"]
 Layout = Literal["metric", "case"]
+# An empty choice of a form is sent, too: then the benchmark or the data choose.
+Question = Literal["", "TASKS", "POPULATION"]
 
 RunIds = Annotated[list[str] | None, Query(max_length=PAIR)]
 BaseIds = Annotated[list[str] | None, Query(max_length=stored_run_comparison.MAX_BASELINE_RUNS)]
@@ -69,6 +71,7 @@ def show_comparison(
     only: Shown = "all",
     sort: ItemOrder = "fall",
     layout: Layout = "metric",
+    about: Question = "",
     categories_after: Annotated[
         str | None,
         Query(alias="categoriesAfter", max_length=stored_run_comparison.MAX_CATEGORY_CHARS),
@@ -87,6 +90,7 @@ def show_comparison(
             "run": run_id.strip() or runs,
             "judge": judged,
             "layout": _unless(layout, "metric"),
+            "about": _unless(about, ""),
         }
         return see_other(build_url("/compare", address))
     if len(runs) + bool(bases) != PAIR:
@@ -104,7 +108,8 @@ def show_comparison(
         choices = list_choices(session, request, res, *compared)
     bases = [run.id for run in baselines]
     comparison = stored_run_comparison.compare_in_child(
-        res.db, bases, candidate.id, metric=metric or None, judged=judged, categories_after=categories_after
+        res.db, bases, candidate.id, metric=metric or None, judged=judged,
+        categories_after=categories_after, about=About(about) if about else None,
     )  # fmt: skip
     flips = comparison.flipped_items
     # The trials of an item are those of one run.
@@ -130,6 +135,7 @@ def show_comparison(
         candidate=candidate.id,
         metric=metric,
         judge=judged,
+        about=about,
         categoriesAfter=categories_after,
     )
     items = _items_in_api(ids, shown_metric, sort, query)
@@ -155,6 +161,7 @@ def show_comparison(
             "only": _unless(only, "all"),
             "sort": _unless(sort, "fall"),
             "layout": _unless(layout, "metric"),
+            "about": _unless(about, ""),
             "cursor": query.cursor,
         },
         cases=[
@@ -166,6 +173,7 @@ def show_comparison(
         next_cursor=cases.next_cursor,
         only=only,
         sort=sort,
+        about=about,
         kpis=kpis,
         metrics=rows,
         judged_names=dict.fromkeys([*(row["name"] for row in kpis + rows), *judged]),
@@ -234,6 +242,8 @@ def _describe_test(verdict: ValueVerdict) -> Iterator[str]:
     """The test of a comparison, its number of items, and the smallest change that it would detect."""
     if verdict.method not in {None, ChangeMethod.NONE}:
         yield f"test: {verdict.method}"
+    if verdict.about is not None:
+        yield verdict.about.phrase
     if verdict.items is not None:
         yield f"{verdict.items} items"
     if verdict.min_detectable_effect is not None:

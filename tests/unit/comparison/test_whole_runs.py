@@ -1,0 +1,120 @@
+"""Verdicts where whole runs vary, through the functions that ship: `benchmarks.run_variation` has the whole table."""
+
+import math
+from array import array
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.run_variation import CELLS, count_calls, count_pages_at_run_2
+from benchmarks.simulated_series import METRIC, matrix_of, no_change, spec_of, values_of_runs
+from mosaico.comparison.child_computation import assess_changes
+from mosaico.comparison.series_levels import measure_series, points_of_run
+from mosaico.comparison.value_failures import ValueFailures
+from mosaico.comparison.whole_run_rules import assumed_scale
+from mosaico.items.formulas.properties import ValueRange
+from mosaico.items.matrix import ItemMatrix
+from mosaico.statistics.verdict_rules import ChangeVerdict, Note, RunsBasis, Scale, Verdict
+from mosaico.statistics.whole_runs import MeasuredRuns
+
+CELL = CELLS["200x1, 0 points"]
+
+
+def passes(*counts: int, trials: int) -> ItemMatrix:
+    """A run whose items pass so often."""
+    items = len(counts)
+    return ItemMatrix(
+        items=[f"q{item:02}" for item in range(items)],
+        revisions=[""] * items,
+        item_index=array("l", np.repeat(np.arange(items), trials)),
+        run_index=array("l", [0] * (items * trials)),
+        values={METRIC: array("d", [float(trial < n) for n in counts for trial in range(trials)])},
+    )
+
+
+def change_of(
+    baseline: ItemMatrix,
+    candidate: ItemMatrix,
+    measured: dict[str, MeasuredRuns] | None = None,
+    run_sd: float | None = None,
+) -> ChangeVerdict:
+    spec = replace(
+        spec_of(CELL, candidate),
+        baseline=baseline,
+        candidate=candidate,
+        measured_runs=measured or {},
+        run_sd=run_sd,
+    )
+    return assess_changes(spec, baseline, candidate, ValueFailures())[(METRIC, None)]
+
+
+def test_broken_tasks__are_found_whatever_runs_are_assumed_to_do() -> None:
+    change = change_of(passes(*[5] * 10, trials=5), passes(*[5] * 6, 0, 0, 0, 0, trials=5))
+    assert change.verdict is Verdict.REGRESSED
+    assert change.high is not None
+    assert -0.4 < change.high < -0.25
+    assert change.whole_runs is not None
+    assert change.whole_runs == (0.015, RunsBasis.ASSUMED, 0)
+
+
+@pytest.mark.parametrize("name", ["200x1, 1.2 points", "200x5, 1.2 points", "500x1, 1.2 points"])
+def test_unchanged_agent__whose_runs_vary_by_1_2_points_is_rarely_called(name: str) -> None:
+    pairs = 120
+    two_files = count_calls(name, 0, 0.0, pairs, 43)
+    with_history = count_calls(name, 5, 0.0, pairs // 2, 43)
+    for result in (two_files, with_history):
+        # 8, 13 and 20 % before; three standard errors of the simulation.
+        assert (
+            result.called / result.pairs < 0.05 + 3 * math.sqrt(0.05 * 0.95 / result.pairs) - 0.02
+        )
+
+
+def test_series_whose_runs_vary_by_4_points__tells_it() -> None:
+    name = "200x5, 4 points"
+    alone, history = (count_calls(name, earlier, 0.0, 80, 43) for earlier in (0, 10))
+    assert alone.percent > 25
+    assert history.percent < 15
+
+
+@pytest.mark.parametrize("name", ["200x5, 2 points", "costs 58x1, 5 %"])
+def test_run_2__pages_rarely(name: str) -> None:
+    histories = 300
+    result = count_pages_at_run_2(name, histories, 43)
+    assert result.called / histories <= 0.02 + 2 * math.sqrt(0.02 * 0.98 / histories)
+
+
+def test_history__of_one_unchanged_agent_narrows_the_interval_of_a_small_drop() -> None:
+    rng = np.random.default_rng(43)
+    runs = [matrix_of(CELL, values) for values in values_of_runs(CELL, no_change(32), rng)]
+    points = [points_of_run(spec_of(CELL, run), {}, ValueFailures()) for run in runs[:-1]]
+    assumed = change_of(runs[-2], runs[-1])
+    measured = change_of(runs[-2], runs[-1], measure_series(points))
+    assert measured.whole_runs is not None
+    assert measured.whole_runs.basis is RunsBasis.MEASURED
+    assert measured.whole_runs.runs == 31
+    assert _width(measured) < _width(assumed)
+    assert _width(change_of(runs[-2], runs[-1], run_sd=0.04)) > _width(assumed)
+
+
+def _width(change: ChangeVerdict) -> float:
+    assert change.low is not None
+    assert change.high is not None
+    return change.high - change.low
+
+
+def test_runs_that_vary__are_named_where_neither_trials_nor_items_help() -> None:
+    rng = np.random.default_rng(43)
+    before, after = (matrix_of(CELL, values) for values in values_of_runs(CELL, no_change(2), rng))
+    change = change_of(before, after, run_sd=0.03)
+    assert change.verdict is Verdict.INCONCLUSIVE
+    assert Note.RUNS_VARY in change.notes
+    assert change.more_trials is None
+
+
+def test_assumed_scale__follows_from_the_values() -> None:
+    assert assumed_scale(ValueRange(0.0, 1.0)) is Scale.RATE
+    assert assumed_scale(ValueRange(-1.0, 1.0)) is Scale.RATE
+    assert assumed_scale(ValueRange(0.0, None)) is Scale.RATIO
+    assert assumed_scale(ValueRange(1.0, 5.0)) is Scale.NUMBER
+    assert assumed_scale(ValueRange(None, None)) is Scale.NUMBER
