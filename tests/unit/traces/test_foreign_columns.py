@@ -296,3 +296,23 @@ def test_report__a_table_that_lost_rows_says_so_first(tmp_path: Path) -> None:
     assert "1 of 19 rows are lost (5 %); CSV table" in read_csv(tmp_path, rows + ",\n").lines[0]
     # 1 of 20 rows is not more than 5 %.
     assert "rows are lost" not in read_csv(tmp_path, rows + "19,y\n,\n").lines[0]
+
+
+def test_items__with_several_turns_are_said_first(tmp_path: Path) -> None:
+    table = read_csv(tmp_path, "question_id,turn,score\n81,1,0.9\n81,2,0.5\n")
+    assert "items with several turns" in table.lines[0].split("CSV table")[0]
+
+
+def test_input__is_the_text_that_an_agent_works_on(tmp_path: Path) -> None:
+    table = read_csv(tmp_path, "source,reference,hypothesis\nHallo,Hello,Hi\nJa,Yes,Yes\n")
+    assert (table.columns["input"], table.traces[0].item_id) == ("source", "Hallo")
+    # The same text in two rows would make one item of both.
+    table = read_csv(tmp_path, "source,reference,hypothesis\nwiki,Hello,Hi\nwiki,Yes,Yes\n")
+    assert "input" not in table.columns
+
+
+def test_columns__that_judge_in_words_are_not_their_reasons(tmp_path: Path) -> None:
+    rows = "id,answer,rating,rating_reason\n1,x,Good,short\n2,y,Bad,long\n"
+    notes = " ".join(read_csv(tmp_path, rows).notes)
+    assert "--labels 'rating=Bad:NUMBER,Good:NUMBER'" in notes
+    assert "rating_reason=" not in notes
