@@ -258,9 +258,9 @@ def test_errors__are_counted_by_the_rule_that_classed_them(tmp_path: Path) -> No
     rows = [{"id": str(n), "answer": None, "error": error} for n, error in enumerate(errors)]
     rows += [{"id": "9", "answer": "x", "error": None}]
     [line] = [line for line in read_rows(tmp_path, *rows).lines if "errors of the agent" in line]
-    assert "2 errors of the agent by class KeyError (\"KeyError: 'a'\")" in line
-    assert "1 error of the infrastructure by phrase of the network" in line
-    assert "1 error of the agent by no rule" in line
+    assert "2 errors of the agent: class KeyError (\"KeyError: 'a'\")" in line
+    assert "1 error of the infrastructure: phrase of the network" in line
+    assert "1 error of the agent: no rule" in line
 
 
 def test_errors__of_the_user_are_excused(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_errors__of_the_user_are_excused(tmp_path: Path) -> None:
         TraceOutcome.AGENT_ERROR,
         TraceOutcome.SCORED,
     ]
-    assert any("by infraErrors ^pump" in line for line in table.lines)
+    assert any(": infraErrors ^pump" in line for line in table.lines)
     with pytest.raises(InvalidInfraError, match="not a valid regular expression"):
         parse_infra_errors(["pump ("])
 
