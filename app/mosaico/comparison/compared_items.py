@@ -13,8 +13,9 @@ from mosaico.core.keyset import BadCursor, PageQuery, PageRows, decode_cursor, e
 from mosaico.items.queries import REVISION, read_item_inputs
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction
-from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.sql_means import sql_mean
+from mosaico.run_store.trace_list import outcome_in_run
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import TraceOutcome
 
@@ -208,14 +209,24 @@ def _read_means(
 
 def _read_errors(session: Session, run: BenchmarkRun, items: Sequence[str]) -> dict[str, list[str]]:
     """Read the errors in the traces of items: failed tools, and outcomes other than scored."""
-    statement = select(
-        CollectedTrace.item_id, CollectedTrace.outcome, CollectedTrace.tool_calls
-    ).where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id.in_(items))
+    result_of_trace = (TraceResult.run_seq == run.seq) & (
+        TraceResult.position == CollectedTrace.position
+    )
+    statement = (
+        select(
+            CollectedTrace.item_id,
+            CollectedTrace.outcome,
+            CollectedTrace.tool_calls,
+            TraceResult.notes,
+        )
+        .outerjoin(TraceResult, result_of_trace)
+        .where(CollectedTrace.collection_id == run.collection_id, CollectedTrace.item_id.in_(items))
+    )
     errors: dict[str, dict[str, None]] = {}
     for row in session.execute(statement):
         item_errors = errors.setdefault(row.item_id, {})
         if row.outcome != TraceOutcome.SCORED:
-            item_errors[row.outcome.replace("_", " ")] = None
+            item_errors[outcome_in_run(row.outcome, row.notes).replace("_", " ")] = None
         for call in row.tool_calls or []:
             if call.get("ok") is False:
                 item_errors[f"tool {call['name']} failed"] = None

@@ -17,6 +17,7 @@ from mosaico.items.matrix import (
     matrix_of_rows,
 )
 from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.queries import EXCUSED_NOTES
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
 
@@ -59,6 +60,14 @@ ALL_TAGS = f"""
         SELECT key || ':' || left(value, {MAX_TAG_VALUE_CHARS}) FROM jsonb_each_text(trace.attributes)
     ) END
 """  # noqa: S608 - only a constant
+
+# As `outcome_in_run`: the results are looked up for failed traces only.
+OUTCOME_IN_RUN = f"""
+    CASE WHEN trace.outcome IN ('agent_error', 'timeout') AND EXISTS (
+        SELECT FROM trace_results AS result WHERE result.run_seq = run.seq AND result.position = trace.position
+            AND jsonb_path_exists(result.notes, '{EXCUSED_NOTES}')
+    ) THEN 'infra_error' ELSE trace.outcome END
+"""
 
 
 def _read_of_selected_items(columns: str, rows: str) -> TextClause:
@@ -121,7 +130,7 @@ ITEM_COUNT = text(
     """
 )
 ATTRIBUTE_ROWS = _read_of_selected_items(
-    f"""{REVISION} AS revision, {ALL_TAGS} AS tags, trace.outcome,
+    f"""{REVISION} AS revision, {ALL_TAGS} AS tags, {OUTCOME_IN_RUN} AS outcome,
         jsonb_path_query_array(trace.tool_calls, '$[*].name') AS tools,
         trace.latency_ms, trace.input_tokens + trace.output_tokens AS tokens, trace.cost_usd""",
     """

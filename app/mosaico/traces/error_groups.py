@@ -66,11 +66,11 @@ class ErrorTally:
         return sorted(self._groups.values(), key=lambda group: -group.count)
 
     def describe(self, most: int = 3) -> Iterator[str]:
-        """The most frequent rules: "5 errors of the infrastructure by class RateLimitError ('RateLimitError: …')"."""
+        """The most frequent rules: "5 errors of the infrastructure: class RateLimitError ('RateLimitError: …')"."""
         for group in self.groups[:most]:
             example = f" ({shorten(group.example, _LINE_CHARS)!r})" if group.example else ""
             noun = "error" if group.count == 1 else "errors"
-            yield f"{group.count} {noun} of the {group.fault} by {group.rule}{example}"
+            yield f"{group.count} {noun} of the {group.fault}: {group.rule}{example}"
         if len(self.groups) > most:
             others = sum(group.count for group in self.groups[most:])
             yield f"{others} errors by {len(self.groups) - most} other rules"

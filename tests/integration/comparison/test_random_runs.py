@@ -24,6 +24,7 @@ RUN_ROUTES = {
     "/api/v1/benchmark-runs/{runId}/results": ["$api/$run/results"],
     "/api/v1/benchmark-runs/{runId}/traces/{traceId:path}": ["$api/$run/traces/t-0-0"],
     "/api/v1/benchmark-runs/{runId}/metrics": ["$api/$run/metrics"],
+    "/api/v1/benchmark-runs/{runId}/errors": ["$api/$run/errors"],
     "/api/v1/benchmark-runs/{runId}/llm-usage": ["$api/$run/llm-usage"],
     "/api/v1/benchmark-runs/{runId}/kpis": ["$api/$run/kpis"],
     "/api/v1/benchmark-runs/{runId}/evaluations": ["$api/$run/evaluations"],

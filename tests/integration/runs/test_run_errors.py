@@ -96,3 +96,17 @@ def test_infra_errors__an_invalid_pattern_is_refused_at_once(service: Service) -
     [error] = problem["errors"]
     assert error["pointer"] == "/infraErrors/1"
     assert "regular expression" in error["detail"]
+
+
+def test_infra_errors__are_said_of_the_items_of_a_comparison(service: Service) -> None:
+    create(service, infraErrors=[PATTERN])
+    base = service.complete_run()
+    upload_errors(service, "run-2")
+    run = service.complete_run()
+    items = service.list_items(
+        f"{RUNS}/compare/items", baseline=base["id"], candidate=run["id"], metric="STATUS"
+    )
+    errors = {item["itemId"]: item["errors"] for item in items}
+    assert (errors["e0"], errors["e2"]) == (["agent error"], ["infra error"])
+    comparison = service.get(f"{RUNS}/compare", baseline=base["id"], candidate=run["id"])
+    assert comparison["candidate"]["id"] == run["id"]

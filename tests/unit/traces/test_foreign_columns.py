@@ -258,9 +258,9 @@ def test_errors__are_counted_by_the_rule_that_classed_them(tmp_path: Path) -> No
     rows = [{"id": str(n), "answer": None, "error": error} for n, error in enumerate(errors)]
     rows += [{"id": "9", "answer": "x", "error": None}]
     [line] = [line for line in read_rows(tmp_path, *rows).lines if "errors of the agent" in line]
-    assert "2 errors of the agent by class KeyError (\"KeyError: 'a'\")" in line
-    assert "1 error of the infrastructure by phrase of the network" in line
-    assert "1 error of the agent by no rule" in line
+    assert "2 errors of the agent: class KeyError (\"KeyError: 'a'\")" in line
+    assert "1 error of the infrastructure: phrase of the network" in line
+    assert "1 error of the agent: no rule" in line
 
 
 def test_errors__of_the_user_are_excused(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_errors__of_the_user_are_excused(tmp_path: Path) -> None:
         TraceOutcome.AGENT_ERROR,
         TraceOutcome.SCORED,
     ]
-    assert any("by infraErrors ^pump" in line for line in table.lines)
+    assert any(": infraErrors ^pump" in line for line in table.lines)
     with pytest.raises(InvalidInfraError, match="not a valid regular expression"):
         parse_infra_errors(["pump ("])
 
@@ -296,3 +296,23 @@ def test_report__a_table_that_lost_rows_says_so_first(tmp_path: Path) -> None:
     assert "1 of 19 rows are lost (5 %); CSV table" in read_csv(tmp_path, rows + ",\n").lines[0]
     # 1 of 20 rows is not more than 5 %.
     assert "rows are lost" not in read_csv(tmp_path, rows + "19,y\n,\n").lines[0]
+
+
+def test_items__with_several_turns_are_said_first(tmp_path: Path) -> None:
+    table = read_csv(tmp_path, "question_id,turn,score\n81,1,0.9\n81,2,0.5\n")
+    assert "items with several turns" in table.lines[0].split("CSV table")[0]
+
+
+def test_input__is_the_text_that_an_agent_works_on(tmp_path: Path) -> None:
+    table = read_csv(tmp_path, "source,reference,hypothesis\nHallo,Hello,Hi\nJa,Yes,Yes\n")
+    assert (table.columns["input"], table.traces[0].item_id) == ("source", "Hallo")
+    # The same text in two rows would make one item of both.
+    table = read_csv(tmp_path, "source,reference,hypothesis\nwiki,Hello,Hi\nwiki,Yes,Yes\n")
+    assert "input" not in table.columns
+
+
+def test_columns__that_judge_in_words_are_not_their_reasons(tmp_path: Path) -> None:
+    rows = "id,answer,rating,rating_reason\n1,x,Good,short\n2,y,Bad,long\n"
+    notes = " ".join(read_csv(tmp_path, rows).notes)
+    assert "--labels 'rating=Bad:NUMBER,Good:NUMBER'" in notes
+    assert "rating_reason=" not in notes

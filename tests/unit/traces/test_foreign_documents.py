@@ -1,12 +1,14 @@
 """Documents and texts of other people: JSON of data frames, dialects of CSV, spreadsheets."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.read_options import ReadOptions
 from tests.support.import_files import import_path, pairs, read_csv, write_file
 
 ROWS = [
@@ -126,3 +128,53 @@ def test_xlsx__first_sheet(tmp_path: Path) -> None:
     (tmp_path / "b.xlsx").write_bytes(b"PK\x03\x04broken")
     with pytest.raises(InvalidImport, match="not a valid spreadsheet"):
         import_path(tmp_path / "b.xlsx")
+
+
+def write_sheets(path: Path, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def test_xlsx__titles_and_blank_rows_are_no_results(tmp_path: Path) -> None:
+    rows: list[list[Any]] = [
+        ["Results of November"],
+        [],
+        ["id", "answer"],
+        [1, "x"],
+        [None, None],
+        [2, "y"],
+        [None, ""],
+    ]
+    table = import_path(write_sheets(tmp_path / "a.xlsx", {"A": rows}))
+    assert pairs(table.traces) == [("1", "x", None), ("2", "y", None)]
+    assert any("titles above the header: 1" in note for note in table.notes)
+    column = import_path(write_sheets(tmp_path / "b.xlsx", {"A": [["answer"], ["x"], ["y"]]}))
+    assert [trace.output for trace in column.traces] == ["x", "y"]
+
+
+def test_xlsx__a_sheet_is_chosen(tmp_path: Path) -> None:
+    path = write_sheets(
+        tmp_path / "a.xlsx", {"Info": [["by", "me"]], "Data": [["id", "answer"], [1, "x"]]}
+    )
+    with pytest.raises(InvalidImport, match="'Info' is read, and not 'Data'; --sheet"):
+        import_path(write_sheets(tmp_path / "b.xlsx", {"Info": [["by"], ["me"]], "Data": [["id"]]}))
+    assert pairs(import_path(path, options=ReadOptions(sheet="Data")).traces) == [("1", "x", None)]
+    with pytest.raises(InvalidImport, match=r"no sheet .* 'data'; sheets: 'Info', 'Data'"):
+        import_path(path, options=ReadOptions(sheet="data"))
+
+
+def test_csv__another_content_than_its_name_says(tmp_path: Path) -> None:
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    assert len(import_path(write_file(tmp_path / "a.csv", lines)).traces) == 3
+    (tmp_path / "b.csv").write_bytes("id,answer\n1,x\n".encode("utf-16-le"))
+    with pytest.raises(InvalidImport, match=r"looks like UTF-16.*--encoding utf-16-le"):
+        import_path(tmp_path / "b.csv")
+    options = ReadOptions(encoding="utf-16-le")
+    assert len(import_path(tmp_path / "b.csv", options=options).traces) == 1

@@ -228,3 +228,23 @@ def test_iter_traces__reads_the_demo_traces() -> None:
     for path in sorted((Path(__file__).parents[3] / "demo" / "traces").glob("*.jsonl")):
         with path.open("rb") as lines:
             assert len(list(iter_traces(lines))) >= 200
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ({"role": "assistant", "content": "Oslo"}, "Oslo"),
+        ([{"role": "user", "content": "?"}, {"role": "assistant", "content": "Oslo"}], "Oslo"),
+        ({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Oslo"}}]}, "Oslo"),
+        ({"answer": "Oslo"}, "Oslo"),
+        ({"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}, ""),
+    ],
+)
+def test_parse_trace__reads_texts_like_a_file(output: object, text: str) -> None:
+    assert parse_trace({"traceId": "t", "output": output}).output == text
+
+
+@pytest.mark.parametrize("output", [{"city": "Oslo"}, [1, 2], {}, []])
+def test_parse_trace__another_value_is_no_text(output: object) -> None:
+    with pytest.raises(Invalid, match="output must be a text"):
+        parse_trace({"traceId": "t", "output": output})

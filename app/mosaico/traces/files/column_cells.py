@@ -15,7 +15,12 @@ from mosaico.traces.files.cell_values import (
     is_percentage,
     is_truth,
 )
-from mosaico.traces.files.column_words import names_a_score, names_no_score, words_of
+from mosaico.traces.files.column_words import (
+    names_a_judgment,
+    names_a_score,
+    names_no_score,
+    words_of,
+)
 from mosaico.traces.files.field_names import (
     NAMES,
     NUMBER_FIELDS,
@@ -102,7 +107,7 @@ class ColumnCells:
         is_short = (
             all(len(label) <= _LABEL_CHARS for label in labels) and 1 < len(labels) <= _MAX_LABELS
         )
-        return labels if is_of_words and is_short and names_a_score(column) else []
+        return labels if is_of_words and is_short and names_a_judgment(column) else []
 
     def has_texts(self, column: str) -> bool:
         return all(read_text(cell).form is not ValueForm.JSON for cell in self.cells(column))

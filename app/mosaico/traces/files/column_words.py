@@ -67,7 +67,7 @@ AGENTS: Final = word_table(
 )
 PRODUCTS: Final = word_table(
     """
-    text summary translation sql code email message content patch solution choice result label query
+    text summary translation sql code email message content patch solution choice option letter result label query
     class intent value string
     """
 )
@@ -101,6 +101,7 @@ _STEMS: Final[Mapping[str, str]] = {
     "sollantwort": "expected",
     "antwort": "answer",
     "groundtruth": "expected",
+    "answerkey": "expected",
 }
 # Words beside those of a kind that change nothing.
 _FILLERS: Final = frozenset(
@@ -202,6 +203,31 @@ NOT_A_SCORE: Final = frozenset(
     temperatur temperatura gewicht peso poids identifiant kennung
     """
 )
+_EXPLANATIONS: Final = frozenset(
+    {
+        *(
+            "reason",
+            "reasons",
+            "reasoning",
+            "rationale",
+            "explanation",
+            "justification",
+            "feedback",
+            "comment",
+        ),
+        *(
+            "comments",
+            "text",
+            "model",
+            "prompt",
+            "name",
+            "type",
+            "begrundung",
+            "kommentar",
+            "comentario",
+        ),
+    }
+)
 # Members of the object of a tool stand in columns such as `outputs.answer`, `inputs.question`, `reference.answer`.
 _HEADS: Final[Mapping[str, str]] = {
     "inputs": "input", "input": "input", "outputs": "output", "output": "output",
@@ -237,6 +263,11 @@ def names_a_score(column: str) -> bool:
     """Return whether the name of a column of numbers says that they judge an answer."""
     words = words_of(column)
     return any(_has(word, SCORE) for word in words) and not names_no_score(column)
+
+
+def names_a_judgment(column: str) -> bool:
+    """Return whether a name says that a column judges an answer, and does not explain it."""
+    return names_a_score(column) and _EXPLANATIONS.isdisjoint(words_of(column))
 
 
 def names_no_score(column: str) -> bool:

@@ -52,6 +52,19 @@ METRIC_NAMES: Final = (
     "metric", "metricname", "metrickey", "evaluator", "evaluatorname", "scorer", "scorername", "criterion",
     "evalname", "evaluationname", "scorename", "feedbackkey",
 )  # fmt: skip
+# Texts that an agent works on, where nothing is named like a question.
+SOURCE_NAMES: Final = (
+    "text",
+    "source",
+    "sourcetext",
+    "src",
+    "article",
+    "document",
+    "passage",
+    "sentence",
+    "review",
+)
+TURN_NAMES: Final = ("turn", "turnid", "turnindex", "turnnumber")
 # What a row of sums below a table has in place of an ID.
 SUMMARY_NAMES: Final = frozenset(
     {

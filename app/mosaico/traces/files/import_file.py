@@ -35,6 +35,8 @@ LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
 TABLE_SUFFIXES: Final = frozenset({".csv", ".tsv"})
 HEAD_LINES: Final = 20
+# Of a text in UTF-16 every second byte.
+NUL_SHARE: Final = 0.3
 
 
 class InvalidImport(Invalid):
@@ -118,6 +120,8 @@ class ImportFile:
 
     def _container_of_text(self, text: bytes, suffix: str) -> Container:
         if not text:
+            return Container.JSON_LINES
+        if suffix in TABLE_SUFFIXES and text.startswith(b'{"') and self._has_lines():
             return Container.JSON_LINES
         if suffix not in TABLE_SUFFIXES and text.startswith(b"{"):
             return Container.JSON_LINES if self._has_lines() else Container.JSON
@@ -290,6 +294,12 @@ class ImportFile:
 
     def _refuse_nul(self, cells: list[str], line: int) -> None:
         if any("\0" in cell for cell in cells):
+            start = self.open().read(SAMPLE_BYTES)
+            if start.count(b"\0") > len(start) * NUL_SHARE:
+                name = parameter_name("--encoding")
+                self.reject(
+                    f"line 1: the file looks like UTF-16; save it as UTF-8, or name it: {name} utf-16-le"
+                )
             self.reject(f"line {line}: a cell contains a NUL byte; remove it")
 
     def _require_width(self, cells: list[str], header: list[str], line: int) -> None:

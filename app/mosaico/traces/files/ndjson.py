@@ -17,8 +17,10 @@ from mosaico.core.text import unstorable_reason
 from mosaico.core.url_syntax import is_path_segment
 from mosaico.harness.transcript import Transcript, document_of, parse_transcript
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
+from mosaico.traces.model_responses import ValueForm
 from mosaico.traces.types import MAX_ID_CHARS, MAX_TRIAL, ToolCall, Trace, TraceOutcome
 from mosaico.traces.upload_errors import DuplicateTrace, InvalidTrace
+from mosaico.traces.value_text import NoText, TextRole, read_text
 
 T = TypeVar("T")
 
@@ -187,6 +189,22 @@ def _text(value: Any, key: str) -> str:
     return value
 
 
+def _read_text(value: Any, key: str, role: TextRole) -> str:
+    """A text, or the text of messages, of a response of a model or of an object with one text."""
+    if not isinstance(value, Mapping | list):
+        return _text(value, key)
+    reading = read_text(value, role)
+    is_silent = reading.reason is NoText.TOOL_CALLS
+    is_known = reading.is_unwrapped and reading.form is not ValueForm.ONE_TEXT
+    if not is_known or (reading.text is None and not is_silent):
+        _reject(
+            key,
+            "a text (put other values into JSON text)",
+            value,
+        )
+    return _text(reading.text or "", key)
+
+
 def _count(value: Any, key: str, most: int = MAX_INTEGER) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         _reject(key, f"a whole number from 0 to {most}", value)
@@ -291,11 +309,11 @@ _PARSERS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "item_id": _identifier,
     "trial": partial(_count, most=MAX_TRIAL),
     "outcome": _outcome,
-    "input": _text,
-    "expected_output": _text,
+    "input": partial(_read_text, role=TextRole.QUESTION),
+    "expected_output": partial(_read_text, role=TextRole.REFERENCE),
     "expected_any": _tags,
     "expected_all": _tags,
-    "output": _text,
+    "output": partial(_read_text, role=TextRole.ANSWER),
     "error": _text,
     "tags": _tags,
     "attributes": _attributes,

@@ -14,7 +14,13 @@ from mosaico.traces.files.cell_values import (
     is_blank,
     parse_structure,
 )
-from mosaico.traces.files.field_names import FAILED, ODD_FIELDS, SUMMARY_NAMES
+from mosaico.traces.files.field_names import (
+    FAILED,
+    ODD_FIELDS,
+    SUMMARY_NAMES,
+    TURN_NAMES,
+    first_alias,
+)
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow, is_blank_row
 from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.table_columns import TableColumns
@@ -62,7 +68,7 @@ class RowReader:
         self._is_encoded = file.container in _TEXT_TABLES
         self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
         self._trials = TrialCounter()
-        self._shared = {name: _FirstValues() for name in ("input", "model")}
+        self._shared = {name: _FirstValues() for name in ("input", "model", "turn")}
 
     def why_lost(self, row: TableRow) -> str | None:
         """Why a row is no result: blank, or the sums below a table; None for a result."""
@@ -121,6 +127,10 @@ class RowReader:
                 "items with several questions, whose rows are read as trials (another ID:"
                 f" {mapped_column('item', 'COLUMN')}, the question: {mapped_column('item', '')})"
             )
+            self._counts.mixed.add(reason, row.position)
+        turn = first_alias([*row.cells], TURN_NAMES) if "item" in self._columns else None
+        if turn is not None and self._shared["turn"].differs(item, text_of(row.cells[turn])):
+            reason = f"items with several turns (column {turn!r}), whose rows are read as trials"
             self._counts.mixed.add(reason, row.position)
         model = text_of(self._cell(row, "model"))
         if self._shared["model"].differs(item, model):

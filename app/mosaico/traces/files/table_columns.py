@@ -26,6 +26,7 @@ from mosaico.traces.files.field_names import (
     NAMES,
     ODD_FIELDS,
     SCORE_FIELD,
+    SOURCE_NAMES,
     TEXT_FIELDS,
     VERDICTS,
     first_alias,
@@ -139,6 +140,16 @@ class _ColumnChooser:
         if questions:
             named = first_alias(questions, NAMES["input"])
             self._take("input", named or questions[0])
+        elif "input" not in self._mapping and "output" in self._fields:
+            self._take_source()
+
+    def _take_source(self) -> None:
+        """A text such as an article as the question, where each row has another one."""
+        source = first_alias(self._free, SOURCE_NAMES)
+        cells = [] if source is None else self._cells.cells(source)
+        are_texts = bool(cells) and all(isinstance(cell, str) for cell in cells)
+        if source is not None and are_texts and len(set(cells)) == len(self._rows):
+            self._take("input", source)
 
     def choose_fields(self) -> None:
         """The fields whose columns have known names, where the cells fit."""

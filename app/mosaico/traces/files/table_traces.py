@@ -166,9 +166,10 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     names = nested_columns(row.cells for row in sample)
     if not names:
         raise InvalidImport(f"{file.name}: {sample[0].position}: the result has no keys")
+    notes = f" ({'; '.join(file.notes)})" if file.notes else ""
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
-        f" columns are {list_columns(names)}. Name the column:"
+        f" columns are {list_columns(names)}{notes}. Name the column:"
         f" {mapped_column('output', 'COLUMN')}{_find_labels(sample)}"
     )
 
