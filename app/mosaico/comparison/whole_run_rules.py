@@ -27,11 +27,13 @@ def whole_runs_of(
 
 
 def assumed_scale(limits: ValueRange) -> Scale:
-    """The scale of the assumption, which follows from the values: shares and their differences, logarithms of values from 0
+    """The scale of the assumption, which follows from the values: shares (also with a constant) and their differences, logarithms of values from 0
     without an upper limit, and other numbers.
     """
     if limits.is_multiplicative:
         return Scale.RATIO
-    if limits.minimum is not None and limits.maximum is not None:
-        return Scale.RATE if max(abs(limits.minimum), abs(limits.maximum)) <= 1 else Scale.NUMBER
-    return Scale.NUMBER
+    if limits.minimum is None or limits.maximum is None:
+        return Scale.NUMBER
+    is_share = limits.maximum - limits.minimum <= 1
+    is_difference = limits.minimum >= -1 and limits.maximum <= 1
+    return Scale.RATE if is_share or is_difference else Scale.NUMBER
