@@ -35,9 +35,10 @@ def test_compare_route__reports_a_drop_and_its_items(
     assert comparison["verdict"]["verdict"] == "REGRESSED"
     [kpi] = comparison["kpis"]
     # 39/40 before, 30/40 now: 10 fell and 1 rose. In fortieths: mean -9, deviations² 11 - 81/40 =
-    # 8.975, CR2 ·40/39 = 9.205; the pad 1 · 29/40 · 40/39 = 0.744; t = 9 / √9.949 = 2.853 of 39.
+    # 8.975, CR2 ·40/39 = 9.205; the pad 1 · 29/40 · 40/39 = 0.744; whole runs, 2 · 0.015² · 40² = 0.72;
+    # t = 9 / √10.669 = 2.755 of 39.
     assert kpi["verdict"]["effect"] == pytest.approx(-9 / 40)
-    assert kpi["verdict"]["p"] == pytest.approx(0.00689, abs=1e-5)
+    assert kpi["verdict"]["p"] == pytest.approx(0.00886, abs=1e-5)
     latency, tokens = comparison["usage"]
     assert (latency["metric"], tokens["metric"]) == ("LATENCY_MS", "TOTAL_TOKENS")
     assert latency["verdict"]["effect"] == pytest.approx(1.0)
