@@ -11,6 +11,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from mosaico.harness.text_search import compile_pattern
+from mosaico.traces.exception_classes import (
+    CLASSES_OF_AGENTS,
+    CLASSES_OF_INFRASTRUCTURE,
+    DECIDED_BY_STATUS,
+    MODULES_OF_AGENTS,
+    MODULES_OF_INFRASTRUCTURE,
+    REQUESTS_OF_CALLERS,
+)
 from mosaico.traces.types import Trace, TraceOutcome
 
 
@@ -64,205 +72,6 @@ def excuse_error(trace: Trace, infra_errors: Sequence[str]) -> Trace:
 
 NO_RULE: Final = "no rule: the agent's"
 
-# Bugs: whatever their message says, no provider caused them. Not among them are classes that
-# clients of providers raise too: Exception, RuntimeError, OSError.
-_CLASSES_OF_AGENTS: Final = frozenset(
-    [
-        "ArithmeticError",
-        "AssertionError",
-        "AttributeError",
-        "BufferError",
-        "EOFError",
-        "FileExistsError",
-        "FileNotFoundError",
-        "FloatingPointError",
-        "ImportError",
-        "IndentationError",
-        "IndexError",
-        "IsADirectoryError",
-        "JSONDecodeError",
-        "KeyError",
-        "LookupError",
-        "ModuleNotFoundError",
-        "NameError",
-        "NotADirectoryError",
-        "NotImplementedError",
-        "OverflowError",
-        "RecursionError",
-        "ReferenceError",
-        "StopAsyncIteration",
-        "StopIteration",
-        "SyntaxError",
-        "TypeError",
-        "UnboundLocalError",
-        "UndefinedError",
-        "UnicodeDecodeError",
-        "UnicodeEncodeError",
-        "UnicodeError",
-        "ValidationError",
-        "ValueError",
-        "ZeroDivisionError",
-        "RangeError",
-        "CalledProcessError",
-        "OutputParserException",
-    ]
-)
-_MODULES_OF_AGENTS: Final = frozenset(
-    [
-        "sqlite3",
-        "sqlalchemy",
-        "psycopg",
-        "psycopg2",
-        "jinja2",
-        "pydantic",
-        "pydantic_core",
-        "json",
-        "subprocess",
-    ]
-)
-
-# Clients of providers and of networks.
-_MODULES_OF_INFRASTRUCTURE: Final = frozenset(
-    [
-        "openai",
-        "anthropic",
-        "httpx",
-        "httpcore",
-        "requests",
-        "urllib3",
-        "aiohttp",
-        "botocore",
-        "google",
-        "grpc",
-        "litellm",
-        "groq",
-        "cohere",
-        "mistralai",
-        "together",
-        "replicate",
-        "ollama",
-        "huggingface_hub",
-        "ssl",
-        "socket",
-        "http",
-        "websockets",
-    ]
-)
-# Of these clients, what the caller did wrong, and what only the status in the message decides.
-_REQUESTS_OF_CALLERS: Final = frozenset(
-    [
-        "BadRequestError",
-        "NotFoundError",
-        "UnprocessableEntityError",
-        "ConflictError",
-        "ContextWindowExceededError",
-        "ContentPolicyViolationError",
-        "LengthFinishReasonError",
-        "ContentFilterFinishReasonError",
-        "InvalidArgument",
-        "BadRequest",
-        "NotFound",
-        "FailedPrecondition",
-        "ParamValidationError",
-        "ValidationException",
-        "ResourceNotFoundException",
-        "InvalidURL",
-        "UnsupportedProtocol",
-        "MissingSchema",
-        "InvalidSchema",
-        "LocationParseError",
-        "InvalidRequestError",
-        "JSONDecodeError",
-        "ContentTypeError",
-        "TooManyRedirects",
-    ]
-)
-_DECIDED_BY_STATUS: Final = frozenset(
-    [
-        "HTTPStatusError",
-        "HTTPError",
-        "APIError",
-        "APIStatusError",
-        "ApiError",
-        "ClientError",
-        "ServerError",
-        "ClientResponseError",
-        "ResponseError",
-        "UnknownError",
-        "HfHubHTTPError",
-        "InferenceError",
-        "ModelHTTPError",
-    ]
-)
-# Known without their module.
-_CLASSES_OF_INFRASTRUCTURE: Final = frozenset(
-    [
-        "RateLimitError",
-        "APIConnectionError",
-        "APITimeoutError",
-        "AuthenticationError",
-        "InternalServerError",
-        "ServiceUnavailableError",
-        "OverloadedError",
-        "InsufficientQuotaError",
-        "ConnectError",
-        "ConnectTimeout",
-        "ReadTimeout",
-        "WriteTimeout",
-        "PoolTimeout",
-        "ReadError",
-        "WriteError",
-        "RemoteProtocolError",
-        "NetworkError",
-        "ProxyError",
-        "TransportError",
-        "ConnectionError",
-        "ConnectionResetError",
-        "ConnectionRefusedError",
-        "ConnectionAbortedError",
-        "BrokenPipeError",
-        "NewConnectionError",
-        "MaxRetryError",
-        "NameResolutionError",
-        "ReadTimeoutError",
-        "ConnectTimeoutError",
-        "ChunkedEncodingError",
-        "ClientConnectorError",
-        "ClientConnectorDNSError",
-        "ClientConnectorCertificateError",
-        "ClientConnectionError",
-        "ClientOSError",
-        "ClientPayloadError",
-        "ServerDisconnectedError",
-        "ServerTimeoutError",
-        "EndpointConnectionError",
-        "ConnectionClosedError",
-        "NoCredentialsError",
-        "ThrottlingException",
-        "ServiceQuotaExceededException",
-        "ServiceUnavailableException",
-        "ModelTimeoutException",
-        "ModelNotReadyException",
-        "InternalServerException",
-        "ExpiredTokenException",
-        "TooManyRequestsException",
-        "ResourceExhausted",
-        "TooManyRequests",
-        "ServiceUnavailable",
-        "DeadlineExceeded",
-        "Unauthenticated",
-        "gaierror",
-        "herror",
-        "SSLError",
-        "SSLCertVerificationError",
-        "SSLEOFError",
-        "SSLZeroReturnError",
-        "RemoteDisconnected",
-        "IncompleteRead",
-        "BadStatusLine",
-        "OutOfMemoryError",
-    ]
-)
 # Names that nothing but these clients has: they decide wherever a message holds them.
 _DISTINCT_NAME: Final = re.compile(
     r"\b(?:RateLimitError|API(?:Connection|Timeout)Error|ServiceUnavailable(?:Error|Exception)"
@@ -293,13 +102,13 @@ def _outcome_of_class(name: str) -> TraceOutcome | None:
     """The outcome of an exception by its name, with or without its module; None when it does not tell."""
     modules, _, bare = name.rpartition(".")
     module = modules.partition(".")[0]
-    if bare in _DECIDED_BY_STATUS:
+    if bare in DECIDED_BY_STATUS:
         return None
-    if bare in _CLASSES_OF_AGENTS or module in _MODULES_OF_AGENTS:
+    if bare in CLASSES_OF_AGENTS or module in MODULES_OF_AGENTS:
         return TraceOutcome.AGENT_ERROR
-    if bare in _REQUESTS_OF_CALLERS:
+    if bare in REQUESTS_OF_CALLERS:
         return TraceOutcome.AGENT_ERROR
-    if bare in _CLASSES_OF_INFRASTRUCTURE or module in _MODULES_OF_INFRASTRUCTURE:
+    if bare in CLASSES_OF_INFRASTRUCTURE or module in MODULES_OF_INFRASTRUCTURE:
         return TraceOutcome.INFRA_ERROR
     return None
 

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database, fetch_tuples
-from mosaico.run_store.queries import SCORED_TRACES, read_scored_traces
+from mosaico.run_store.queries import EXCUSED_NOTES, SCORED_TRACES, read_scored_traces
 from mosaico.traces.models import Collection
 from mosaico.traces.queries import STORED_TRACE_IDS, find_stored_trace_ids
 from mosaico.traces.registry import TracePage
@@ -127,6 +127,7 @@ def test_read_scored_traces__looks_up_each_trace_by_its_position(
         "last": 9,
         "with_items": True,
         "lost": [],
+        "excused": EXCUSED_NOTES,
     }
     with migrated_database.read() as session:
         scored = read_scored_traces(session, 7, collection, 5, 5, with_items=True)
