@@ -48,6 +48,8 @@ CLUSTERS = (
 )
 # What an evening does to a cluster: the standard deviation on the logit scale.
 EVENINGS = (0.0, 1.0, 2.0)
+# The chance of items and trials alone; `run_variation` measures runs that vary.
+judge_items = partial(judge, run_sd=0.0)
 
 
 class Calls(NamedTuple):
@@ -82,7 +84,7 @@ def measure_unchanged(kind: str, design: tuple[int, int], pairs: int) -> Calls:
     for _ in range(pairs):
         rates = KINDS[kind].draw(random, items)
         first, second = (run_of(passes(rates, trials, random)) for _ in range(2))
-        change = judge(first, second, PASSED)
+        change = judge_items(first, second, PASSED)
         for answer in change.answers:
             called[answer.about].append(answer.p is not None and answer.p < ALPHA)
     tasks, population = (
@@ -95,7 +97,7 @@ def measure_samples(kind: str, sizes: tuple[int, int], change: float, pairs: int
     """Pairs of samples of different items. `change` is the factor of costs and of pass rates."""
     random, values = np.random.default_rng([2, *sizes]), KINDS[kind]
     return _found(
-        judge(
+        judge_items(
             run_of(_sample(values, sizes[0], 1.0, random), prefix="a"),
             run_of(_sample(values, sizes[1], change, random), prefix="b"),
             values.metric,
@@ -123,7 +125,7 @@ def measure_clusters(sizes: Sequence[int], evening: float, lost: float, pairs: i
         return run_of(passes(left / (1 + np.exp(-logits)), 1, random), clusters=sizes)
 
     return _found(
-        judge(run(rates, 1.0), run(rates, 1 - lost), PASSED)
+        judge_items(run(rates, 1.0), run(rates, 1 - lost), PASSED)
         for rates in (USUAL.draw(random, len(units)) for _ in range(pairs))
     )
 
@@ -151,7 +153,7 @@ def measure_detectable(
     for _ in range(pairs):
         rates = KINDS[kind].draw(random, items)
         before = run_of(passes(rates, trials, random))
-        unchanged = judge(before, run_of(passes(rates, trials, random)), PASSED, about=about)
+        unchanged = judge_items(before, run_of(passes(rates, trials, random)), PASSED, about=about)
         if unchanged.mde is None or unchanged.mde > rates.mean():
             continue
         number = unchanged.broken_items or int(np.ceil(unchanged.mde * items - 1e-9))
@@ -164,7 +166,7 @@ def measure_detectable(
         else:
             left[random.random(items) < unchanged.mde / rates.mean()] = 0.0
         for later, found in ((fallen, spread), (left, broken)):
-            change = judge(before, run_of(passes(later, trials, random)), PASSED, about=about)
+            change = judge_items(before, run_of(passes(later, trials, random)), PASSED, about=about)
             found.append(change.verdict is Verdict.REGRESSED and not FEW & {*change.notes})
     if 2 * len(effects) < pairs:
         return None

@@ -115,8 +115,10 @@ def judge(
     *,
     is_paired: bool = True,
     about: About | None = None,
+    run_sd: float | None = None,
 ) -> ChangeVerdict:
     spec = ComparisonSpec(
+        run_sd=run_sd,
         run=candidate,
         candidate=candidate,
         baseline=baseline,

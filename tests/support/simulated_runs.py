@@ -231,9 +231,12 @@ def judge(
     is_judged: bool = False,
     is_paired: bool = True,
 ) -> dict[str, ChangeVerdict]:
-    """The verdicts of the product, by scenario; every change counts unless `min_effect` is given."""
+    """The verdicts of the product, by scenario; every change counts unless `min_effect` is given. These runs have the
+    chance of their items and trials only.
+    """
     spec = ComparisonSpec(
         about=About.POPULATION,
+        run_sd=0.0,
         run=pair.candidate,
         candidate=pair.candidate,
         baseline=pair.baseline,

@@ -51,7 +51,7 @@ from mosaico.statistics.verdict_rules import (
     drop_non_finite,
     without_change,
 )
-from mosaico.statistics.whole_runs import NO_VARIATION, RunEffect, WholeRuns
+from mosaico.statistics.whole_runs import NO_RUNS, NO_VARIATION, RunEffect, WholeRuns
 
 NO_JUDGEMENTS: Final[Mapping[str, Judgement]] = {}
 INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
@@ -109,11 +109,20 @@ class TestedChange:
             scale=Scale.NUMBER, items=0.0, trial=tasks.power.trial, runs=tasks.power.runs
         )
 
+    @property
+    def _is_constant(self) -> bool:
+        """Whether all values are equal, which says nothing about how much they would vary."""
+        model = self.deciding_model
+        if model is None or model.costs is not None:
+            return False
+        by_items = replace(model, runs=NO_RUNS)
+        return by_items.detectable_effect(self.items, max(1.0, self.trials)) <= 0
+
     def detectable(self) -> DetectableChange | None:
         """The minimum detectable effect of the test; infinite where it finds no change as often, None when that is
         unknown, or when even the largest change of these units could be chance.
         """
-        if FEW & {*self.deciding_notes}:
+        if FEW & {*self.deciding_notes} or self._is_constant:
             return None
         if self._deciding_tasks:
             found = self._deciding_tasks.power.detectable()
@@ -278,7 +287,6 @@ class _DisplayScale(NamedTuple):
         if detectable is None or not math.isfinite(detectable.effect):
             return None
         effect = detectable.effect
-        # Values that are all equal say nothing about how much they would vary.
         if effect <= 0:
             return None
         # A ratio and its inverse are equally far from 1 as logarithms only.

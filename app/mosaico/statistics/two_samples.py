@@ -6,7 +6,7 @@ Wilson's intervals, which know their skewness, and costs and times by logarithms
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from mosaico.statistics.change import ChangeTest, SumVariance, UnitInfluences
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.trials import FloatArray, IntArray
 from mosaico.statistics.value_interval import share_interval
+from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
 # Beyond this normal quantile p is 1e-15.
 _LARGEST_QUANTILE = 8.0
@@ -52,8 +53,18 @@ class _ShareTest(ChangeTest):
     candidate: SampledShare
     unit: float
 
+    def widened(self, runs: RunEffect) -> ChangeTest:
+        shares = runs._replace(variance=runs.variance / self.unit**2)
+        return replace(
+            self,
+            runs=runs,
+            error=math.hypot(self.error, math.sqrt(runs.variance)),
+            p=_share_p(self.baseline, self.candidate, shares),
+        )
+
     def interval(self, alpha: float) -> Interval:
-        shares = _newcombe(self.baseline, self.candidate, alpha)
+        runs = self.runs._replace(variance=self.runs.variance / self.unit**2)
+        shares = _newcombe(self.baseline, self.candidate, alpha, runs)
         return Interval(low=self.unit * shares.low, high=self.unit * shares.high)
 
 
@@ -83,22 +94,25 @@ def share_change_test(
     )
 
 
-def _newcombe(baseline: SampledShare, candidate: SampledShare, alpha: float) -> Interval:
+def _newcombe(
+    baseline: SampledShare, candidate: SampledShare, alpha: float, runs: RunEffect
+) -> Interval:
+    """The interval of the change between two shares; `runs` is what whole runs add, on the scale of shares."""
     first, second = baseline.interval(alpha), candidate.interval(alpha)
     difference = candidate.share - baseline.share
-    return Interval(
-        low=difference - math.hypot(candidate.share - second.low, first.high - baseline.share),
-        high=difference + math.hypot(second.high - candidate.share, baseline.share - first.low),
-    )
+    of_runs = -float(special.stdtrit(runs.degrees, alpha / 2)) * math.sqrt(runs.variance)
+    falls = candidate.share - second.low, first.high - baseline.share, of_runs
+    rises = second.high - candidate.share, baseline.share - first.low, of_runs
+    return Interval(low=difference - math.hypot(*falls), high=difference + math.hypot(*rises))
 
 
-def _share_p(baseline: SampledShare, candidate: SampledShare) -> float:
+def _share_p(baseline: SampledShare, candidate: SampledShare, runs: RunEffect = NO_RUNS) -> float:
     """The level at which the end of the interval that is nearer to 0 is 0."""
     difference = candidate.share - baseline.share
     low, high = 0.0, _LARGEST_QUANTILE
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        interval = _newcombe(baseline, candidate, 2 * float(special.ndtr(-middle)))
+        interval = _newcombe(baseline, candidate, 2 * float(special.ndtr(-middle)), runs)
         has_zero = interval.low <= 0 if difference > 0 else interval.high >= 0
         low, high = (low, middle) if has_zero else (middle, high)
     return 2 * float(special.ndtr(-high))

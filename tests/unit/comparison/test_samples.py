@@ -12,6 +12,7 @@ from mosaico.statistics.change import UnitInfluences
 from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.two_samples import SampledShare, share_change_test
 from mosaico.statistics.verdict_rules import ALPHA, ChangeVerdict, Note, Scale, Verdict
+from mosaico.statistics.whole_runs import RunEffect
 
 SEED = 43
 PAIRS = 400
@@ -107,6 +108,16 @@ def test_shares__have_newcombes_interval(first: tuple[int, int], second: tuple[i
     assert interval.high == pytest.approx(d + math.hypot(wilson[1].high - q, p - wilson[0].low))
     assert (test.p < ALPHA) is (interval.high < 0)
     at_p = test.interval(test.p)
+    assert at_p is not None
+    assert at_p.high == pytest.approx(0, abs=1e-6)
+    # Whole runs of 2 points each: 2.83 points of the difference.
+    widened = test.widened(RunEffect(variance=2 * 0.02**2))
+    wider = widened.interval(ALPHA)
+    assert wider is not None
+    by_runs = 1.959964 * math.sqrt(2) * 0.02
+    assert d - wider.low == pytest.approx(math.hypot(d - interval.low, by_runs))
+    assert wider.high - d == pytest.approx(math.hypot(interval.high - d, by_runs))
+    at_p = widened.interval(widened.p)
     assert at_p is not None
     assert at_p.high == pytest.approx(0, abs=1e-6)
 
