@@ -105,6 +105,12 @@ def test_cells__odd_ones_are_missing_with_their_place(tmp_path: Path) -> None:
     assert line == "cells of 'correctness' without a number are missing: line 3 '-', line 4 '8/10'"
 
 
+def test_cells__a_score_without_any_number_says_why_it_is_not_used(tmp_path: Path) -> None:
+    table = read_csv(tmp_path, "id,answer,correctness\na,x,NaN\nb,y,NaN\n")
+    assert table.of("a").scores == {}
+    assert "columns without a value in the first 2 rows: correctness" in table.notes
+
+
 @pytest.mark.parametrize(
     ("header", "cells", "read", "note"),
     [

@@ -210,7 +210,14 @@ class _ColumnChooser:
         others = [c for c in free if c not in self._notes and self._cells.is_unclear_number(c)]
         for column in others:
             self._notes[column] = ""
+        empty = [c for c in free if c not in self._notes and not self._cells.cells(c)]
+        for column in empty:
+            self._notes[column] = ""
         notes = [note for note in self._notes.values() if note]
+        if empty:
+            notes.append(
+                f"columns without a value in the first {len(self._rows)} rows: {list_columns(empty)}"
+            )
         if others:
             notes.append(
                 f"numbers that judge nothing by their name and their values: {list_columns(others)};"
