@@ -155,9 +155,9 @@ class GateFigures(NamedTuple):
 
 
 def decide_exit(figures: GateFigures, min_pass_rate: float) -> HarnessExit:
-    """Errors and missing attempts outrank the pass rate; a run without verdicts passes."""
-    if figures.errored or figures.missing:
+    """Errors, missing attempts and a run without verdicts outrank the pass rate: nothing is shown."""
+    if figures.errored or figures.missing or figures.pass_rate is None:
         return HarnessExit.ERRORS
-    if figures.pass_rate is not None and figures.pass_rate < min_pass_rate:
+    if figures.pass_rate < min_pass_rate:
         return HarnessExit.BELOW
     return HarnessExit.PASSED

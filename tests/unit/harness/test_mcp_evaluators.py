@@ -243,13 +243,22 @@ def test_judge__regex_is_evaluated_beside_it() -> None:
     ]
 
 
-def test_judge__score_without_threshold_has_no_verdict() -> None:
+@pytest.mark.parametrize(
+    ("scale", "score", "passed"),
+    [(100, 0, False), (100, 49, False), (100, 50, True), (1, 0.4, False), (1, 0.5, True)],
+)
+def test_judge__threshold_is_half_of_the_scale_by_default(
+    scale: int, score: float, passed: bool
+) -> None:
     async def ask(model: str, system: str, prompt: str) -> str:
-        return '{"score": 0.5, "reason": "half"}'
+        return json.dumps({"score": score, "reason": "r"})
 
-    spec = EvaluatorConfig(prompt="{response}", model="j", scale=1)
-    [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="x"), ask))
-    assert (evaluation.passed, evaluation.score, evaluation.reason) == (None, 0.5, "0.5 of 1: half")
+    spec = EvaluatorConfig.model_validate(
+        {"prompt": "{response} {expected}", "expected": "x", "model": "j", "scale": scale}
+    )
+    [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="y"), ask))
+    assert (evaluation.passed, evaluation.score) == (passed, score / scale)
+    assert list(validate_evaluator(spec)) == []
 
 
 @pytest.mark.parametrize(

@@ -186,13 +186,19 @@ def _evaluator_form(value: Any) -> str:
     return "name" if isinstance(value, str) else "inline"
 
 
+def _default_min_score(evaluator: dict[str, Any]) -> float | None:
+    """Half of the scale of a judge; None without a judge."""
+    return None if evaluator.get("prompt") is None else evaluator.get("scale", 100) / 2
+
+
 class EvaluatorConfig(BenchmarkSection):
     """The evaluation of an answer: by expected content, by a pattern, by a judge, or by several
     evaluators.
 
     `expected` is a text or number that the answer must contain, `{regex: …}` for a pattern, a list
     of which all elements must be found, or a mapping that a JSON object in the answer must include.
-    `checks` configures other evaluators by name.
+    `checks` configures other evaluators by name. A judge passes an answer from `min_score` on, by
+    default from half of its scale.
     """
 
     expected: JsonValue = None
@@ -202,7 +208,9 @@ class EvaluatorConfig(BenchmarkSection):
     prompt: str | None = None
     model: ModelName | None = None
     scale: Literal[1, 100] = 100
-    min_score: Annotated[float, Field(ge=0, le=100)] | None = None
+    min_score: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        default_factory=_default_min_score
+    )
     checks: dict[str, JsonValue] = {}
 
 
