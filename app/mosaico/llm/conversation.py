@@ -87,8 +87,12 @@ class StopReason(StrEnum):
 
     END = "end"
     TOOL_USE = "tool_use"
-    # The output limit was reached: a tool call in such a turn may be incomplete.
+    # A tool call in a turn that ended so may be incomplete: the output limit or the context window
+    # was reached, the model refused, or a filter of its provider cut the answer.
     TRUNCATED = "truncated"
+    CONTEXT_WINDOW = "model_context_window_exceeded"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,18 @@ _KIND_OF_CODE: Final = {
     "insufficient_quota": LlmErrorKind.QUOTA,
     "invalid_api_key": LlmErrorKind.AUTH,
     "model_not_found": LlmErrorKind.NOT_FOUND,
-    "context_length_exceeded": LlmErrorKind.REJECTED,
-    "invalid_prompt": LlmErrorKind.REJECTED,
-    "content_filter": LlmErrorKind.REJECTED,
+    "context_length_exceeded": LlmErrorKind.CONTEXT_LENGTH,
+    **dict.fromkeys(
+        (
+            "bio_policy",
+            "content_filter",
+            "content_policy_violation",
+            "image_content_policy_violation",
+            "invalid_prompt",
+            "misalignment_policy_violation",
+        ),
+        LlmErrorKind.CONTENT_FILTER,
+    ),
 }
 
 

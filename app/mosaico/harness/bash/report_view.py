@@ -18,6 +18,7 @@ from mosaico.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
+    describe_ending,
     format_dollars,
     format_percent,
     format_points,
@@ -28,15 +29,6 @@ from mosaico.harness.reports.view import (
 )
 from mosaico.harness.results import AttemptOutcome, ConversationEnding, attempt_name
 
-_ENDINGS: Final = {
-    ConversationEnding.NATURAL: "stopped by itself",
-    ConversationEnding.TURN_LIMIT: "turn limit reached",
-    ConversationEnding.TOKEN_LIMIT: "token limit reached",
-    ConversationEnding.TIME_LIMIT: "time limit reached",
-    ConversationEnding.COST_LIMIT: "cost limit reached",
-    ConversationEnding.TRUNCATED: "response truncated",
-    ConversationEnding.ERROR: "ended by an error",
-}
 _MET: Final = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -119,7 +111,7 @@ def _facts(result: EvalResult) -> str:
     # The original evaluation recorded no ending, only whether the model stopped by itself.
     ending = "did not stop by itself"
     if trace.ending is not None or trace.natural_stop:
-        ending = _ENDINGS[trace.ending or ConversationEnding.NATURAL]
+        ending = describe_ending(trace.ending or ConversationEnding.NATURAL, trace.ending_detail)
     return (
         f"{trace.turns} turns, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
         f" {format_tokens(trace.total_input_tokens)} input and"
