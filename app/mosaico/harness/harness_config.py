@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from mosaico.core.schemas import HttpUrl, ShortText, WireModel
 from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.results import DEFAULT_TOOL_CHARS
 from mosaico.llm.conversation import Provider, ReasoningEffort, TurnSettings, unsupported_reason
 from mosaico.llm.prices import Price
 
@@ -100,6 +101,10 @@ class BashHarnessSettings(RunBudget, ModelSettings):
     trials: Annotated[int, Field(ge=1, le=100)] = 1
     concurrency: Annotated[int, Field(ge=1, le=16)] = 4
     max_turns: Annotated[int, Field(ge=1, le=100)] = 10
+    tool_chars: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
+        default=DEFAULT_TOOL_CHARS,
+        description="Characters of the output of one bash call that the model reads; a mark replaces the rest.",
+    )
     task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
     task_tokens: Annotated[int, Field(ge=1)] | None = None
     price: ModelPrice | None = Field(

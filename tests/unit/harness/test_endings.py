@@ -154,7 +154,7 @@ def mcp_result(reply: Turn | LlmError) -> TaskResult:
 def test_bash_ending__tool_call_of_an_ended_turn_is_not_run(stop: StopReason) -> None:
     ended = attempt(turn("echo x > /tmp/x", stop=stop))
     assert [call.ran for call in ended.trace.tool_calls] == [False]
-    assert ended.trace.ending == stop
+    assert ended.trace.ending == ConversationEnding(stop.value)
 
 
 def test_turn_limit__is_named_and_no_natural_stop() -> None:

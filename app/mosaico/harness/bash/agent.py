@@ -9,10 +9,12 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from mosaico.core.text import cut_middle
 from mosaico.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from mosaico.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
 from mosaico.harness.budget import Budget, RunBudgetExhausted
 from mosaico.harness.results import (
+    DEFAULT_TOOL_CHARS,
     ConversationEnding,
     NamedEnding,
     ending_of_error,
@@ -67,9 +69,10 @@ _ENDING_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLimits:
-    """Limits of one attempt; its tokens and dollars are limited by a `Budget`."""
+    """Limits of one attempt. `tool_chars` is the longest text of one call that the model reads. Its tokens and dollars are limited by a `Budget`."""
 
     max_turns: int = 10
+    tool_chars: int = DEFAULT_TOOL_CHARS
     time_s: float = 600.0
     sandbox: SandboxLimits = DEFAULT_LIMITS
 
@@ -131,6 +134,7 @@ class _AgentLoop:
         self.llm = WatchedLlm(llm)
         announce_model(self.llm)
         self._max_turns = limits.max_turns
+        self._tool_chars = limits.tool_chars
         self._budget = budget
         self._messages = [user_message(task.prompt)]
         self._calls: list[ToolCallResult] = []
@@ -205,7 +209,9 @@ class _AgentLoop:
         started = time.perf_counter()
         result = await self.sandbox.execute(call.commands, timeout_ms=call.timeout_ms)
         duration_ms = 1000 * (time.perf_counter() - started)
-        self._record(use, replace(result, duration_ms=duration_ms), tool_text(result))
+        self._record(
+            use, replace(result, duration_ms=duration_ms), tool_text(result, self._tool_chars)
+        )
 
     def _record(self, use: ToolUseBlock, call: ToolCallResult, text: str) -> None:
         """Record the first open call and what the model reads about it."""
@@ -244,14 +250,16 @@ def parse_call(use: ToolUseBlock) -> BashCall:
     return BashCall(commands, _timeout_ms(use.input.get("timeout_ms")))
 
 
-def tool_text(result: ToolCallResult) -> str:
-    """The text of a call that the model reads."""
+def tool_text(result: ToolCallResult, limit: int = DEFAULT_TOOL_CHARS) -> str:
+    """The text of a call that the model reads; a mark replaces the middle of one above `limit`
+    characters, because the exit code is at the end.
+    """
     parts = [result.stdout] if result.stdout else []
     if result.stderr:
         parts.append(f"STDERR: {result.stderr}")
     if result.exit_code != 0:
         parts.append(f"Exit code: {result.exit_code}")
-    return "\n".join(parts) or "(no output)"
+    return cut_middle("\n".join(parts), limit) or "(no output)"
 
 
 def _timeout_ms(argument: Any) -> int | None:

@@ -20,7 +20,7 @@ from mosaico.core.console.terminal import (
 )
 from mosaico.core.harness_packages import require_harness_packages
 from mosaico.harness.commands import run_command
-from mosaico.harness.results import HarnessExit
+from mosaico.harness.results import DEFAULT_TOOL_CHARS, HarnessExit
 from mosaico.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -69,6 +69,14 @@ def run(
     max_turns: Annotated[
         int, typer.Option("--max-turns", min=1, max=1000, help="Maximum turns per attempt.")
     ] = 10,
+    tool_chars: Annotated[
+        int,
+        typer.Option(
+            "--tool-chars",
+            min=100,
+            help="Characters of the output of one bash call that the model reads.",
+        ),
+    ] = DEFAULT_TOOL_CHARS,
     model_options: run_command.ModelOptions,
     task_seconds: Annotated[
         float,
@@ -165,6 +173,7 @@ def run(
             time_s=run_seconds,
             task=AttemptLimits(
                 max_turns=max_turns,
+                tool_chars=tool_chars,
                 time_s=task_seconds,
                 sandbox=SandboxLimits(timeout_s=call_seconds),
             ),

@@ -41,7 +41,7 @@ def run_view(report: EvalReport) -> RunReportView:
         program=f"bashkit-eval {report.title()}",
         title=f"Bash evaluation: {report.title()}",
         timestamp=report.timestamp,
-        note=f"turn limit {report.max_turns}",
+        note=_limits(report),
         figures=[
             *_figures(summary),
             *retry_figures(result.trace.retries for result in report.results if result.trace),
@@ -55,6 +55,13 @@ def run_view(report: EvalReport) -> RunReportView:
         ],
         attempts=[attempt_view(result) for result in report.results],
     )
+
+
+def _limits(report: EvalReport) -> str:
+    """The limits under which the model worked; older results had none for the output of a call."""
+    chars = report.settings.get("tool_chars")
+    cut = "" if chars is None else f", output of a call cut at {chars} characters"
+    return f"turn limit {report.max_turns}{cut}"
 
 
 def attempt_view(result: EvalResult) -> AttemptView:

@@ -70,10 +70,17 @@ class BenchmarkSection(BaseModel):
         return value
 
 
+MAX_MODEL_CHARS: Final = 400_000  # of one tool result; about 100,000 tokens
+
+
 class TaskLimits(BenchmarkSection):
-    """The budget of one task besides its timeout; None means no limit."""
+    """The budget of one task besides its timeout; None means no limit.
+
+    `tool_chars` is the longest text of one tool result that the model reads, by default 400,000.
+    """
 
     turns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    tool_chars: Annotated[int, Field(ge=100, le=MAX_MODEL_CHARS)] | None = None
     tokens: Annotated[int, Field(ge=1)] | None = None
     cost_usd: Annotated[float, Field(gt=0)] | None = None
 

@@ -41,6 +41,7 @@ class Conversation:
     ) -> None:
         self._prompts = task.prompts
         self._max_turns = task.max_turns
+        self._tool_chars = task.tool_chars
         self._llm = llm
         self._toolbox = Toolbox(servers)
         record.system = system_message(task.system_prompt, [server.facts for server in servers])
@@ -122,6 +123,6 @@ class Conversation:
             call = rejected_call(server, tool, use.input, use.flaw)
         else:
             call = await route.server.call(tool, use.input)
-            call = replace(call, text=truncate(call.text))
+            call = replace(call, text=truncate(call.text, self._tool_chars))
         self._record.finish_call(number, call)
         return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)
