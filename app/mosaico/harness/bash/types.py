@@ -176,8 +176,8 @@ class CategorySummary:
 class EvalSummary:
     """The figures of a run.
 
-    `total_tasks` counts every attempt, errored ones included; scores and rates are those of the
-    scored attempts. Rates are None when the divisor is 0; averages are per attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
+    `total_tasks` counts every attempt, errored ones included; scores, rates, turns and tool calls are
+    those of the scored attempts. Rates are None when the divisor is 0; averages are per attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
     `tasks_without_cost` counts the attempts that are missing in it.
     """
 
