@@ -19,13 +19,26 @@ ThinkingTokens = Annotated[int, Field(ge=MIN_THINKING_TOKENS, le=MAX_THINKING_TO
 
 
 class ModelPrice(WireModel):
-    """US dollars per million input and output tokens."""
+    """US dollars per million input and output tokens; without their own price cached input tokens
+    cost as much as others.
+    """
 
     input_usd: Annotated[float, Field(ge=0, le=1e6)]
     output_usd: Annotated[float, Field(ge=0, le=1e6)]
+    cached_input_usd: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="US dollars per million input tokens read from a cache."
+    )
+    cache_write_usd: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="US dollars per million input tokens written to a cache."
+    )
 
     def price(self) -> Price:
-        return Price(input_usd=self.input_usd, output_usd=self.output_usd)
+        return Price(
+            input_usd=self.input_usd,
+            output_usd=self.output_usd,
+            cached_input_usd=self.cached_input_usd,
+            cache_write_usd=self.cache_write_usd,
+        )
 
 
 class RunBudget(WireModel):

@@ -31,6 +31,7 @@ from mosaico.llm.response_reader import (
     read_text,
     read_token_count,
     read_usage,
+    with_cached_tokens,
 )
 from mosaico.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
@@ -184,4 +185,5 @@ def _usage(usage: Any) -> Usage | None:
     written = read_token_count(usage, "cache_creation_input_tokens") or 0
     # Added, so that tokens are comparable among providers: the others count cached tokens as input.
     read = read_token_count(usage, "cache_read_input_tokens") or 0
-    return replace(uncached, input_tokens=uncached.input_tokens + written + read)
+    total = replace(uncached, input_tokens=uncached.input_tokens + written + read)
+    return with_cached_tokens(total, read, written)

@@ -97,10 +97,16 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The tokens of one request."""
+    """The tokens of one request.
+
+    Of the input tokens, `cached_tokens` were read from the cache of the provider and
+    `cache_write_tokens` were written to it; 0 when it does not report them.
+    """
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 def known_usage(input_tokens: int | None, output_tokens: int | None) -> Usage | None:
