@@ -70,6 +70,29 @@ def test_number__part_of_another_number_is_not_found(answer: str) -> None:
     assert not passes(answer, 42)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["1 042", "1\u00a0042 km", "about 1\u202f042.", "1\u2009042", "it costs $1 042", "[1 042]"],
+)
+def test_number__spaces_group_thousands(answer: str) -> None:
+    assert passes(answer, 1042)
+    assert not passes(answer, 42)
+    assert not passes(answer, 1)
+
+
+def test_number__spaces_between_other_numbers_separate_them() -> None:
+    assert passes("-12 345 678.5", -12345678.5)
+    # One number or three: nothing says which.
+    assert passes("100 200 300", 200)
+    assert passes("100 200 300", 100200300)
+    assert not passes("100 200 300", 200300)
+    # Neither of these is grouped by thousands.
+    assert not passes("2024 100", 2024100)
+    assert not passes("1 0422", 10422)
+    assert not passes("10:30 100", 30100)
+    assert not passes("1 042 17", 1042)
+
+
 def test_number__grouped_thousands_and_signs() -> None:
     assert passes("1,234,567.5 in all", 1234567.5)
     # Digits in groups of three are one number in prose and two in a list.

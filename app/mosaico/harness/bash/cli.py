@@ -321,13 +321,16 @@ def lint_command(
     Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a missing file.
     """
     require_harness_packages()
+    from mosaico.core.text import count_noun
     from mosaico.harness.bash.dataset import lint, read_dataset
     from mosaico.harness.lint import report_findings
 
     _load_checks()
     tasks = read_dataset(dataset)
     findings = [finding.located(dataset) for finding in lint(tasks)]
-    report_findings(findings, checked=f"{len(tasks.tasks)} tasks", strict=strict, output=output)
+    report_findings(
+        findings, checked=count_noun(len(tasks.tasks), "task"), strict=strict, output=output
+    )
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from mosaico.core.console.terminal import escape_line
-from mosaico.core.text import format_decimal
+from mosaico.core.text import count_noun, format_decimal
 from mosaico.harness.bash.compare import (
     ComparedCategory,
     ComparedEval,
@@ -89,7 +89,7 @@ DIAGNOSIS_ROWS: Final = (
 
 def comparison_report(comparison: EvalComparison) -> str:
     """The comparison as plain text for a terminal."""
-    lines = [f"{len(comparison.tasks)} tasks with the same content in every run"]
+    lines = [f"{count_noun(len(comparison.tasks), 'task')} with the same content in every run"]
     for table in comparison_tables(comparison):
         lines += ["", *table_lines(table)]
     return "\n".join(lines) + "\n"
@@ -100,7 +100,7 @@ def comparison_markdown(comparison: EvalComparison) -> str:
     lines = [
         "# Comparison of bash evaluations",
         "",
-        f"{len(comparison.tasks)} tasks with the same content in every run.",
+        f"{count_noun(len(comparison.tasks), 'task')} with the same content in every run.",
         "",
     ]
     for table in comparison_tables(comparison):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mosaico.core.text import count_noun
 from mosaico.harness.bash.original_markdown import original_markdown_report
 from mosaico.harness.bash.result_file import json_report
 from mosaico.harness.bash.run_health import RunProfile, profile
@@ -120,7 +121,7 @@ def _facts(result: EvalResult) -> str:
     if trace.ending is not None or trace.natural_stop:
         ending = describe_ending(trace.ending or ConversationEnding.NATURAL, trace.ending_detail)
     return (
-        f"{trace.turns} turns, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
+        f"{count_noun(trace.turns, 'turn')}, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
         f" {format_tokens(trace.total_input_tokens)} input and"
         f" {format_tokens(trace.total_output_tokens)} output tokens,"
         f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending}"
@@ -273,12 +274,12 @@ def _not_scored(summary: EvalSummary) -> str:
 def _cost(summary: EvalSummary) -> str:
     text = format_dollars(summary.total_cost_usd)
     if summary.tasks_without_cost:
-        text += f" (unknown for {summary.tasks_without_cost} of {summary.total_tasks} tasks)"
+        text += f" (unknown for {summary.tasks_without_cost} of {count_noun(summary.total_tasks, 'task')})"
     return text
 
 
 def _tokens(summary: EvalSummary) -> str:
     text = f"{summary.total_input_tokens} input, {summary.total_output_tokens} output"
     if summary.tasks_without_usage:
-        text += f" (unknown for {summary.tasks_without_usage} tasks)"
+        text += f" (unknown for {count_noun(summary.tasks_without_usage, 'task')})"
     return text

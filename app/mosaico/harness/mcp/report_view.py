@@ -72,8 +72,8 @@ def attempt_view(result: TaskResult) -> AttemptView:
         case=f"{name} [{result.model}]" if result.model else name,
         duration_s=result.duration_ms / 1000,
         facts=(
-            f"{_servers(result) or 'no server'}, {len(result.llm_calls)} requests,"
-            f" {len(result.tool_calls)} tool calls, {format_seconds(result.duration_ms)}"
+            f"{_servers(result) or 'no server'}, {count_noun(len(result.llm_calls), 'request')},"
+            f" {count_noun(len(result.tool_calls), 'tool call')}, {format_seconds(result.duration_ms)}"
             f"{format_waiting(result.retries)}{_ending(result)}"
         ),
         error=result.failure_reason() if result.error is not None else "",

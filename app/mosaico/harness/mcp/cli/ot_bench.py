@@ -288,13 +288,16 @@ def validate(
     """
     import os
 
+    from mosaico.core.text import count_noun
     from mosaico.harness.lint import report_findings
     from mosaico.harness.mcp.cli.run import inspect_files
 
     _load_evaluators()
     inspected = inspect_files(files, secrets, os.environ)
     findings = [finding for file in inspected for finding in file.located_findings()]
-    report_findings(findings, checked=f"{len(inspected)} files", strict=strict, output=output)
+    report_findings(
+        findings, checked=count_noun(len(inspected), "file"), strict=strict, output=output
+    )
 
 
 @cli.command("report")
