@@ -193,11 +193,6 @@ def _evaluator_form(value: Any) -> str:
     return "name" if isinstance(value, str) else "inline"
 
 
-def _default_min_score(evaluator: dict[str, Any]) -> float | None:
-    """Half of the scale of a judge; None without a judge."""
-    return None if evaluator.get("prompt") is None else evaluator.get("scale", 100) / 2
-
-
 class EvaluatorConfig(BenchmarkSection):
     """The evaluation of an answer: by expected content, by a pattern, by a judge, or by several
     evaluators.
@@ -215,10 +210,21 @@ class EvaluatorConfig(BenchmarkSection):
     prompt: str | None = None
     model: ModelName | None = None
     scale: Literal[1, 100] = 100
-    min_score: Annotated[float, Field(ge=0, le=100)] | None = Field(
-        default_factory=_default_min_score
-    )
+    min_score: Annotated[float, Field(ge=0, le=100)] | None = None
     checks: dict[str, JsonValue] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_min_score(cls, value: Any) -> Any:
+        """A judge without `min_score` gets half of its scale; an invalid scale is reported as such."""
+        if (
+            not _is_mapping(value)
+            or value.get("prompt") is None
+            or value.get("min_score") is not None
+        ):
+            return value
+        scale = value.get("scale", 100)
+        return {**value, "min_score": scale / 2} if type(scale) is int else value
 
 
 class TaskType(StrEnum):
