@@ -133,8 +133,8 @@ def run(
 
     API keys are read from ANTHROPIC_API_KEY and OPENAI_API_KEY; --langfuse reads LANGFUSE_PUBLIC_KEY,
     LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL. Exit codes: 0 the gate passed, 1 the pass rate is too
-    low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, 130
-    interrupted.
+    low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, or
+    none has a score, 130 interrupted.
     """
     require_harness_packages()
     import os

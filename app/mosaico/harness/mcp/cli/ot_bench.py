@@ -163,7 +163,8 @@ def run(
     Model keys are read from bench-secrets.yaml or the environment: OPENROUTER_API_KEY, with another
     --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY; --langfuse reads LANGFUSE_PUBLIC_KEY and
     LANGFUSE_SECRET_KEY. Exit codes: 0 the gate passed, 1 the pass rate is too low, 2 invalid
-    configuration, a missing file or no task, 3 an attempt errored or was not reached, 130 interrupted.
+    configuration, a missing file or no task, 3 an attempt errored or was not reached, or
+    none has a verdict, 130 interrupted.
     """
     if not dry_run:
         require_harness_packages()
