@@ -72,7 +72,7 @@ class Budget:
         """Count the tokens of one turn; None when the server did not report them."""
         cost = 0.0
         if usage is not None and self.price is not None:
-            cost = self.price.of(usage.input_tokens, usage.output_tokens)
+            cost = self.price.of(usage)
         self._count(usage, cost)
 
     def add_reported(self, usage: Usage | None, cost_usd: float | None) -> None:

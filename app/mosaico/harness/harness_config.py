@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from mosaico.core.schemas import HttpUrl, ShortText, WireModel
 from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.results import DEFAULT_TOOL_CHARS
 from mosaico.llm.conversation import Provider, ReasoningEffort, TurnSettings, unsupported_reason
 from mosaico.llm.prices import Price
 
@@ -18,13 +19,26 @@ ThinkingTokens = Annotated[int, Field(ge=MIN_THINKING_TOKENS, le=MAX_THINKING_TO
 
 
 class ModelPrice(WireModel):
-    """US dollars per million input and output tokens."""
+    """US dollars per million input and output tokens; without their own price cached input tokens
+    cost as much as others.
+    """
 
     input_usd: Annotated[float, Field(ge=0, le=1e6)]
     output_usd: Annotated[float, Field(ge=0, le=1e6)]
+    cached_input_usd: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="US dollars per million input tokens read from a cache."
+    )
+    cache_write_usd: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="US dollars per million input tokens written to a cache."
+    )
 
     def price(self) -> Price:
-        return Price(input_usd=self.input_usd, output_usd=self.output_usd)
+        return Price(
+            input_usd=self.input_usd,
+            output_usd=self.output_usd,
+            cached_input_usd=self.cached_input_usd,
+            cache_write_usd=self.cache_write_usd,
+        )
 
 
 class RunBudget(WireModel):
@@ -100,6 +114,10 @@ class BashHarnessSettings(RunBudget, ModelSettings):
     trials: Annotated[int, Field(ge=1, le=100)] = 1
     concurrency: Annotated[int, Field(ge=1, le=16)] = 4
     max_turns: Annotated[int, Field(ge=1, le=100)] = 10
+    tool_chars: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
+        default=DEFAULT_TOOL_CHARS,
+        description="Characters of the output of one bash call that the model reads; a mark replaces the rest.",
+    )
     task_seconds: Annotated[float, Field(gt=0, le=3600)] = 600.0
     task_tokens: Annotated[int, Field(ge=1)] | None = None
     price: ModelPrice | None = Field(

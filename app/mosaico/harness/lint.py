@@ -13,6 +13,7 @@ from mosaico.core.console.terminal import (
     print_result,
     print_status,
 )
+from mosaico.core.text import count_noun
 from mosaico.harness.results import HarnessExit
 
 
@@ -47,7 +48,7 @@ def report_findings(
         for finding in findings:
             text = escape_line(finding.text)
             print_result(f"{finding.location}: {finding.severity}: {text}")
-    print_status(f"{checked}, {len(findings)} findings")
+    print_status(f"{checked}, {count_noun(len(findings), 'finding')}")
     if any(finding.severity is LintSeverity.ERROR for finding in findings):
         raise typer.Exit(HarnessExit.INVALID)
     if strict and findings:

@@ -6,9 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from mosaico.llm.conversation import ChatMessage, MessageRole
+from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, Turn
+from mosaico.llm.errors import LlmError, LlmErrorKind
+
+# Of one bash call: about 25,000 tokens, so that a few of them fit into the context of most models.
+DEFAULT_TOOL_CHARS: Final = 100_000
+MAX_DETAIL_CHARS: Final = 500  # of a refusal beside the figures of an attempt
 
 N = TypeVar("N", int, float)
 
@@ -37,7 +42,10 @@ class AttemptOutcome(StrEnum):
 
 
 class ConversationEnding(StrEnum):
-    """Why the conversation with a model ended; NATURAL means that the model ended it itself."""
+    """Why the conversation with a model ended; NATURAL means that the model ended it itself.
+
+    All but ERROR are results: the attempt is scored with what the model did until then.
+    """
 
     NATURAL = "natural"
     TURN_LIMIT = "turn_limit"
@@ -45,7 +53,49 @@ class ConversationEnding(StrEnum):
     TIME_LIMIT = "time_limit"
     COST_LIMIT = "cost_limit"
     TRUNCATED = "truncated"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    CONTEXT_WINDOW = "model_context_window_exceeded"  # the answer filled the context
+    CONTEXT_LENGTH = "context_length_exceeded"  # the request no longer fits
     ERROR = "error"
+
+
+class NamedEnding(NamedTuple):
+    """The ending of a conversation, and what the model or its provider said about it."""
+
+    ending: ConversationEnding
+    detail: str | None = None
+
+
+_ENDING_OF_STOP: Final = {
+    StopReason.TRUNCATED: ConversationEnding.TRUNCATED,
+    StopReason.CONTEXT_WINDOW: ConversationEnding.CONTEXT_WINDOW,
+    StopReason.REFUSAL: ConversationEnding.REFUSAL,
+    StopReason.CONTENT_FILTER: ConversationEnding.CONTENT_FILTER,
+}
+_ENDING_OF_ERROR: Final = {
+    LlmErrorKind.CONTEXT_LENGTH: ConversationEnding.CONTEXT_LENGTH,
+    LlmErrorKind.CONTENT_FILTER: ConversationEnding.CONTENT_FILTER,
+}
+
+
+def ending_of_turn(turn: Turn) -> NamedEnding | None:
+    """The ending that a turn brings about, whatever else it contains; None when it brings none.
+
+    Tool calls of such a turn may be incomplete and are not to be run.
+    """
+    ending = _ENDING_OF_STOP.get(turn.stop)
+    if ending is None:
+        return None
+    is_refused = ending in (ConversationEnding.REFUSAL, ConversationEnding.CONTENT_FILTER)
+    text = turn.message.text()[:MAX_DETAIL_CHARS]
+    return NamedEnding(ending, text if is_refused and text else None)
+
+
+def ending_of_error(error: LlmError) -> NamedEnding | None:
+    """The ending for an error that the conversation itself causes; None for one of the provider."""
+    ending = _ENDING_OF_ERROR.get(error.kind)
+    return None if ending is None else NamedEnding(ending, error.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +205,9 @@ class GateFigures(NamedTuple):
 
 
 def decide_exit(figures: GateFigures, min_pass_rate: float) -> HarnessExit:
-    """Errors and missing attempts outrank the pass rate; a run without verdicts passes."""
-    if figures.errored or figures.missing:
+    """Errors, missing attempts and a run without verdicts outrank the pass rate: nothing is shown."""
+    if figures.errored or figures.missing or figures.pass_rate is None:
         return HarnessExit.ERRORS
-    if figures.pass_rate is not None and figures.pass_rate < min_pass_rate:
+    if figures.pass_rate < min_pass_rate:
         return HarnessExit.BELOW
     return HarnessExit.PASSED

@@ -31,6 +31,7 @@ from mosaico.llm.response_reader import (
     read_text,
     read_token_count,
     read_usage,
+    with_cached_tokens,
 )
 from mosaico.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
@@ -47,6 +48,8 @@ _PROTOCOL_HEADERS: Final = {"accept", "anthropic-version", "content-type", "user
 # Only the reasons that change what the caller does; all others end the turn.
 _STOPS: Final[dict[Any, StopReason]] = {
     "max_tokens": StopReason.TRUNCATED,
+    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW,
+    "refusal": StopReason.REFUSAL,
     "tool_use": StopReason.TOOL_USE,
 }
 
@@ -156,11 +159,22 @@ def read_message(response: JSON) -> Turn:
                     flaw=flaw,
                 )
             )
+    explanation = _refusal_text(response.get("stop_details"))
+    if explanation:
+        content.append(TextBlock(text=explanation))
     return Turn(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
         stop=_STOPS.get(response.get("stop_reason"), StopReason.END),
         usage=_usage(response.get("usage")),
     )
+
+
+def _refusal_text(details: Any) -> str:
+    """The category and the explanation of a refusal; empty without them."""
+    if not isinstance(details, dict):
+        return ""
+    parts = (details.get("category"), details.get("explanation"))
+    return ": ".join(str(part) for part in parts if part)
 
 
 def _usage(usage: Any) -> Usage | None:
@@ -171,4 +185,5 @@ def _usage(usage: Any) -> Usage | None:
     written = read_token_count(usage, "cache_creation_input_tokens") or 0
     # Added, so that tokens are comparable among providers: the others count cached tokens as input.
     read = read_token_count(usage, "cache_read_input_tokens") or 0
-    return replace(uncached, input_tokens=uncached.input_tokens + written + read)
+    total = replace(uncached, input_tokens=uncached.input_tokens + written + read)
+    return with_cached_tokens(total, read, written)

@@ -36,7 +36,15 @@ from mosaico.llm.errors import (
     LlmRedirected,
 )
 from mosaico.llm.openai_chat import ERRORS, open_openai, read_choice
-from mosaico.llm.response_reader import JSON, read_response, read_text, read_token_count, unreadable
+from mosaico.llm.response_reader import (
+    JSON,
+    read_cached_tokens,
+    read_response,
+    read_text,
+    read_token_count,
+    unreadable,
+    with_cached_tokens,
+)
 from mosaico.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from mosaico.llm.sdk import ProviderAccess, call_sdk
 from mosaico.llm.types import (
@@ -217,6 +225,7 @@ def read_batch(batch: RequestBatch, document: JSON) -> BatchResponse:
         input_tokens=read_token_count(usage, "prompt_tokens") or 0,
         output_tokens=read_token_count(usage, "completion_tokens") or 0,
     )
+    tokens = with_cached_tokens(tokens, *read_cached_tokens(usage, "prompt_tokens"))
     return BatchResponse(answers, tokens, _cost_usd(usage))
 
 

@@ -87,16 +87,26 @@ class StopReason(StrEnum):
 
     END = "end"
     TOOL_USE = "tool_use"
-    # The output limit was reached: a tool call in such a turn may be incomplete.
+    # A tool call in a turn that ended so may be incomplete: the output limit or the context window
+    # was reached, the model refused, or a filter of its provider cut the answer.
     TRUNCATED = "truncated"
+    CONTEXT_WINDOW = "model_context_window_exceeded"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The tokens of one request."""
+    """The tokens of one request.
+
+    Of the input tokens, `cached_tokens` were read from the cache of the provider and
+    `cache_write_tokens` were written to it; 0 when it does not report them.
+    """
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 def known_usage(input_tokens: int | None, output_tokens: int | None) -> Usage | None:

@@ -76,6 +76,9 @@ class LlmErrorKind(Enum):
     UNREACHABLE = auto()
     TIMEOUT = auto()
     UNREADABLE = auto()
+    # About this conversation alone: it is too long, or a filter refuses it.
+    CONTEXT_LENGTH = auto()
+    CONTENT_FILTER = auto()
     REJECTED = auto()
 
 
@@ -85,6 +88,7 @@ _KIND_OF_STATUS: Final[dict[int, LlmErrorKind]] = {
     HTTPStatus.PAYMENT_REQUIRED: LlmErrorKind.QUOTA,
     HTTPStatus.NOT_FOUND: LlmErrorKind.NOT_FOUND,
     HTTPStatus.TOO_MANY_REQUESTS: LlmErrorKind.RATE_LIMITED,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: LlmErrorKind.CONTEXT_LENGTH,
     # 408 and 409 are temporary: both SDKs retry them as well.
     HTTPStatus.REQUEST_TIMEOUT: LlmErrorKind.SERVER,
     HTTPStatus.CONFLICT: LlmErrorKind.SERVER,

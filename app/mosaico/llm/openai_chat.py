@@ -31,6 +31,7 @@ ERRORS: Final = SdkErrors(
 )
 _STOPS: Final[dict[Any, StopReason]] = {
     "length": StopReason.TRUNCATED,
+    "content_filter": StopReason.CONTENT_FILTER,
     "tool_calls": StopReason.TOOL_USE,
 }
 
@@ -135,6 +136,9 @@ def read_completion(response: JSON) -> Turn:
     content: list[Block] = []
     if message.get("content"):
         content.append(TextBlock(text=read_text(message["content"])))
+    refusal = message.get("refusal")
+    if refusal:
+        content.append(TextBlock(text=read_text(refusal)))
     for call in message.get("tool_calls") or ():
         if call.get("function"):  # some compatible servers omit the type
             arguments, flaw = read_arguments(call["function"].get("arguments"))
@@ -144,7 +148,9 @@ def read_completion(response: JSON) -> Turn:
             )
     return Turn(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
-        stop=_STOPS.get(choice.get("finish_reason"), StopReason.END),
+        stop=StopReason.REFUSAL
+        if refusal
+        else _STOPS.get(choice.get("finish_reason"), StopReason.END),
         usage=read_usage(response.get("usage"), "prompt_tokens", "completion_tokens"),
     )
 

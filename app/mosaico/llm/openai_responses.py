@@ -21,7 +21,12 @@ from mosaico.llm.conversation import (
 )
 from mosaico.llm.errors import LlmError
 from mosaico.llm.openai_chat import ERRORS, arguments_text, open_openai
-from mosaico.llm.response_reader import JSON, read_arguments, read_text, read_usage
+from mosaico.llm.response_reader import (
+    JSON,
+    read_arguments,
+    read_text,
+    read_usage,
+)
 from mosaico.llm.sdk import ProviderAccess, SdkLlm, TurnRequest
 
 
@@ -118,14 +123,29 @@ def read_turn_items(response: JSON) -> Turn:
             name, call_id = read_text(item["name"]), read_text(item["call_id"])
             content.append(ToolUseBlock(id=call_id, name=name, input=arguments, flaw=flaw))
     message = ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content))
-    # This API has no finish reason; the items show it.
-    stop = StopReason.TOOL_USE if message.tool_uses() else StopReason.END
     return Turn(
         message=message,
-        stop=StopReason.TRUNCATED if status == "incomplete" else stop,
+        stop=_stop(response, message),
         usage=read_usage(response.get("usage"), "input_tokens", "output_tokens"),
     )
 
 
+def _stop(response: JSON, message: ChatMessage) -> StopReason:
+    """Why the turn ended. This API has no finish reason; the status and the items show it."""
+    if response.get("status") == "incomplete":
+        details = response.get("incomplete_details") or {}
+        is_filtered = details.get("reason") == "content_filter"
+        return StopReason.CONTENT_FILTER if is_filtered else StopReason.TRUNCATED
+    parts = (part for item in response["output"] for part in item.get("content") or ())
+    if any(part["type"] == "refusal" for part in parts):
+        return StopReason.REFUSAL
+    return StopReason.TOOL_USE if message.tool_uses() else StopReason.END
+
+
 def _texts(item: JSON) -> list[Any]:
-    return [part["text"] for part in item["content"] if part["type"] == "output_text"]
+    """The texts of a message, those of a refusal included."""
+    return [
+        part["refusal"] if part["type"] == "refusal" else part["text"]
+        for part in item["content"]
+        if part["type"] in ("output_text", "refusal")
+    ]

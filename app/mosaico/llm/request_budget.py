@@ -68,7 +68,7 @@ class RequestBudget:
         cost = response.cost_usd
         price = self.prices.get(model)
         if cost is None and price is not None:
-            cost = price.of(response.usage.input_tokens, response.usage.output_tokens)
+            cost = price.of(response.usage)
         if cost is None:
             if self.max_usd is not None:
                 self._model_without_price = model

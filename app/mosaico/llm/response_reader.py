@@ -4,6 +4,7 @@ The SDKs' own models accept everything as a response, also the error page of a g
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from mosaico.core.strict_json import parse_finite_json
@@ -25,9 +26,18 @@ _KIND_OF_CODE: Final = {
     "insufficient_quota": LlmErrorKind.QUOTA,
     "invalid_api_key": LlmErrorKind.AUTH,
     "model_not_found": LlmErrorKind.NOT_FOUND,
-    "context_length_exceeded": LlmErrorKind.REJECTED,
-    "invalid_prompt": LlmErrorKind.REJECTED,
-    "content_filter": LlmErrorKind.REJECTED,
+    "context_length_exceeded": LlmErrorKind.CONTEXT_LENGTH,
+    **dict.fromkeys(
+        (
+            "bio_policy",
+            "content_filter",
+            "content_policy_violation",
+            "image_content_policy_violation",
+            "invalid_prompt",
+            "misalignment_policy_violation",
+        ),
+        LlmErrorKind.CONTENT_FILTER,
+    ),
 }
 
 
@@ -136,5 +146,23 @@ def read_token_count(usage: Any, name: str) -> int | None:
 
 
 def read_usage(usage: Any, input_name: str, output_name: str) -> Usage | None:
-    """The tokens of a response; None when the server does not report both numbers."""
-    return known_usage(read_token_count(usage, input_name), read_token_count(usage, output_name))
+    """The tokens of a response; None when the server does not report both numbers.
+
+    OpenAI's APIs count cached tokens as input and report them as `{input_name}_details`.
+    """
+    known = known_usage(read_token_count(usage, input_name), read_token_count(usage, output_name))
+    return known and with_cached_tokens(known, *read_cached_tokens(usage, input_name))
+
+
+def read_cached_tokens(usage: Any, input_name: str) -> tuple[int, int]:
+    """The input tokens that OpenAI's APIs read from their cache and wrote to it; 0 if unreported."""
+    details = usage.get(f"{input_name}_details") if isinstance(usage, dict) else None
+    read = read_token_count(details, "cached_tokens") or 0
+    return read, read_token_count(details, "cache_write_tokens") or 0
+
+
+def with_cached_tokens(usage: Usage, read: int, written: int) -> Usage:
+    """The usage with its cached tokens; more of them than input is nonsense and not counted."""
+    if read + written > usage.input_tokens:
+        return usage
+    return replace(usage, cached_tokens=read, cache_write_tokens=written)

@@ -33,6 +33,24 @@ _QUOTA_WORDS: Final = (
     "credit balance",
     "exceeded your current quota",
 )
+# Source: the error texts of OpenAI, Anthropic, vLLM, llama.cpp and Gemini.
+_CONTEXT_WORDS: Final = (
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+    "available context size",
+    "input token count",
+)
+# Source: the codes of OpenAI and Azure, and the text of OpenRouter with status 403.
+_FILTER_WORDS: Final = (
+    "content_filter",
+    "content_policy_violation",
+    "content management policy",
+    "invalid_prompt",
+    "bio_policy",
+    "requires moderation",
+    "was flagged",
+)
 
 
 class ProviderAccess(NamedTuple):
@@ -179,6 +197,12 @@ def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
         return LlmErrorKind.QUOTA
     if response.is_redirect:
         return LlmErrorKind.REDIRECTED
+    if status == HTTPStatus.BAD_REQUEST and any(word in message.lower() for word in _CONTEXT_WORDS):
+        return LlmErrorKind.CONTEXT_LENGTH
+    # A 403 about one prompt says nothing about the key.
+    is_filter_status = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN)
+    if is_filter_status and any(word in message.lower() for word in _FILTER_WORDS):
+        return LlmErrorKind.CONTENT_FILTER
     return kind_of_status(status)
 
 

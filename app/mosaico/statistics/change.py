@@ -212,7 +212,8 @@ def paired_change_test(
 class PairedPasses:
     """Two runs over the same items: the pass rate of the second minus that of the first.
 
-    `only_first` items passed in the first run only. `interval` is the 95 % interval of `p`.
+    `only_first` items passed more often in the first run: without repeated trials, in the first run only. `interval` is the
+    95 % interval of `p`.
     """
 
     only_first: int
@@ -222,8 +223,10 @@ class PairedPasses:
     p: float
 
 
-def compare_passes(first: Sequence[bool], second: Sequence[bool]) -> PairedPasses:
+def compare_passes(first: Sequence[float], second: Sequence[float]) -> PairedPasses:
     """The pass rates of two runs over the same items in the same order, at least one.
+
+    An item has the share of its trials that passed, from 0 to 1: one trial is True or False.
 
     Raises: ValueError for sequences of different lengths.
     """

@@ -292,4 +292,14 @@ def test_conversation__long_tool_result_is_truncated_for_the_model_only() -> Non
     [tool_result] = results_of(result.messages[2])
     # 400,000 characters are left, MAX_MODEL_CHARS.
     assert tool_result.content.endswith("\n[100000 more characters omitted]")
+    model = scripted(calls(("huge", {"bytes": 500_000})), says("Long."))
+    result = run(harness_task(faults(), tool_chars=1000), model=model).result
+    [tool_result] = results_of(result.messages[2])
+    assert tool_result.content.endswith("\n[499000 more characters omitted]")
     assert result.tool_calls[0].content[0] == Content(kind=ContentKind.TEXT, size=500_000)
+
+
+def test_tool_chars__make_another_task() -> None:
+    hashes = {harness_task(tool_chars=chars).content_hash() for chars in (1000, 2000, 400_000)}
+    assert len(hashes) == 3
+    assert harness_task().content_hash() in hashes

@@ -19,13 +19,16 @@ from mosaico.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from mosaico.harness.bash.transcript import attempt_transcript
 from mosaico.harness.bash.types import EvalTask
 from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.harness_config import BashHarnessSettings
 from mosaico.harness.results import ConversationEnding
 from mosaico.harness.transcript import TranscriptMessage
 from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
+    Provider,
     StopReason,
     Tool,
+    ToolResultBlock,
     ToolUseBlock,
     Turn,
 )
@@ -33,6 +36,7 @@ from mosaico.llm.errors import LlmError
 from mosaico.llm.prices import Price
 from mosaico.llm.retry import call_with_retries
 from mosaico.llm.sdk import SdkErrors, call_sdk
+from mosaico.run_store.plan import conditions_of
 from tests.support.bash_eval import call, task
 from tests.support.bash_turns import TEN, ScriptedTurns, TimedModel, run_all, turn
 
@@ -314,3 +318,23 @@ def test_bash_tool__schema_equals_reference() -> None:
 )
 def test_tool_text__contains_output_errors_and_exit_code(done: Any, text: str) -> None:
     assert tool_text(done) == text
+
+
+def test_tool_text__long_output_is_cut_for_the_model_only() -> None:
+    ended = attempt(turn("printf 'x%.0s' $(seq 300); exit 3"), turn(text="Done."), tool_chars=100)
+    [recorded_call] = ended.trace.tool_calls
+    assert len(recorded_call.stdout) == 300
+    [block] = ended.trace.messages[2].content
+    assert isinstance(block, ToolResultBlock)
+    # 300 characters, a line break and "Exit code: 3" are 313; the model reads 100 of them.
+    head, mark, tail = block.content.split("\n", 2)
+    assert (head, mark) == (50 * "x", "[213 characters omitted]")
+    assert tail.endswith("\nExit code: 3")
+
+
+def test_tool_chars__are_a_condition_of_a_run() -> None:
+    def conditions(**limits: int) -> dict[str, Any]:
+        return conditions_of(BashHarnessSettings(provider=Provider.OPENAI, model="m", **limits))
+
+    assert conditions()["toolChars"] == 100_000
+    assert conditions(tool_chars=500) != conditions()

@@ -18,7 +18,7 @@ from mosaico.harness.bash.report_view import REPORTS, render
 from mosaico.harness.bash.result_file import file_stem, parse_report, read_report, write_report
 from mosaico.harness.bash.summary import summarize_trials
 from mosaico.harness.bash.types import EvalReport, EvalResult
-from mosaico.harness.reports.view import format_percent, format_points
+from mosaico.harness.reports.view import UNKNOWN, format_percent, format_points
 from mosaico.harness.results import AttemptOutcome
 from mosaico.llm.conversation import (
     ChatMessage,
@@ -249,11 +249,73 @@ def test_compare__common_error_points_to_sandbox() -> None:
     )
 
 
-def test_compare__task_passes_when_every_trial_passes() -> None:
+def test_compare__task_counts_with_the_share_of_its_trials() -> None:
     both = report(result(task(), True), result(task(), False, trial=1))
     comparison = compare([both, report(result(task(), True))])
-    assert comparison.runs[0].passed == (False,)
-    assert comparison.pairs[0].result.only_second == 1
+    assert comparison.runs[0].pass_shares == (0.5,)
+    assert comparison.tasks[0].passed == (False, True)
+    assert (comparison.pairs[0].result.only_second, comparison.pairs[0].result.difference) == (
+        1,
+        0.5,
+    )
+
+
+def repeated_run(*signs: str) -> EvalReport:
+    return report(*(result for n, row in enumerate(signs) for result in trial_results(str(n), row)))
+
+
+def test_compare__trials_have_one_rate_and_their_statistics() -> None:
+    """Means over three tasks: (1/2 + 0 + 1) / 3 = 1/2 and (1 + 1/2 + 2/3) / 3 = 13/18. pass@2 is
+    2/3 and (1 + 1 + 1) / 3, pass^2 1/3 and (1 + 0 + 1/3) / 3 = 4/9.
+    """
+    comparison = compare([repeated_run("+-", "--", "++"), repeated_run("++", "+-", "++-")])
+    assert [run.pass_rate for run in comparison.runs] == pytest.approx([1 / 2, 13 / 18])
+    assert comparison.pairs[0].result.difference == pytest.approx(13 / 18 - 1 / 2)
+    tables = {
+        table.title: [tuple(row) for row in table.rows] for table in comparison_tables(comparison)
+    }
+    assert ("Pass rate", "50.0 %", "72.2 %") in [row[:3] for row in tables["Diagnosis"]]
+    assert (
+        tables["Pairs: difference of pass rates, paired t test, Holm adjustment"][0][1] == "+22.2"
+    )
+    passes = tables["Repeated trials: pass@k / pass^k"]
+    assert passes[0] == ("1", "50.0 % / 50.0 %", "72.2 % / 72.2 %")
+    assert passes[1] == ("2", "66.7 % / 33.3 %", "100.0 % / 44.4 %")
+    # Only the last task of the second run has a third trial.
+    assert passes[2][:2] == ("3", UNKNOWN)
+    category = "file_operations"
+    assert tables["Flaky tasks: 3"] == [
+        ("0", category, "1/2", "2/2"),
+        ("1", category, "0/2", "1/2"),
+        ("2", category, "2/2", "2/3"),
+    ]
+    assert "Fails for all models: none" in tables
+    assert tables["Baseline"][0] == ("Attempts passed", "3/6", "5/7")
+
+
+def test_compare__equally_flaky_task_does_not_fail_for_all() -> None:
+    comparison = compare([repeated_run("+-", "--"), repeated_run("-+", "--")])
+    assert [compared_task.diagnosis for compared_task in comparison.tasks] == [
+        TaskDiagnosis.FLAKY,
+        TaskDiagnosis.ALL_FAIL,
+    ]
+    titles = [table.title for table in comparison_tables(comparison)]
+    assert "Fails for all models: 1" in titles
+    assert "Tasks in which the models differ: none" in titles
+
+
+def test_report__has_one_tool_call_success() -> None:
+    """Of scored attempts 2 of 3 calls succeed; the calls of an errored one are not counted."""
+    errored = EvalResult(
+        task=task(task_id="gone"),
+        trace=trace(call(), call(), call()),
+        outcome=AttemptOutcome.INFRA_ERROR,
+        reason="gone",
+    )
+    run = report(result(task(), True, calls=[call(), call(), call(code=1)]), errored)
+    text = render(run, "terminal")
+    assert text.count("66.7 %") == 3
+    assert "83.3 %" not in text
 
 
 def test_compare__task_without_score_is_excluded_from_all_runs() -> None:
@@ -288,6 +350,8 @@ BASELINE = [
     ("Score", "174/184 (94.6 %)", "160/184 (87.0 %)", "147/184 (79.9 %)"),
     ("Tool calls ok/error", "121/29", "163/35", "77/31"),
     ("Tool call success", "80.7 %", "82.3 %", "71.3 %"),
+    # Turns by hand: 179, 206 and 140 over 37 tasks.
+    ("Avg turns/task", "4.8", "5.6", "3.8"),
     ("Tokens input/output", "285917/35290", "315328/30847", "119122/16864"),
     ("Duration", "382.8 s", "1513.5 s", "288.8 s"),
 ]

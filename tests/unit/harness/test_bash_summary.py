@@ -72,7 +72,8 @@ def test_summarize__usage_of_errored_attempt_counts() -> None:
     half = trace(call())
     errored = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="gone", trace=half)
     summary = summarize(report(errored))
-    assert (summary.total_input_tokens, summary.total_tool_calls) == (100, 1)
+    assert (summary.total_input_tokens, summary.total_duration_ms) == (100, 1000)
+    assert (summary.total_tool_calls, summary.total_turns, summary.natural_stops) == (0, 0, 0)
 
 
 def test_summarize__skipped_attempts_are_not_attempted() -> None:

@@ -70,6 +70,29 @@ def test_number__part_of_another_number_is_not_found(answer: str) -> None:
     assert not passes(answer, 42)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["1 042", "1\u00a0042 km", "about 1\u202f042.", "1\u2009042", "it costs $1 042", "[1 042]"],
+)
+def test_number__spaces_group_thousands(answer: str) -> None:
+    assert passes(answer, 1042)
+    assert not passes(answer, 42)
+    assert not passes(answer, 1)
+
+
+def test_number__spaces_between_other_numbers_separate_them() -> None:
+    assert passes("-12 345 678.5", -12345678.5)
+    # One number or three: nothing says which.
+    assert passes("100 200 300", 200)
+    assert passes("100 200 300", 100200300)
+    assert not passes("100 200 300", 200300)
+    # Neither of these is grouped by thousands.
+    assert not passes("2024 100", 2024100)
+    assert not passes("1 0422", 10422)
+    assert not passes("10:30 100", 30100)
+    assert not passes("1 042 17", 1042)
+
+
 def test_number__grouped_thousands_and_signs() -> None:
     assert passes("1,234,567.5 in all", 1234567.5)
     # Digits in groups of three are one number in prose and two in a list.
@@ -243,13 +266,22 @@ def test_judge__regex_is_evaluated_beside_it() -> None:
     ]
 
 
-def test_judge__score_without_threshold_has_no_verdict() -> None:
+@pytest.mark.parametrize(
+    ("scale", "score", "passed"),
+    [(100, 0, False), (100, 49, False), (100, 50, True), (1, 0.4, False), (1, 0.5, True)],
+)
+def test_judge__threshold_is_half_of_the_scale_by_default(
+    scale: int, score: float, passed: bool
+) -> None:
     async def ask(model: str, system: str, prompt: str) -> str:
-        return '{"score": 0.5, "reason": "half"}'
+        return json.dumps({"score": score, "reason": "r"})
 
-    spec = EvaluatorConfig(prompt="{response}", model="j", scale=1)
-    [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="x"), ask))
-    assert (evaluation.passed, evaluation.score, evaluation.reason) == (None, 0.5, "0.5 of 1: half")
+    spec = EvaluatorConfig.model_validate(
+        {"prompt": "{response} {expected}", "expected": "x", "model": "j", "scale": scale}
+    )
+    [evaluation] = asyncio.run(evaluate(spec, EvaluatorEvidence(response="y"), ask))
+    assert (evaluation.passed, evaluation.score) == (passed, score / scale)
+    assert list(validate_evaluator(spec)) == []
 
 
 @pytest.mark.parametrize(

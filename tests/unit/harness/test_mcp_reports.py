@@ -115,7 +115,8 @@ def test_result_word__of_each_outcome(attempt: TaskResult, word: str) -> None:
         # Even a limit of 0 needs every attempt: an error or a missing attempt is no evidence.
         (mcp_report(result(), erred()), 0.0, HarnessExit.ERRORS),
         (mcp_report(result(), planned=2), 0.0, HarnessExit.ERRORS),
-        (mcp_report(result(evaluations=(SCORE,))), 1.0, HarnessExit.PASSED),
+        (mcp_report(result(evaluations=(SCORE,))), 0.0, HarnessExit.ERRORS),
+        (mcp_report(result(evaluations=())), 0.0, HarnessExit.ERRORS),
     ],
 )
 def test_decide_exit__of_each_run(report: McpReport, least: float, decided: HarnessExit) -> None:

@@ -1,18 +1,20 @@
 """Progress of a harness run: running attempts, counts, waits, and how to continue."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from mosaico.harness.commands import progress
-from mosaico.harness.commands.progress import RunProgress, show_progress
+from mosaico.harness.commands.progress import RunProgress, WaitLog, show_progress
 from mosaico.harness.commands.run_command import resume_command
 from mosaico.harness.reports.text import terminal_report
 from mosaico.harness.reports.view import AttemptStatus, AttemptView, RunReportView
 from mosaico.harness.running_attempts import (
     RunningAttempt,
+    RunningAttempts,
     announce_model,
     collect_running_attempts,
     describe_activity,
@@ -29,7 +31,7 @@ from mosaico.llm.conversation import (
     user_message,
 )
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.retry import call_with_retries
+from mosaico.llm.retry import RetryWait, call_with_retries
 
 LIMITED = LlmError("slow down", kind=LlmErrorKind.RATE_LIMITED, status=429)
 
@@ -145,6 +147,50 @@ def test_show_progress__a_log_has_one_line_per_attempt_and_one_for_the_rest(
         "1/4 [PASS] one",
         "3 attempts were not reached",
     ]
+
+
+class WaitingLlm(WatchedLlm):
+    """A model that waits before a retry."""
+
+    def __init__(self, wait: RetryWait | None) -> None:
+        super().__init__(LimitedLlm([]))
+        self.wait = wait
+
+    def current_wait(self) -> RetryWait | None:
+        return self.wait
+
+
+def test_wait_log__has_one_line_per_long_wait() -> None:
+    llm = WaitingLlm(RetryWait("503", until=1004.0))
+    log = WaitLog(RunningAttempts([RunningAttempt("a", 0.0, llm), RunningAttempt("b", 0.0)]))
+    # 4 s are not worth a line.
+    assert log.new_lines(1000.0) == []
+    llm.wait = RetryWait("503", until=1012.0)
+    [line] = log.new_lines(1004.0)
+    assert line.startswith("a: turn 1")
+    assert "waiting after 503 until" in line
+    assert log.new_lines(1005.0) == []
+    llm.wait = RetryWait("429", until=1030.0)
+    assert len(log.new_lines(1013.0)) == 1
+
+
+def test_show_progress__a_log_has_a_line_during_a_long_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed: list[str] = []
+    has_waited = threading.Event()
+
+    def note(line: str) -> None:
+        printed.append(line)
+        if "waiting after 503" in line:
+            has_waited.set()
+
+    monkeypatch.setattr(progress, "print_status", note)
+    monkeypatch.setattr(progress, "POLL_S", 0.001)
+    with show_progress(1), running_attempt("one"):
+        announce_model(WaitingLlm(RetryWait("503", until=time.time() + 30)))
+        assert has_waited.wait(10)
+    assert len([line for line in printed if "waiting after 503" in line]) == 1
 
 
 @pytest.mark.parametrize(

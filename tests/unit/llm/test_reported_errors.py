@@ -32,7 +32,7 @@ def error_of(document: Any, read: Any = read_completion) -> LlmError:
         ({"code": 402}, LlmErrorKind.QUOTA, "200 with an error: 402: no message"),
         ({"code": "rate_limit_exceeded", "message": "slow"}, LlmErrorKind.RATE_LIMITED,
          "200 with an error: rate_limit_exceeded: slow"),
-        ({"code": "content_filter", "message": "no"}, LlmErrorKind.REJECTED,
+        ({"code": "content_filter", "message": "no"}, LlmErrorKind.CONTENT_FILTER,
          "200 with an error: content_filter: no"),
         ({"message": "upstream"}, LlmErrorKind.SERVER, "200 with an error: upstream"),
         ("upstream", LlmErrorKind.SERVER, "200 with an error: upstream"),
@@ -61,7 +61,7 @@ def test_reported_error__failed_response_is_retried_or_not_by_its_code() -> None
     failed = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "x"}}
     assert error_of(failed, read_turn_items).kind is LlmErrorKind.SERVER
     invalid = {"status": "failed", "output": [], "error": {"code": "invalid_prompt"}}
-    assert error_of(invalid, read_turn_items).kind is LlmErrorKind.REJECTED
+    assert error_of(invalid, read_turn_items).kind is LlmErrorKind.CONTENT_FILTER
 
 
 def test_reported_error__is_retried_and_counted_by_its_status() -> None:

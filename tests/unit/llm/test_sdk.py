@@ -2,12 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Final
 
 import httpx2
 import pytest
 
 from mosaico.core.console.files import InvalidInput
-from mosaico.llm.conversation import Provider, TurnSettings
+from mosaico.llm.anthropic_messages import read_message
+from mosaico.llm.conversation import Provider, TurnSettings, Usage
 from mosaico.llm.errors import LlmError
 from mosaico.llm.prices import Price, read_price
 from mosaico.llm.providers import MissingKey, open_llm
@@ -118,12 +120,65 @@ def test_price__is_dollars_per_million_tokens(tmp_path: Path) -> None:
     path.write_text('{"m": {"input": 2, "output": 10}}')
     price = read_price(path, "m")
     assert price == Price(input_usd=2.0, output_usd=10.0)
-    assert price.of(500_000, 100_000) == 2.0
+    assert price.of(Usage(input_tokens=500_000, output_tokens=100_000)) == 2.0
     assert read_price(path, "other") is None
 
 
+CACHED: Final = Price(input_usd=2.0, output_usd=10.0, cached_input_usd=0.2, cache_write_usd=2.5)
+
+
+def test_cached_tokens__have_their_own_price() -> None:
+    """Of 1,100 input tokens 1,024 are cached: 76 * 2 + 1,024 * 0.2 + 10 * 10 = 456.8 millionths."""
+    details = {"prompt_tokens_details": {"cached_tokens": 1024}}
+    chat = read_usage(
+        {"prompt_tokens": 1100, "completion_tokens": 10, **details},
+        "prompt_tokens",
+        "completion_tokens",
+    )
+    assert chat is not None
+    assert CACHED.of(chat) == pytest.approx(456.8e-6)
+    # Without a price of cached tokens they cost as much as others: 1,100 * 2 + 100.
+    assert Price(input_usd=2.0, output_usd=10.0).of(chat) == pytest.approx(2300e-6)
+
+
+def test_cached_tokens__of_messages_are_input_too() -> None:
+    """76 * 2 + 1,024 * 0.2 + 200 * 2.5 + 10 * 10 = 956.8 millionths."""
+    turn = read_message(
+        {
+            "content": [],
+            "usage": {
+                "input_tokens": 76,
+                "output_tokens": 10,
+                "cache_read_input_tokens": 1024,
+                "cache_creation_input_tokens": 200,
+            },
+        }
+    )
+    assert turn.usage is not None
+    assert turn.usage.input_tokens == 1300
+    assert CACHED.of(turn.usage) == pytest.approx(956.8e-6)
+
+
+def test_cached_tokens__more_than_the_input_are_not_counted() -> None:
+    usage = {"input_tokens": 5, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 9}}
+    read = read_usage(usage, "input_tokens", "output_tokens")
+    assert read == Usage(input_tokens=5, output_tokens=1)
+
+
+def test_price__of_cached_tokens_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"m": {"input": 2, "output": 10, "cached_input": 0.2, "cache_write": 2.5}}')
+    assert read_price(path, "m") == CACHED
+
+
 @pytest.mark.parametrize(
-    "text", ['{"m": 3}', '{"m": {"input": 1}}', '{"m": {"input": -1, "output": 1}}']
+    "text",
+    [
+        '{"m": 3}',
+        '{"m": {"input": 1, "output": 2, "cached_input": "x"}}',
+        '{"m": {"input": 1}}',
+        '{"m": {"input": -1, "output": 1}}',
+    ],
 )
 def test_price__invalid_entry_is_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "prices.json"

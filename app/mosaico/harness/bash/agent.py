@@ -9,17 +9,23 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from mosaico.core.text import cut_middle
 from mosaico.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from mosaico.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
 from mosaico.harness.budget import Budget, RunBudgetExhausted
-from mosaico.harness.results import ConversationEnding
+from mosaico.harness.results import (
+    DEFAULT_TOOL_CHARS,
+    ConversationEnding,
+    NamedEnding,
+    ending_of_error,
+    ending_of_turn,
+)
 from mosaico.harness.running_attempts import announce_model
 from mosaico.harness.watched_llm import WatchedLlm
 from mosaico.llm.conversation import (
     ChatMessage,
     Llm,
     MessageRole,
-    StopReason,
     Tool,
     ToolResultBlock,
     ToolUseBlock,
@@ -53,6 +59,9 @@ NOT_RUN_EXIT_CODE: Final = 2
 
 _ENDING_REASONS: Final = {
     ConversationEnding.TRUNCATED: "the response was truncated, so the call may be incomplete",
+    ConversationEnding.CONTEXT_WINDOW: "the context was full, so the call may be incomplete",
+    ConversationEnding.REFUSAL: "the model refused to continue",
+    ConversationEnding.CONTENT_FILTER: "a filter of the provider ended the response",
     ConversationEnding.TIME_LIMIT: "the time limit of the task was reached",
     ConversationEnding.ERROR: "the provider stopped answering",
 }
@@ -60,9 +69,10 @@ _ENDING_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLimits:
-    """Limits of one attempt; its tokens and dollars are limited by a `Budget`."""
+    """Limits of one attempt. `tool_chars` is the longest text of one call that the model reads. Its tokens and dollars are limited by a `Budget`."""
 
     max_turns: int = 10
+    tool_chars: int = DEFAULT_TOOL_CHARS
     time_s: float = 600.0
     sandbox: SandboxLimits = DEFAULT_LIMITS
 
@@ -97,18 +107,22 @@ async def attempt_task(
     started = time.monotonic()
     loop = _AgentLoop(task, llm, limits, budget)
     failure: LlmError | None = None
-    ending = ConversationEnding.ERROR
+    ended = NamedEnding(ConversationEnding.ERROR)
     try:
         async with asyncio.timeout(limits.time_s):
-            ending = await loop.run()
+            ended = await loop.run()
     except TimeoutError:
         failure = loop.llm.timeout_error(limits.time_s)
-        ending = ConversationEnding.ERROR if failure else ConversationEnding.TIME_LIMIT
+        if failure is None:
+            ended = NamedEnding(ConversationEnding.TIME_LIMIT)
     except LlmError as error:
-        failure = error
-    loop.close_open_calls(f"not run: {_ENDING_REASONS.get(ending, ending)}")
+        # A conversation that is too long, or that a filter refuses, is the result of the model.
+        caused = ending_of_error(error)
+        failure = error if caused is None else None
+        ended = caused or ended
+    loop.close_open_calls(f"not run: {_ENDING_REASONS.get(ended.ending, ended.ending)}")
     duration_ms = round(1000 * (time.monotonic() - started))
-    return AgentAttempt(loop.trace(ending, duration_ms), loop.sandbox, failure)
+    return AgentAttempt(loop.trace(ended, duration_ms), loop.sandbox, failure)
 
 
 class _AgentLoop:
@@ -120,6 +134,7 @@ class _AgentLoop:
         self.llm = WatchedLlm(llm)
         announce_model(self.llm)
         self._max_turns = limits.max_turns
+        self._tool_chars = limits.tool_chars
         self._budget = budget
         self._messages = [user_message(task.prompt)]
         self._calls: list[ToolCallResult] = []
@@ -127,7 +142,7 @@ class _AgentLoop:
         self._results: list[ToolResultBlock] = []
         self._turns = 0
 
-    async def run(self) -> ConversationEnding:
+    async def run(self) -> NamedEnding:
         """Continue until the model stops or a limit of the task is reached.
 
         Raises: LlmError, also when the budget of the run is exhausted: the model did not fail.
@@ -136,7 +151,7 @@ class _AgentLoop:
             # Before each turn, because the cost of a turn is known only after it.
             exhausted = self._budget.own_exhausted()
             if exhausted is not None:
-                return exhausted.ending
+                return NamedEnding(exhausted.ending)
             try:
                 self._budget.require_run_budget()
             except RunBudgetExhausted as error:
@@ -146,16 +161,16 @@ class _AgentLoop:
             self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)
             self._open_calls = deque(turn.message.tool_uses())
-            # A tool call in a truncated turn may be incomplete, so it is not run.
-            if turn.stop is StopReason.TRUNCATED:
-                return ConversationEnding.TRUNCATED
+            ended = ending_of_turn(turn)
+            if ended is not None:
+                return ended
             if not self._open_calls:
-                return ConversationEnding.NATURAL
+                return NamedEnding(ConversationEnding.NATURAL)
             # Some compatible servers report "stop" although the message has tool calls; run them.
             while self._open_calls:
                 await self._execute(self._open_calls[0])
             self._append_results()
-        return ConversationEnding.TURN_LIMIT
+        return NamedEnding(ConversationEnding.TURN_LIMIT)
 
     def close_open_calls(self, reason: str) -> None:
         """Record the calls that the end of the conversation left open as errors.
@@ -167,18 +182,19 @@ class _AgentLoop:
             self._record(self._open_calls[0], _not_run(reason), reason)
         self._append_results()
 
-    def trace(self, ending: ConversationEnding, duration_ms: int) -> AgentTrace:
+    def trace(self, ended: NamedEnding, duration_ms: int) -> AgentTrace:
         return AgentTrace(
             messages=tuple(self._messages),
             tool_calls=tuple(self._calls),
             tool_call_count=len(self._calls),
             turns=self._turns,
             last_tool_response=self._calls[-1] if self._calls else None,
-            natural_stop=ending is ConversationEnding.NATURAL,
+            natural_stop=ended.ending is ConversationEnding.NATURAL,
             total_input_tokens=self._budget.input_tokens,
             total_output_tokens=self._budget.output_tokens,
             duration_ms=duration_ms,
-            ending=ending,
+            ending=ended.ending,
+            ending_detail=ended.detail,
             cost_usd=self._budget.cost_usd,
             requests=tuple(self.llm.requests),
             system=self._system,
@@ -193,7 +209,9 @@ class _AgentLoop:
         started = time.perf_counter()
         result = await self.sandbox.execute(call.commands, timeout_ms=call.timeout_ms)
         duration_ms = 1000 * (time.perf_counter() - started)
-        self._record(use, replace(result, duration_ms=duration_ms), tool_text(result))
+        self._record(
+            use, replace(result, duration_ms=duration_ms), tool_text(result, self._tool_chars)
+        )
 
     def _record(self, use: ToolUseBlock, call: ToolCallResult, text: str) -> None:
         """Record the first open call and what the model reads about it."""
@@ -232,14 +250,16 @@ def parse_call(use: ToolUseBlock) -> BashCall:
     return BashCall(commands, _timeout_ms(use.input.get("timeout_ms")))
 
 
-def tool_text(result: ToolCallResult) -> str:
-    """The text of a call that the model reads."""
+def tool_text(result: ToolCallResult, limit: int = DEFAULT_TOOL_CHARS) -> str:
+    """The text of a call that the model reads; a mark replaces the middle of one above `limit`
+    characters, because the exit code is at the end.
+    """
     parts = [result.stdout] if result.stdout else []
     if result.stderr:
         parts.append(f"STDERR: {result.stderr}")
     if result.exit_code != 0:
         parts.append(f"Exit code: {result.exit_code}")
-    return "\n".join(parts) or "(no output)"
+    return cut_middle("\n".join(parts), limit) or "(no output)"
 
 
 def _timeout_ms(argument: Any) -> int | None:

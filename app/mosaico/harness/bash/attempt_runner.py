@@ -232,7 +232,11 @@ def open_budget(settings: BashHarnessSettings, used_budget: UsedBudget) -> Budge
 def _limits(settings: BashHarnessSettings) -> RunLimits:
     return RunLimits(
         concurrency=settings.concurrency,
-        task=AttemptLimits(max_turns=settings.max_turns, time_s=settings.task_seconds),
+        task=AttemptLimits(
+            max_turns=settings.max_turns,
+            tool_chars=settings.tool_chars,
+            time_s=settings.task_seconds,
+        ),
         task_budget=BudgetLimits(tokens=settings.task_tokens),
     )
 

@@ -20,7 +20,7 @@ from mosaico.core.console.terminal import (
 )
 from mosaico.core.harness_packages import require_harness_packages
 from mosaico.harness.commands import run_command
-from mosaico.harness.results import HarnessExit
+from mosaico.harness.results import DEFAULT_TOOL_CHARS, HarnessExit
 from mosaico.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -69,6 +69,14 @@ def run(
     max_turns: Annotated[
         int, typer.Option("--max-turns", min=1, max=1000, help="Maximum turns per attempt.")
     ] = 10,
+    tool_chars: Annotated[
+        int,
+        typer.Option(
+            "--tool-chars",
+            min=100,
+            help="Characters of the output of one bash call that the model reads.",
+        ),
+    ] = DEFAULT_TOOL_CHARS,
     model_options: run_command.ModelOptions,
     task_seconds: Annotated[
         float,
@@ -125,8 +133,8 @@ def run(
 
     API keys are read from ANTHROPIC_API_KEY and OPENAI_API_KEY; --langfuse reads LANGFUSE_PUBLIC_KEY,
     LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL. Exit codes: 0 the gate passed, 1 the pass rate is too
-    low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, 130
-    interrupted.
+    low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, or
+    none has a score, 130 interrupted.
     """
     require_harness_packages()
     import os
@@ -165,6 +173,7 @@ def run(
             time_s=run_seconds,
             task=AttemptLimits(
                 max_turns=max_turns,
+                tool_chars=tool_chars,
                 time_s=task_seconds,
                 sandbox=SandboxLimits(timeout_s=call_seconds),
             ),
@@ -312,13 +321,16 @@ def lint_command(
     Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a missing file.
     """
     require_harness_packages()
+    from mosaico.core.text import count_noun
     from mosaico.harness.bash.dataset import lint, read_dataset
     from mosaico.harness.lint import report_findings
 
     _load_checks()
     tasks = read_dataset(dataset)
     findings = [finding.located(dataset) for finding in lint(tasks)]
-    report_findings(findings, checked=f"{len(tasks.tasks)} tasks", strict=strict, output=output)
+    report_findings(
+        findings, checked=count_noun(len(tasks.tasks), "task"), strict=strict, output=output
+    )
 
 
 def main() -> None:

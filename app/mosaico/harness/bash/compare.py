@@ -9,7 +9,13 @@ from enum import StrEnum
 from itertools import combinations
 
 from mosaico.core.errors import UnusableInput
-from mosaico.harness.bash.summary import summarize
+from mosaico.harness.bash.summary import (
+    TaskTrials,
+    TrialSummary,
+    count_trials,
+    summarize,
+    summarize_trials,
+)
 from mosaico.harness.bash.types import CategorySummary, EvalReport, EvalResult, EvalSummary
 from mosaico.harness.results import mean_if_known
 from mosaico.statistics.change import PairedPasses, compare_passes
@@ -24,6 +30,7 @@ class TaskDiagnosis(StrEnum):
     """The diagnosis of one task from the results of all runs."""
 
     ALL_PASS = "all pass"  # noqa: S105 - not a password
+    FLAKY = "all pass equally often, but not always"
     MODELS_DIFFER = "models differ"
     ALL_FAIL = "all fail"
     ALL_FAIL_ALIKE = "all fail with the same error: check the sandbox"
@@ -31,12 +38,18 @@ class TaskDiagnosis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEval:
-    """One run over the common tasks. Tokens and turns are means over the tasks that all runs pass."""
+    """One run over the common tasks. Tokens and turns are means over the tasks that all runs pass.
+
+    `pass_shares` are the shares of passed trials by task, and `pass_rate` is their mean. `trials` is
+    None without repeated trials.
+    """
 
     title: str
     timestamp: str
     summary: EvalSummary
-    passed: tuple[bool, ...]
+    pass_shares: tuple[float, ...]
+    pass_rate: float
+    trials: TrialSummary | None
     excluded_tasks: int
     tokens_where_all_pass: float | None
     turns_where_all_pass: float | None
@@ -44,13 +57,32 @@ class ComparedEval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTask:
-    """One task: which runs passed it, the diagnosis, and the error that all runs share."""
+    """One task: its trials in each run, the diagnosis, and the error that all runs share.
+
+    `passed` says of each run whether every trial passed.
+    """
 
     task_id: str
     category: str
     passed: tuple[bool, ...]
+    trials: tuple[TaskTrials, ...]
     diagnosis: TaskDiagnosis
     error: str | None
+
+    @property
+    def is_failed_by_all(self) -> bool:
+        """Return whether no trial of any run passed."""
+        return not any(trials.passed for trials in self.trials)
+
+    @property
+    def is_different(self) -> bool:
+        """Return whether the runs pass the task unequally often."""
+        return len({trials.share for trials in self.trials}) > 1
+
+    @property
+    def is_flaky(self) -> bool:
+        """Return whether the task passed in some trials of a run and failed in others."""
+        return any(trials.is_flaky for trials in self.trials)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +126,7 @@ def compare(reports: Sequence[EvalReport]) -> EvalComparison:
     """Compare runs task by task.
 
     Tasks are common when their content is equal, not only their name. With several trials a task
-    is passed when every trial passed. A task that one run did not score is excluded from all.
+    counts with the share of its trials that passed. A task that one run did not score is excluded from all.
     Raises: UnusableInput.
     """
     scored = [_scored_by_task(report) for report in reports]
@@ -120,7 +152,7 @@ def compare(reports: Sequence[EvalReport]) -> EvalComparison:
 
 def _compare_pairs(runs: Sequence[ComparedEval]) -> tuple[ComparedPair, ...]:
     pairs = list(combinations(range(len(runs)), 2))
-    results = [compare_passes(runs[a].passed, runs[b].passed) for a, b in pairs]
+    results = [compare_passes(runs[a].pass_shares, runs[b].pass_shares) for a, b in pairs]
     # Ten runs are 45 tests: two of them would be below 0.05 by chance.
     adjusted = holm(result.p for result in results)
     return tuple(
@@ -150,11 +182,15 @@ def _compare_run(
     common_results = tuple(result for key in common for result in attempts[key])
     all_tasks = {result.task.content_hash() for result in report.results}
     easy = [result for key in passed_by_all for result in attempts[key]]
+    common_report = replace(report, results=common_results)
+    pass_shares = tuple(count_trials(attempts[key]).share for key in common)
     return ComparedEval(
         title=report.title(),
         timestamp=report.timestamp,
-        summary=summarize(replace(report, results=common_results)),
-        passed=tuple(_all_trials_passed(attempts[key]) for key in common),
+        summary=summarize(common_report),
+        pass_shares=pass_shares,
+        pass_rate=sum(pass_shares) / len(pass_shares),
+        trials=summarize_trials(common_report),
         excluded_tasks=len(all_tasks) - len(common),
         tokens_where_all_pass=mean_if_known(_tokens(result) for result in easy),
         turns_where_all_pass=mean_if_known(
@@ -165,22 +201,26 @@ def _compare_run(
 
 def _compare_task(attempts: Sequence[list[EvalResult]]) -> ComparedTask:
     task = attempts[0][0].task
-    passed = tuple(_all_trials_passed(results) for results in attempts)
+    trials = tuple(count_trials(results) for results in attempts)
+    shares = {counted.share for counted in trials}
     error = None
-    if all(passed):
+    if shares == {1.0}:
         diagnosis = TaskDiagnosis.ALL_PASS
-    elif any(passed):
+    elif len(shares) > 1:
         diagnosis = TaskDiagnosis.MODELS_DIFFER
+    elif shares != {0.0}:
+        diagnosis = TaskDiagnosis.FLAKY
     else:
         error = _common_error(attempts)
         diagnosis = TaskDiagnosis.ALL_FAIL if error is None else TaskDiagnosis.ALL_FAIL_ALIKE
     return ComparedTask(
-        task_id=task.id, category=task.category, passed=passed, diagnosis=diagnosis, error=error
+        task_id=task.id,
+        category=task.category,
+        passed=tuple(counted.share == 1 for counted in trials),
+        trials=trials,
+        diagnosis=diagnosis,
+        error=error,
     )
-
-
-def _all_trials_passed(results: Sequence[EvalResult]) -> bool:
-    return all(result.passed() for result in results)
 
 
 def _common_error(attempts: Sequence[Sequence[EvalResult]]) -> str | None:

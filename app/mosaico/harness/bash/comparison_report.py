@@ -1,10 +1,10 @@
 """Reports of a comparison of runs, and of a replay with its recorded run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from mosaico.core.console.terminal import escape_line
-from mosaico.core.text import format_decimal
+from mosaico.core.text import count_noun, format_decimal
 from mosaico.harness.bash.compare import (
     ComparedCategory,
     ComparedEval,
@@ -13,7 +13,7 @@ from mosaico.harness.bash.compare import (
     EvalComparison,
 )
 from mosaico.harness.bash.replay import AgreementCount, ChangedCheck, ReplayedRun
-from mosaico.harness.bash.summary import summarize
+from mosaico.harness.bash.summary import TaskTrials, TrialSummary, summarize
 from mosaico.harness.reports.text import table_lines, titled_table
 from mosaico.harness.reports.view import (
     UNKNOWN,
@@ -56,6 +56,7 @@ BASELINE_ROWS: Final = (
             run.summary.tool_call_success_rate if run.summary.total_tool_calls else None
         ),
     ),
+    ComparisonRow("Avg turns/task", lambda run: f"{run.summary.avg_turns_per_task:.1f}"),
     ComparisonRow(
         "Tokens input/output",
         lambda run: f"{run.summary.total_input_tokens}/{run.summary.total_output_tokens}",
@@ -65,7 +66,7 @@ BASELINE_ROWS: Final = (
 DIAGNOSIS_ROWS: Final = (
     ComparisonRow(
         "Pass rate",
-        lambda run: format_percent(run.summary.pass_rate),
+        lambda run: format_percent(run.pass_rate),
         "how well the model uses bash",
     ),
     ComparisonRow(
@@ -88,7 +89,7 @@ DIAGNOSIS_ROWS: Final = (
 
 def comparison_report(comparison: EvalComparison) -> str:
     """The comparison as plain text for a terminal."""
-    lines = [f"{len(comparison.tasks)} tasks with the same content in every run"]
+    lines = [f"{count_noun(len(comparison.tasks), 'task')} with the same content in every run"]
     for table in comparison_tables(comparison):
         lines += ["", *table_lines(table)]
     return "\n".join(lines) + "\n"
@@ -99,7 +100,7 @@ def comparison_markdown(comparison: EvalComparison) -> str:
     lines = [
         "# Comparison of bash evaluations",
         "",
-        f"{len(comparison.tasks)} tasks with the same content in every run.",
+        f"{count_noun(len(comparison.tasks), 'task')} with the same content in every run.",
         "",
     ]
     for table in comparison_tables(comparison):
@@ -110,14 +111,17 @@ def comparison_markdown(comparison: EvalComparison) -> str:
 def comparison_tables(comparison: EvalComparison) -> list[ReportTable]:
     """The runs, the baseline and diagnosis tables, pairs with CI and test, categories and tasks."""
     letters = [run_letter(index) for index in range(len(comparison.runs))]
-    failed = [task for task in comparison.tasks if not any(task.passed)]
-    differing = [task for task in comparison.tasks if any(task.passed) and not all(task.passed)]
+    failed = [task for task in comparison.tasks if task.is_failed_by_all]
+    differing = [task for task in comparison.tasks if task.is_different]
     return [
         ReportTable("Runs", ("Run", "Model", "Date", "Tasks excluded"), _run_rows(comparison)),
         ReportTable(
             "Baseline",
             ("", *letters),
-            [(row.name, *map(row.read, comparison.runs)) for row in BASELINE_ROWS],
+            [
+                (_row_name(row, comparison), *map(row.read, comparison.runs))
+                for row in BASELINE_ROWS
+            ],
         ),
         ReportTable(
             "Diagnosis",
@@ -130,13 +134,14 @@ def comparison_tables(comparison: EvalComparison) -> list[ReportTable]:
                 "Pair",
                 "Points",
                 "95 % CI",
-                "Only first",
-                "Only second",
+                "Better in first",
+                "Better in second",
                 "p",
                 "adjusted p",
             ),
             [_pair_row(pair) for pair in comparison.pairs],
         ),
+        *_trial_tables(comparison, letters),
         ReportTable(
             "By category: overall rate (passed/attempts), largest difference first",
             ("Category", *letters),
@@ -150,12 +155,51 @@ def comparison_tables(comparison: EvalComparison) -> list[ReportTable]:
         ReportTable(
             f"Tasks in which the models differ: {len(differing) or 'none'}",
             ("Task", "Category", *letters),
-            [
-                (task.task_id, task.category, *("pass" if ok else "FAIL" for ok in task.passed))
-                for task in differing
-            ],
+            [(task.task_id, task.category, *map(_passes, task.trials)) for task in differing],
         ),
     ]
+
+
+def _row_name(row: ComparisonRow, comparison: EvalComparison) -> str:
+    """The name of a baseline row: with repeated trials, attempts are counted and not tasks."""
+    is_repeated = any(run.trials is not None for run in comparison.runs)
+    return row.name.replace("Tasks passed", "Attempts passed") if is_repeated else row.name
+
+
+def _trial_tables(comparison: EvalComparison, letters: Sequence[str]) -> list[ReportTable]:
+    """pass@k and pass^k of each run, and the flaky tasks; no table without repeated trials."""
+    summaries = [run.trials for run in comparison.runs]
+    if not any(summaries):
+        return []
+    most = max(len(summary.passes) for summary in summaries if summary is not None)
+    flaky = [task for task in comparison.tasks if task.is_flaky]
+    return [
+        ReportTable(
+            "Repeated trials: pass@k / pass^k",
+            ("k", *letters),
+            [(str(k), *(_passes_of_k(run, k) for run in summaries)) for k in range(1, most + 1)],
+        ),
+        ReportTable(
+            f"Flaky tasks: {len(flaky) or 'none'}",
+            ("Task", "Category", *letters),
+            [(task.task_id, task.category, *map(_passes, task.trials)) for task in flaky],
+        ),
+    ]
+
+
+def _passes_of_k(trials: TrialSummary | None, k: int) -> str:
+    """Both statistics; unknown when the run has fewer trials of every task."""
+    row = next((row for row in trials.passes if row.k == k), None) if trials else None
+    if row is None:
+        return UNKNOWN
+    return f"{format_percent(row.pass_at_k)} / {format_percent(row.pass_hat_k)}"
+
+
+def _passes(trials: TaskTrials) -> str:
+    """`pass` or `FAIL`; with repeated trials, how many of them passed."""
+    if trials.trials > 1:
+        return f"{trials.passed}/{trials.trials}"
+    return "pass" if trials.passed else "FAIL"
 
 
 def agreement_report(replayed: ReplayedRun) -> str:

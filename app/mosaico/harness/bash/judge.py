@@ -85,5 +85,5 @@ def read_judge_score(turn: Turn, price: Price | None) -> JudgeScore:
         read_score(turn.message.text(), SCALE),
         input_tokens=usage.input_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,
-        cost_usd=price.of(usage.input_tokens, usage.output_tokens) if price and usage else None,
+        cost_usd=price.of(usage) if price and usage else None,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mosaico.core.text import count_noun
 from mosaico.harness.bash.original_markdown import original_markdown_report
 from mosaico.harness.bash.result_file import json_report
 from mosaico.harness.bash.run_health import RunProfile, profile
@@ -18,6 +19,7 @@ from mosaico.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
+    describe_ending,
     format_dollars,
     format_percent,
     format_points,
@@ -28,15 +30,6 @@ from mosaico.harness.reports.view import (
 )
 from mosaico.harness.results import AttemptOutcome, ConversationEnding, attempt_name
 
-_ENDINGS: Final = {
-    ConversationEnding.NATURAL: "stopped by itself",
-    ConversationEnding.TURN_LIMIT: "turn limit reached",
-    ConversationEnding.TOKEN_LIMIT: "token limit reached",
-    ConversationEnding.TIME_LIMIT: "time limit reached",
-    ConversationEnding.COST_LIMIT: "cost limit reached",
-    ConversationEnding.TRUNCATED: "response truncated",
-    ConversationEnding.ERROR: "ended by an error",
-}
 _MET: Final = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -49,7 +42,7 @@ def run_view(report: EvalReport) -> RunReportView:
         program=f"bashkit-eval {report.title()}",
         title=f"Bash evaluation: {report.title()}",
         timestamp=report.timestamp,
-        note=f"turn limit {report.max_turns}",
+        note=_limits(report),
         figures=[
             *_figures(summary),
             *retry_figures(result.trace.retries for result in report.results if result.trace),
@@ -63,6 +56,13 @@ def run_view(report: EvalReport) -> RunReportView:
         ],
         attempts=[attempt_view(result) for result in report.results],
     )
+
+
+def _limits(report: EvalReport) -> str:
+    """The limits under which the model worked; older results had none for the output of a call."""
+    chars = report.settings.get("tool_chars")
+    cut = "" if chars is None else f", output of a call cut at {chars} characters"
+    return f"turn limit {report.max_turns}{cut}"
 
 
 def attempt_view(result: EvalResult) -> AttemptView:
@@ -119,9 +119,9 @@ def _facts(result: EvalResult) -> str:
     # The original evaluation recorded no ending, only whether the model stopped by itself.
     ending = "did not stop by itself"
     if trace.ending is not None or trace.natural_stop:
-        ending = _ENDINGS[trace.ending or ConversationEnding.NATURAL]
+        ending = describe_ending(trace.ending or ConversationEnding.NATURAL, trace.ending_detail)
     return (
-        f"{trace.turns} turns, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
+        f"{count_noun(trace.turns, 'turn')}, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
         f" {format_tokens(trace.total_input_tokens)} input and"
         f" {format_tokens(trace.total_output_tokens)} output tokens,"
         f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending}"
@@ -274,12 +274,12 @@ def _not_scored(summary: EvalSummary) -> str:
 def _cost(summary: EvalSummary) -> str:
     text = format_dollars(summary.total_cost_usd)
     if summary.tasks_without_cost:
-        text += f" (unknown for {summary.tasks_without_cost} of {summary.total_tasks} tasks)"
+        text += f" (unknown for {summary.tasks_without_cost} of {count_noun(summary.total_tasks, 'task')})"
     return text
 
 
 def _tokens(summary: EvalSummary) -> str:
     text = f"{summary.total_input_tokens} input, {summary.total_output_tokens} output"
     if summary.tasks_without_usage:
-        text += f" (unknown for {summary.tasks_without_usage} tasks)"
+        text += f" (unknown for {count_noun(summary.tasks_without_usage, 'task')})"
     return text

@@ -17,7 +17,7 @@ SHOWN: Final = 5
 NOT_REACHED: Final = "not reached"
 
 # Settings that change what a score means. Time limits and concurrency may differ on resume.
-RESUME_SETTINGS: Final = ("bashkit", "system_prompt", "turn_settings", "judge_model")
+RESUME_SETTINGS: Final = ("bashkit", "system_prompt", "turn_settings", "judge_model", "tool_chars")
 
 
 class Recorder:

@@ -175,6 +175,7 @@ def _settings(options: BashRunOptions) -> dict[str, Any]:
         "server": _host(options.model.base_url),
         "bashkit": BASHKIT_VERSION,
         "system_prompt": sandbox_prompt(),
+        "tool_chars": options.limits.task.tool_chars,
         "trials": options.trials,
         "limits": asdict(options.limits),
         "run_budget": asdict(options.run_budget),

@@ -5,10 +5,9 @@ Source: spec 013, "Interpreting results". The spec gives no number for "most tas
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from mosaico.harness.bash.summary import summarize
 from mosaico.harness.bash.types import EvalReport, EvalResult, EvalSummary
 
 HEALTHY_OVERALL_RATE: Final = 0.90
@@ -61,10 +60,8 @@ def profile(report: EvalReport, summary: EvalSummary) -> RunProfile:
     A run with errored attempts is not healthy, but they are not friction: they say nothing about the
     sandbox.
     """
-    scored = replace(
-        report, results=tuple(result for result in report.results if result.score is not None)
-    )
-    return RunProfile(list(_traits(summary)), list(_signals(scored, summarize(scored))))
+    scored = [result for result in report.results if result.score is not None]
+    return RunProfile(list(_traits(summary)), list(_signals(scored, summary)))
 
 
 def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
@@ -103,7 +100,7 @@ def _traits(summary: EvalSummary) -> Iterable[HealthyTrait]:
         yield HealthyTrait(name="no task skipped", met=None, measured=str(summary.tasks_skipped))
 
 
-def _signals(report: EvalReport, summary: EvalSummary) -> Iterable[FrictionSignal]:
+def _signals(scored: Sequence[EvalResult], summary: EvalSummary) -> Iterable[FrictionSignal]:
     if summary.total_tool_calls and summary.tool_call_success_rate < FRICTION_TOOL_SUCCESS:
         yield FrictionSignal(
             name="tool call success < 75 %",
@@ -129,10 +126,10 @@ def _signals(report: EvalReport, summary: EvalSummary) -> Iterable[FrictionSigna
             measured=_percent(natural_stops),
             meaning="the model is stuck in a loop until a limit ends the task",
         )
-    ratio = _token_ratio(report.results)
+    ratio = _token_ratio(scored)
     is_low = summary.pass_rate is not None and summary.pass_rate < LOW_PASS_RATE
     # Long texts also take tokens: only a failed task of many turns was retried.
-    is_retried = _turns_of_failed_tasks(report.results) >= RETRY_TURNS
+    is_retried = _turns_of_failed_tasks(scored) >= RETRY_TURNS
     if is_low and is_retried and ratio is not None and ratio >= HIGH_TOKEN_RATIO:
         yield FrictionSignal(
             name="many tokens, few passes",

@@ -28,8 +28,9 @@ def gate_figures(report: EvalReport) -> GateFigures:
 def summarize(report: EvalReport) -> EvalSummary:
     """All figures of a run, computed from its results.
 
-    The rates are those of the scored attempts: an attempt that errored is not evidence about the
-    model and is counted separately. Skipped attempts count only as skipped.
+    The rates, turns, tool calls and natural stops are those of the scored attempts: an attempt that
+    errored is not evidence about the model and is counted separately. Tokens, cost and duration are
+    those of all attempts. Skipped attempts count only as skipped.
     """
     results = report.results
     attempted = [result for result in results if result.outcome is not AttemptOutcome.SKIPPED]
@@ -37,12 +38,13 @@ def summarize(report: EvalReport) -> EvalSummary:
     scored = [result for result in attempted if result.score is not None]
     errored = [result for result in attempted if result.score is None]
     traces = [result.trace for result in attempted if result.trace is not None]
-    calls = sum(trace.tool_call_count for trace in traces)
-    calls_ok = sum(trace.calls_ok() for trace in traces)
+    work = [result.trace for result in scored if result.trace is not None]
+    calls = sum(trace.tool_call_count for trace in work)
+    calls_ok = sum(trace.calls_ok() for trace in work)
     judge_scores = judge_scores_of(scored)
     score, max_score = _score(scored), _max_score(scored)
     passed = sum(result.passed() for result in scored)
-    natural_stops = sum(trace.natural_stop for trace in traces)
+    natural_stops = sum(trace.natural_stop for trace in work)
     return EvalSummary(
         total_tasks=len(attempted),
         total_passed=passed,
@@ -56,14 +58,14 @@ def summarize(report: EvalReport) -> EvalSummary:
         error_reasons=_reasons(errored),
         skip_reasons=_reasons(skipped),
         natural_stops=natural_stops,
-        natural_stop_rate=natural_stops / len(traces) if traces else None,
-        total_turns=sum(trace.turns for trace in traces),
+        natural_stop_rate=natural_stops / len(work) if work else None,
+        total_turns=sum(trace.turns for trace in work),
         total_tool_calls=calls,
         tool_calls_ok=calls_ok,
         tool_calls_error=calls - calls_ok,
         tool_call_success_rate=calls_ok / calls if calls else 1.0,
-        errors_adapted=sum(map(count_adapted, traces)),
-        errors_repeated=sum(map(count_repeated, traces)),
+        errors_adapted=sum(map(count_adapted, work)),
+        errors_repeated=sum(map(count_repeated, work)),
         total_input_tokens=sum(trace.total_input_tokens or 0 for trace in traces),
         total_output_tokens=sum(trace.total_output_tokens or 0 for trace in traces),
         tasks_without_usage=sum(trace.total_tokens() is None for trace in traces),
@@ -73,8 +75,8 @@ def summarize(report: EvalReport) -> EvalSummary:
         judge_output_tokens=sum(judge_score.output_tokens or 0 for judge_score in judge_scores),
         judge_cost_usd=sum_of_known([judge_score.cost_usd for judge_score in judge_scores]),
         total_duration_ms=sum(trace.duration_ms for trace in traces),
-        avg_turns_per_task=_average([trace.turns for trace in traces]),
-        avg_tool_calls_per_task=_average([trace.tool_call_count for trace in traces]),
+        avg_turns_per_task=_average([trace.turns for trace in work]),
+        avg_tool_calls_per_task=_average([trace.tool_call_count for trace in work]),
         avg_duration_ms=_average([trace.duration_ms for trace in traces]),
         by_category=_by_category(scored),
     )
@@ -161,6 +163,11 @@ class TaskTrials:
     passed: int
 
     @property
+    def share(self) -> float:
+        """The share of the trials that passed."""
+        return self.passed / self.trials
+
+    @property
     def is_flaky(self) -> bool:
         """Return whether the task passed in some trials and failed in others."""
         return 0 < self.passed < self.trials
@@ -203,15 +210,17 @@ def _task_trials(results: Iterable[EvalResult]) -> list[TaskTrials]:
     for result in results:
         if result.score is not None:
             scored.setdefault(result.task.content_hash(), []).append(result)
-    return [
-        TaskTrials(
-            task_id=trials[0].task.id,
-            category=trials[0].task.category,
-            trials=len(trials),
-            passed=sum(trial.passed() for trial in trials),
-        )
-        for trials in scored.values()
-    ]
+    return [count_trials(trials) for trials in scored.values()]
+
+
+def count_trials(trials: Sequence[EvalResult]) -> TaskTrials:
+    """The trials of one task, at least one."""
+    return TaskTrials(
+        task_id=trials[0].task.id,
+        category=trials[0].task.category,
+        trials=len(trials),
+        passed=sum(trial.passed() for trial in trials),
+    )
 
 
 def _passes_of(k: int, tasks: Sequence[TaskTrials]) -> PassesOfK:

@@ -72,6 +72,7 @@ class AgentTrace:
 
     Tokens are None when the provider did not report them: unknown, not zero. `ending` is None in
     recordings of the original evaluation, which recorded only whether the stop was natural.
+    `ending_detail` is what the model or its provider said about the ending, such as a refusal.
     `requests` describes the requests behind the messages of the model, in order. `system` is the
     system message; None where the recording has none.
     """
@@ -86,6 +87,7 @@ class AgentTrace:
     total_output_tokens: int | None
     duration_ms: int
     ending: ConversationEnding | None = None
+    ending_detail: str | None = None
     cost_usd: float | None = None
     requests: tuple[TranscriptRequest, ...] = ()
     system: str | None = None
@@ -174,8 +176,8 @@ class CategorySummary:
 class EvalSummary:
     """The figures of a run.
 
-    `total_tasks` counts every attempt, errored ones included; scores and rates are those of the
-    scored attempts. Rates are None when the divisor is 0; averages are per attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
+    `total_tasks` counts every attempt, errored ones included; scores, rates, turns and tool calls are
+    those of the scored attempts. Rates are None when the divisor is 0; averages are per attempt with a trace. `total_cost_usd` sums the known costs and is None when none is known;
     `tasks_without_cost` counts the attempts that are missing in it.
     """
 

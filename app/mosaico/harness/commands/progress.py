@@ -1,6 +1,7 @@
 """Progress of a run on standard error: a live view on a terminal, one line per attempt in a log."""
 
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 ShowAttempt = Callable[[AttemptView], None]
 
 BAR_WIDTH: Final = 20
+# The waits before retries are 2, 4, 8 and 16 s; the short ones are not worth a line in a log.
+LOGGED_WAIT_S: Final = 5.0
+POLL_S = 1.0
 
 _STYLES: Final = {
     AttemptStatus.PASSED: "green",
@@ -96,7 +100,53 @@ def show_progress(total: int, *, done: int = 0, no_color: bool = False) -> Itera
 @contextmanager
 def _log(progress: RunProgress) -> Iterator[ShowAttempt]:
     print_status(count_noun(progress.total - progress.done, "attempt"))
-    yield lambda attempt: print_status(f"{progress.done}/{progress.total} {attempt_line(attempt)}")
+    with collect_running_attempts() as board, _logged_waits(board):
+        yield lambda attempt: print_status(
+            f"{progress.done}/{progress.total} {attempt_line(attempt)}"
+        )
+
+
+@contextmanager
+def _logged_waits(board: RunningAttempts) -> Iterator[None]:
+    """Print a line for each long wait before a retry: a run that only waits must not look dead."""
+    ended = threading.Event()
+    log = WaitLog(board)
+
+    def watch() -> None:
+        while not ended.wait(POLL_S):
+            for line in log.new_lines(time.time()):
+                print_status(line)
+
+    # A thread, because the log is used by runs with and without an event loop.
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+@dataclass(slots=True)
+class WaitLog:
+    """The waits of running attempts that a log has not shown yet."""
+
+    board: RunningAttempts
+    shown: set[tuple[str, float]] = field(default_factory=set)
+
+    def new_lines(self, now: float) -> list[str]:
+        """A line for each wait that ends in `LOGGED_WAIT_S` or more; `now` is since the epoch."""
+        lines = []
+        # A copy: the run changes the list while another thread reads it.
+        for attempt in list(self.board.attempts):
+            wait = attempt.llm.current_wait() if attempt.llm is not None else None
+            if wait is None or wait.until - now < LOGGED_WAIT_S:
+                continue
+            key = (attempt.label, wait.until)
+            if key not in self.shown:
+                self.shown.add(key)
+                lines.append(describe_activity(attempt, time.monotonic()))
+        return lines
 
 
 @contextmanager

@@ -248,16 +248,16 @@ def _started_module() -> str | None:
 
 def _exit_by_gate(figures: GateFigures, min_pass_rate: float) -> None:
     code = decide_exit(figures, min_pass_rate)
-    if code is HarnessExit.ERRORS:
+    if figures.errored or figures.missing:
         print_status(
             f"{count_noun(figures.errored, 'attempt errored and is', 'attempts errored and are')}"
             f" not scored, {count_noun(figures.missing, 'was', 'were')} not reached"
         )
+    elif figures.pass_rate is None:
+        print_status("no attempt has a verdict, so nothing is measured; add evaluate to the tasks")
     elif code is HarnessExit.BELOW:
         print_status(
-            f"the pass rate {figures.pass_rate or 0:.1%} is below the minimum {min_pass_rate:.1%}"
+            f"the pass rate {figures.pass_rate:.1%} is below the minimum {min_pass_rate:.1%}"
         )
-    elif figures.pass_rate is None:
-        print_status("no attempt has a verdict; the gate passes")
     if code:
         raise typer.Exit(int(code))

@@ -70,10 +70,17 @@ class BenchmarkSection(BaseModel):
         return value
 
 
+MAX_MODEL_CHARS: Final = 400_000  # of one tool result; about 100,000 tokens
+
+
 class TaskLimits(BenchmarkSection):
-    """The budget of one task besides its timeout; None means no limit."""
+    """The budget of one task besides its timeout; None means no limit.
+
+    `tool_chars` is the longest text of one tool result that the model reads, by default 400,000.
+    """
 
     turns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    tool_chars: Annotated[int, Field(ge=100, le=MAX_MODEL_CHARS)] | None = None
     tokens: Annotated[int, Field(ge=1)] | None = None
     cost_usd: Annotated[float, Field(gt=0)] | None = None
 
@@ -192,7 +199,8 @@ class EvaluatorConfig(BenchmarkSection):
 
     `expected` is a text or number that the answer must contain, `{regex: …}` for a pattern, a list
     of which all elements must be found, or a mapping that a JSON object in the answer must include.
-    `checks` configures other evaluators by name.
+    `checks` configures other evaluators by name. A judge passes an answer from `min_score` on, by
+    default from half of its scale.
     """
 
     expected: JsonValue = None
@@ -204,6 +212,19 @@ class EvaluatorConfig(BenchmarkSection):
     scale: Literal[1, 100] = 100
     min_score: Annotated[float, Field(ge=0, le=100)] | None = None
     checks: dict[str, JsonValue] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_min_score(cls, value: Any) -> Any:
+        """A judge without `min_score` gets half of its scale; an invalid scale is reported as such."""
+        if (
+            not _is_mapping(value)
+            or value.get("prompt") is None
+            or value.get("min_score") is not None
+        ):
+            return value
+        scale = value.get("scale", 100)
+        return {**value, "min_score": scale / 2} if type(scale) is int else value
 
 
 class TaskType(StrEnum):

@@ -12,6 +12,7 @@ from typing import Any
 from mosaico.harness.budget import BudgetLimits
 from mosaico.harness.mcp.config import (
     DEFAULT_MAX_TURNS,
+    MAX_MODEL_CHARS,
     EvaluatorConfig,
     HttpServer,
     StdioServer,
@@ -63,6 +64,7 @@ class PlannedTask:
     arguments: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     max_turns: int = DEFAULT_MAX_TURNS
+    tool_chars: int = MAX_MODEL_CHARS
     budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
     evaluator: EvaluatorConfig | None = None
     turn_settings: TurnSettings = field(default_factory=TurnSettings)
@@ -110,6 +112,8 @@ class PlannedTask:
             "servers": [_server_identity(server) for server in self.servers],
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
             "turn_settings": asdict(self.turn_settings),
+            # Left out as the default, which was the fixed limit of all earlier runs.
+            **({"tool_chars": self.tool_chars} if self.tool_chars != MAX_MODEL_CHARS else {}),
         }
         return hash_content(content)
 

@@ -9,6 +9,7 @@ from mosaico.core.errors import BadUsage
 from mosaico.harness.budget import BudgetLimits
 from mosaico.harness.mcp.config import (
     DEFAULT_MAX_TURNS,
+    MAX_MODEL_CHARS,
     BenchmarkDefaults,
     DirectTask,
     EvaluatorConfig,
@@ -195,6 +196,7 @@ class _TaskPlanner:
             tags=_merge_tags(type_defaults.tags, task.tags),
             turn_settings=self._turn_settings,
             max_turns=_first_set([limit.turns for limit in limits]) or DEFAULT_MAX_TURNS,
+            tool_chars=_first_set([limit.tool_chars for limit in limits]) or MAX_MODEL_CHARS,
             budget_limits=BudgetLimits(
                 tokens=_first_set([limit.tokens for limit in limits]),
                 cost_usd=_first_set([limit.cost_usd for limit in limits]),

@@ -17,6 +17,7 @@ from mosaico.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
+    describe_ending,
     format_count,
     format_dollars,
     format_percent,
@@ -24,7 +25,7 @@ from mosaico.harness.reports.view import (
     format_waiting,
     retry_figures,
 )
-from mosaico.harness.results import AttemptOutcome, attempt_name
+from mosaico.harness.results import AttemptOutcome, ConversationEnding, attempt_name
 
 BAR_WIDTH: Final = 12
 TASK_COLUMNS: Final = (
@@ -71,9 +72,9 @@ def attempt_view(result: TaskResult) -> AttemptView:
         case=f"{name} [{result.model}]" if result.model else name,
         duration_s=result.duration_ms / 1000,
         facts=(
-            f"{_servers(result) or 'no server'}, {len(result.llm_calls)} requests,"
-            f" {len(result.tool_calls)} tool calls, {format_seconds(result.duration_ms)}"
-            f"{format_waiting(result.retries)}"
+            f"{_servers(result) or 'no server'}, {count_noun(len(result.llm_calls), 'request')},"
+            f" {count_noun(len(result.tool_calls), 'tool call')}, {format_seconds(result.duration_ms)}"
+            f"{format_waiting(result.retries)}{_ending(result)}"
         ),
         error=result.failure_reason() if result.error is not None else "",
         error_kind=result.error.kind if result.error is not None else None,
@@ -223,6 +224,13 @@ def _task_cells(result: TaskResult) -> Iterable[object]:
         round(result.duration_ms / 1000, 3), result.cost_usd, result.base_context,
         result.context_growth_avg,
     )  # fmt: skip
+
+
+def _ending(result: TaskResult) -> str:
+    """How the conversation ended, if not by the model; an error is shown in its own place."""
+    if result.ending in (None, ConversationEnding.NATURAL, ConversationEnding.ERROR):
+        return ""
+    return f", {describe_ending(result.ending, result.ending_detail)}"
 
 
 def _servers(result: TaskResult) -> str:

@@ -10,9 +10,9 @@ from typing import Final
 
 import mcp_types
 
+from mosaico.harness.mcp.config import MAX_MODEL_CHARS
 from mosaico.harness.mcp.types import Content, ContentKind
 
-MAX_MODEL_CHARS: Final = 400_000  # of one tool result; about 100,000 tokens
 EMPTY_RESULT_TEXT: Final = "(the tool returned nothing)"
 
 

@@ -138,6 +138,7 @@ class TaskResult:
     """One attempt at a task: its conversation, tool calls, evaluations and usage.
 
     `response` is the evaluated text: the last answer, or the error text when an error was expected.
+    `ending_detail` is what the model or its provider said about the ending, such as a refusal.
     Attempts with the same `content_hash` are comparable. `system` is the system message; empty also
     where the recording has none.
     """
@@ -154,6 +155,7 @@ class TaskResult:
     tags: tuple[str, ...] = ()
     error: AttemptError | None = None
     ending: ConversationEnding | None = None
+    ending_detail: str | None = None
     response: str | None = None
     evaluations: tuple[Evaluation, ...] = ()
     llm_calls: tuple[LlmCall, ...] = ()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from mosaico.harness.results import ProviderRetries, sum_retries
+from mosaico.harness.results import ConversationEnding, ProviderRetries, sum_retries
 from mosaico.harness.transcript import Transcript
 
 UNKNOWN = "–"
@@ -21,6 +21,23 @@ def format_percent(rate: float | None, decimals: int = 1) -> str:
 
 def format_seconds(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s"
+
+
+_ENDINGS: Final = {
+    ConversationEnding.NATURAL: "stopped by itself",
+    ConversationEnding.TURN_LIMIT: "turn limit reached",
+    ConversationEnding.TOKEN_LIMIT: "token limit reached",
+    ConversationEnding.TIME_LIMIT: "time limit reached",
+    ConversationEnding.COST_LIMIT: "cost limit reached",
+    ConversationEnding.TRUNCATED: "response truncated",
+    ConversationEnding.ERROR: "ended by an error",
+}
+
+
+def describe_ending(ending: ConversationEnding, detail: str | None) -> str:
+    """`turn limit reached`; an ending that a provider names keeps that name, with its text."""
+    words = _ENDINGS.get(ending, f"ended by {ending}")
+    return f"{words}: {detail}" if detail else words
 
 
 def format_waiting(retries: ProviderRetries) -> str:

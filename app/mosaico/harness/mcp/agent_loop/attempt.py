@@ -23,7 +23,13 @@ from mosaico.harness.mcp.plan import PlannedAttempt, PlannedTask
 from mosaico.harness.mcp.servers.pool import ServerPool
 from mosaico.harness.mcp.servers.server import McpServer, ServerError
 from mosaico.harness.mcp.types import OUTCOMES, AttemptError, ErrorKind, Evaluation, TaskResult
-from mosaico.harness.results import AttemptOutcome, ConversationEnding, ProviderRetries
+from mosaico.harness.results import (
+    AttemptOutcome,
+    ConversationEnding,
+    NamedEnding,
+    ProviderRetries,
+    ending_of_error,
+)
 from mosaico.harness.running_attempts import announce_model
 from mosaico.harness.watched_llm import WatchedLlm
 from mosaico.llm.errors import LlmError
@@ -68,7 +74,7 @@ class _AttemptRunner:
         )
         self._judge = AttemptJudge(context.models, attempt.task, context.prices, context.budget)
         self._llm: WatchedLlm | None = None
-        self._ending: ConversationEnding | None = None
+        self._ended: NamedEnding | None = None
         self._evaluations: tuple[Evaluation, ...] = ()
         self._duration_s: float | None = None
 
@@ -108,7 +114,7 @@ class _AttemptRunner:
         except LlmError as failure:
             error = self._provider_error(failure)
         if self._task.type is TaskType.HARNESS:
-            self._ending = ConversationEnding.ERROR
+            self._ended = NamedEnding(ConversationEnding.ERROR)
         return error
 
     async def evaluate(self, error: AttemptError | None) -> AttemptError | None:
@@ -153,7 +159,8 @@ class _AttemptRunner:
             content_hash=task.content_hash(),
             tags=task.tags,
             error=error,
-            ending=self._ending,
+            ending=self._ended.ending if self._ended else None,
+            ending_detail=self._ended.detail if self._ended else None,
             response=response,
             evaluations=self._evaluations,
             llm_calls=tuple(record.llm_calls),
@@ -174,8 +181,12 @@ class _AttemptRunner:
             self._llm = WatchedLlm(self._context.models.get(model_key))
             announce_model(self._llm)
             conversation = Conversation(self._task, self._llm, servers, self._record, self._budget)
-            self._ending = await conversation.run()
+            self._ended = await conversation.run()
         except LlmError as failure:
+            # A conversation that is too long, or that a filter refuses, is the result of the model.
+            self._ended = ending_of_error(failure)
+            if self._ended is not None:
+                return None
             if failure.final:
                 self._context.models.give_up(model_key, self._task.name, failure)
             raise

@@ -16,12 +16,11 @@ from mosaico.harness.mcp.agent_loop.toolbox import (
 from mosaico.harness.mcp.plan import PlannedTask
 from mosaico.harness.mcp.tool_content import truncate
 from mosaico.harness.mcp.types import LlmCall
-from mosaico.harness.results import ConversationEnding
+from mosaico.harness.results import ConversationEnding, NamedEnding, ending_of_turn
 from mosaico.harness.watched_llm import WatchedLlm
 from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
-    StopReason,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
@@ -42,41 +41,43 @@ class Conversation:
     ) -> None:
         self._prompts = task.prompts
         self._max_turns = task.max_turns
+        self._tool_chars = task.tool_chars
         self._llm = llm
         self._toolbox = Toolbox(servers)
         record.system = system_message(task.system_prompt, [server.facts for server in servers])
         self._record = record
         self._budget = budget
 
-    async def run(self) -> ConversationEnding:
+    async def run(self) -> NamedEnding:
         """Send every prompt and let the model answer it.
 
         Raises: LlmError, ServerError, RunBudgetExhausted.
         """
-        ending = ConversationEnding.NATURAL
+        ended = NamedEnding(ConversationEnding.NATURAL)
         for prompt in self._prompts:
             self._record.messages.append(user_message(prompt))
-            ending = await self._run_prompt()
-            if ending is not ConversationEnding.NATURAL:
+            ended = await self._run_prompt()
+            if ended.ending is not ConversationEnding.NATURAL:
                 break
-        return ending
+        return ended
 
-    async def _run_prompt(self) -> ConversationEnding:
+    async def _run_prompt(self) -> NamedEnding:
         while len(self._record.llm_calls) < self._max_turns:
             limit = self._budget.own_exhausted()
             if limit is not None:
-                return limit.ending
+                return NamedEnding(limit.ending)
             self._budget.require_run_budget()
             turn = await self._run_turn()
-            if turn.stop is StopReason.TRUNCATED:
-                return ConversationEnding.TRUNCATED
+            ended = ending_of_turn(turn)
+            if ended is not None:
+                return ended
             uses = turn.message.tool_uses()
             if not uses:
-                return ConversationEnding.NATURAL
+                return NamedEnding(ConversationEnding.NATURAL)
             # Some model servers report "stop" with tool calls; the tool calls count.
             results = await self._use_tools(uses)
             self._record.messages.append(ChatMessage(role=MessageRole.TOOL_RESULT, content=results))
-        return ConversationEnding.TURN_LIMIT
+        return NamedEnding(ConversationEnding.TURN_LIMIT)
 
     async def _run_turn(self) -> Turn:
         record = self._record
@@ -122,6 +123,6 @@ class Conversation:
             call = rejected_call(server, tool, use.input, use.flaw)
         else:
             call = await route.server.call(tool, use.input)
-            call = replace(call, text=truncate(call.text))
+            call = replace(call, text=truncate(call.text, self._tool_chars))
         self._record.finish_call(number, call)
         return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)

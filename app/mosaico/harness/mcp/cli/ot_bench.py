@@ -163,7 +163,8 @@ def run(
     Model keys are read from bench-secrets.yaml or the environment: OPENROUTER_API_KEY, with another
     --base-url OPENAI_API_KEY, or ANTHROPIC_API_KEY; --langfuse reads LANGFUSE_PUBLIC_KEY and
     LANGFUSE_SECRET_KEY. Exit codes: 0 the gate passed, 1 the pass rate is too low, 2 invalid
-    configuration, a missing file or no task, 3 an attempt errored or was not reached, 130 interrupted.
+    configuration, a missing file or no task, 3 an attempt errored or was not reached, or
+    none has a verdict, 130 interrupted.
     """
     if not dry_run:
         require_harness_packages()
@@ -288,13 +289,16 @@ def validate(
     """
     import os
 
+    from mosaico.core.text import count_noun
     from mosaico.harness.lint import report_findings
     from mosaico.harness.mcp.cli.run import inspect_files
 
     _load_evaluators()
     inspected = inspect_files(files, secrets, os.environ)
     findings = [finding for file in inspected for finding in file.located_findings()]
-    report_findings(findings, checked=f"{len(inspected)} files", strict=strict, output=output)
+    report_findings(
+        findings, checked=count_noun(len(inspected), "file"), strict=strict, output=output
+    )
 
 
 @cli.command("report")

@@ -327,5 +327,8 @@ def _settings(options: McpRunOptions, tasks: Iterable[PlannedTask]) -> dict[str,
         "models": list(options.overrides.models),
         "timeout_s": options.overrides.timeout_s,
         "turn_settings": {task.file: asdict(task.turn_settings) for task in tasks},
+        "tool_chars": {
+            f"{task.file}/{task.scenario}/{task.name}": task.tool_chars for task in tasks
+        },
         "run_budget": asdict(options.run_budget),
     }

@@ -36,7 +36,7 @@ def check_score(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorRe
 EVALUATORS.register(
     "judge",
     Evaluator(
-        summary="a model scores the answer; with min_score it passes or fails",
+        summary="a model scores the answer; it passes from min_score on",
         select=select_judge,
         evaluate=check_score,
     ),

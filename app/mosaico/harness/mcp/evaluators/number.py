@@ -1,6 +1,6 @@
 """Evaluator `number`: the answer contains a separate number.
 
-42 is in `42 km`, `42ms` and `$42`, and not in `142`, `42.5`, `4:42`, `v42`, `42nd` or `item_42`.
+42 is in `42 km`, `42ms` and `$42`, 1042 in `1,042` and `1 042`. 42 is not in `142`, `42.5`, `4:42`, `v42`, `42nd` or `item_42`.
 """
 
 import re
@@ -30,6 +30,13 @@ _DIGIT_RUN: Final = re.compile(
 )
 _PLAIN: Final = re.compile(r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+")
 _GROUPED: Final = re.compile(r"\d{1,3}+(?:,\d{3})++(?:\.\d++)?+")
+# Digits in groups of three with spaces, which may be narrow or not break. Source: ISO 80000-1.
+_SPACED: Final = re.compile(
+    r"(?<![^\W_])(?<!\d[.,:\s])"
+    r"\d{1,3}+(?:[ \u00a0\u2009\u202f]\d{3}(?!\d))++"
+    r"(?![ \u00a0\u2009\u202f]\d)"
+)
+_SPACES: Final = re.compile(r"[ \u00a0\u2009\u202f]")
 _MAX_NUMBER_CHARS: Final = 400  # longer runs are not numbers; this bounds the work
 
 
@@ -47,9 +54,27 @@ def check_number(expected: JsonValue, evidence: EvaluatorEvidence) -> EvaluatorR
 def numbers_in(text: str) -> Iterator[Decimal]:
     """The numbers of a text from left to right.
 
-    `1,042` is one number. In square brackets, and where commas do not group thousands, commas
-    separate numbers.
+    `1,042` and `1 042` are one number. In square brackets, and where commas do not group thousands,
+    commas separate numbers. `100 200` can be one number or two: both readings follow each other.
     """
+    certain = _SPACED.sub(lambda match: _join(match) if _is_one(match) else match.group(), text)
+    yield from _scan(certain)
+    joined = _SPACED.sub(_join, certain)
+    if joined != certain:
+        yield from _scan(joined)
+
+
+def _is_one(spaced: "re.Match[str]") -> bool:
+    """Return whether the groups can only be one number: by their spaces, or as in `1 042`."""
+    _, *others = _SPACES.split(spaced.group())
+    return " " not in spaced.group() or any(group.startswith("0") for group in others)
+
+
+def _join(spaced: "re.Match[str]") -> str:
+    return _SPACES.sub("", spaced.group())
+
+
+def _scan(text: str) -> Iterator[Decimal]:
     for run in _DIGIT_RUN.finditer(text):
         if len(run.group(1)) <= _MAX_NUMBER_CHARS:
             for index, number in enumerate(_parse_run(text, run)):

@@ -1,0 +1,175 @@
+"""Every ending of a conversation is a scored result with its name, in both harnesses."""
+
+import asyncio
+import json
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from mosaico.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
+from mosaico.harness.bash.report_view import attempt_view as bash_view
+from mosaico.harness.budget import Budget
+from mosaico.harness.mcp.config import EvaluatorConfig
+from mosaico.harness.mcp.report_view import attempt_view as mcp_view
+from mosaico.harness.mcp.types import TaskResult
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
+from mosaico.llm.anthropic_messages import read_message
+from mosaico.llm.conversation import StopReason, Turn
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.openai_chat import read_completion
+from mosaico.llm.openai_responses import read_turn_items
+from mosaico.llm.sdk import error_of_response
+from tests.support.bash_eval import task
+from tests.support.bash_turns import ScriptedTurns, run_all, turn
+from tests.support.mcp_bench import ScriptedModel, harness_task, run
+
+pytestmark = pytest.mark.usefixtures("loaded_checks", "loaded_evaluators")
+
+REFUSED: Final = "I cannot help with that."
+
+
+def chat(finish_reason: str, **message: Any) -> Turn:
+    choice = {"finish_reason": finish_reason, "message": {"content": None, **message}}
+    return read_completion({"choices": [choice]})
+
+
+def responses(*parts: dict[str, Any], status: str = "completed", reason: str | None = None) -> Turn:
+    output = [{"type": "message", "content": list(parts)}] if parts else []
+    return read_turn_items(
+        {"status": status, "incomplete_details": {"reason": reason}, "output": output}
+    )
+
+
+def messages(stop_reason: str, *content: dict[str, Any], **fields: Any) -> Turn:
+    return read_message({"stop_reason": stop_reason, "content": list(content), **fields})
+
+
+def status_error(status: int, **error: Any) -> LlmError:
+    request = httpx2.Request("POST", "http://127.0.0.1/v1/chat/completions")
+    content = json.dumps({"error": error})
+    return error_of_response(httpx2.Response(status, content=content, request=request))
+
+
+# Sources: the types of the SDKs of OpenAI and Anthropic, and the errors that both APIs document.
+ENDINGS: Final[list[tuple[Turn | LlmError, ConversationEnding, str]]] = [
+    (chat("stop", refusal=REFUSED), ConversationEnding.REFUSAL, REFUSED),
+    (chat("content_filter"), ConversationEnding.CONTENT_FILTER, ""),
+    (chat("length", content="I was ab"), ConversationEnding.TRUNCATED, ""),
+    (
+        responses({"type": "refusal", "refusal": REFUSED}),
+        ConversationEnding.REFUSAL,
+        REFUSED,
+    ),
+    (
+        responses(status="incomplete", reason="content_filter"),
+        ConversationEnding.CONTENT_FILTER,
+        "",
+    ),
+    (responses(status="incomplete", reason="max_output_tokens"), ConversationEnding.TRUNCATED, ""),
+    (
+        messages("refusal", stop_details={"category": "cyber", "explanation": REFUSED}),
+        ConversationEnding.REFUSAL,
+        f"cyber: {REFUSED}",
+    ),
+    (messages("refusal"), ConversationEnding.REFUSAL, ""),
+    (
+        messages("model_context_window_exceeded", {"type": "text", "text": "I was ab"}),
+        ConversationEnding.CONTEXT_WINDOW,
+        "",
+    ),
+    (messages("max_tokens"), ConversationEnding.TRUNCATED, ""),
+    (
+        status_error(400, code="context_length_exceeded", message="at most 128000 tokens"),
+        ConversationEnding.CONTEXT_LENGTH,
+        "at most 128000 tokens",
+    ),
+    (
+        status_error(400, type="invalid_request_error", message="prompt is too long: 9 > 8"),
+        ConversationEnding.CONTEXT_LENGTH,
+        "prompt is too long",
+    ),
+    (
+        status_error(413, type="request_too_large", message="Request exceeds 32 MB"),
+        ConversationEnding.CONTEXT_LENGTH,
+        "32 MB",
+    ),
+    (
+        status_error(400, code="content_filter", message="filtered by policy"),
+        ConversationEnding.CONTENT_FILTER,
+        "filtered by policy",
+    ),
+    (
+        status_error(403, code=403, message="it requires moderation and your input was flagged"),
+        ConversationEnding.CONTENT_FILTER,
+        "was flagged",
+    ),
+]
+all_endings = pytest.mark.parametrize(("reply", "ending", "text"), ENDINGS)
+
+
+def attempt(*turns: Turn | LlmError, max_turns: int = 10) -> AgentAttempt:
+    limits = AttemptLimits(max_turns=max_turns)
+    return asyncio.run(attempt_task(task(), ScriptedTurns(turns), limits, Budget()))
+
+
+@all_endings
+def test_bash_ending__is_scored_and_shown(
+    reply: Turn | LlmError, ending: ConversationEnding, text: str
+) -> None:
+    [result] = run_all(ScriptedTurns([turn("echo y"), reply]), task("stdout_contains:x"))
+    assert (result.outcome, result.passed()) == (AttemptOutcome.SCORED, False)
+    assert result.trace is not None
+    assert (result.trace.ending, result.trace.natural_stop) == (ending, False)
+    facts = bash_view(result).facts
+    assert text in facts
+    assert ending in facts or ending is ConversationEnding.TRUNCATED
+
+
+@all_endings
+def test_mcp_ending__is_evaluated_and_shown(
+    reply: Turn | LlmError, ending: ConversationEnding, text: str
+) -> None:
+    result = mcp_result(reply)
+    assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, False)
+    assert (result.ending, result.natural_stop) == (ending, False)
+    facts = mcp_view(result).facts
+    assert text in facts
+    assert ending in facts or ending is ConversationEnding.TRUNCATED
+
+
+def mcp_result(reply: Turn | LlmError) -> TaskResult:
+    def answer(_: object) -> Turn:
+        if isinstance(reply, LlmError):
+            raise reply
+        return reply
+
+    judged = harness_task(evaluator=EvaluatorConfig(expected="Lima"))
+    return run(judged, model=ScriptedModel(answer)).result
+
+
+@pytest.mark.parametrize(
+    "stop", [StopReason.REFUSAL, StopReason.CONTENT_FILTER, StopReason.CONTEXT_WINDOW]
+)
+def test_bash_ending__tool_call_of_an_ended_turn_is_not_run(stop: StopReason) -> None:
+    ended = attempt(turn("echo x > /tmp/x", stop=stop))
+    assert [call.ran for call in ended.trace.tool_calls] == [False]
+    assert ended.trace.ending == ConversationEnding(stop.value)
+
+
+def test_turn_limit__is_named_and_no_natural_stop() -> None:
+    trace = attempt(turn("echo x"), max_turns=2).trace
+    assert (trace.ending, trace.natural_stop) == (ConversationEnding.TURN_LIMIT, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (403, "the key may not use this model", LlmErrorKind.AUTH),
+        (400, "unknown parameter", LlmErrorKind.REJECTED),
+        (500, "prompt is too long", LlmErrorKind.SERVER),
+    ],
+)
+def test_other_error__stays_an_error(status: int, message: str, kind: LlmErrorKind) -> None:
+    assert status_error(status, message=message).kind is kind
+    assert attempt(status_error(status, message=message)).failure is not None
