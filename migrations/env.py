@@ -6,6 +6,7 @@ from alembic import context
 from sqlalchemy import create_engine, pool, text
 
 from mosaico.core.engine import sqlalchemy_url
+from mosaico.core.migrations import require_own_tables
 from mosaico.table_list import METADATA
 
 # Two processes that migrate at once take turns; the second finds nothing to do.
@@ -39,6 +40,8 @@ def run() -> None:
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(text("SET LOCAL lock_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+            # With the lock: what another process migrates meanwhile is ours.
+            require_own_tables(connection, METADATA)
             context.run_migrations()
 
 

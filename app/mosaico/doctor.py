@@ -25,7 +25,12 @@ from mosaico.core.db import Database
 from mosaico.core.defaults import MIN_FREE_BYTES, REPORTED_CLOCK_DIFFERENCE
 from mosaico.core.errors import AppError
 from mosaico.core.http.client import own_service_client
-from mosaico.core.migrations import SchemaMismatch, require_columns, require_current_schema
+from mosaico.core.migrations import (
+    require_columns,
+    require_current_schema,
+    require_own_tables,
+    require_postgres,
+)
 from mosaico.core.resources import Resources
 from mosaico.core.row_windows import RowWindow, iter_windows
 from mosaico.core.settings import Settings, base_url
@@ -175,6 +180,7 @@ def check_database(settings: Settings) -> str:
             raise CheckFailed(
                 f"{external.url}: {external.error}", "start the server, or correct DATABASE_URL"
             )
+        require_postgres(external.version or "")
         return f"Postgres {external.version} at {external.url}"
     embedded = EmbeddedPostgres(settings.data_dir).status()
     if not embedded.running:
@@ -189,12 +195,11 @@ def check_migrations(settings: Settings) -> str:
     """Check that the schema of the database is the schema of this version."""
     external = settings.database_direct_url or settings.database_url
     url = external.get_secret_value() if external else EmbeddedPostgres(settings.data_dir).url()
-    require_current_schema(url)
-    try:
-        with Database(url, pool_size=1, name="mosaico-doctor") as db:
-            require_columns(db, METADATA, schema_remedy(settings))
-    except SchemaMismatch as error:
-        raise CheckFailed(error.detail, str(error.extra["hint"])) from None
+    with Database(url, pool_size=1, name="mosaico-doctor") as db:
+        with db.read() as session:
+            require_own_tables(session.connection(), METADATA)
+        require_current_schema(url)
+        require_columns(db, METADATA, schema_remedy(settings))
     return "the schema is up to date"
 
 

@@ -4,17 +4,18 @@ Alembic is imported only for upgrades: every process checks the revision, and th
 and memory.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from sqlalchemy import MetaData, create_engine, text
+from sqlalchemy import Connection, MetaData, create_engine, text
 from sqlalchemy.engine import make_url
 
 from mosaico.core.db import Database, DatabaseUnavailable, database_errors
-from mosaico.core.engine import sqlalchemy_url
-from mosaico.core.errors import Unavailable
+from mosaico.core.engine import Driver, sqlalchemy_url
+from mosaico.core.errors import Conflict, Misconfigured, Unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -24,8 +25,17 @@ HEAD_REVISION: Final = "0009"
 # A wheel has the migrations inside the package, a checkout has them at its top.
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = PACKAGE.parents[1]
+# The oldest major version of Postgres on which the tests run.
+OLDEST_POSTGRES: Final = 16
+MAX_LISTED: Final = 5
+# Every revision has these, from the first one on.
+FIRST_TABLES: Final = frozenset({"agents", "benchmarks", "benchmark_runs", "procrastinate_jobs"})
+JOB_ENGINE_PREFIX: Final = "procrastinate_"
 
-
+# Tables and views share their names with everything else that is a relation.
+_RELATIONS: Final = text(
+    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(current_schema())"
+)
 _COLUMNS: Final = text(
     "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
     " WHERE relnamespace = to_regnamespace(current_schema())"
@@ -35,6 +45,14 @@ _COLUMNS: Final = text(
 
 class SchemaMismatch(Unavailable):
     """The database has another schema version than this program; run `mosaico db upgrade`."""
+
+
+class PostgresTooOld(Misconfigured):
+    """The Postgres server is older than 16; upgrade it, or set DATABASE_URL to a newer one."""
+
+
+class ForeignTables(Conflict):
+    """Another program made tables with our names in this database; use an empty database."""
 
 
 def build_alembic_config(url: str) -> "Config":
@@ -53,15 +71,24 @@ def upgrade(url: str, revision: str = "head") -> None:
 
     Concurrent upgrades are safe; without anything to do it returns at once.
 
-    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`.
+    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `PostgresTooOld`, `ForeignTables`; `SchemaMismatch`
+    if a newer version of MOSAICO made the schema.
     """
-    if revision == "head" and current_revision(url) == HEAD_REVISION:
+    current = current_revision(url)
+    if revision == "head" and current == HEAD_REVISION:
         return
     # As above.
     from alembic import command
+    from alembic.util import CommandError
 
-    with _named_server_errors(url):
-        command.upgrade(build_alembic_config(url), revision)
+    try:
+        with _named_server_errors(url):
+            command.upgrade(build_alembic_config(url), revision)
+    except CommandError as error:
+        raise SchemaMismatch(
+            f"the database is at schema {current}, which this version of MOSAICO does not know; "
+            "start the version that fits the database"
+        ) from error
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -73,16 +100,67 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def current_revision(url: str) -> str | None:
-    """The revision of the database; None when it was never migrated."""
+    """The revision of the database; None when it was never migrated.
+
+    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `PostgresTooOld`.
+    """
     engine = create_engine(sqlalchemy_url(url), hide_parameters=True)
     try:
         with _named_server_errors(url), engine.connect() as connection:
-            if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
-                return None
-            version = connection.scalar(text("SELECT version_num FROM alembic_version"))
-            return None if version is None else str(version)
+            require_postgres(server_version(connection))
+            return _recorded_revision(connection)
     finally:
         engine.dispose()
+
+
+def server_version(connection: Connection) -> str:
+    """The version that the server reports, such as "16.4 (Debian 16.4-1)"; a pooler reports that of its server."""
+    driver = cast("Driver", connection.connection.driver_connection)
+    return driver.info.parameter_status("server_version") or ""
+
+
+def require_postgres(version: str) -> None:
+    """Raise `PostgresTooOld`, with its version, for a server that this program does not support.
+
+    A version that is not understood passes: forks have names of their own.
+    """
+    major = re.match(r"\d+", version)
+    if major and int(major[0]) < OLDEST_POSTGRES:
+        raise PostgresTooOld(
+            f"the server is Postgres {version}, and MOSAICO requires {OLDEST_POSTGRES} or newer; "
+            "upgrade the server, set DATABASE_URL to a newer one, or unset it to use the embedded one"
+        )
+
+
+def require_own_tables(connection: Connection, metadata: MetaData) -> None:
+    """Raise `ForeignTables`, with their names, if another program has made relations with names of ours.
+
+    The tables are ours if a revision is recorded and the tables of the first one exist.
+    """
+    present = set(connection.scalars(_RELATIONS))
+    names = {"alembic_version", *metadata.tables}
+    clashing = {name for name in present if name in names or name.startswith(JOB_ENGINE_PREFIX)}
+    if _recorded_revision(connection) is not None:
+        if present >= FIRST_TABLES:
+            return
+    else:
+        # A downgrade to the empty schema keeps this table.
+        clashing.discard("alembic_version")
+    if clashing:
+        listed = ", ".join(sorted(clashing)[:MAX_LISTED])
+        more = f" and {len(clashing) - MAX_LISTED} more" if len(clashing) > MAX_LISTED else ""
+        raise ForeignTables(
+            f"another program made {listed}{more} in the database "
+            f"{connection.engine.url.database}, and MOSAICO needs these names; nothing was changed. "
+            "Create an empty database for MOSAICO, and name it in DATABASE_URL"
+        )
+
+
+def _recorded_revision(connection: Connection) -> str | None:
+    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return None
+    version = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return None if version is None else str(version)
 
 
 @contextmanager

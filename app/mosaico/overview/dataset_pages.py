@@ -26,6 +26,7 @@ from mosaico.core.web.routes import Router
 from mosaico.harness.result_file import InvalidResultFile
 from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.read_options import (
+    SERVICE_LIMITS,
     InvalidInfraError,
     InvalidLabels,
     ReadOptions,
@@ -35,6 +36,7 @@ from mosaico.traces.files.read_options import (
 from mosaico.traces.producers.harness_results import read_results
 from mosaico.traces.reader_versions import reader_of
 from mosaico.traces.references import ListRule
+from mosaico.traces.upload_errors import FileReaderBusy
 from mosaico.traces.uploads import queries, service
 from mosaico.traces.uploads.queries import UploadFilter
 from mosaico.traces.uploads.schemas import UploadForm
@@ -145,7 +147,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
             errors["file"] = "is missing; choose a file"
         return _render(request, res, typed=typed, errors=errors, status=422)
     try:
-        with messages_for(UserInterface.UPLOAD_FORM):
+        with messages_for(UserInterface.UPLOAD_FORM), service.reading_alone():
             options = _read_options(typed)
             dataset_id = _store(
                 request, res, checked.body, file.filename, file.file, file.size or 0, options
@@ -153,7 +155,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
     except (*OPTION_ERRORS,) as error:
         errors = {OPTION_ERRORS[type(error)]: error.detail}
         return _render(request, res, typed=typed, errors=errors, status=error.status)
-    except (Invalid, Conflict, TooLarge) as error:
+    except (Invalid, Conflict, TooLarge, FileReaderBusy) as error:
         errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
         return _render(request, res, typed=typed, errors=errors, status=error.status)
     return see_other(path_of("datasets", dataset_id))
@@ -172,6 +174,7 @@ def _read_options(typed: Mapping[str, str]) -> ReadOptions:
         ),
         strip_thinking=bool(typed["stripThinking"]),
         strip_fences=bool(typed["stripFences"]),
+        limits=SERVICE_LIMITS,
     )
 
 
@@ -198,9 +201,11 @@ def _store(
 def _read_file(filename: str, file: IO[bytes], options: ReadOptions) -> tuple[str, UploadedTraces]:
     """The name of the run in a file, and its traces."""
     if filename.lower().endswith(".json"):
-        # A result of a harness names its run; any other document is read by an importer.
+        # A result of a harness names its run; any other document is read by an importer, which refuses a large one.
+        limit = options.limits.document_bytes
+        document = file.read(limit + 1)
         with suppress(InvalidResultFile):
-            recording = read_results(file.read())
+            recording = read_results(document if len(document) <= limit else b"")
             lines = enumerate(recording.lines, start=1)
             return recording.run_name, uploaded_lines(lines, reader_of("harness"))
     return Path(filename).stem or filename, uploaded_file(filename, file, options)

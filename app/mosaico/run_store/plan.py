@@ -16,6 +16,9 @@ from mosaico.traces.production import ProductionTraces
 from mosaico.traces.reader_versions import ReaderVersion, TraceReaderVersion
 from mosaico.traces.types import ExpectedItems
 
+# Metrics that read scores of the traces.
+_DELIVERED = frozenset({"SCORE", "TASK_SCORE", "TASK_PASSED", "NATURAL_STOP"})
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -39,6 +42,11 @@ class PlannedMetric(_Frozen):
     def full_version(self) -> str:
         """What decides the values: the version of the metric, and that of its package."""
         return f"{self.version} ({self.package})" if self.package else self.version
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the values are scores as the source delivers them; labels become numbers here."""
+        return self.key in _DELIVERED and not self.options.get("labels")
 
     @property
     def ref(self) -> MetricRef:

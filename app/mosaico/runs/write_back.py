@@ -230,7 +230,7 @@ def _store_state(session: Session, run: BenchmarkRun, state: WriteBackState) -> 
 
 
 def _next_batch(session: Session, lease: WriteBackLease, cursor: int) -> _ScoreBatch:
-    """The next scores. Missing values and KPIs of an INVALID run are left out."""
+    """The next scores. Missing values, KPIs of an INVALID run and scores of the source are left out."""
     selection = lease.plan.write_back
     if cursor == KPI_CURSOR:
         scores = list(_kpi_scores(session, lease)) if selection.kpis else []
@@ -252,7 +252,8 @@ def _metric_scores(
     lease: WriteBackLease, trace_id: str, values: Iterable[float | None]
 ) -> Iterator[NewScore]:
     for metric, value in zip(lease.plan.metrics, values, strict=True):
-        if value is not None:
+        # The source has what it delivered: a copy would be a second score with the same value.
+        if value is not None and not metric.is_delivered:
             yield _score(lease, "metric", metric.column, value, trace_id, version=metric.version)
 
 

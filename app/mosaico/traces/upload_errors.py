@@ -1,6 +1,6 @@
 """Errors of uploads and of files of traces."""
 
-from mosaico.core.errors import Conflict, Invalid, NotFound
+from mosaico.core.errors import Conflict, Invalid, NotFound, Unavailable
 
 
 class DatasetExists(Conflict):
@@ -21,6 +21,10 @@ class NoTraces(Invalid):
 
 class UploadInFlight(Conflict):
     """Another upload of the same dataset and run is in progress; try again after it."""
+
+
+class FileReaderBusy(Unavailable):
+    """Another file of results is being read; try again in a few seconds."""
 
 
 class UploadNotFound(NotFound):

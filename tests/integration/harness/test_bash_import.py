@@ -15,7 +15,7 @@ from mosaico.traces.files.ndjson import iter_traces
 from mosaico.traces.producers import harness_results
 from mosaico.traces.producers.harness_results import read_results
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
-from mosaico.traces.uploads import router
+from mosaico.traces.uploads import service as uploads
 from tests.support.bash_eval import (
     HAIKU,
     RECORDINGS,
@@ -232,7 +232,7 @@ def test_import__file_of_very_many_values_is_refused_unread(
 
 
 def test_import__one_file_is_read_at_a_time(service: Service) -> None:
-    with router.IMPORTING:
+    with uploads.READING:
         busy = post_import(service, one_attempt_file())
     assert (busy.status_code, busy.headers["Retry-After"]) == (503, "10")
     assert post_import(service, one_attempt_file()).status_code == 201

@@ -116,6 +116,15 @@ def test_source__run_after_a_short_pause_is_told_apart_with_a_warning(
     assert outputs(trials.traces) == {"first", "second"}
 
 
+def test_source__warning_counts_the_left_out_traces_of_every_page(langfuse: FakeLangfuse) -> None:
+    # The first page of 100 rows has the newest run and 40 of the 60 rows before it.
+    add_run(langfuse, timedelta(), "first", items=60)
+    add_run(langfuse, timedelta(minutes=10), "second", items=60)
+    collection = collect_all(langfuse)
+    assert (len(collection.traces), outputs(collection.traces)) == (60, {"second"})
+    assert (collection.pages[-1].warning or "").startswith("60 traces are left out")
+
+
 def test_source__links_of_two_runs_that_v3_cannot_tell_apart_are_a_warning(
     langfuse_v3: FakeLangfuse,
 ) -> None:

@@ -66,6 +66,20 @@ def test_source__metadata_and_session_are_attributes(langfuse: FakeLangfuse) -> 
     def describe_row(answer: dict[str, Any]) -> None:
         for row in answer["data"]:
             row["metadata"] |= {"team": '"billing"', "limits": '{"turns": 3}', "list": "[1]"}
+            # What SDK 5 writes about itself, as objects and as a server of version 4 flattens them.
+            row["metadata"] |= {
+                "scope": {"name": "langfuse-sdk", "attributes": {"public_key": "pk-lf-1"}},
+                "scope.name": "langfuse-sdk",
+                "scope.attributes.public_key": "pk-lf-1",
+                "resourceAttributes.telemetry.sdk.language": "python",
+                "resourceAttributes.service.instance.id": "0d1f",
+                "service.instance.id": "0d1f",
+                "telemetry.sdk.name": "opentelemetry",
+                "attributes.http.route": "/answer",
+                "process.pid": 4711,
+            }
+            # Names of the user that only look alike.
+            row["metadata"] |= {"scoped": "yes", "service": {"name": "shop", "tier": "gold"}}
 
     def describe_call(answer: dict[str, Any]) -> None:
         for row in answer["data"]:
@@ -80,6 +94,9 @@ def test_source__metadata_and_session_are_attributes(langfuse: FakeLangfuse) -> 
         "topic": "topic 0",
         "team": "billing",
         "limits.turns": "3",
+        "scoped": "yes",
+        "service.name": "shop",
+        "service.tier": "gold",
         "session": "s-1",
         "user": "u-1",
         "release": "v7",

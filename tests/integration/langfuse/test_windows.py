@@ -117,6 +117,8 @@ def test_window__leaves_runs_of_experiments_out(server: FakeLangfuse) -> None:
         ({"metadata": {"team": "billing"}}, {"metadata": {"team": "billing"}}),
         ({"metadata": {"turns": "3"}}, {"metadata": {"turns": 3}}),
         ({"metadata": {"quote": 'a "b"'}}, {"metadata": {"quote": 'a "b"'}}),
+        # No attribute, but a filter that was set must not pass nothing.
+        ({"metadata": {"scope.name": "shop"}}, {"metadata": {"scope.name": "shop"}}),
         ({"score": {"name": "Tone", "min": 0.4, "max": 0.6}}, {"scores": {"Tone": 0.5}}),
         ({"score": {"name": "Topic", "label": "refund"}}, {"scores": {"Topic": "refund"}}),
     ],

@@ -15,6 +15,7 @@ from mosaico.runs.plan_builder import collect_lock
 from mosaico.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.support.langfuse import FakeLangfuse
+from tests.support.langfuse.generated import ScorePlan
 from tests.support.langfuse.records import DEFAULT_TIME, Score
 from tests.support.langfuse.written_scores import (
     ALL,
@@ -232,3 +233,39 @@ def test_write_back__kpis_of_an_invalid_run_are_not_written(
     run = service.complete_run()
     assert run["validity"] == "INVALID"
     assert {score.name for score in written(langfuse).values()} == {"ACCURACY", "CONTAINS"}
+
+
+def test_write_back__scores_of_langfuse_are_not_copied_back(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(
+        items=5,
+        scores=[
+            ScorePlan(name="Tone", value=0.5),
+            ScorePlan(name="TASK_SCORE", value=1.0),
+            ScorePlan(name="Mood", value="good", data_type="CATEGORICAL"),
+        ],
+    )
+    tone = {"key": "SCORE", "options": {"name": "Tone"}}
+    mood = {"key": "SCORE", "options": {"name": "Mood", "labels": "good=1,bad=0"}}
+    benchmark(
+        service,
+        langfuse,
+        metrics=["ACCURACY", "TASK_SCORE", tone, mood],
+        measures=[
+            {"name": "tone", "formula": 'SCORE["Tone"]', "direction": "HIGHER_IS_BETTER"},
+        ],
+    )
+    run = service.complete_run()
+    values = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert {metric["mean"] for metric in values if "Tone" in metric["metric"]} == {0.5}
+    # A mean and the number of a label are results of the service; the tone of a trace is not.
+    names = [score.name for score in written(langfuse).values()]
+    counts = {name: names.count(name) for name in names}
+    assert {name: count for name, count in counts.items() if "SCORE" not in name} == {
+        "tone": 1,
+        "ACCURACY": 5,
+    }
+    assert [name for name in counts if "SCORE" in name and "Mood" not in name] == []
+    assert sum(count for name, count in counts.items() if "Mood" in name) == 5
+    assert run["writeBack"]["written"] == 11

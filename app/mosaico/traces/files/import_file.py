@@ -25,7 +25,7 @@ from mosaico.traces.files.csv_text import (
     name_encodings,
     read_head,
 )
-from mosaico.traces.files.json_objects import explain_json_error, parse_objects
+from mosaico.traces.files.json_objects import count_json_values, explain_json_error, parse_objects
 from mosaico.traces.files.json_rows import rows_of_document
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts
@@ -37,6 +37,7 @@ TABLE_SUFFIXES: Final = frozenset({".csv", ".tsv"})
 HEAD_LINES: Final = 20
 # Of a text in UTF-16 every second byte.
 NUL_SHARE: Final = 0.3
+SMALLER: Final = "split the file, or read it with `mosaico datasets upload`"
 
 
 class InvalidImport(Invalid):
@@ -136,6 +137,7 @@ class ImportFile:
         raw = self.open().read(limit + 1)
         if len(raw) > limit:
             self.reject(f"the document is larger than {limit} bytes; use JSON Lines")
+        self.require_few_values(raw, "the document")
         try:
             return json.loads(raw.removeprefix(codecs.BOM_UTF8))
         except json.JSONDecodeError as error:
@@ -175,6 +177,7 @@ class ImportFile:
 
         Raises: `InvalidImport` with line and column.
         """
+        self.require_few_values(raw, f"line {line}" if line else "the document")
         try:
             return json.loads(raw.removeprefix(b"\xef\xbb\xbf"))
         except json.JSONDecodeError as error:
@@ -187,6 +190,18 @@ class ImportFile:
         except RecursionError:
             self.reject(f"line {line or 1}: the JSON is nested too deep; write it flatter")
 
+    def require_few_values(self, raw: bytes, part: str) -> None:
+        """Raise `InvalidImport` before a JSON text is parsed that would take very much memory."""
+        limit = self.options.limits.json_values
+        if limit is not None and count_json_values(raw) > limit:
+            self.reject(f"{part} has more than {limit:,} JSON values; {SMALLER}")
+
+    def require_unpacked(self, size: int, part: str) -> None:
+        """Raise `InvalidImport` if a part of the file, which is unpacked at once, exceeds its limit."""
+        limit = self.options.limits.unpacked_bytes
+        if limit is not None and size > limit:
+            self.reject(f"{part} unpacks to more than {limit // 1024**2} MiB; {SMALLER}")
+
     def reject(self, detail: str) -> NoReturn:
         """Raise an error that names the file."""
         raise InvalidImport(f"{self.name}: {detail}")
@@ -194,7 +209,12 @@ class ImportFile:
     def _has_lines(self) -> bool:
         """Return whether the first line is a JSON value and another line follows it."""
         file = self.open()
-        line = _first_visible_line(file)
+        limits = self.options.limits
+        line = _first_visible_line(file, max(limits.document_bytes, limits.line_bytes))
+        if line is None:
+            # Longer than what is parsed; whoever reads it refuses it.
+            return Path(self.name).suffix.lower() in LINE_SUFFIXES
+        self.require_few_values(line, "the first line")
         if not any(not following.isspace() for following in file):
             return False
         try:
@@ -333,8 +353,10 @@ class ImportFile:
         return TableRow(position, row)
 
 
-def _first_visible_line(file: IO[bytes]) -> bytes:
-    return next((line for line in file if not line.isspace()), b"")
+def _first_visible_line(file: IO[bytes], limit: int) -> bytes | None:
+    """The first line that is not blank; None if it is longer than the limit."""
+    line = next((line for line in _iter_lines(file, limit) if not line.isspace()), b"")
+    return None if len(line) > limit else line
 
 
 def _iter_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:

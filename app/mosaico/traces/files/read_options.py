@@ -28,11 +28,30 @@ class InvalidInfraError(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """The largest parts of a file that are read: a JSON document, a cell of a table, a line."""
+    """The largest parts of a file that are read: a JSON document, a cell of a table, a line.
+
+    `json_values` is the number of values in one JSON text, `unpacked_bytes` the size of what is unpacked at once (a
+    member of an archive, a row group, a spreadsheet), `archive_bytes` that of all members. None: no limit.
+    """
 
     document_bytes: int = MAX_DOCUMENT_BYTES
     cell_chars: int = MAX_CELL_CHARS
     line_bytes: int = MAX_LINE_BYTES
+    json_values: int | None = None
+    unpacked_bytes: int | None = None
+    archive_bytes: int | None = None
+
+
+# A process of the service has other requests to answer: small values take up to thirty times the memory of their
+# text, and a file of some kilobytes may unpack to gigabytes.
+SERVICE_LIMITS: Final = ReadLimits(
+    document_bytes=64 * 1024**2,
+    line_bytes=16 * 1024**2,
+    # A file of 64 MiB with real conversations has 1.6 million.
+    json_values=4_000_000,
+    unpacked_bytes=64 * 1024**2,
+    archive_bytes=1024**3,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, TypeVar
 from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport
+from mosaico.traces.files.import_file import SMALLER, Container, ImportFile, InvalidImport
 from mosaico.traces.files.imported_values import (
     amount_of,
     count_of,
@@ -316,55 +316,72 @@ def _read_header(file: ImportFile, archive: zipfile.ZipFile) -> Mapping[str, Any
     name = next((name for name in HEADERS if name in names), None)
     if name is None:
         file.reject("the archive has no header.json; it is not a log of Inspect AI")
-    return object_of(_read_member(file, archive.getinfo(name)))
+    member = archive.getinfo(name)
+    return object_of(_parse_member(file, member, _unpack_member(file, member)))
 
 
 def _archived_samples(file: ImportFile, archive: zipfile.ZipFile) -> Iterator[Mapping[str, Any]]:
+    limit, size = file.options.limits.archive_bytes, 0
     for member in archive.infolist():
         if member.filename.startswith(SAMPLES) and member.filename.endswith(".json"):
-            yield object_of(_read_member(file, member))
+            content = _unpack_member(file, member)
+            # What was unpacked, not what the directory says.
+            size += len(content)
+            if limit is not None and size > limit:
+                file.reject(f"the archive unpacks to more than {limit // 1024**2} MiB; {SMALLER}")
+            yield object_of(_parse_member(file, member, content))
 
 
-def _read_member(file: ImportFile, member: zipfile.ZipInfo) -> Any:
-    """The JSON value of a member. The directory comes from `zipfile`, the content is read here."""
+def _unpack_member(file: ImportFile, member: zipfile.ZipInfo) -> bytes:
+    """The content of a member. The directory comes from `zipfile`, the content is read here."""
+    file.require_unpacked(member.file_size, member.filename)
     raw = file.open()
     raw.seek(member.header_offset)
     header = raw.read(LOCAL_HEADER_BYTES)
     name_bytes, extra_bytes = struct.unpack_from("<HH", header, NAME_LENGTH_OFFSET)
     raw.seek(name_bytes + extra_bytes, os.SEEK_CUR)
     packed = raw.read(member.compress_size)
-    content = _unpack(file, member, packed)
+    limit = min(MAX_MEMBER_BYTES, file.options.limits.unpacked_bytes or MAX_MEMBER_BYTES)
+    content = _unpack(file, member, packed, limit)
+    file.require_unpacked(len(content), member.filename)
     if len(content) > MAX_MEMBER_BYTES:
         file.reject(f"{member.filename} is larger than {MAX_MEMBER_BYTES} bytes")
+    return content
+
+
+def _parse_member(file: ImportFile, member: zipfile.ZipInfo, content: bytes) -> Any:
+    file.require_few_values(content, member.filename)
     try:
         return json.loads(content)
     except ValueError as error:
         file.reject(f"{member.filename} is not valid JSON: {error}")
 
 
-def _unpack(file: ImportFile, member: zipfile.ZipInfo, packed: bytes) -> bytes:
-    """At most one byte more than the limit of a member."""
+def _unpack(file: ImportFile, member: zipfile.ZipInfo, packed: bytes, limit: int) -> bytes:
+    """At most one byte more than the limit."""
     method = member.compress_type
     if method == STORED:
-        return packed[: MAX_MEMBER_BYTES + 1]
+        return packed[: limit + 1]
     if method == DEFLATED:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, MAX_MEMBER_BYTES + 1)
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, limit + 1)
     if method == ZSTANDARD:
-        return _unpack_zstandard(file, member, BytesIO(packed))
+        return _unpack_zstandard(file, member, BytesIO(packed), limit)
     return file.reject(f"{member.filename} has the unknown compression method {method}")
 
 
-def _unpack_zstandard(file: ImportFile, member: zipfile.ZipInfo, packed: IO[bytes]) -> bytes:
+def _unpack_zstandard(
+    file: ImportFile, member: zipfile.ZipInfo, packed: IO[bytes], limit: int
+) -> bytes:
     # zstandard is an extra, which few need.
     try:
         import zstandard
     except ModuleNotFoundError:
         file.reject(".eval logs need zstandard; install it: pip install zstandard")
-    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_MEMBER_BYTES)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=limit)
     try:
         # Inspect writes large samples as several frames; only the first is read by default.
         with decompressor.stream_reader(packed, read_across_frames=True) as reader:
-            return bytes(reader.read(MAX_MEMBER_BYTES + 1))
+            return bytes(reader.read(limit + 1))
     except zstandard.ZstdError as error:
         file.reject(f"{member.filename} cannot be unpacked: {error}")
 

@@ -25,6 +25,9 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
     try:
         # Small buffers: by default a whole row group is in memory twice.
         table = pq.ParquetFile(file.open(), pre_buffer=False, buffer_size=BUFFER_BYTES)
+        for index in range(table.num_row_groups):
+            size = table.metadata.row_group(index).total_byte_size
+            file.require_unpacked(size, f"row group {index + 1}")
         number = 0
         for batch in table.iter_batches(batch_size=BATCH_ROWS):
             for cells in batch.to_pylist():

@@ -28,6 +28,11 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
     except ModuleNotFoundError:
         file.reject("spreadsheets need openpyxl; install it: pip install openpyxl, or save as CSV")
     try:
+        # `zipfile` reads no more of a member than the directory says.
+        with zipfile.ZipFile(file.open()) as archive:
+            file.require_unpacked(
+                sum(member.file_size for member in archive.infolist()), "the spreadsheet"
+            )
         workbook = openpyxl.load_workbook(file.open(), read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
         file.reject(f"not a valid spreadsheet: {error}")

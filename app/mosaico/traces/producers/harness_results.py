@@ -3,13 +3,13 @@
 from typing import Final, NamedTuple
 
 from mosaico.harness.result_file import InvalidResultFile, parse_json_document
+from mosaico.traces.files.json_objects import count_json_values
 from mosaico.traces.files.ndjson import format_trace_line
+from mosaico.traces.files.read_options import SERVICE_LIMITS
 from mosaico.traces.storable_traces import make_storable
 
 NAME = "the body"
-# A file of 64 MiB with real conversations has 1.6 million. Small values take up to thirty times the memory of
-# their text.
-MAX_VALUES: Final = 4_000_000
+MAX_VALUES: Final = SERVICE_LIMITS.json_values or 0
 
 
 class ImportedRun(NamedTuple):
@@ -29,7 +29,7 @@ def read_results(raw: bytes) -> ImportedRun:
     from mosaico.harness.mcp import result_file as mcp_result_file
     from mosaico.traces.producers import bash_traces, mcp_traces
 
-    if _count_values(raw) > MAX_VALUES:
+    if count_json_values(raw) > MAX_VALUES:
         raise InvalidResultFile(
             f"{NAME} has more than {MAX_VALUES:,} JSON values; import a part of the results"
         )
@@ -42,10 +42,3 @@ def read_results(raw: bytes) -> ImportedRun:
         name, traces = bash_result_file.file_stem(bash_report), bash_traces.traces_of(bash_report)
     lines = [format_trace_line(make_storable(trace)) for trace in traces]
     return ImportedRun(name[: bash_traces.LONGEST_ID], lines)
-
-
-def _count_values(raw: bytes) -> int:
-    """At least the number of JSON values: each follows a comma or begins a list or an object. Commas and
-    brackets of texts are counted, too.
-    """
-    return sum(raw.count(mark) for mark in (b",", b"[", b"{"))

@@ -1,13 +1,11 @@
 """REST endpoints of uploaded datasets."""
 
-import threading
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
 
 from mosaico.access.deps import READ, RUN
 from mosaico.access.idempotency import Idempotent, IdempotentCreate
-from mosaico.core.errors import Unavailable
 from mosaico.core.schemas import Identifier, Page, ShortText, view_of_row
 from mosaico.core.web.deps import Res
 from mosaico.core.web.query_parameters import PageParams
@@ -23,9 +21,6 @@ from mosaico.traces.uploads.uploaded_traces import UploadedTraces, uploaded_line
 router = Router(prefix="/local-datasets", tags=["local datasets"])
 
 DatasetId = Annotated[str, Path(alias="datasetId")]
-
-# A parsed file of 64 MiB may take some hundred MiB, so a process reads one at a time.
-IMPORTING = threading.Lock()
 
 EXAMPLE = '{"traceId": "t-1", "input": "1+1?", "expectedOutput": "2", "output": "two"}\n'
 NDJSON_BODY: dict[str, Any] = {
@@ -107,15 +102,8 @@ def import_results(
     replace: Replace = False,
 ) -> Response:
     """Import a result file of bashkit-eval or ot-bench as the traces of one run."""
-    if not IMPORTING.acquire(blocking=False):
-        raise Unavailable(
-            "Another result file is being read; try again in a few seconds.",
-            headers={"Retry-After": "10"},
-        )
-    try:
+    with service.reading_alone():
         recording = read_results(upload.file.read())
-    finally:
-        IMPORTING.release()
     traces = uploaded_lines(enumerate(recording.lines, start=1), reader_of("harness"))
     run_name = run_name or recording.run_name
     return _store(once, upload, traces, name, run_name, agent_id=agent_id, replace=replace)

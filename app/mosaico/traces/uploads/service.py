@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from mosaico.traces.trial_numbers import number_stored_trials
 from mosaico.traces.upload_errors import (
     DatasetExists,
     DuplicateTrace,
+    FileReaderBusy,
     NoTraces,
     UploadInFlight,
 )
@@ -44,6 +46,8 @@ from mosaico.traces.uploads.uploaded_traces import UploadedTraces
 # The trace source of uploads.
 SOURCE = "local"
 MEMORY_BYTES = 256 * 1024
+# A parsed file of 64 MiB may take some hundred MiB, so a process reads one at a time.
+READING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,17 @@ class EncodedTraces:
     transcripts: IO[bytes]
     has_items: bool
     ignored_keys: Sequence[str] = ()
+
+
+@contextmanager
+def reading_alone() -> Iterator[None]:
+    """Read a file of results while this process reads no other. Raises: `FileReaderBusy`, without a wait."""
+    if not READING.acquire(blocking=False):
+        raise FileReaderBusy(headers={"Retry-After": "10"})
+    try:
+        yield
+    finally:
+        READING.release()
 
 
 @contextmanager

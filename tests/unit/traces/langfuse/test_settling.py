@@ -43,7 +43,7 @@ def test_select_newest_run__repeated_items_after_a_pause_are_a_new_run() -> None
     first, second = night(0), night(24 * HOUR)
     newest = select_newest_run([*first, *second])
     assert (newest.rows, newest.earlier_end, newest.earlier_rows) == (second, 21_000, 5)
-    assert describe_doubts(newest) is None
+    assert describe_doubts(newest, 10) is None
     # Evaluators of the last item have 30 seconds.
     assert first_time_ms(21_000) == 51_001
 
@@ -64,7 +64,7 @@ def test_select_newest_run__overlapping_runs_are_trials_with_a_doubt() -> None:
     rows = [*night(0), *night(7000)]
     newest = select_newest_run(rows)
     assert (len(newest.rows), newest.earlier_end) == (10, None)
-    doubt = describe_doubts(newest)
+    doubt = describe_doubts(newest, 10)
     assert doubt is not None
     assert doubt.startswith("5 items occur more than once")
     assert "'item-0', 'item-1', 'item-2', …" in doubt
@@ -72,8 +72,8 @@ def test_select_newest_run__overlapping_runs_are_trials_with_a_doubt() -> None:
 
 def test_select_newest_run__passes_without_a_pause_are_trials() -> None:
     assert len(select_newest_run(night(0, trials=3)).rows) == 15
-    assert describe_doubts(select_newest_run(night(0, trials=3))) is not None
-    assert describe_doubts(select_newest_run(night(0, trials=3, numbered=True))) is None
+    assert describe_doubts(select_newest_run(night(0, trials=3)), 15) is not None
+    assert describe_doubts(select_newest_run(night(0, trials=3, numbered=True)), 15) is None
 
 
 def test_select_newest_run__short_pause_is_a_doubt_and_settle_for_decides() -> None:
@@ -81,7 +81,7 @@ def test_select_newest_run__short_pause_is_a_doubt_and_settle_for_decides() -> N
     newest = select_newest_run(rows)
     assert len(newest.rows) == 5
     # The first run ends after 21 s, the second one begins after 300 s.
-    doubt = describe_doubts(newest)
+    doubt = describe_doubts(newest, 10)
     assert doubt is not None
     assert doubt.startswith("5 traces are left out")
     assert "279 s" in doubt

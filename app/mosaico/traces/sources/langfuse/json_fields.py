@@ -38,6 +38,11 @@ _TECHNICAL_KEYS: Final = frozenset(
         *("resourceAttributes", "scope", "attributes", "trial", "tags"),
     }
 )
+# API v4 returns the objects among them as one key for each of their values.
+_TECHNICAL_PREFIXES: Final = (
+    *("resourceAttributes.", "scope.", "attributes."),
+    *("service.instance.", "telemetry.", "process."),
+)
 MEDIA_ATTRIBUTE: Final = "media"
 _MEDIA: Final = re.compile(r"@@@langfuseMedia:type=([^|@]*)\|id=([^|@]*)\|source=[^@]*@@@")
 
@@ -146,9 +151,13 @@ def parse_fields(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parse_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Metadata as attributes: nested objects get names with dots, lists are left out."""
+    """Metadata as attributes: nested objects get names with dots; lists, and what SDKs write about
+    themselves, are left out.
+    """
     own = {name: value for name, value in metadata.items() if name not in _TECHNICAL_KEYS}
-    return dict(_flatten("", own))
+    return {
+        name: text for name, text in _flatten("", own) if not name.startswith(_TECHNICAL_PREFIXES)
+    }
 
 
 def has_metadata(row: Mapping[str, Any], expected: Mapping[str, str]) -> bool:
@@ -157,7 +166,8 @@ def has_metadata(row: Mapping[str, Any], expected: Mapping[str, str]) -> bool:
     """
     if not expected:
         return True
-    attributes = parse_metadata(get_object(row, "metadata"))
+    # A filter may name what SDKs write about themselves, which is no attribute.
+    attributes = dict(_flatten("", get_object(row, "metadata")))
     return all(attributes.get(name) == value for name, value in expected.items())
 
 

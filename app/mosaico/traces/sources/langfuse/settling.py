@@ -138,8 +138,11 @@ def describe_old_links(links: Sequence[ItemAnswer]) -> str | None:
     )
 
 
-def describe_doubts(newest: NewestRun) -> str | None:
-    """The warning about a run that shares its name with others; None if there is none."""
+def describe_doubts(newest: NewestRun, row_count: int) -> str | None:
+    """The warning about a run that shares its name with others; None if there is none.
+
+    `row_count` is the number of rows of all these runs: of the earlier ones only the last pages are read.
+    """
     if repeated := _find_repeated_items(newest.rows):
         examples = ", ".join(map(repr, repeated[:MAX_ITEMS_SHOWN]))
         return (
@@ -152,8 +155,9 @@ def describe_doubts(newest: NewestRun) -> str | None:
     pause_ms = newest.rows[0].start - newest.earlier_end
     if pause_ms >= COMPLETE_MS:
         return None
+    left_out = max(row_count - len(newest.rows), newest.earlier_rows)
     return (
-        f"{newest.earlier_rows} traces are left out as an earlier run of the same name, because their items"
+        f"{left_out} traces are left out as earlier runs of the same name, because their items"
         f" come again after a pause of {pause_ms // 1000} s. If they are trials, set settleFor to more than"
         " that; otherwise give each run its own name"
     )

@@ -135,7 +135,7 @@ class V4Reader:
                 if is_found or not leaves_room(run.start, run.item_count, rows, expected_items):
                     break
         newest = select_newest_run(rows, settle_ms)
-        run = replace(run, warning=describe_doubts(newest) or run.warning)
+        run = replace(run, warning=describe_doubts(newest, run.item_count) or run.warning)
         if newest.earlier_end is None:
             return run
         since = first_time_ms(newest.earlier_end, settle_ms)
