@@ -88,7 +88,9 @@ def test_decide_step__minimum_effect_of_a_time_is_in_its_unit(
 ) -> None:
     rng = random.Random(7)
     rule = RuleSpec(condition=Condition.REGRESSED, minimum_effect=minimum_effect)
-    state, levels, events = SeriesState(), {}, []
+    state = SeriesState()
+    levels: dict[int, RunLevel] = {}
+    events: list[SeriesEvent | None] = []
     for run, mean in enumerate([2000.0] * 20 + [value], 1):
         levels[run] = RunLevel(run, math.log(mean) + rng.gauss(0, 0.02), 0.02**2 / 2)
         step = decide_step(state, levels, run, Scale.RATIO, side, rule, 0.25)
