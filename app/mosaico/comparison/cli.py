@@ -167,7 +167,7 @@ def _fetch_comparison(
             metric=options.metric,
             categoriesAfter=options.categories_after,
             about=parse_about(options.about),
-            runSd=options.run_sd,
+            runSd=None if options.run_sd is None else str(options.run_sd),
         )
         page_path = comparison_page_path(base_ids, candidate_id, options.judged or ())
         return comparison, f"{api.pages_url}{page_path}"
