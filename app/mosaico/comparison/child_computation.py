@@ -178,6 +178,7 @@ class _Subject(NamedTuple):
     rule: VerdictRule
     line: Line | None
     family: "_Family"
+    is_amount: bool
 
     @property
     def name(self) -> str:
@@ -262,6 +263,7 @@ def _test(
             *subject.key,
             subject.line,
             subject.limits,
+            is_amount=subject.is_amount,
             measured=spec.measured_runs,
             given_sd=spec.run_sd,
         ),
@@ -286,6 +288,7 @@ def _subjects(spec: ComparisonSpec) -> Iterator[_Subject]:
                 rule=metric.rule,
                 line=None,
                 family=_Family.JUDGED if metric.is_judged else _Family.METRIC,
+                is_amount=metric.is_amount,
             )
     for kpi in spec.kpis:
         if kpi.rule is not None:
@@ -296,6 +299,7 @@ def _subjects(spec: ComparisonSpec) -> Iterator[_Subject]:
                 rule=kpi.rule,
                 line=kpi.line,
                 family=_Family.JUDGED if kpi.is_judged else _Family.KPI,
+                is_amount=kpi.is_amount,
             )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from mosaico.comparison.about_option import AboutOption
+from mosaico.comparison.run_sd_option import RunSdOption
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import JSON, Column, field, format_cell, print_table, tabulate
 from mosaico.core.console.terminal import (
@@ -102,6 +103,7 @@ class ComparisonOptions(NamedTuple):
         typer.Option("--metric", help="Metric that decides which items flipped."),
     ] = None
     about: AboutOption = None
+    run_sd: RunSdOption = None
     categories_after: Annotated[
         str | None,
         typer.Option(
@@ -165,6 +167,7 @@ def _fetch_comparison(
             metric=options.metric,
             categoriesAfter=options.categories_after,
             about=parse_about(options.about),
+            runSd=None if options.run_sd is None else str(options.run_sd),
         )
         page_path = comparison_page_path(base_ids, candidate_id, options.judged or ())
         return comparison, f"{api.pages_url}{page_path}"

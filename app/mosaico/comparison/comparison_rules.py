@@ -226,6 +226,7 @@ class RunComparison:
             limits=signal.limits,
             line=signal.line,
             threshold_min=value.kpi.threshold_min,
+            is_amount=self.is_amount(compile_formula(value.kpi.formula)),
         )
 
     def signal(self, formula: CompiledFormula) -> Signal:
@@ -236,6 +237,12 @@ class RunComparison:
         if line is None:
             return Signal(line, self.value_limits(formula))
         return Signal(line, _value_range(self._bounds(formula)[line.reference]))
+
+    def is_amount(self, formula: CompiledFormula) -> bool:
+        """Whether a formula reads a time, a cost or a number of tokens."""
+        planned = {metric.column: metric for metric in self.plan.metrics}
+        specs = (spec_of(planned[column_of(ref.key)]) for ref in formula.references)
+        return any(spec.unit in RATIO_UNITS for spec in specs)
 
     def value_limits(self, formula: CompiledFormula) -> ValueRange:
         """The smallest and the largest value of a formula."""

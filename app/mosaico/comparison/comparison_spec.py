@@ -12,7 +12,14 @@ from mosaico.kpis.verdict_types import RepeatedTrials, SubjectKey, ValueFailure
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.verdict_rules import About, ChangeVerdict, Judgement, Note, VerdictRule
+from mosaico.statistics.verdict_rules import (
+    About,
+    ChangeVerdict,
+    Judgement,
+    Note,
+    Scale,
+    VerdictRule,
+)
 from mosaico.statistics.whole_runs import MeasuredRuns
 
 
@@ -34,13 +41,19 @@ class MetricComparisonSpec:
     count_metric: MetricRef | None = None
     judgement: Judgement | None = None
 
+    @property
+    def is_amount(self) -> bool:
+        """Whether it is a time, a cost or a number of tokens."""
+        return self.rule is not None and self.rule.scale is Scale.RATIO
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpiComparisonSpec:
     """A KPI of the run; it is compared unless `rule` is None.
 
     `line` is set when the KPI is a linear function of one statistic of a metric: it then has the
-    verdict of that statistic, and `limits` are those of the statistic, otherwise of the KPI.
+    verdict of that statistic, and `limits` are those of the statistic, otherwise of the KPI. `is_amount` marks one
+    that reads a time, a cost or a number of tokens.
     """
 
     id: str
@@ -50,6 +63,12 @@ class KpiComparisonSpec:
     limits: ValueRange
     line: Line | None = None
     threshold_min: float | None = None
+    is_amount: bool = False
+
+    @property
+    def value_limits(self) -> ValueRange:
+        """The limits of the value of the KPI."""
+        return self.limits if self.line is None else self.line.range_of(self.limits)
 
     @property
     def column(self) -> str | None:

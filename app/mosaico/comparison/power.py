@@ -204,6 +204,7 @@ def _whole_runs(subject: _PowerSubject, runs: MeasuredRuns) -> whole_runs.WholeR
         ids[subject.name] if is_kpi else None,
         subject.signal.line,
         subject.signal.limits,
+        is_amount=RunComparison(plan=runs.plan, kpis=(), baseline=None).is_amount(subject.formula),
         measured=runs.variation,
         given_sd=runs.plan.baseline.run_sd,
     )

@@ -266,7 +266,10 @@ class _DisplayScale(NamedTuple):
     def whole_runs(self) -> RunVariation | None:
         """How much whole runs vary, in the unit of a change."""
         runs = self.change.whole_runs
-        return runs and runs._replace(sd=abs(self.display(runs.sd)))
+        # A standard deviation is no change: that of a logarithm is the fraction of the value that was stated.
+        size = abs(self.change.baseline) if self.change.is_logarithm else 1.0
+        unit = abs(self.slope) * size / (self.start if self.is_relative else 1.0)
+        return runs and runs._replace(sd=runs.sd * unit)
 
     def broken_items(self) -> int | None:
         """The number of items that have to break to be found."""

@@ -11,8 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from mosaico.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
+from mosaico.comparison.comparison_spec import (
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
 from mosaico.comparison.value_failures import ValueFailures
+from mosaico.comparison.whole_run_rules import assumed_scale
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.linearization import linearize
 from mosaico.items.matrix import ItemMatrix
@@ -29,7 +34,7 @@ from mosaico.statistics.run_levels import FloatArray, RunItemValues, fit_levels
 from mosaico.statistics.run_variance import prior_sd
 from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel, Scan, mean_level, scan_levels
 from mosaico.statistics.trials import reduce_trials
-from mosaico.statistics.verdict_rules import Scale, VerdictRule
+from mosaico.statistics.verdict_rules import Scale, Side
 from mosaico.statistics.whole_runs import MeasuredRuns, measure_runs
 
 KEY_BYTES = 8
@@ -61,14 +66,15 @@ def points_of_run(
     means = {column: _item_means(matrix, column) for column in columns}
     points = {
         metric_series(metric.column): failures.attempt(
-            (metric.column, None), partial(_point_of_items, metric.rule, means[metric.column])
+            (metric.column, None), partial(_point_of_metric, metric, metric.rule.side, means)
         )
         for metric in spec.metrics
         if metric.column in means and metric.rule is not None
     }
     points |= {
         kpi_series(kpi.id): failures.attempt(
-            (None, kpi.id), partial(_point_of_kpi, kpi, kpi.rule, means, kpi_values.get(kpi.id))
+            (None, kpi.id),
+            partial(_point_of_kpi, kpi, kpi.rule.side, means, kpi_values.get(kpi.id)),
         )
         for kpi in spec.kpis
         if kpi.rule is not None
@@ -113,7 +119,7 @@ def _points_by_series(runs: Sequence[RunPoints]) -> dict[str, list[StoredPoint]]
 def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
     """The levels of runs, oldest first, on the items of the newest run.
 
-    Runs whose points cannot be compared with the newest one are left out: those on another scale,
+    Runs whose points cannot be compared with the newest one are left out: logarithms where the newest run has none,
     and those without values by item where the newest run has them.
     """
     if not points:
@@ -121,9 +127,8 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
     newest = points[-1]
     comparable = [
         point
-        for point in points
-        if point.scale == newest.scale
-        and (point.item_values is None) is (newest.item_values is None)
+        for point in (_as_newest(point, newest) for point in points)
+        if point is not None and (point.item_values is None) is (newest.item_values is None)
     ]
     positive = [point for point in comparable if point.level != ZERO]
     if newest.item_values is None:
@@ -139,6 +144,25 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
         if point.level == ZERO
     }
     return dict(sorted(levels.items()))
+
+
+def _as_newest(point: StoredPoint, newest: StoredPoint) -> StoredPoint | None:
+    """A point with logarithms if the newest one has them: the scale of a KPI may be another one since an upgrade."""
+    if (point.scale == Scale.RATIO) is (newest.scale == Scale.RATIO):
+        return point
+    if point.scale == Scale.RATIO or point.level < 0:
+        return None
+    values = np.frombuffer(point.item_values or b"", dtype="<f4").astype(np.float64)
+    level, values = _logarithms(point.level, values)
+    stored = None if point.item_values is None else values.astype("<f4").tobytes()
+    return point._replace(scale=Scale.RATIO, level=level, item_values=stored)
+
+
+def _logarithms(level: float, values: FloatArray) -> tuple[float, FloatArray]:
+    """The logarithm of the level of a run that is not negative, and what its items contribute to it."""
+    if level == 0:
+        return ZERO, np.where(np.isnan(values), np.nan, 0.0)
+    return math.log(level), math.log(level) + values / level - 1
 
 
 def levels_by_run(
@@ -222,7 +246,14 @@ def _item_means(matrix: ItemMatrix, column: str) -> FloatArray:
     return reduce_trials(item_index, values, len(matrix.items)).means
 
 
-def _point_of_items(rule: VerdictRule, values: FloatArray) -> SeriesPoint | None:
+def _point_of_metric(
+    metric: MetricComparisonSpec, side: Side, means: Mapping[str, FloatArray]
+) -> SeriesPoint | None:
+    scale = assumed_scale(metric.limits, is_amount=metric.is_amount)
+    return _point_of_items(scale, side, means[metric.column])
+
+
+def _point_of_items(scale: Scale, side: Side, values: FloatArray) -> SeriesPoint | None:
     """The point of a value that is the mean of `values` by item; None without a level.
 
     On the scale RATIO the level is the logarithm of the mean, the sum that users pay, and the values by item are
@@ -232,25 +263,22 @@ def _point_of_items(rule: VerdictRule, values: FloatArray) -> SeriesPoint | None
     if np.isnan(values).all():
         return None
     level = float(np.nanmean(values))
-    if rule.scale is Scale.RATIO:
+    if scale is Scale.RATIO:
         if level < 0:
             return None
-        level, values = (
-            (math.log(level), math.log(level) + values / level - 1)
-            if level > 0
-            else (ZERO, np.where(np.isnan(values), np.nan, 0.0))
-        )
-    return SeriesPoint(rule.scale, rule.side, level, values.astype("<f4").tobytes())
+        level, values = _logarithms(level, values)
+    return SeriesPoint(scale, side, level, values.astype("<f4").tobytes())
 
 
 def _point_of_kpi(
     kpi: KpiComparisonSpec,
-    rule: VerdictRule,
+    side: Side,
     means: Mapping[str, FloatArray],
     value: float | None,
 ) -> SeriesPoint | None:
+    scale = assumed_scale(kpi.value_limits, is_amount=kpi.is_amount)
     if kpi.column is not None and kpi.column in means:
-        return _point_of_items(rule, means[kpi.column])
+        return _point_of_items(scale, side, means[kpi.column])
     formula = compile_formula(kpi.formula)
     item_means = {
         reference: means[column_of(reference.key)]
@@ -262,16 +290,17 @@ def _point_of_kpi(
         # A sum with a constant can be negative, and has no logarithm then.
         is_multiple = kpi.line is not None and kpi.line.offset == 0 and kpi.line.slope > 0
         return _point_of_items(
-            rule if is_multiple else replace(rule, scale=_additive(rule.scale)),
+            scale if is_multiple else _additive(scale),
+            side,
             linearized.item_values,
         )
     if value is None or not math.isfinite(value):
         return None
-    if rule.scale is not Scale.RATIO:
-        return SeriesPoint(rule.scale, rule.side, value)
+    if scale is not Scale.RATIO:
+        return SeriesPoint(scale, side, value)
     if value < 0:
         return None
-    return SeriesPoint(rule.scale, rule.side, math.log(value) if value > 0 else ZERO)
+    return SeriesPoint(scale, side, math.log(value) if value > 0 else ZERO)
 
 
 def _additive(scale: Scale) -> Scale:

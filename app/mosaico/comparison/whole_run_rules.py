@@ -15,22 +15,30 @@ def whole_runs_of(
     line: Line | None,
     limits: ValueRange,
     *,
+    is_amount: bool,
     measured: Mapping[str, MeasuredRuns],
     given_sd: float | None,
 ) -> WholeRuns:
-    """How much whole runs of the tested value of a metric, or of a KPI, vary. `measured` is by series."""
+    """How much whole runs of the tested value of a metric, or of a KPI, vary. `measured` is by series, and
+    `is_amount` marks times, costs and tokens.
+    """
     if line is not None and line.reference.stat == "mean":
         # The value that is tested is that of the metric.
         column = column_of(line.reference.key)
     series = kpi_series(kpi_id or "") if column is None else metric_series(column)
-    return WholeRuns(scale=assumed_scale(limits), measured=measured.get(series), given_sd=given_sd)
+    return WholeRuns(
+        scale=assumed_scale(limits, is_amount=is_amount),
+        measured=measured.get(series),
+        given_sd=given_sd,
+    )
 
 
-def assumed_scale(limits: ValueRange) -> Scale:
-    """The scale of the assumption, which follows from the values: shares (also with a constant) and their differences, logarithms of values from 0
-    without an upper limit, and other numbers.
+def assumed_scale(limits: ValueRange, *, is_amount: bool) -> Scale:
+    """The scale of the assumption, of verdicts and alerts, which follows from the values and never from the limits of a
+    rule: shares (also with a constant) and their differences, logarithms of times, costs and tokens, and other numbers.
+    Counts are other numbers: most are 0 or small, and have no useful logarithm by item.
     """
-    if limits.is_multiplicative:
+    if limits.is_multiplicative and is_amount:
         return Scale.RATIO
     if limits.minimum is None or limits.maximum is None:
         return Scale.NUMBER

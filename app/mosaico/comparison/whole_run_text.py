@@ -24,16 +24,21 @@ def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> l
     if first is None or first.whole_runs is None:
         return []
     runs = first.whole_runs
-    size = f"{format_limit(runs.sd, first.scale)} beyond their items (standard deviation)"
+    size = f"{format_limit(_three_digits(runs.sd), first.scale)} beyond their items (standard deviation)"
     match runs.basis:
         case RunsBasis.GIVEN:
             return [f"Whole runs vary by {size}, as stated."]
         case RunsBasis.MEASURED:
             return [f"Whole runs vary by {size}, measured from {runs.runs} earlier runs."]
         case RunsBasis.ASSUMED:
-            return [
-                f"Assumed: whole runs of an unchanged agent vary by {size}; {_what_tells(is_file=is_file)}."
-            ]
+            tells = _what_tells(is_file=is_file)
+            if runs.runs:
+                tells = f"{runs.runs} earlier runs are too few to show that they vary less"
+            return [f"Assumed: whole runs of an unchanged agent vary by {size}; {tells}."]
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def _what_tells(*, is_file: bool) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from mosaico.comparison.about_option import AboutOption
+from mosaico.comparison.run_sd_option import RunSdOption
 from mosaico.core.console.files import write_text
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import Table, format_cell, print_table
@@ -23,7 +24,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import Invalid, NotFound
-from mosaico.gating.history_options import AaOption, HistoryOption, RunSdOption, earlier_runs
+from mosaico.gating.history_options import AaOption, HistoryOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,

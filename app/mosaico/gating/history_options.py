@@ -30,18 +30,6 @@ AaOption = Annotated[
         help="Results of another run of the same unchanged agent as the baseline: an A/A pair, as a history of one file.",
     ),
 ]
-RunSdOption = Annotated[
-    float | None,
-    typer.Option(
-        "--run-sd",
-        metavar="VALUE",
-        min=0,
-        max=1,
-        help="How much whole runs of an unchanged agent vary (standard deviation): points of a share (0.015), and a fraction"
-        " of any other value (0.05). In place of --history.",
-        show_default=False,
-    ),
-]
 
 
 def earlier_runs(

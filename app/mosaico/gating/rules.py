@@ -228,7 +228,10 @@ def with_remarks(result: GateResult, *, is_file: bool) -> GateResult:
     verdicts = [check.verdict for check in result.checks if check.verdict is not None]
     remarks = describe_whole_runs(verdicts, is_file=is_file)
     is_assumed = any(
-        verdict.whole_runs is not None and verdict.whole_runs.basis is RunsBasis.ASSUMED
+        # With some runs it is assumed as well, but a history was given.
+        (runs := verdict.whole_runs) is not None
+        and runs.basis is RunsBasis.ASSUMED
+        and not runs.runs
         for verdict in verdicts
     )
     if is_file and is_assumed and result.outcome is GateOutcome.REGRESSION:

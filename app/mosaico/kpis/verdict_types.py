@@ -70,8 +70,9 @@ class ChangedTasks(WireModel):
 class WholeRunVariation(WireModel):
     """How much whole runs of an unchanged agent vary beyond their items, which the verdict takes into account.
 
-    `sd` is a standard deviation in the unit of the effect. ASSUMED: nothing tells it. GIVEN: a user stated it. MEASURED:
-    from `runs` earlier runs, together with the assumption, which counts as one run.
+    `sd` is a standard deviation in the unit of the effect. ASSUMED: nothing tells it, or `runs`
+    earlier runs are too few to show that they vary less. GIVEN: a user stated it. MEASURED: from `runs` earlier runs,
+    together with the assumption, which counts as one run.
     """
 
     sd: float

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaico.comparison.about_option import AboutOption
+from mosaico.comparison.run_sd_option import RunSdOption
 from mosaico.core.console.files import UnwritableOutput, require_file, write_text
 from mosaico.core.console.table import Table, format_cell, print_table
 from mosaico.core.console.terminal import (
@@ -22,7 +23,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import NotFound
-from mosaico.gating.history_options import AaOption, HistoryOption, RunSdOption, earlier_runs
+from mosaico.gating.history_options import AaOption, HistoryOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,

@@ -79,7 +79,10 @@ class RunsBasis(StrEnum):
 
 
 class RunVariation(NamedTuple):
-    """The standard deviation of whole runs beyond their items, and where it is known from: `runs` earlier ones."""
+    """The standard deviation of whole runs beyond their items, and where it is known from: `runs` earlier ones.
+
+    ASSUMED with `runs`: these are too few to show that runs vary less.
+    """
 
     sd: float
     basis: RunsBasis

@@ -120,7 +120,8 @@ class WholeRuns:
         variation = RunVariation(sd, self.basis, self._used.runs)
         measured = RunEffect(sd**2 * of_means, self._used.degrees, variation)
         assumed_sd = self._assumed_sd(abs(level), is_logarithm=is_logarithm)
-        assumed = RunEffect(assumed_sd**2 * of_means, math.inf, variation)
+        kept = RunVariation(assumed_sd, RunsBasis.ASSUMED, self._used.runs)
+        assumed = RunEffect(assumed_sd**2 * of_means, math.inf, kept)
         is_wider = assumed.half_width(error) < measured.half_width(error)
         return assumed if sd <= assumed_sd and is_wider else measured
 

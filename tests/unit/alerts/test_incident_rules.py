@@ -1,5 +1,6 @@
 """The states of a series: each can be left by data."""
 
+import math
 import random
 
 import pytest
@@ -69,6 +70,32 @@ def test_advance_series__a_certain_fall_below_the_minimum_effect_does_not_page()
     evidence = series.add(0.5)
     assert (evidence.z or 0) > evidence.limit
     assert not series.is_open()
+
+
+@pytest.mark.parametrize(
+    ("side", "value", "minimum_effect", "is_paged"),
+    [
+        # Milliseconds around 2000: the minimum effect is one of milliseconds, and not of logarithms.
+        (Side.HIGH, 3000, 500, True),
+        (Side.HIGH, 3000, 1500, False),
+        (Side.LOW, 1000, 500, True),
+        (Side.LOW, 1000, 1500, False),
+        (Side.LOW, 1000, 2500, False),
+    ],
+)
+def test_decide_step__minimum_effect_of_a_time_is_in_its_unit(
+    side: Side, value: float, minimum_effect: float, is_paged: bool
+) -> None:
+    rng = random.Random(7)
+    rule = RuleSpec(condition=Condition.REGRESSED, minimum_effect=minimum_effect)
+    state = SeriesState()
+    levels: dict[int, RunLevel] = {}
+    events: list[SeriesEvent | None] = []
+    for run, mean in enumerate([2000.0] * 20 + [value], 1):
+        levels[run] = RunLevel(run, math.log(mean) + rng.gauss(0, 0.02), 0.02**2 / 2)
+        step = decide_step(state, levels, run, Scale.RATIO, side, rule, 0.25)
+        state, events = step.state, [*events, step.evidence.event]
+    assert (SeriesEvent.OPENED in events) is is_paged
 
 
 def test_advance_series__a_rise_of_a_cost_opens_an_incident() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,7 @@ def spec_of(run: ItemMatrix, baseline: ItemMatrix) -> ComparisonSpec:
                 rule=RULE,
                 limits=COST,
                 line=line_of(compile_formula(FORMULA)),
+                is_amount=True,
             )
         ],
     )
@@ -75,6 +77,58 @@ def mean_of_items(point: SeriesPoint) -> float:
     """The mean of the values by item, from which the levels of several runs are fitted."""
     assert point.item_values is not None
     return float(np.frombuffer(point.item_values, dtype="<f4").mean())
+
+
+def kpi_point(formula: str, limits: ValueRange, *, is_amount: bool) -> SeriesPoint:
+    """The point of a KPI of PRICE with a minimum effect, whose rule has the scale of its unit: RATE."""
+    matrix = ItemMatrix(
+        items=["a", "b"],
+        revisions=["", ""],
+        item_index=array("l", [0, 1]),
+        run_index=array("l", [0, 0]),
+        values={"PRICE": array("d", [0.25, 0.75])},
+    )
+    kpi = KpiComparisonSpec(
+        id="kpi",
+        formula=formula,
+        is_judged=True,
+        rule=VerdictRule(side=Side.HIGH, min_effect=0.1),
+        limits=limits,
+        line=line_of(compile_formula(formula)),
+        is_amount=is_amount,
+    )
+    spec = replace(spec_of(matrix, matrix), kpis=[kpi])
+    return points_of_run(spec, {}, ValueFailures()).series[kpi_series("kpi")]
+
+
+def test_kpi_with_a_minimum_effect__has_the_scale_of_its_values() -> None:
+    share = ValueRange(0.0, 1.0)
+    assert kpi_point("PRICE", share, is_amount=False).scale is Scale.RATE
+    # A percentage varies by more than 0.015 percent.
+    percentage = kpi_point("100 * PRICE", share, is_amount=False)
+    assert (percentage.scale, percentage.level) == (Scale.NUMBER, 50.0)
+    assert kpi_point("1 - PRICE", share, is_amount=False).scale is Scale.RATE
+    cost = kpi_point("1000 * PRICE", COST, is_amount=True)
+    assert cost.scale is Scale.RATIO
+    assert cost.level == pytest.approx(math.log(500))
+    # It may be below 0.
+    assert kpi_point("PRICE - 2", COST, is_amount=True).scale is Scale.NUMBER
+    assert kpi_point("PRICE", COST, is_amount=False).scale is Scale.NUMBER
+
+
+def test_levels_of_points__of_a_kpi_that_was_no_logarithm_are_logarithms() -> None:
+    index = ItemIndex(np.arange(2, dtype="<i8").tobytes(), np.ones(2, "<i4").tobytes())
+    newest = kpi_point("PRICE", COST, is_amount=True)
+    plain = kpi_point("PRICE", COST, is_amount=False)
+    points = [
+        StoredPoint(run, point.scale, point.level, point.item_values, index)
+        for run, point in enumerate((plain, newest), 1)
+    ]
+    levels = levels_of_points(points)
+    assert levels[1].level == pytest.approx(levels[2].level)
+    # Negative values have no logarithm, and logarithms are not read as values.
+    assert [*levels_of_points([points[0]._replace(level=-1.0), points[1]])] == [2]
+    assert [*levels_of_points(points[::-1])] == [1]
 
 
 KEYS = np.arange(40, dtype="<i8").tobytes()

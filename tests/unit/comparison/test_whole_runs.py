@@ -113,9 +113,11 @@ def test_runs_that_vary__are_named_where_neither_trials_nor_items_help() -> None
 
 
 def test_assumed_scale__follows_from_the_values() -> None:
-    assert assumed_scale(ValueRange(0.0, 1.0)) is Scale.RATE
-    assert assumed_scale(ValueRange(-1.0, 1.0)) is Scale.RATE
-    assert assumed_scale(ValueRange(9.0, 10.0)) is Scale.RATE
-    assert assumed_scale(ValueRange(0.0, None)) is Scale.RATIO
-    assert assumed_scale(ValueRange(1.0, 5.0)) is Scale.NUMBER
-    assert assumed_scale(ValueRange(None, None)) is Scale.NUMBER
+    for is_amount in (False, True):
+        assert assumed_scale(ValueRange(0.0, 1.0), is_amount=is_amount) is Scale.RATE
+        assert assumed_scale(ValueRange(-1.0, 1.0), is_amount=is_amount) is Scale.RATE
+        assert assumed_scale(ValueRange(9.0, 10.0), is_amount=is_amount) is Scale.RATE
+        assert assumed_scale(ValueRange(1.0, 5.0), is_amount=is_amount) is Scale.NUMBER
+        assert assumed_scale(ValueRange(None, None), is_amount=is_amount) is Scale.NUMBER
+    assert assumed_scale(ValueRange(0.0, None), is_amount=True) is Scale.RATIO
+    assert assumed_scale(ValueRange(0.0, None), is_amount=False) is Scale.NUMBER

@@ -62,7 +62,10 @@ def test_measured__few_quiet_runs_are_no_worse_than_the_assumption() -> None:
     assert measured is not None
     assert measured.degrees < 10
     runs = WholeRuns(scale=Scale.RATE, measured=measured)
-    assert runs.effect(0.8, is_logarithm=False, error=0.06).degrees == math.inf
+    kept = runs.effect(0.8, is_logarithm=False, error=0.06)
+    assert kept.degrees == math.inf
+    # What was used is what is said.
+    assert kept.variation == (0.015, RunsBasis.ASSUMED, 2)
     # With runs that vary more, few of them are as uncertain as they are.
     wild = measure_runs([RunLevel(0, 0.8), RunLevel(1, 0.9, noise=0.0004)], Scale.RATE)
     effect = WholeRuns(scale=Scale.RATE, measured=wild).effect(0.8, is_logarithm=False, error=0.03)

@@ -55,11 +55,13 @@ class ValueHistory:
     def _levels_outside(
         self, run: PastRun, past: Sequence[PastRun], excluded: Sequence[RunSpan], scale: Scale
     ) -> list[RunLevel]:
-        """The levels of comparable runs outside incidents, that of the run last; none where it has none, or one on
-        another scale.
+        """The levels of comparable runs outside incidents, that of the run last; none where it has none, or logarithms
+        where the value has none.
         """
         series = self.series_of(run)
-        if series is None or series.scale is not scale or run.seq not in series.levels:
+        if series is None or run.seq not in series.levels:
+            return []
+        if (series.scale is Scale.RATIO) is not (scale is Scale.RATIO):
             return []
         comparable = [
             earlier.seq

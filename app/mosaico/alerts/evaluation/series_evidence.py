@@ -1,5 +1,6 @@
 """Evidence of a series: the policy it is judged by, its levels, and what windows of them say."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -43,11 +44,13 @@ def page_policy(
 ) -> PagePolicy:
     """The policy of a series. On the scale NUMBER, fractions are those of the mean level.
 
-    `min_effect` is in the unit of the levels; None: two points of a share, 2 % of any other value.
+    `min_effect` is in the unit of the value; None: two points of a share, 2 % of any other value.
     """
     level = mean_level([*levels.values()]) if levels else 0.0
     if min_effect is None:
         min_effect = MIN_EFFECT * (abs(level) if scale is Scale.NUMBER else 1.0)
+    elif scale is Scale.RATIO:
+        min_effect = _effect_on_logarithm(min_effect, side, [*levels.values()])
     return PagePolicy(
         false_pages_per_month=false_pages_per_month,
         prior_sd=prior_sd(scale, level),
@@ -55,6 +58,20 @@ def page_policy(
         min_effect=min_effect,
         keep_firing_for_runs=keep_firing_for_runs,
     )
+
+
+def _effect_on_logarithm(amount: float, side: Side, levels: Sequence[RunLevel]) -> float:
+    """How far a change for the worse by an amount, in the unit of the value, moves the logarithm of the value.
+
+    0 for a series of zeros: each other value is a change. Infinite for a fall by more than the value.
+    """
+    known = [level for level in levels if not level.is_zero]
+    if not known:
+        return 0.0
+    fraction = amount * math.exp(-mean_level(known))
+    if side is not Side.LOW:
+        return math.log1p(fraction)
+    return -math.log1p(-fraction) if fraction < 1 else math.inf
 
 
 class SeriesView(NamedTuple):

@@ -15,14 +15,6 @@ from mosaico.formula.ast import (
 )
 
 
-class Line(NamedTuple):
-    """`offset + slope * reference`; the slope is not 0."""
-
-    reference: Reference
-    slope: float
-    offset: float
-
-
 class ValueRange(NamedTuple):
     """The smallest and the largest possible value; None is unlimited."""
 
@@ -42,6 +34,22 @@ class ValueRange(NamedTuple):
         a cost.
         """
         return self.minimum is not None and self.minimum >= 0 and self.maximum is None
+
+
+class Line(NamedTuple):
+    """`offset + slope * reference`; the slope is not 0."""
+
+    reference: Reference
+    slope: float
+    offset: float
+
+    def range_of(self, limits: ValueRange) -> ValueRange:
+        """The range of the function, from that of the statistic."""
+        ends = [
+            None if end is None else self.offset + self.slope * end
+            for end in (limits.minimum, limits.maximum)
+        ]
+        return ValueRange(*(ends if self.slope > 0 else ends[::-1]))
 
 
 def line_of(formula: CompiledFormula) -> Line | None:
