@@ -320,3 +320,54 @@ def test_report__has_at_most_four_lines(tmp_path: Path) -> None:
         {"id": 9, "answer": "x", "tone": "?"},
     ]
     assert len(read_rows(tmp_path, *rows).lines) == 4
+
+
+# --- what says whether an answer is right, and whose fault a failure is
+
+
+def test_columns__success_and_failure_judge_where_nothing_else_does(tmp_path: Path) -> None:
+    rows = [{"task": f"t{n}", "answer": "x", "status": "success"} for n in range(3)]
+    rows.append({"task": "t3", "answer": "x", "status": "failed"})
+    table = read_rows(tmp_path, *rows)
+    assert table.columns["passed"] == "status"
+    assert [trace.scores["TASK_PASSED"] for trace in table.traces] == [1.0, 1.0, 1.0, 0.0]
+    # Beside an expected answer it may say whether the call ended, and would hide what the answers are worth.
+    beside = read_rows(tmp_path, *({**row, "expected": "y"} for row in rows))
+    assert "passed" not in beside.columns
+    assert any("passed=status" in note for note in beside.notes)
+    # Calls that all ended are no results that all passed.
+    assert "passed" not in read_rows(tmp_path, *rows[:3]).columns
+
+
+@pytest.mark.parametrize(
+    ("header", "yes", "no"),
+    [
+        ("标准答案,模型回答,是否正确", "正确", "错误"),
+        ("模範解答,回答,正誤", "○", "×"),
+        ("정답,답변,정답여부", "예", "아니오"),
+        ("Ожидаемый ответ,Ответ,Верно", "да", "нет"),
+        ("Risposta attesa,Risposta,Corretto", "VERO", "FALSO"),
+        ("expected,answer,success", "successful", "failure"),
+    ],
+)
+def test_columns__whether_an_answer_is_right_in_other_languages(
+    tmp_path: Path, header: str, yes: str, no: str
+) -> None:
+    expected, answer, passed = header.split(",")
+    rows = f"id,{header}\n1,a,a,{yes}\n2,a,b,{no}\n"
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    columns = (table.columns["expected"], table.columns["output"], table.columns["passed"])
+    assert columns == (expected, answer, passed)
+    assert [trace.scores["TASK_PASSED"] for trace in table.traces] == [1.0, 0.0]
+
+
+def test_columns__status_of_http_and_flags_of_errors(tmp_path: Path) -> None:
+    rows = "id,answer,status_code\n1,a,200\n2,,503\n3,,429\n"
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    outcomes = [trace.outcome for trace in table.traces]
+    assert outcomes == [TraceOutcome.SCORED, TraceOutcome.INFRA_ERROR, TraceOutcome.INFRA_ERROR]
+    flags = import_path(write_file(tmp_path / "b.csv", "id,answer,is_error\n1,a,False\n2,,True\n"))
+    assert [trace.outcome for trace in flags.traces] == [
+        TraceOutcome.SCORED,
+        TraceOutcome.AGENT_ERROR,
+    ]

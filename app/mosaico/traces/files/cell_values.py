@@ -10,15 +10,19 @@ from typing import Any, Final
 
 _YES: Final = (
     *("true", "pass", "passed", "yes", "correct", "wahr", "ja", "vrai", "oui", "verdadero", "sí", "si", "verdadeiro"),
-    *("sim", "vero", "да", "是", "はい", "예", "✅", "✔", "✔️", "✓", "☑"),
+    *("sim", "vero", "да", "верно", "是", "正确", "正確", "通过", "合格", "正解", "はい", "예", "정답", "✅", "✔", "✔️", "✓", "☑", "○", "〇"),
 )  # fmt: skip
 _NO: Final = (
     *("false", "fail", "failed", "no", "incorrect", "falsch", "nein", "faux", "non", "falso", "não", "нет", "否"),
-    *("いいえ", "아니오", "❌", "✗", "✘", "✖"),
+    *("неверно", "错误", "錯誤", "未通过", "不合格", "不正解", "いいえ", "아니오", "오답", "❌", "✗", "✘", "✖", "×"),
 )  # fmt: skip
 _TRUTH: Final = {**dict.fromkeys(_YES, 1.0), **dict.fromkeys(_NO, 0.0)}
 # Beside grades from A to F they would be something else.
 _LETTERS: Final = {"t": 1.0, "y": 1.0, "f": 0.0, "n": 0.0}
+# Of a column that says whether an answer passed; elsewhere they are states of a call.
+_ENDS: Final = {
+    "success": 1.0, "succeeded": 1.0, "successful": 1.0, "failure": 0.0, "unsuccessful": 0.0,
+}  # fmt: skip
 _BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
 # What tools write in place of a number that they do not have.
 _MARKERS: Final = frozenset(
@@ -103,8 +107,9 @@ def as_number(cell: Any, style: NumberStyle = PLAIN) -> float | None:
 
 def as_passed(cell: Any, style: NumberStyle = PLAIN) -> float | None:
     """1 or 0 of a cell that says whether an answer passed, also T and F, Y and N; None for another cell."""
-    if isinstance(cell, str) and cell.strip().casefold() in _LETTERS:
-        return _LETTERS[cell.strip().casefold()]
+    word = cell.strip().casefold() if isinstance(cell, str) else ""
+    if word in _LETTERS or word in _ENDS:
+        return _LETTERS[word] if word in _LETTERS else _ENDS[word]
     number = as_number(cell, style)
     return number if number in (0.0, 1.0) else None
 
@@ -117,6 +122,13 @@ def error_flag(cell: Any) -> bool | None:
     if word in _NO_ERRORS:
         return False
     return bool(_TRUTH[word]) if word in _TRUTH else True if word in ("1", "1.0") else None
+
+
+def http_status(cell: Any) -> int | None:
+    """The HTTP status of a cell such as 200 or "503"; None for another cell."""
+    number = None if isinstance(cell, bool) else as_number(cell)
+    is_status = number is not None and number == int(number) and 100 <= number < 600  # noqa: PLR2004
+    return int(number) if number is not None and is_status else None
 
 
 def is_marker(cell: Any) -> bool:

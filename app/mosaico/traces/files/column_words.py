@@ -307,7 +307,7 @@ def _certainty_of_member(head: str, tail: str, field: str) -> Certainty:
 
 
 def _certainty(words: Sequence[str], field: str) -> Certainty:
-    if not words or any(word in _OTHER for word in words):
+    if not words or any(word in _OTHER or _asks_whether(word) for word in words):
         return Certainty.NONE
     is_expected = _is_expected(words)
     match field:
@@ -376,6 +376,11 @@ def _has(word: str, words: frozenset[str]) -> bool:
         and word[0] > _LAST_LATIN
         and any(part in word for part in words if part[0] > _LAST_LATIN)
     )
+
+
+def _asks_whether(word: str) -> bool:
+    """Return whether a word of Chinese, Japanese or Korean asks whether something is so: 是否正确, 정답여부."""
+    return any(mark in word for mark in ("是否", "여부", "かどうか"))
 
 
 def _is_numbering(word: str) -> bool:
