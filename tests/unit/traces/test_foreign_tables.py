@@ -347,6 +347,12 @@ def test_columns__success_and_failure_judge_where_nothing_else_does(tmp_path: Pa
         ("정답,답변,정답여부", "예", "아니오"),
         ("Ожидаемый ответ,Ответ,Верно", "да", "нет"),
         ("Risposta attesa,Risposta,Corretto", "VERO", "FALSO"),
+        ("oczekiwana odpowiedź,odpowiedź modelu,poprawna", "PRAWDA", "FAŁSZ"),
+        ("beklenen cevap,model cevabı,doğru", "DOĞRU", "YANLIŞ"),
+        ("verwacht antwoord,antwoord,goed", "WAAR", "ONWAAR"),
+        ("forventet svar,svar,korrekt", "SAND", "FALSK"),
+        ("expected,answer,passed", "ИСТИНА", "ЛОЖЬ"),
+        ("expected,answer,passed", "ΑΛΗΘΗΣ", "ΨΕΥΔΗΣ"),
         ("expected,answer,success", "successful", "failure"),
     ],
 )
@@ -371,3 +377,36 @@ def test_columns__status_of_http_and_flags_of_errors(tmp_path: Path) -> None:
         TraceOutcome.SCORED,
         TraceOutcome.AGENT_ERROR,
     ]
+
+
+def test_columns__errors_of_spreadsheets_are_missing_values(tmp_path: Path) -> None:
+    # More than a few, because they are no other content than numbers.
+    cells = ["#WERT!", "#¡VALOR!", "#NV", "#DIV/0!", "#N/D", "3", "4"]
+    rows = "id,answer,judge_score\n" + "".join(f"{n},x,{cell}\n" for n, cell in enumerate(cells))
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    scores = [trace.scores.get("judge_score") for trace in table.traces]
+    assert scores == [None, None, None, None, None, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"tone": {"score": 0.5, "reason": "curt"}, "facts": {"value": 1}},
+        [{"name": "tone", "score": 0.5}, {"metric": "facts", "value": True}],
+    ],
+)
+def test_scores__with_their_explanations(tmp_path: Path, scores: Any) -> None:
+    table = read_rows(tmp_path, {"id": 1, "answer": "x", "scores": scores})
+    assert table.of("1").scores == {"tone": 0.5, "facts": 1.0}
+
+
+def test_scores__a_name_twice_is_no_score(tmp_path: Path) -> None:
+    twice = [{"name": "tone", "score": 0.5}, {"name": "tone", "score": 1}]
+    table = read_rows(tmp_path, {"id": 1, "answer": "x", "scores": twice})
+    assert table.of("1").scores == {}
+    assert any("'scores' is not used" in note for note in table.notes)
+
+
+def test_columns__hours_are_no_scores(tmp_path: Path) -> None:
+    table = read_rows(tmp_path, {"id": 1, "answer": "x", "hours": 0.5, "rating": 2})
+    assert table.of("1").scores == {"rating": 2.0}

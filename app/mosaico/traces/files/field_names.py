@@ -31,11 +31,11 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "passed": (
         "passed", "pass", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
         "bestanden", "korrekt", "richtig", "réussi", "correcto", "correto", "aprobado", "aprovado",
-        "corretto", "superato", "верно", "правильно", "通过", "是否通过", "是否正确", "正确", "合格", "正誤", "合否", "통과",
+        "corretto", "superato", "goed", "juist", "poprawna", "poprawny", "poprawnie", "doğru", "верно", "правильно", "通过", "是否通过", "是否正确", "正确", "合格", "正誤", "合否", "통과",
         "정답여부", "통과여부",
     ),
     "score": ("score", "taskscore", "grade"),
-    "scores": ("scores",),
+    "scores": ("scores", "evaluations"),
     "latencyMs": ("latencyms", "durationms", "elapsedms"),
     "latencySeconds": ("latencys", "latencysec", "durations", "seconds"),
     "cost": ("costusd", "cost", "totalcost", "priceusd", "usd"),
