@@ -27,7 +27,7 @@ class ValueForm(StrEnum):
 
 def response_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
     """The answers in a response of a model server, None for another object."""
-    return _completions_of(value) or _batch_answer_of(value)
+    return _completions_of(value) or _one_answer_of(value)
 
 
 def _completions_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
@@ -48,8 +48,8 @@ def _completions_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | N
     return None
 
 
-def _batch_answer_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
-    """The answer in a line of the batch API of OpenAI or Anthropic."""
+def _one_answer_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | None:
+    """The answer in a line of the batch API of OpenAI or Anthropic, or in a response of Ollama."""
     match value:
         case {"custom_id": _, "response": Mapping() as answer}:
             return ValueForm.BATCH_LINE, [answer]
@@ -59,6 +59,8 @@ def _batch_answer_of(value: Mapping[Any, Any]) -> tuple[ValueForm, list[Any]] | 
             return ValueForm.BATCH_LINE, [answer]
         case {"type": "succeeded", "message": Mapping() as answer}:
             return ValueForm.BATCH_LINE, [answer]
+        case {"model": _, "response": str() as answer, "done": bool()}:  # of Ollama
+            return ValueForm.COMPLETION, [answer]
     return None
 
 

@@ -86,6 +86,20 @@ def _alternatives_of(value: Any) -> Sequence[Any] | None:
     return None
 
 
+def read_targets(value: Any, rule: ListRule = ListRule.ANY) -> References:
+    """The expected answers of a source whose lists have one known meaning; none for an empty text."""
+    return read_references(None if value == "" else value, "", rule)
+
+
+def expected_fields(references: References) -> dict[str, Any]:
+    """The fields of a trace for its expected answers."""
+    texts = references.texts
+    several = "expected_all" if references.rule is ListRule.ALL else "expected_any"
+    return {"expected_output": texts[0] if texts else None} | (
+        {several: texts} if len(texts) > 1 else {}
+    )
+
+
 def read_expected(value: Any) -> tuple[str | None, tuple[str, ...]]:
     """The expected answer that a source recorded, and all alternatives where it has several. A list that does not
     say what it means is one text.

@@ -38,6 +38,9 @@ MAX_FORMS: Final = 8
 # Python notation: {'role': …, [{'a': …, ['x', …
 _PYTHON: Final = re.compile(r"\s*[\[{]+\s*['(]")
 MAX_PYTHON_CHARS: Final = 1_000_000
+_PRINTED_MESSAGE: Final = re.compile(
+    r"content=('(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\") additional_kwargs=\{"
+)
 
 
 class TextRole(StrEnum):
@@ -114,6 +117,9 @@ def read_texts(
     value: Any, role: TextRole = TextRole.ANSWER, *, is_encoded: bool = False
 ) -> tuple[ValueText, ...]:
     """The texts of a value, at least one: the choices of a completion are several answers."""
+    printed = _printed_content(value) if isinstance(value, str) else None
+    if printed is not None:
+        return (ValueText(text=printed, form=ValueForm.MESSAGE),)
     # Most values are texts: without a bracket nothing is encoded in them.
     if isinstance(value, str) and not (is_encoded and value.lstrip()[:1] in ("{", "[")):
         return (ValueText(text=value),)
@@ -123,6 +129,15 @@ def read_texts(
         return tuple(_read(value, role, MAX_FORMS)) or (_no_text(NoText.NOTHING),)
     except RecursionError:
         return (_no_text(NoText.TOO_DEEP),)
+
+
+def _printed_content(text: str) -> str | None:
+    """The content of a message of LangChain that was printed with `str`; None for another text."""
+    message = _PRINTED_MESSAGE.match(text)
+    try:
+        return None if message is None else str(ast.literal_eval(message[1]))
+    except (ValueError, SyntaxError):
+        return None
 
 
 def read_error(value: Any) -> str | None:

@@ -320,3 +320,93 @@ def test_report__has_at_most_four_lines(tmp_path: Path) -> None:
         {"id": 9, "answer": "x", "tone": "?"},
     ]
     assert len(read_rows(tmp_path, *rows).lines) == 4
+
+
+# --- what says whether an answer is right, and whose fault a failure is
+
+
+def test_columns__success_and_failure_judge_where_nothing_else_does(tmp_path: Path) -> None:
+    rows = [{"task": f"t{n}", "answer": "x", "status": "success"} for n in range(3)]
+    rows.append({"task": "t3", "answer": "x", "status": "failed"})
+    table = read_rows(tmp_path, *rows)
+    assert table.columns["passed"] == "status"
+    assert [trace.scores["TASK_PASSED"] for trace in table.traces] == [1.0, 1.0, 1.0, 0.0]
+    # Beside an expected answer it may say whether the call ended, and would hide what the answers are worth.
+    beside = read_rows(tmp_path, *({**row, "expected": "y"} for row in rows))
+    assert "passed" not in beside.columns
+    assert any("passed=status" in note for note in beside.notes)
+    # Calls that all ended are no results that all passed.
+    assert "passed" not in read_rows(tmp_path, *rows[:3]).columns
+
+
+@pytest.mark.parametrize(
+    ("header", "yes", "no"),
+    [
+        ("标准答案,模型回答,是否正确", "正确", "错误"),
+        ("模範解答,回答,正誤", "○", "×"),
+        ("정답,답변,정답여부", "예", "아니오"),
+        ("Ожидаемый ответ,Ответ,Верно", "да", "нет"),
+        ("Risposta attesa,Risposta,Corretto", "VERO", "FALSO"),
+        ("oczekiwana odpowiedź,odpowiedź modelu,poprawna", "PRAWDA", "FAŁSZ"),
+        ("beklenen cevap,model cevabı,doğru", "DOĞRU", "YANLIŞ"),
+        ("verwacht antwoord,antwoord,goed", "WAAR", "ONWAAR"),
+        ("forventet svar,svar,korrekt", "SAND", "FALSK"),
+        ("expected,answer,passed", "ИСТИНА", "ЛОЖЬ"),
+        ("expected,answer,passed", "ΑΛΗΘΗΣ", "ΨΕΥΔΗΣ"),
+        ("expected,answer,success", "successful", "failure"),
+    ],
+)
+def test_columns__whether_an_answer_is_right_in_other_languages(
+    tmp_path: Path, header: str, yes: str, no: str
+) -> None:
+    expected, answer, passed = header.split(",")
+    rows = f"id,{header}\n1,a,a,{yes}\n2,a,b,{no}\n"
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    columns = (table.columns["expected"], table.columns["output"], table.columns["passed"])
+    assert columns == (expected, answer, passed)
+    assert [trace.scores["TASK_PASSED"] for trace in table.traces] == [1.0, 0.0]
+
+
+def test_columns__status_of_http_and_flags_of_errors(tmp_path: Path) -> None:
+    rows = "id,answer,status_code\n1,a,200\n2,,503\n3,,429\n"
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    outcomes = [trace.outcome for trace in table.traces]
+    assert outcomes == [TraceOutcome.SCORED, TraceOutcome.INFRA_ERROR, TraceOutcome.INFRA_ERROR]
+    flags = import_path(write_file(tmp_path / "b.csv", "id,answer,is_error\n1,a,False\n2,,True\n"))
+    assert [trace.outcome for trace in flags.traces] == [
+        TraceOutcome.SCORED,
+        TraceOutcome.AGENT_ERROR,
+    ]
+
+
+def test_columns__errors_of_spreadsheets_are_missing_values(tmp_path: Path) -> None:
+    # More than a few, because they are no other content than numbers.
+    cells = ["#WERT!", "#¡VALOR!", "#NV", "#DIV/0!", "#N/D", "3", "4"]
+    rows = "id,answer,judge_score\n" + "".join(f"{n},x,{cell}\n" for n, cell in enumerate(cells))
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    scores = [trace.scores.get("judge_score") for trace in table.traces]
+    assert scores == [None, None, None, None, None, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"tone": {"score": 0.5, "reason": "curt"}, "facts": {"value": 1}},
+        [{"name": "tone", "score": 0.5}, {"metric": "facts", "value": True}],
+    ],
+)
+def test_scores__with_their_explanations(tmp_path: Path, scores: Any) -> None:
+    table = read_rows(tmp_path, {"id": 1, "answer": "x", "scores": scores})
+    assert table.of("1").scores == {"tone": 0.5, "facts": 1.0}
+
+
+def test_scores__a_name_twice_is_no_score(tmp_path: Path) -> None:
+    twice = [{"name": "tone", "score": 0.5}, {"name": "tone", "score": 1}]
+    table = read_rows(tmp_path, {"id": 1, "answer": "x", "scores": twice})
+    assert table.of("1").scores == {}
+    assert any("'scores' is not used" in note for note in table.notes)
+
+
+def test_columns__hours_are_no_scores(tmp_path: Path) -> None:
+    table = read_rows(tmp_path, {"id": 1, "answer": "x", "hours": 0.5, "rating": 2})
+    assert table.of("1").scores == {"rating": 2.0}

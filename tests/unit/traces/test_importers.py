@@ -10,6 +10,7 @@ from mosaico.traces.files.import_file import InvalidImport
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import ToolCall, TraceOutcome
 from tests.support.import_files import import_path, recorded, write_json_lines, zstandard_zip
+from tests.support.texts import assert_names
 
 Rows = list[dict[str, Any]]
 
@@ -430,3 +431,45 @@ def test_lm_eval__file_without_metrics_and_filters(tmp_path: Path) -> None:
         "exact_match (filter 2)": 0.0,
     }
     assert any("lists" in note and "spans" in note for note in samples.notes)
+
+
+def test_inspect__each_of_several_targets_is_right(tmp_path: Path) -> None:
+    several = {"target": ["4", "four", "4"]}
+    samples = [
+        inspect_sample("a", 1, **several),
+        inspect_sample("b", 1, **several, choices=["4", "four"]),
+        inspect_sample("c", 1, target=["4"]),
+        inspect_sample("d", 1, target=""),
+    ]
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({**inspect_log(), "samples": samples}))
+    log = import_path(path)
+    assert (log.of("a", 0).expected_output, log.of("a", 0).expected_any) == ("4", ("4", "four"))
+    # Of a multiple choice all of them together.
+    assert (log.of("b", 0).expected_any, log.of("b", 0).expected_all) == ((), ("4", "four"))
+    assert (log.of("c", 0).expected_output, log.of("c", 0).expected_any) == ("4", ())
+    assert log.of("d", 0).expected_output is None
+    assert any("several right answers: 1 items" in line for line in log.lines)
+
+
+def test_lm_eval__each_of_several_targets_is_right(tmp_path: Path) -> None:
+    sample = {
+        "doc_id": 0, "doc": {}, "target": ["Paris", "paris"], "arguments": [["Capital?", {}]],
+        "resps": [["paris"]], "filtered_resps": ["paris"], "filter": "none",
+        "metrics": ["exact_match"], "exact_match": 1.0, "doc_hash": "h",
+    }  # fmt: skip
+    samples = import_path(write_json_lines(tmp_path / "samples.jsonl", sample))
+    assert samples.of("0").expected_any == ("Paris", "paris")
+
+
+def test_promptfoo__says_what_it_opened(tmp_path: Path) -> None:
+    base = {"promptIdx": 0, "testCase": {}, "score": 1, "success": True, "failureReason": 0}
+    path = write_json_lines(
+        tmp_path / "results.jsonl",
+        base | {"vars": {"a": 1}, "response": {"output": {"role": "assistant", "content": "x"}}},
+        base | {"vars": {"a": 2}, "response": {"output": {"city": "Paris", "country": "France"}}},
+    )
+    results = import_path(path)
+    assert results.of('{"a": 1}').output == "x"
+    [opened] = results.opened
+    assert_names(opened, "output from chat message 1", "output from JSON 1")

@@ -15,7 +15,7 @@ from mosaico.traces.files.table_columns import choose_columns
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import TraceOutcome
 from mosaico.traces.uploads.uploaded_traces import uploaded_file
-from tests.support.import_files import import_path, refuse_plugin, write_file
+from tests.support.import_files import import_path, pairs, refuse_plugin, write_file
 from tests.support.texts import assert_names
 
 
@@ -99,13 +99,33 @@ def test_csv__rows_of_one_item_are_its_trials(tmp_path: Path) -> None:
     assert len({trace.trace_id for trace in traces}) == 3
 
 
-def test_csv__rows_without_any_text_are_skipped_and_named(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "a.csv", "id,question,answer\n1,q,a\n,,\n2,r,\n , ,\n")
+def test_csv__blank_rows_are_no_loss(tmp_path: Path) -> None:
+    # As spreadsheets write them, between the rows and below the table.
+    path = write_file(tmp_path / "a.csv", "id,question,answer\n1,q,a\n,,\n2,r,\n , ,\n,,\n")
     table = import_path(path)
     assert [(trace.item_id, trace.output) for trace in table.traces] == [("1", "a"), ("2", "")]
-    assert table.left_out == ["rows without any text are skipped: line 3, line 5"]
-    # Two of four: what was lost is the first thing to know.
-    assert table.lines[0].startswith(f"{path}: 2 of 4 rows are lost (50 %)")
+    assert (table.left_out, "lost" in table.lines[0]) == ([], False)
+
+
+def test_csv__empty_cells_of_a_single_column_are_lost_rows(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a.csv", 'answer\na\n""\nb\n')
+    table = import_path(path)
+    assert [trace.output for trace in table.traces] == ["a", "b"]
+    assert table.left_out == ["rows without any text are skipped: line 3"]
+    # One of three: what was lost is the first thing to know.
+    assert table.lines[0].startswith(f"{path}: 1 of 3 rows are lost (33 %)")
+
+
+def test_csv__titles_above_the_header(tmp_path: Path) -> None:
+    rows = "Results of 2026,,\nby the team,,\n,,\nid,question,answer\n1,q,a\n2,r,b\n"
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    assert pairs(table.traces) == [("1", "a", None), ("2", "b", None)]
+    assert any("titles above the header: 2" in note for note in table.notes)
+    # A single column beside unnamed empty ones has no title, and an answer with a comma is not a header.
+    column = import_path(write_file(tmp_path / "b.csv", "answer,\nx,\ny,\n"))
+    assert [trace.output for trace in column.traces] == ["x", "y"]
+    commas = import_path(write_file(tmp_path / "c.csv", "answer\nParis, France\n"))
+    assert [trace.output for trace in commas.traces] == ["Paris, France"]
 
 
 def test_csv__notes_name_the_columns_to_map(tmp_path: Path) -> None:

@@ -249,3 +249,23 @@ def test_strip_thinking__keeps_the_answer(text: str, answer: str) -> None:
 )
 def test_strip_fences__only_of_a_text_that_is_one_block(text: str, content: str) -> None:
     assert strip_fences(text) == content
+
+
+def test_read_text__message_that_was_printed_in_place_of_its_content() -> None:
+    printed = r"content='Paris, \'the\' city\n' additional_kwargs={'refusal': None} id='run-1'"
+    assert read_text(printed).text == "Paris, 'the' city\n"
+    assert read_text(printed).form is ValueForm.MESSAGE
+    # Not the notation of Python, and another text that begins in the same way.
+    for text in (r"content='\x' additional_kwargs={}", "content='x' is an attribute"):
+        assert read_text(text).text == text
+
+
+def test_read_text__response_of_ollama() -> None:
+    response = {
+        "model": "m",
+        "created_at": "now",
+        "response": "Paris",
+        "done": True,
+        "context": [1],
+    }
+    assert read_text(response).text == "Paris"

@@ -10,21 +10,39 @@ from typing import Any, Final
 
 _YES: Final = (
     *("true", "pass", "passed", "yes", "correct", "wahr", "ja", "vrai", "oui", "verdadero", "sí", "si", "verdadeiro"),
-    *("sim", "vero", "да", "是", "はい", "예", "✅", "✔", "✔️", "✓", "☑"),
+    *("sim", "vero", "да", "верно", "是", "正确", "正確", "通过", "合格", "正解", "はい", "예", "정답", "✅", "✔", "✔️", "✓", "☑", "○", "〇"),
 )  # fmt: skip
 _NO: Final = (
     *("false", "fail", "failed", "no", "incorrect", "falsch", "nein", "faux", "non", "falso", "não", "нет", "否"),
-    *("いいえ", "아니오", "❌", "✗", "✘", "✖"),
+    *("неверно", "错误", "錯誤", "未通过", "不合格", "不正解", "いいえ", "아니오", "오답", "❌", "✗", "✘", "✖", "×"),
 )  # fmt: skip
-_TRUTH: Final = {**dict.fromkeys(_YES, 1.0), **dict.fromkeys(_NO, 0.0)}
+# How spreadsheets in these languages write TRUE and FALSE, without case: Dutch, Polish, Russian, Turkish, Swedish, Danish,
+# Norwegian, Finnish, Czech, Hungarian, Greek.
+_SHEET_YES: Final = (
+    "waar", "prawda", "истина", "doğru", "sant", "sand", "sann", "tosi", "pravda", "igaz", "αληθησ", "tak", "evet",
+)  # fmt: skip
+_SHEET_NO: Final = (
+    "onwaar", "fałsz", "ложь", "yanlış", "yanliş", "falskt", "falsk", "usann", "epätosi", "nepravda", "hamis", "ψευδησ",
+    "nie", "hayır", "hayir",
+)  # fmt: skip
+_TRUTH: Final = {
+    **dict.fromkeys((*_YES, *_SHEET_YES), 1.0),
+    **dict.fromkeys((*_NO, *_SHEET_NO), 0.0),
+}
 # Beside grades from A to F they would be something else.
 _LETTERS: Final = {"t": 1.0, "y": 1.0, "f": 0.0, "n": 0.0}
+# Of a column that says whether an answer passed; elsewhere they are states of a call.
+_ENDS: Final = {
+    "success": 1.0, "succeeded": 1.0, "successful": 1.0, "failure": 0.0, "unsuccessful": 0.0,
+}  # fmt: skip
 _BLANKS: Final = frozenset({"", "nan", "none", "null", "n/a", "<na>"})
 # What tools write in place of a number that they do not have.
 _MARKERS: Final = frozenset(
     {"-", "--", "–", "—", "?", "na", "#n/a", "#na", "#div/0!", "#value!", "#ref!", "error", "err", "inf",
      "-inf", "infinity", "-infinity", "undefined", "missing", "skipped", "timeout"}
 )  # fmt: skip
+# An error of a spreadsheet in any language: #WERT!, #¡VALOR!, #NV, #DIV/0!
+_SHEET_ERROR: Final = re.compile(r"#¡?[^\W\d][\w/]*[!?]?")
 # Digits in groups of three, so that the other sign is that of decimals: 1,230.50 and 1.230,50.
 _GROUPED_POINT: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
 _GROUPED_COMMA: Final = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+")
@@ -103,8 +121,9 @@ def as_number(cell: Any, style: NumberStyle = PLAIN) -> float | None:
 
 def as_passed(cell: Any, style: NumberStyle = PLAIN) -> float | None:
     """1 or 0 of a cell that says whether an answer passed, also T and F, Y and N; None for another cell."""
-    if isinstance(cell, str) and cell.strip().casefold() in _LETTERS:
-        return _LETTERS[cell.strip().casefold()]
+    word = cell.strip().casefold() if isinstance(cell, str) else ""
+    if word in _LETTERS or word in _ENDS:
+        return _LETTERS[word] if word in _LETTERS else _ENDS[word]
     number = as_number(cell, style)
     return number if number in (0.0, 1.0) else None
 
@@ -119,10 +138,18 @@ def error_flag(cell: Any) -> bool | None:
     return bool(_TRUTH[word]) if word in _TRUTH else True if word in ("1", "1.0") else None
 
 
+def http_status(cell: Any) -> int | None:
+    """The HTTP status of a cell such as 200 or "503"; None for another cell."""
+    number = None if isinstance(cell, bool) else as_number(cell)
+    is_status = number is not None and number == int(number) and 100 <= number < 600  # noqa: PLR2004
+    return int(number) if number is not None and is_status else None
+
+
 def is_marker(cell: Any) -> bool:
     """Return whether a cell says that there is no number: `-`, `#N/A`, `error`, infinity."""
     if isinstance(cell, str):
-        return cell.strip().casefold() in _MARKERS
+        word = cell.strip().casefold()
+        return word in _MARKERS or _SHEET_ERROR.fullmatch(word) is not None
     return isinstance(cell, float) and not math.isfinite(cell)
 
 
@@ -139,13 +166,33 @@ def is_truth(cell: Any) -> bool:
 
 
 def as_scores(cell: Any) -> Mapping[str, float] | None:
-    """The scores in an object of numbers by name, or in its JSON text; None for another cell."""
+    """The scores in an object of numbers by name, in a list of objects with a name and a score, or in the JSON text of
+    these; None for another cell. A score may be an object with a number and its explanation.
+    """
     values = parse_structure(cell)
+    if isinstance(values, list) and values and all(_name_of(value) for value in values):
+        named = {str(_name_of(value)): value for value in values}
+        # A name that is there twice would hide a value.
+        values = named if len(named) == len(values) else None
     if not isinstance(values, Mapping):
         return None
-    numbers = {str(name): as_number(value) for name, value in values.items() if not is_blank(value)}
+    bare = {str(name): _bare_score(value) for name, value in values.items()}
+    numbers = {name: as_number(value) for name, value in bare.items() if not is_blank(value)}
     scores = {name: number for name, number in numbers.items() if number is not None}
     return scores if len(scores) == len(numbers) else None
+
+
+def _name_of(value: Any) -> Any:
+    """The name in an object that is a named score, None for another value."""
+    is_score = isinstance(value, Mapping) and not {"score", "value"}.isdisjoint(value)
+    return value.get("name") or value.get("metric") if is_score else None
+
+
+def _bare_score(value: Any) -> Any:
+    """The number of a score that stands beside its explanation; any other value unchanged."""
+    if not isinstance(value, Mapping):
+        return value
+    return next((value[name] for name in ("score", "value") if name in value), value)
 
 
 def parse_structure(cell: Any) -> Any:

@@ -10,6 +10,7 @@ from mosaico.traces.files.cell_values import (
     as_passed,
     as_scores,
     find_number_style,
+    http_status,
     is_blank,
     is_marker,
     is_percentage,
@@ -26,6 +27,8 @@ from mosaico.traces.files.field_names import (
     NUMBER_FIELDS,
     ODD_FIELDS,
     STATES,
+    SUCCEEDED,
+    UNSUCCESSFUL,
     VERDICTS,
     normalize_name,
 )
@@ -99,6 +102,11 @@ class ColumnCells:
             for cell in cells
         )
 
+    def says_success(self, column: str) -> bool:
+        """Return whether a column says success or failure, with at least one failure: of a call or of the task."""
+        words = {str(cell).strip().casefold() for cell in self.cells(column)}
+        return words <= SUCCEEDED | UNSUCCESSFUL and not words <= SUCCEEDED
+
     def judgments(self, column: str) -> list[str]:
         """The words of a column that judges answers in a few words by its name; empty for another column."""
         cells = self.cells(column)
@@ -143,7 +151,7 @@ def _fits(name: str, cell: Any, style: NumberStyle) -> bool:
     if name == "passed":
         return as_passed(cell, style) is not None
     if name == "status":
-        return str(cell).strip().casefold() in STATES
+        return str(cell).strip().casefold() in STATES or http_status(cell) is not None
     if name == "score":
         return number is not None and 0.0 <= number <= 1.0
     if name == "scores":

@@ -20,9 +20,15 @@ class Certainty(IntEnum):
     STRONG = 2
 
 
+# Letters that are no other letter with an accent.
+_OWN_LETTERS: Final = str.maketrans(
+    {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ß": "ss", "æ": "ae", "œ": "oe", "Ł": "L", "Ø": "O"}
+)
+
+
 def _plain(name: str) -> str:
     """A name without accents; a syllable of Korean stays one sign."""
-    decomposed = unicodedata.normalize("NFKD", name)
+    decomposed = unicodedata.normalize("NFKD", name.translate(_OWN_LETTERS))
     return unicodedata.normalize(
         "NFC",
         "".join(sign for sign in decomposed if not unicodedata.category(sign).startswith("M")),
@@ -41,7 +47,7 @@ ANSWER: Final = word_table(
     generations generated prediction predictions predicted pred preds hypothesis hypotheses actual
     assistant antwort antworten ausgabe vorhersage reponse reponses sortie respuesta respuestas
     salida resposta respostas saida risposta risposte antwoord antwoorden svar vastaus odpowiedz
-    odpoved cevap yanit jawaban ответ ответы відповідь απαντηση 답변 응답 출력 回答 答案 答え 答复 回复 返答 応答 输出 出力
+    odpoved cevap cevabı yanit yanıt yanıtı jawaban ответ ответы відповідь απαντηση 답변 응답 출력 回答 答案 答え 答复 回复 返答 応答 输出 出力
     جواب إجابة תשובה उत्तर जवाब คำตอบ
     """
 )
@@ -62,7 +68,7 @@ AGENTS: Final = word_table(
     model agent bot llm ai system chatbot rag gpt candidate final raw student modell modells modelo modele
     modello модель модели 模型 모델 generated predicted pred actual assistant agente agenten systems systeme
     sistema assistenten assistente asistente generee genere generada generado gerada gerado generata generato
-    generierte generiert erzeugte obtenue obtenida obtida predicha prevista
+    generierte generiert erzeugte modelu modelin obtenue obtenida obtida predicha prevista
     """
 )
 PRODUCTS: Final = word_table(
@@ -75,7 +81,7 @@ EXPECTED: Final = word_table(
     """
     expected gold golden reference references ref groundtruth truth truths target targets ideal
     correct canonical desired label best true grading accepted acceptable erwartet erwartete
-    erwarteter soll referenz richtige korrekte attendu attendue correcte esperado esperada correcta
+    erwarteter soll forventet forventede forvantat forvantad referenz richtige korrekte attendu attendue correcte esperado esperada correcta
     referencia atteso attesa corretta verwacht verwachte oczekiwana beklenen ожидаемый ожидаемая
     эталон эталонный правильный верный очікувана 正解 正确 標準 标准 参考 期望 期待 模範 정답 기대 صحيح अपेक्षित सही เฉลย
     """
@@ -176,6 +182,7 @@ NOT_A_SCORE: Final = frozenset(
         *("number", "num", "no", "nr", "turn", "turns", "step", "steps", "epoch", "trial", "seed"),
         *("run", "runs", "repetition", "attempt", "attempts", "retries", "iteration", "round"),
         *("time", "timestamp", "tstamp", "ts", "date", "day", "year", "created", "updated"),
+        *("hour", "hours", "minute", "minutes", "month", "week", "weekday", "quarter"),
         *("latency", "duration", "elapsed", "seconds", "sec", "secs", "ms", "millis", "token"),
         *("tokens", "count", "counts", "total", "cost", "costs", "price", "usd", "length", "len"),
         *("chars", "characters", "words", "sentences", "size", "bytes", "version", "threshold"),
@@ -307,7 +314,7 @@ def _certainty_of_member(head: str, tail: str, field: str) -> Certainty:
 
 
 def _certainty(words: Sequence[str], field: str) -> Certainty:
-    if not words or any(word in _OTHER for word in words):
+    if not words or any(word in _OTHER or _asks_whether(word) for word in words):
         return Certainty.NONE
     is_expected = _is_expected(words)
     match field:
@@ -376,6 +383,11 @@ def _has(word: str, words: frozenset[str]) -> bool:
         and word[0] > _LAST_LATIN
         and any(part in word for part in words if part[0] > _LAST_LATIN)
     )
+
+
+def _asks_whether(word: str) -> bool:
+    """Return whether a word of Chinese, Japanese or Korean asks whether something is so: 是否正确, 정답여부."""
+    return any(mark in word for mark in ("是否", "여부", "かどうか"))
 
 
 def _is_numbering(word: str) -> bool:

@@ -22,16 +22,20 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "input": ("input", "question", "userinput", "prompt", "query", "instruction", "request"),
     "outcome": ("outcome",),
     "error": (
-        "error", "errormessage", "errormsg", "errortext", "exception", "fehler", "fehlermeldung", "erreur",
+        "error", "errormessage", "errormsg", "errortext", "exception", "fehler", "fehlermeldung", "erreur", "iserror",
+        "haserror",
     ),
-    "status": ("status", "state", "runstatus", "callstatus"),
+    "status": (
+        "status", "state", "runstatus", "callstatus", "statuscode", "httpstatus", "httpstatuscode", "httpcode",
+    ),
     "passed": (
         "passed", "pass", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
         "bestanden", "korrekt", "richtig", "réussi", "correcto", "correto", "aprobado", "aprovado",
-        "通过", "是否正确", "正确", "合格",
+        "corretto", "superato", "goed", "juist", "poprawna", "poprawny", "poprawnie", "doğru", "верно", "правильно", "通过", "是否通过", "是否正确", "正确", "合格", "正誤", "合否", "통과",
+        "정답여부", "통과여부",
     ),
     "score": ("score", "taskscore", "grade"),
-    "scores": ("scores",),
+    "scores": ("scores", "evaluations"),
     "latencyMs": ("latencyms", "durationms", "elapsedms"),
     "latencySeconds": ("latencys", "latencysec", "durations", "seconds"),
     "cost": ("costusd", "cost", "totalcost", "priceusd", "usd"),
@@ -90,6 +94,9 @@ FAILED: Final = frozenset(
     {"error", "errored", "exception", "crashed", "timeout", "timed out", "timed_out"}
 )
 STATES: Final = FAILED | {"ok", "success", "succeeded", "completed", "complete", "done", "finished"}
+# Words of a column of states that may say whether a call ended, or whether the task is solved.
+SUCCEEDED: Final = frozenset({"success", "succeeded", "successful"})
+UNSUCCESSFUL: Final = frozenset({"failed", "failure", "fail", "unsuccessful"})
 # Columns that may say whether an answer is right; their values decide.
 VERDICTS: Final = frozenset({"verdict", "status", "result", "match", "ismatch", "outcome"})
 _SEPARATORS: Final = re.compile(r"[\W_]+")

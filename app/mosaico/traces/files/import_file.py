@@ -5,7 +5,7 @@ import csv
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, islice
@@ -18,6 +18,7 @@ from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.error_groups import ErrorTally
 from mosaico.traces.files.csv_text import (
     SAMPLE_BYTES,
+    CsvHead,
     encoding_of_mark,
     find_bad_line,
     guess_encoding,
@@ -29,6 +30,7 @@ from mosaico.traces.files.json_objects import count_json_values, explain_json_er
 from mosaico.traces.files.json_rows import rows_of_document
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts
+from mosaico.traces.files.table_head import filled_rows
 
 GZIP_MARK: Final = b"\x1f\x8b"
 LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
@@ -233,28 +235,30 @@ class ImportFile:
         lines = self._text_lines()
         start = list(islice(lines, HEAD_LINES))
         head = read_head(start)
-        self._note(head.note)
-        reader = csv.reader(
-            chain(start[head.skipped_lines :], lines),
-            delimiter=head.delimiter,
-            strict=True,
-            skipinitialspace=head.is_padded,
-        )
+        self.note(head.note)
+        text = chain(start[head.skipped_lines :], lines)
         header: list[str] = []
-        first_line = 1 + head.skipped_lines
+        for line, cells in filled_rows(self._numbered_rows(text, head), self.note):
+            if header:
+                self._require_width(cells, header, line)
+                self._refuse_nul(cells, line)
+                yield TableRow(f"line {line}", dict(zip(header, cells, strict=True)))
+            else:
+                header = self.name_columns(cells)
+
+    def _numbered_rows(self, text: Iterable[str], head: CsvHead) -> Iterator[tuple[int, list[str]]]:
+        """The rows of a CSV text with the lines on which they begin."""
+        reader = csv.reader(
+            text, delimiter=head.delimiter, strict=True, skipinitialspace=head.is_padded
+        )
+        line = 1 + head.skipped_lines
         try:
             for cells in map(head.clean, reader):
-                if cells and not header:
-                    header = self.name_columns(cells)
-                elif cells:
-                    self._require_width(cells, header, first_line)
-                    self._refuse_nul(cells, first_line)
-                    yield TableRow(f"line {first_line}", dict(zip(header, cells, strict=True)))
-                first_line = reader.line_num + 1 + head.skipped_lines
+                if cells:
+                    yield line, cells
+                line = reader.line_num + 1 + head.skipped_lines
         except csv.Error as error:
-            self.reject(
-                f"line {first_line}: {_explain_csv_error(error, self.options.limits.cell_chars)}"
-            )
+            self.reject(f"line {line}: {_explain_csv_error(error, self.options.limits.cell_chars)}")
 
     def _text_lines(self) -> Iterator[str]:
         encoding = self._encoding
@@ -288,12 +292,13 @@ class ImportFile:
         guess = guess_encoding(self.open())
         if guess is None:
             return "utf-8"
-        self._note(
+        self.note(
             f"the file is not UTF-8 and is read as Windows-1252; {parameter_name('--encoding')} names another one"
         )
         return guess
 
-    def _note(self, note: str | None) -> None:
+    def note(self, note: str | None) -> None:
+        """Note how the rows were found; a file is read several times."""
         if note is not None and note not in self.notes:
             self.notes.append(note)
 
@@ -343,7 +348,7 @@ class ImportFile:
             self.reject(
                 f"line 1: the document {found}; write a list of objects, one for each result"
             )
-        self._note(found.note)
+        self.note(found.note)
         for number, row in enumerate(found.rows, start=1):
             yield self._object_row(f"row {number}", row)
 

@@ -11,6 +11,7 @@ from mosaico.traces.files.cell_values import (
     as_passed,
     as_scores,
     error_flag,
+    http_status,
     is_blank,
     parse_structure,
 )
@@ -24,7 +25,7 @@ from mosaico.traces.files.field_names import (
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow, is_blank_row
 from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.table_columns import TableColumns
-from mosaico.traces.model_responses import ValueForm, read_generations
+from mosaico.traces.model_responses import BAD_STATUS, ValueForm, read_generations
 from mosaico.traces.references import ListRule, References, read_references
 from mosaico.traces.storable_traces import id_of, short_id
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
@@ -284,7 +285,10 @@ class RowReader:
     def _failed_state(self, row: TableRow) -> str | None:
         cell = self._cell(row, "status")
         is_failed = isinstance(cell, str) and cell.strip().casefold() in FAILED
-        return f"status {cell.strip()}" if is_failed else None
+        status = http_status(cell)
+        if status is not None and status >= BAD_STATUS:
+            return f"HTTP status {status}"
+        return f"status {str(cell).strip()}" if is_failed else None
 
     def _tags(self, row: TableRow) -> tuple[str, ...]:
         if not self._has_tags:

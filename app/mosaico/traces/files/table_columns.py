@@ -77,6 +77,7 @@ def choose_columns(
     chooser.choose_texts()
     chooser.choose_fields()
     chooser.choose_answer_by_values()
+    chooser.choose_success()
     return chooser.result()
 
 
@@ -196,6 +197,30 @@ class _ColumnChooser:
             self._notes[columns[0]] = (
                 f"the column {columns[0]!r} is the answer: its values are those of {expected!r}"
             )
+
+    def choose_success(self) -> None:
+        """A column of success and failure as pass or fail, where nothing else judges the answers: beside an expected
+        answer or a score it may say whether the call ended.
+        """
+        columns = [
+            column
+            for column in self._free
+            if normalize_name(column) in VERDICTS and self._cells.says_success(column)
+        ]
+        if not columns or "passed" in {*self._mapping, *self._fields}:
+            return
+        is_judged = bool(
+            {"expected", "score", "scores"} & {*self._fields}
+            or self._scores
+            or any(map(self._cells.is_score, self._free))
+        )
+        if is_judged:
+            self._notes[columns[0]] = (
+                f"the column {columns[0]!r} is not used: it may say whether a call ended or whether an answer is"
+                f" right; the latter: {mapped_column('passed', columns[0])}"
+            )
+        else:
+            self._take("passed", columns[0])
 
     def result(self) -> TableColumns:
         scores = {column: column for column in self._free if self._cells.is_score(column)}

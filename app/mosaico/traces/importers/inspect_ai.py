@@ -28,6 +28,8 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.read_report import ReadCounts
+from mosaico.traces.references import ListRule, References, expected_fields, read_targets
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
@@ -83,7 +85,7 @@ def read_inspect(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     status = log.get("status", "started")
     notes = [] if status == "success" else [f"the status of this log is {status}: it is incomplete"]
     return ImportedTraces(
-        traces=_traces(samples, evaluation.get("model"), scorer, notes), notes=notes
+        traces=_traces(samples, evaluation.get("model"), scorer, notes, file.counts), notes=notes
     )
 
 
@@ -100,7 +102,11 @@ def _require_sample(
 
 
 def _traces(
-    samples: Iterator[Mapping[str, Any]], model: Any, scorer: str | None, notes: list[str]
+    samples: Iterator[Mapping[str, Any]],
+    model: Any,
+    scorer: str | None,
+    notes: list[str],
+    counts: ReadCounts,
 ) -> Iterator[Trace]:
     ignored = IgnoredFields(SAMPLE_FIELDS)
     ignored_metadata = IgnoredFields(METADATA_FIELDS, "metadata.")
@@ -115,7 +121,9 @@ def _traces(
         unscored.update(_unscored(sample))
         ignored.check(sample)
         ignored_metadata.check(object_of(sample.get("metadata")))
-        yield _trace(sample, model, scorer)
+        trace = _trace(sample, model, scorer)
+        counts.several_expected += bool(trace.expected_any)
+        yield trace
     notes += describe_ignored("fields of samples", ignored, ignored_metadata)
     if invalidated:
         notes.append(
@@ -145,7 +153,6 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         trial=epoch - 1,
         outcome=outcome,
         input=text_of(sample.get("input"), TextRole.QUESTION),
-        expected_output=text_of(sample.get("target")) or None,
         # A sample that ended without an answer has an empty one.
         output=_answer(output) if is_answered else None,
         error=text_of(error),
@@ -156,7 +163,14 @@ def _trace(sample: Mapping[str, Any], model: Any, scorer: str | None) -> Trace:
         latency_ms=amount_of(sample.get("total_time"), MILLISECONDS),
         tool_calls=_tool_calls(sample),
         scores=_with_verdict(scores, scorer, outcome),
+        **expected_fields(_targets(sample)),
     )
+
+
+def _targets(sample: Mapping[str, Any]) -> References:
+    """The targets of a sample: each of them is right, of a multiple choice all of them together."""
+    is_choice = bool(sample.get("choices"))
+    return read_targets(sample.get("target"), ListRule.ALL if is_choice else ListRule.ANY)
 
 
 def _outcome(sample: Mapping[str, Any], error: Any, *, is_scored: bool) -> TraceOutcome:

@@ -13,6 +13,7 @@ from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow
 from mosaico.traces.files.imported_values import object_of, text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.references import expected_fields, read_targets
 from mosaico.traces.storable_traces import short_id
 from mosaico.traces.types import Trace
 from mosaico.traces.value_text import TextRole
@@ -71,15 +72,17 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     if any("filter" not in sample and filters[item] > 1 for item, sample in samples.items()):
         notes.append("the file does not name its filters: they are numbered in its order")
     for item, sample in samples.items():
+        expected = _expected(sample)
+        file.counts.several_expected += "expected_any" in expected
         for trial, answer in enumerate(_answers(sample)):
             yield Trace(
                 trace_id=f"{item}#{trial}",
                 item_id=item,
                 trial=trial,
                 input=_prompt(sample),
-                expected_output=_expected(sample),
                 output=answer,
                 scores=scores[item],
+                **expected,
             )
 
 
@@ -179,8 +182,14 @@ def _arguments(sample: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     return [(request.get("arg_0"), request.get("arg_1")) for request in by_name]
 
 
-def _expected(sample: Mapping[str, Any]) -> str | None:
-    """The target; that of a multiple choice is the number of the choice."""
+def _expected(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """The expected answers: of several targets each is right. That of a multiple choice is the number of the choice."""
+    if isinstance(sample.get("target"), list):
+        return expected_fields(read_targets(sample["target"]))
+    return {"expected_output": _target(sample)}
+
+
+def _target(sample: Mapping[str, Any]) -> str | None:
     target, choices = text_of(sample.get("target")), _choices(sample)
     if choices is None or target is None or not target.isdecimal():
         return target

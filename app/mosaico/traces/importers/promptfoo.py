@@ -32,10 +32,11 @@ from mosaico.traces.files.importer_registry import (
     Importer,
     in_column,
 )
+from mosaico.traces.files.read_report import ReadCounts
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
-from mosaico.traces.value_text import TextRole
+from mosaico.traces.value_text import TextRole, read_text
 
 RESULT_FIELDS: Final = (
     "vars", "promptIdx", "prompt", "provider", "testCase", "response", "error", "failureReason",
@@ -72,7 +73,7 @@ def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     notes: list[str] = []
     directions: dict[str, str] = {}
     return ImportedTraces(
-        traces=_traces(_iter_results(file), names, notes, directions),
+        traces=_traces(_iter_results(file), names, notes, directions, file.counts),
         notes=notes,
         directions=directions,
         item_columns=tuple(names.values()),
@@ -174,6 +175,7 @@ def _traces(
     columns: Mapping[Any, str],
     notes: list[str],
     directions: dict[str, str],
+    counts: ReadCounts,
 ) -> Iterator[Trace]:
     trials, ignored = TrialCounter(), IgnoredFields(RESULT_FIELDS)
     for result in results:
@@ -186,6 +188,9 @@ def _traces(
         response = object_of(result.get("response"))
         usage = _usage(result, response)
         is_answered = outcome in (TraceOutcome.SCORED, TraceOutcome.JUDGE_ERROR)
+        answer = read_text(response.get("output"))
+        if is_answered:
+            counts.add_text("output", answer)
         yield Trace(
             trace_id=f"{item}#{trial}",
             item_id=item,
@@ -193,7 +198,7 @@ def _traces(
             outcome=outcome,
             input=text_of(object_of(result.get("prompt")).get("raw"), TextRole.QUESTION),
             expected_output=_expected(result),
-            output=(text_of(response.get("output")) or "") if is_answered else None,
+            output=(answer.text or "") if is_answered else None,
             error=text_of(result.get("error")),
             tags=_tags(result),
             input_tokens=usage.input_tokens,

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.table_head import filled_rows
 from mosaico.traces.files.table_traces import read_table
 
 MAX_NAMES: Final = 8
@@ -53,45 +54,13 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
             f"the sheet {sheet.title!r} is read, and not {names}; {parameter_name('--sheet')} chooses another one"
         )
     header: list[str] = []
-    for number, cells in _filled_rows(file, sheet):
+    values = enumerate(sheet.iter_rows(values_only=True), start=1)
+    rows = ((number, [_plain(cell) for cell in row]) for number, row in values)
+    for number, cells in filled_rows(rows, file.note):
         if header:
             yield TableRow(f"row {number}", dict(zip(header, cells, strict=False)))
         else:
             header = file.name_columns([str(cell) for cell in cells])
-
-
-def _filled_rows(file: ImportFile, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
-    """The rows of a table with their numbers, the header first: without titles above it, and without blank rows,
-    which spreadsheets keep around a table.
-    """
-    titles = 0
-    title: tuple[int, list[Any]] | None = None
-    is_table = False
-    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
-        cells = [_plain(cell) for cell in row]
-        if all(cell == "" for cell in cells):
-            continue
-        if is_table or not _is_title(cells):
-            # A single row above a wider one is a title, two of them are a table with one column.
-            if title is not None:
-                titles, title = titles + 1, None
-                file.notes.append(f"titles above the header: {titles}")
-            is_table = True
-            yield number, cells
-        elif title is None:
-            title = number, cells
-        else:
-            is_table = True
-            yield title
-            title = None
-            yield number, cells
-    if title is not None:
-        yield title
-
-
-def _is_title(cells: list[Any]) -> bool:
-    """Return whether only the first cell of a row is filled."""
-    return cells[0] != "" and not any(cell != "" for cell in cells[1:])
 
 
 def _plain(cell: Any) -> Any:
