@@ -86,6 +86,12 @@ def last_text(messages: Sequence[Message], roles: Iterable[str]) -> str | None:
 
 def read_indexed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     """The list that attributes such as `llm.input_messages.0.message.role` describe."""
+    members = _to_lists(read_nested(attributes, prefix))
+    return members if isinstance(members, list) else []
+
+
+def read_nested(attributes: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The object that attributes with this prefix describe; a dot in a name separates the levels."""
     tree: dict[str, Any] = {}
     for name, value in attributes.items():
         if name.startswith(prefix):
@@ -96,8 +102,7 @@ def read_indexed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
                 # A name that is both a value and an object: the value loses.
                 node = child if isinstance(child, dict) else node
             node[last] = value
-    members = _to_lists(tree)
-    return members if isinstance(members, list) else []
+    return tree
 
 
 def parse_value(value: Any) -> Any:

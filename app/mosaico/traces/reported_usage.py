@@ -1,10 +1,12 @@
 """Tokens and cost as tools report them; pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 _TOTALS: Final = ("total", "total_tokens", "totaltokens", "tokens")
+_INPUT_WORDS: Final = ("input", "prompt")
+_OUTPUT_WORDS: Final = ("output", "completion")
 _PLAIN_INPUTS: Final = ("input", "input_tokens", "inputtokens", "prompt_tokens", "prompttokens")
 _PLAIN_OUTPUTS: Final = (
     *("output", "output_tokens", "outputtokens", "completion_tokens", "completiontokens"),
@@ -52,14 +54,14 @@ def read_usage_details(details: Mapping[str, Any]) -> TokenCounts:
         and 0 <= value < 2**63
         and math.isfinite(value)
     }
-    input_tokens = _sum_matching(amounts, "input", "prompt")
-    output_tokens = _sum_matching(amounts, "output", "completion")
+    input_tokens = _sum_matching(amounts, _INPUT_WORDS)
+    output_tokens = _sum_matching(amounts, _OUTPUT_WORDS)
     total = next((amounts[name] for name in _TOTALS if name in amounts), None)
     if total is not None:
         if total < (input_tokens or 0) + (output_tokens or 0):
             # The finer counts were counted twice: only the plain counts remain.
-            input_tokens = _plain(amounts, _PLAIN_INPUTS, input_tokens)
-            output_tokens = _plain(amounts, _PLAIN_OUTPUTS, output_tokens)
+            input_tokens = _plain(amounts, _PLAIN_INPUTS, _INPUT_WORDS, input_tokens)
+            output_tokens = _plain(amounts, _PLAIN_OUTPUTS, _OUTPUT_WORDS, output_tokens)
         if input_tokens is None:
             input_tokens = max(total - (output_tokens or 0), 0)
         if output_tokens is None:
@@ -67,10 +69,20 @@ def read_usage_details(details: Mapping[str, Any]) -> TokenCounts:
     return TokenCounts(input_tokens, output_tokens)
 
 
-def _plain(amounts: Mapping[str, int], names: tuple[str, ...], otherwise: int | None) -> int | None:
-    return next((amounts[name] for name in names if name in amounts), otherwise)
+def _plain(
+    amounts: Mapping[str, int], names: Sequence[str], words: Sequence[str], otherwise: int | None
+) -> int | None:
+    """The plain count, if the finer ones can be parts of it: a larger one comes on top, whatever the total says."""
+    plain = next((amounts[name] for name in names if name in amounts), None)
+    if plain is None or max(_matching(amounts, words)) > plain:
+        return otherwise
+    return plain
 
 
-def _sum_matching(amounts: Mapping[str, int], *words: str) -> int | None:
-    matches = [amount for name, amount in amounts.items() if any(word in name for word in words)]
+def _matching(amounts: Mapping[str, int], words: Sequence[str]) -> list[int]:
+    return [amount for name, amount in amounts.items() if any(word in name for word in words)]
+
+
+def _sum_matching(amounts: Mapping[str, int], words: Sequence[str]) -> int | None:
+    matches = _matching(amounts, words)
     return sum(matches) if matches else None

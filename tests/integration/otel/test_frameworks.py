@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from mosaico.traces.reader_versions import READER_VERSIONS, ReaderVersion
 from tests.support.otel_frameworks.fixtures import FIXTURES, export_of
 from tests.support.otlp import PROTOBUF, export, json_export, span
 from tests.support.service import JSON, Service
@@ -22,12 +23,16 @@ def send(service: Service, body: bytes) -> bytes:
     return response.content
 
 
-def run_over_received(service: Service, metrics: tuple[str, ...]) -> JSON:
-    # A run waits for half a minute without spans: they came an hour ago.
+def settle(service: Service) -> None:
+    """A run waits for half a minute without spans: they came an hour ago."""
     with service.resources.db.begin() as session:
         session.connection().exec_driver_sql(
             "UPDATE otel_traces SET last_received_at = last_received_at - interval '1 hour'"
         )
+
+
+def run_over_received(service: Service, metrics: tuple[str, ...]) -> JSON:
+    settle(service)
     service.create_agent()
     service.create_benchmark(source="otel", datasetRef="weather", metrics=list(metrics))
     return service.complete_run()
@@ -83,3 +88,46 @@ def test_unknown_texts__are_named_to_the_client_and_by_the_run(service: Service)
     pages = (f"/runs/{run['id']}", f"/runs/{run['id']}/traces/{'1'.zfill(32)}")
     for path in pages:
         assert "bot.answer" in service.client.get(path).text
+
+
+@pytest.mark.parametrize(
+    ("before", "verdict"), [(ReaderVersion(answers=1), "INVALID"), (None, "REGRESSED")]
+)
+def test_another_version_of_the_reader__is_a_visible_break_and_no_regression(
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    before: ReaderVersion | None,
+    verdict: str,
+) -> None:
+    """Every answer gets worse; by the same version of the reader that is a regression."""
+    service.create_agent()
+    service.create_benchmark(source="otel", datasetRef="weather", metrics=["CONTAINS"])
+    with monkeypatch.context() as patch:
+        if before is not None:
+            patch.setitem(READER_VERSIONS, "otel", before)
+        run_of_items(service, "r-1", answer="It is sunny.")
+    run = run_of_items(service, "r-2", answer="I cannot say.")
+
+    assert run["verdict"]["verdict"] == verdict
+    changes = run["verdict"]["measuredDifferently"]
+    assert any("reader otel" in change for change in changes) is (before is not None)
+    rows = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
+    assert [row["verdict"]["verdict"] for row in rows] == [verdict]
+
+
+def run_of_items(service: Service, name: str, answer: str) -> JSON:
+    named: dict[str, Any] = {"mosaico__dataset": "weather", "mosaico__run": name}
+    spans = [
+        span(
+            trace=f"{number:x}{name.encode().hex()}",
+            **named,
+            mosaico__item_id=f"item-{number}",
+            mosaico__expected_output="sunny",
+            input__value="Weather in Rome?",
+            output__value=answer,
+        )
+        for number in range(1, 41)
+    ]
+    assert not send(service, export(spans))
+    settle(service)
+    return service.complete_run(runName=name)

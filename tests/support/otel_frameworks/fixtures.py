@@ -6,7 +6,7 @@ named versions. In all of them an agent is asked for the weather in Rome.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -49,7 +49,7 @@ class Fixture:
     version: str
     spans: Sequence[JSON]
     expected: Expected
-    is_recorded: bool = False
+    origin: Literal["recorded", "recorded, filled by a script", "written"] = "written"
     note: str = ""
 
     @property
@@ -134,7 +134,7 @@ def _recorded(
         version=version,
         spans=spans,
         expected=expected,
-        is_recorded=True,
+        origin="recorded",
         note=note,
     )
 
@@ -153,7 +153,7 @@ RECORDED: Final = (
     _recorded("Strands Agents", "1.62.0", "strands_1.62.0", Expected(**_BOTH, output=f"{ANSWER}\n", cached="inside")),
     _recorded("Langfuse SDK", "5.0.4", "langfuse_5.0.4", Expected(**_BOTH, cached="inside")),
     # Its own spans, filled as its integrations fill them.
-    _recorded("MLflow", "3.17.2", "mlflow_3.17.2", Expected(**_BOTH, cached="inside")),
+    replace(_recorded("MLflow", "3.17.2", "mlflow_3.17.2", Expected(**_BOTH, cached="inside")), origin="recorded, filled by a script"),
     _recorded("Vercel AI SDK", "5.0.277", "ai_sdk_5.0.277_generate", Expected(**_BOTH, cached="inside", session="s-1"), "generateText"),
     _recorded("Vercel AI SDK", "5.0.277", "ai_sdk_5.0.277_stream", Expected(**_BOTH, cached="inside", session="s-1"), "streamText"),
 )  # fmt: skip
@@ -382,13 +382,93 @@ def _claude_code() -> Fixture:
     return _fixture("Claude Code", "2 (by its mapping)", writer, Expected(tokens=(30, 9), cached="added", tools=("look_up",), session="s-1"))  # fmt: skip
 
 
+def _haystack_message(role: str, part: JSON, usage: JSON | None = None) -> JSON:
+    meta = {} if usage is None else {"model": "small", "usage": usage}
+    return {"role": role, "meta": meta, "name": None, "content": [part]}
+
+
+_HAYSTACK_ASKED: Final = _haystack_message("user", {"text": QUESTION})
+_HAYSTACK_CALLS: Final = _haystack_message("assistant", {"tool_call": {"id": "c", "tool_name": "look_up", "arguments": ARGUMENTS}}, {"prompt_tokens": 30, "completion_tokens": 9})  # fmt: skip
+_HAYSTACK_ANSWER: Final = _haystack_message("assistant", {"text": ANSWER}, {"prompt_tokens": 40, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 8}})  # fmt: skip
+
+
+def _haystack_agent() -> JSON:
+    messages = [_HAYSTACK_ASKED, _HAYSTACK_CALLS, _HAYSTACK_ANSWER]
+    return {
+        "haystack.agent.input": json.dumps({"messages": [_HAYSTACK_ASKED]}),
+        "haystack.agent.output": json.dumps({"messages": messages, "last_message": messages[-1]}),
+    }
+
+
 def _haystack() -> Fixture:
     writer = _Writer("haystack")
-    root = writer.add("haystack.agent.run", {"haystack.agent.input": json.dumps({"messages": [{"role": "user", "content": QUESTION}]}), "haystack.agent.output": json.dumps({"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]})})  # fmt: skip
+    root = writer.add("haystack.agent.run", _haystack_agent())
     step = writer.add("haystack.agent.step", {}, parent=root)
-    writer.add("haystack.agent.step.llm", {"haystack.agent.step.llm.input": json.dumps({"messages": [{"role": "user", "content": QUESTION}]})}, parent=step)  # fmt: skip
+    for reply in (_HAYSTACK_CALLS, _HAYSTACK_ANSWER):
+        call = writer.add("haystack.agent.step.llm", {"haystack.agent.step.llm.input": json.dumps({"messages": [_HAYSTACK_ASKED]}), "haystack.agent.step.llm.output": json.dumps({"replies": [reply]})}, parent=step)  # fmt: skip
+        # The generator inside of the step is the same call.
+        writer.add("haystack.chat_generator.run", {"haystack.component.type": "OpenAIChatGenerator"}, parent=call)  # fmt: skip
     writer.add("haystack.agent.step.tool", {"haystack.tool.name": "look_up", "haystack.agent.step.tool.input": CALL_TEXT}, parent=step)  # fmt: skip
-    return _fixture("Haystack", "3.4.1", writer, Expected(tools=("look_up",)))
+    return _fixture("Haystack", "3.4.1", writer, Expected(tokens=(70, 15), tools=("look_up",), turns=2))  # fmt: skip
+
+
+def _haystack_pipeline(kind: str, asked: JSON, answered: JSON, note: str) -> Fixture:
+    writer = _Writer("haystack")
+    root = writer.add("haystack.pipeline.run", {"haystack.pipeline.input_data": json.dumps({"llm": asked}), "haystack.pipeline.output_data": json.dumps({"llm": answered})})  # fmt: skip
+    writer.add("haystack.component.run", {"haystack.component.type": kind, "haystack.component.name": "llm", "haystack.component.input": json.dumps(asked), "haystack.component.output": json.dumps(answered)}, parent=root)  # fmt: skip
+    writer.add("haystack.component.run", {"haystack.component.type": "AnswerBuilder", "haystack.component.input": json.dumps(answered)}, parent=root)  # fmt: skip
+    return _fixture("Haystack", "3.4.1", writer, Expected(tokens=(40, 6)), note)
+
+
+def _crewai(*, with_calls: bool) -> Fixture:
+    """Its own tracing; without the calls the crew alone has the tokens."""
+    writer = _Writer("crewai.telemetry")
+    usage = {"total_tokens": 39, "prompt_tokens": 30, "cached_prompt_tokens": 8, "completion_tokens": 9, "successful_requests": 1}  # fmt: skip
+    root = writer.add("invoke_workflow", {"gen_ai.operation.name": "invoke_workflow", "gen_ai.conversation.id": "s-1", "crewai.crew.inputs": json.dumps({"question": QUESTION}), "crewai.crew.output": ANSWER, "crewai.crew.usage_metrics": json.dumps(usage)})  # fmt: skip
+    task = writer.add("execute_task", {"gen_ai.operation.name": "execute_task", "crewai.task.description": "Answer.", "crewai.task.expected_output": "A sentence."}, parent=root)  # fmt: skip
+    if with_calls:
+        writer.add("chat small", {**_CHAT, **_USED, **_TEXTS}, parent=task)
+    expected = Expected(tokens=(30, 9), cached="inside", session="s-1", turns=1 if with_calls else None, tools=() if with_calls else None)  # fmt: skip
+    return _fixture("CrewAI", "1.15.30", writer, expected, "" if with_calls else "crew alone")
+
+
+def _llama_message(role: str, *blocks: JSON) -> JSON:
+    return {"role": role, "additional_kwargs": {}, "blocks": list(blocks)}
+
+
+def _llama_index() -> Fixture:
+    writer = _Writer("llamaindex.opentelemetry.tracer")
+    root = writer.add("FunctionAgent.run", {})
+    asked = json.dumps([_llama_message("user", {"block_type": "text", "text": QUESTION})])
+    call = {"block_type": "tool_call", "tool_call_id": "c", "tool_name": "look_up", "tool_kwargs": ARGUMENTS}  # fmt: skip
+    for block, tokens in ((call, (30, 9)), ({"block_type": "text", "text": ANSWER}, (40, 6))):
+        end: dict[str, Any] = {
+            "messages": asked,
+            "response.message.role": "assistant",
+            "response.message.blocks": json.dumps([block]),
+            "response.raw.model": "small",
+            "response.raw.usage.prompt_tokens": tokens[0],
+            "response.raw.usage.completion_tokens": tokens[1],
+        }
+        events = [("LLMChatStartEvent", {"messages": asked}), ("LLMChatInProgressEvent", {"messages": asked}), ("LLMChatEndEvent", end)]  # fmt: skip
+        writer.add("OpenAI.achat_with_tools", {}, parent=root, events=events)
+    return _fixture("LlamaIndex", "0.7.0", writer, Expected(tokens=(70, 15), tools=("look_up",), turns=2))  # fmt: skip
+
+
+def _openinference(
+    framework: str, version: str, asked: JSON, answered: JSON, messages: JSON | None = None
+) -> Fixture:
+    """A root with the arguments and the result of a function of a framework, above one call."""
+    writer = _Writer("openinference.instrumentation")
+    root = writer.add("run", {"openinference.span.kind": "AGENT", "input.value": json.dumps(asked), "output.value": json.dumps(answered)})  # fmt: skip
+    texts = messages or {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": QUESTION,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+    }
+    writer.add("call", {"openinference.span.kind": "LLM", "llm.model_name": "small", **texts, "llm.token_count.prompt": 30, "llm.token_count.completion": 9}, parent=root)  # fmt: skip
+    return _fixture(f"OpenInference, {framework}", version, writer, Expected(tokens=(30, 9)))
 
 
 def _client_and_server() -> Fixture:
@@ -467,6 +547,20 @@ WRITTEN: Final = (
     _one("Semantic Kernel .NET", "first", "Microsoft.SemanticKernel.Diagnostics", {"gen_ai.operation.name": "chat.completions", "gen_ai.request.model": "small", "gen_ai.response.prompt_tokens": -1, "gen_ai.response.completion_tokens": -1}, Expected(), events=[("gen_ai.content.prompt", {"gen_ai.prompt": f'[{{"role:" system, "content:" Be brief.}}, {{"role:" user, "content:" {QUESTION}}}]'}), ("gen_ai.content.completion", {"gen_ai.completion": f'[{{"role:" Assistant, "content:" {ANSWER}}}]'})], note="JSON without quotes"),
     _one("traceloop, LangChain", "0.62.4", "opentelemetry.instrumentation.langchain", {"traceloop.span.kind": "workflow", "traceloop.entity.input": json.dumps({"inputs": {"question": QUESTION}, "tags": [], "metadata": {}, "kwargs": {"name": "agent"}}), "traceloop.entity.output": json.dumps({"outputs": ANSWER, "kwargs": {"tags": []}})}, Expected(tools=None, turns=None), name="agent.workflow"),
     _one("Spring AI", "1-2", "org.springframework.ai", {**_CHAT, **_USED, "spring.ai.kind": "chat_model", "spring.ai.chat.client.conversation.id": "s-1"}, Expected(input=None, output=None, tokens=(30, 9), tools=None, session="s-1", tags=("content-not-recorded",)), note="no texts on spans"),
+    _haystack_pipeline("OpenAIChatGenerator", {"messages": [_HAYSTACK_ASKED]}, {"replies": [_HAYSTACK_ANSWER]}, "pipeline of a chat"),
+    _haystack_pipeline("OpenAIGenerator", {"prompt": QUESTION}, {"replies": [ANSWER], "meta": [{"model": "small", "usage": {"prompt_tokens": 40, "completion_tokens": 6}}]}, "pipeline of texts"),
+    _one("Haystack", "3.4.1", "haystack", _haystack_agent(), Expected(tokens=(70, 15), turns=None, tools=("look_up",)), name="haystack.agent.run", note="agent alone"),
+    _crewai(with_calls=True),
+    _crewai(with_calls=False),
+    _one("traceloop, CrewAI", "0.62.4", "opentelemetry.instrumentation.crewai", {"gen_ai.system": "crewai", "crewai.crew.inputs": json.dumps({"question": QUESTION}), "crewai.crew.result": ANSWER, "crewai.crew.token_usage": "total_tokens=39 prompt_tokens=30 cached_prompt_tokens=8 completion_tokens=9 successful_requests=1"}, Expected(tokens=(30, 9), turns=None, tools=None), name="crewai.workflow", note="crew alone"),
+    _llama_index(),
+    _openinference("LlamaIndex", "4 (by its facts)", {"user_msg": QUESTION, "max_iterations": None}, {"response": _llama_message("assistant", {"block_type": "text", "text": ANSWER}), "tool_calls": [], "current_agent_name": "agent"}),
+    _openinference("Google ADK", "0.1 (by its facts)", {"user_id": "u", "session_id": "s", "new_message": {"role": "user", "parts": [{"text": QUESTION}]}}, {"author": "agent", "content": {"role": "model", "parts": [{"text": ANSWER}]}, "partial": None}),
+    _openinference("completions", "0.1.66", {"question": QUESTION}, {"outputs": ANSWER, "kwargs": {}}, {"llm.prompts.0.prompt.text": QUESTION, "llm.choices.0.completion.text": ANSWER}),
+    _one("logfire, OpenAI Agents", "5.4.0", "logfire.openai_agents", {"gen_ai.request.model": "small", **_USED, "request_data": json.dumps({"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]})}, Expected(tokens=(30, 9)), name="Generation"),
+    _one("Dify", "own spans", "dify", {"gen_ai.span.kind": "LLM", "gen_ai.request.model": "small", **_USED, "gen_ai.input.messages": "[]", "gen_ai.output.messages": "[]", "gen_ai.prompt": json.dumps([{"role": "user", "text": QUESTION}]), "gen_ai.completion": ANSWER}, Expected(tokens=(30, 9)), note="messages"),
+    _one("Braintrust", "0.48.1", "braintrust", {"braintrust.span_attributes": json.dumps({"type": "llm"}), "braintrust.input_json": _message("user", QUESTION), "braintrust.output_json": _message("assistant", ANSWER), "braintrust.metrics": json.dumps({"prompt_tokens": 30, "completion_tokens": 9, "prompt_cached_tokens": 20})}, Expected(tokens=(30, 9), cached="inside"), note="without a total"),
+    _one("MLflow", "3.17.2", "mlflow", {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.spanInputs": json.dumps({"messages": [{"role": "user", "content": QUESTION}]}), "mlflow.spanOutputs": json.dumps({"role": "assistant", "content": ANSWER}), "mlflow.chat.tokenUsage": json.dumps({"input_tokens": 10, "output_tokens": 9, "total_tokens": 19, "cache_read_input_tokens": 20})}, Expected(tokens=(30, 9), cached="added"), note="more cached than input tokens"),
     # Nothing names an operation.
     _one("spans without an operation", "by hand", "my.app", {"gen_ai.response.model": "small", "gen_ai.prompt": QUESTION, "gen_ai.completion": ANSWER, "gen_ai.usage.prompt_tokens": 30, "gen_ai.usage.completion_tokens": 9}, Expected(tokens=(30, 9))),
 )  # fmt: skip

@@ -35,7 +35,7 @@ def _row(fixture: Fixture) -> str:
     cells = [
         fixture.framework,
         version,
-        "recorded" if fixture.is_recorded else "written",
+        fixture.origin,
         *(_mark(value) for value in (expected.input, expected.output, expected.tokens[0])),
         _CACHED[expected.cached],
         *(_mark(value) for value in (expected.cost, expected.tools or None, expected.session)),

@@ -86,9 +86,9 @@ def test_missing__unknown_attributes_are_named() -> None:
 
 def test_missing__unknown_events_are_named() -> None:
     root = part(1, {})
-    root.events.add(name="LLMChatEndEvent").attributes.extend(key_values({"response": "Rome"}))
+    root.events.add(name="gen_ai.my.answer").attributes.extend(key_values({"text": "Rome"}))
     trace = assemble(root)
-    assert trace.attributes["contentNotUnderstood"] == "LLMChatEndEvent"
+    assert trace.attributes["contentNotUnderstood"] == "gen_ai.my.answer"
 
 
 def test_missing__unknown_answer_beside_a_known_question_is_no_empty_answer() -> None:
@@ -114,6 +114,34 @@ def test_hidden__text_stays_hidden_where_a_library_leaves_a_copy(mark: str) -> N
     marked = assemble(part(1, {"gen_ai.output.messages": TEXTS["gen_ai.output.messages"], "output.value": mark}))  # fmt: skip
     assert (marked.output, marked.tags) == (None, NOT_RECORDED)
     assert "secret" not in str(trace.transcript)
+
+
+@pytest.mark.parametrize("mark", ["[REDACTED]", "[Scrubbed due to 'password']"])
+def test_hidden__text_inside_of_messages_is_no_answer(mark: str) -> None:
+    call = {**TEXTS, "gen_ai.output.messages": messages("assistant", mark)}
+    trace = assemble(part(1, chat((3, 4), call)))
+    assert (trace.input, trace.output, trace.tags) == (QUESTION, None, NOT_RECORDED)
+    # An answer that has the mark in it is one.
+    spoken = {**TEXTS, "gen_ai.output.messages": messages("assistant", f"The name is {mark}.")}
+    assert assemble(part(1, chat((3, 4), spoken))).output == f"The name is {mark}."
+
+
+def test_missing__attribute_that_says_nothing_is_not_named() -> None:
+    trace = assemble(part(1, {"my.message": "{}", "my.answers": "[]"}))
+    assert (trace.output, trace.tags) == (None, NOT_RECORDED)
+
+
+def test_pipeline__several_questions_and_answers_are_none_of_the_pipeline() -> None:
+    asked = json.dumps({"prompt": {"question": QUESTION}, "store": {"query": "a filter"}})
+    answered = json.dumps({"a": {"replies": ["Rome"]}, "b": {"replies": ["Milan"]}})
+    root = {"haystack.pipeline.input_data": asked, "haystack.pipeline.output_data": answered}
+    call = {
+        "haystack.component.type": "OpenAIGenerator",
+        "haystack.component.input": json.dumps({"prompt": QUESTION}),
+        "haystack.component.output": json.dumps({"replies": ["Rome"]}),
+    }
+    trace = assemble(part(1, root), part(2, call, parent=1))
+    assert (trace.input, trace.output) == (QUESTION, "Rome")
 
 
 def test_hidden__input_is_in_no_copy_and_not_in_the_transcript() -> None:

@@ -12,6 +12,20 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from mosaico.traces.messages import REDACTED
+from mosaico.traces.otel.framework_documents import (
+    answer_in_request,
+    completion_texts,
+    component_kind,
+    crew_usage,
+    haystack_agent_usage,
+    haystack_replies,
+    haystack_usage,
+    llama_event,
+    llama_usage,
+    named_texts,
+    pipeline_answer,
+    pipeline_question,
+)
 from mosaico.traces.otel.places import (
     DETAILS_EVENT,
     Place,
@@ -25,6 +39,7 @@ from mosaico.traces.otel.places import (
     attributes,
     completion,
     event_attribute,
+    event_presence,
     gemini_contents,
     gemini_usage,
     indexed,
@@ -99,7 +114,16 @@ def _numbers(*names: str) -> tuple[Place, ...]:
     return tuple(attribute(name, read_number) for name in names)
 
 
+def _metric(name: str) -> Place:
+    return attribute("braintrust.metrics", inside(name, of=read_number))
+
+
 _PROVIDER_METADATA: Final = "ai.response.providerMetadata"
+
+_LLAMA_CALLS: Final = (
+    *("LLMChatStartEvent", "LLMChatEndEvent"),
+    *("LLMCompletionStartEvent", "LLMCompletionEndEvent"),
+)
 
 CONVENTIONS: Final = (
     Convention(
@@ -311,9 +335,27 @@ CONVENTIONS: Final = (
                 "haystack.agent.run": OTHER,
                 "haystack.agent.step": OTHER,
             },
+            attribute("haystack.component.type", component_kind): {
+                "Generator": MODEL,
+                "Embedder": EMBEDDING,
+            },
         },
-        input=attributes("haystack.agent.step.llm.input", "haystack.agent.input"),
-        output=attributes("haystack.agent.step.llm.output", "haystack.agent.output"),
+        input=(
+            *attributes("haystack.agent.step.llm.input", "haystack.agent.input"),
+            *attributes("haystack.component.input"),
+            attribute("haystack.pipeline.input_data", pipeline_question),
+        ),
+        output=(
+            attribute("haystack.agent.step.llm.output", haystack_replies),
+            attribute("haystack.agent.output"),
+            attribute("haystack.component.output", haystack_replies),
+            attribute("haystack.pipeline.output_data", pipeline_answer),
+        ),
+        usage=(
+            attribute("haystack.agent.step.llm.output", haystack_usage),
+            attribute("haystack.component.output", haystack_usage),
+            haystack_agent_usage(),
+        ),
         tool_name=attributes("haystack.tool.name"),
         tool_arguments=attributes("haystack.agent.step.tool.input"),
         tool_result=attributes("haystack.agent.step.tool.output"),
@@ -331,10 +373,45 @@ CONVENTIONS: Final = (
         },
         input=attributes("braintrust.input_json"),
         output=attributes("braintrust.output_json"),
-        usage=(attribute("braintrust.metrics", usage_of_tokens),),
+        input_tokens=(_metric("prompt_tokens"),),
+        output_tokens=(_metric("completion_tokens"),),
+        cache_read=(_metric("prompt_cached_tokens"),),
+        cache_write=(_metric("prompt_cache_creation_tokens"),),
+        total_tokens=(_metric("tokens"),),
         model=(attribute("braintrust.metadata", inside("model")),),
         tool_arguments=attributes("braintrust.input_json"),
         tool_result=attributes("braintrust.output_json"),
+    ),
+    Convention(
+        name="CrewAI",
+        # A crew has the sums of its calls.
+        kinds={
+            presence("crewai.crew.usage_metrics"): {"present": OTHER},
+            presence("crewai.crew.token_usage"): {"present": OTHER},
+        },
+        input=attributes("crewai.crew.inputs", "crewai.task.description"),
+        output=attributes("crewai.crew.output", "crewai.crew.result"),
+        usage=(
+            attribute("crewai.crew.usage_metrics", crew_usage),
+            attribute("crewai.crew.token_usage", crew_usage),
+        ),
+    ),
+    Convention(
+        name="LlamaIndex",
+        kinds={
+            event_presence(*_LLAMA_CALLS): {"present": MODEL},
+        },
+        input=(
+            llama_event("LLMChatStartEvent", "messages"),
+            llama_event("LLMCompletionStartEvent", "prompt"),
+            llama_event("QueryStartEvent", "query"),
+        ),
+        output=(
+            llama_event("LLMChatEndEvent", "response"),
+            llama_event("LLMCompletionEndEvent", "response.text"),
+            llama_event("QueryEndEvent", "response.response"),
+        ),
+        usage=(llama_usage("LLMChatEndEvent"), llama_usage("LLMCompletionEndEvent")),
     ),
     Convention(
         name="OpenInference",
@@ -353,8 +430,14 @@ CONVENTIONS: Final = (
                 DECISION=OTHER,
             ),
         },
-        input=(indexed("llm.input_messages."),),
-        output=(indexed("llm.output_messages."),),
+        input=(
+            indexed("llm.input_messages."),
+            indexed("llm.prompts.", completion_texts("prompt")),
+        ),
+        output=(
+            indexed("llm.output_messages."),
+            indexed("llm.choices.", completion_texts("completion")),
+        ),
         input_tokens=_numbers("llm.token_count.prompt"),
         output_tokens=_numbers("llm.token_count.completion"),
         cache_read=_numbers("llm.token_count.prompt_details.cache_read"),
@@ -460,7 +543,7 @@ CONVENTIONS: Final = (
             asked_messages(),
             event_attribute("gen_ai.content.prompt", "gen_ai.prompt", unquoted_messages),
             indexed("gen_ai.prompt."),
-            attribute("gen_ai.prompt"),
+            attribute("gen_ai.prompt", named_texts),
         ),
         output=(
             attribute("gen_ai.output.messages"),
@@ -540,6 +623,7 @@ CONVENTIONS: Final = (
             attribute("all_messages_events", answered_in_events),
             attribute("response_data", inside("message")),
             attribute("response_data", inside("combined_chunk_content")),
+            answer_in_request(),
         ),
         usage=(attribute("response_data", inside("usage", of=usage_document)),),
     ),
@@ -552,7 +636,7 @@ CONVENTIONS: Final = (
             *attributes("lmnr.span.input", "lk.user_input", "langfuse.trace.input"),
         ),
         output=(
-            attribute("output.value"),
+            attribute("output.value", result_of_call),
             attribute("traceloop.entity.output", result_of_call),
             *attributes("lmnr.span.output", "lk.response.text", "langfuse.trace.output"),
         ),

@@ -80,13 +80,12 @@ class SpanKinds:
         """Return whether a span ran a tool, and no span around it reports the same run."""
         if self.kind(span) is not SpanKind.TOOL:
             return False
-        tool = read_tool(span)
         above = next(
             (a for a in self.ancestors(span) if self._kinds.get(a.span_id) is SpanKind.TOOL), None
         )
         if above is None:
             return True
-        outer = read_tool(above)
+        tool, outer = read_tool(span), read_tool(above)
         has_other_id = tool.call_id and outer.call_id and tool.call_id != outer.call_id
         return tool.name != outer.name or bool(has_other_id)
 

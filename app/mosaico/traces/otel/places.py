@@ -71,11 +71,16 @@ def attribute(name: str, decode: Decode | None = None) -> Place:
 
     def find(span: Span) -> Any:
         value = span.attributes.get(name)
-        if value is None or value in _EMPTY:
+        if value is None or is_empty(value):
             return None
         return value if decode is None else decode(value)
 
     return Place(name, find)
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether a writer wrote a value that says nothing."""
+    return value in _EMPTY
 
 
 def attributes(*names: str) -> tuple[Place, ...]:
@@ -83,9 +88,14 @@ def attributes(*names: str) -> tuple[Place, ...]:
     return tuple(map(attribute, names))
 
 
-def indexed(prefix: str) -> Place:
+def indexed(prefix: str, decode: Decode | None = None) -> Place:
     """Numbered attributes such as `gen_ai.prompt.0.content`."""
-    return Place(prefix, lambda span: read_indexed(span.attributes, prefix) or None, Where.INDEXED)
+
+    def find(span: Span) -> Any:
+        rows = read_indexed(span.attributes, prefix)
+        return decode(rows) if rows and decode is not None else rows or None
+
+    return Place(prefix, find, Where.INDEXED)
 
 
 def event_attribute(event: str, name: str, decode: Decode | None = None) -> Place:
@@ -202,18 +212,29 @@ def arguments_of_call(value: Any) -> Any:
             if positional and not named:
                 return positional[0] if len(positional) == 1 else value
             return named if named and not positional else value
-        case {"task": str() as task, "reset": _}:
-            return task
-        case {"inputs": inputs, "kwargs": Mapping()}:  # LangChain by traceloop
-            return inputs
+        # Agents of smolagents and of LlamaIndex, and LangChain by traceloop.
+        case (
+            {"task": str() as asked, "reset": _}
+            | {"user_msg": str() as asked}
+            | {"inputs": asked, "kwargs": Mapping()}
+        ):
+            return asked
+        case {"new_message": {"parts": [*_]} as message}:  # Google ADK
+            return {"role": "user", **message}
     return value
 
 
 def result_of_call(value: Any) -> Any:
-    """The result of a call of LangChain that traceloop recorded; any other value unchanged."""
+    """The result of a recorded call of a framework; any other value unchanged."""
     match parse_value(value):
-        case {"outputs": outputs, "kwargs": Mapping()}:
+        case {"outputs": outputs, "kwargs": Mapping()}:  # LangChain by traceloop
             return outputs
+        case {"response": {"role": str() as role, "blocks": [*blocks]}}:  # LlamaIndex
+            return {"role": role, "content": blocks}
+        case {"content": {"parts": [*_]} as content}:  # Google ADK
+            return {"role": "model", **content}
+        case {"raw": str() as text, "tasks_output": _}:  # CrewAI
+            return text
     return value
 
 
@@ -278,6 +299,15 @@ def gemini_usage(value: Any) -> TokenCounts | None:
         return None
     return TokenCounts(
         None if asked is None else int(asked), None if said is None else int(said + thought)
+    )
+
+
+def event_presence(*names: str) -> Place:
+    """Events that say by being there what a span is."""
+    return Place(
+        "",
+        lambda span: "present" if any(e.name in names for e in span.events) else None,
+        Where.SPAN,
     )
 
 

@@ -40,6 +40,10 @@ from mosaico.traces.value_text import NoText, TextRole, parse_encoded, read_text
 _ROLES: Final = {"input": USER_ROLES, "output": ASSISTANT_ROLES}
 _KNOWN_ROLES: Final = USER_ROLES | ASSISTANT_ROLES | {"system", "developer", "tool", "function"}
 _TEXT_ROLES: Final = {"input": TextRole.QUESTION, "output": TextRole.ANSWER}
+_SIDE_NAMES: Final = {side: frozenset(place.name for place in PLACES[side]) for side in _ROLES}
+# The beginning of what logfire puts in place of a text.
+_SCRUBBED: Final = "[Scrubbed due to "
+_MARK_TEXTS: Final = (*HIDDEN_MARKS, _SCRUBBED)
 _NO_USAGE: Final = ReportedUsage(None, None, None)
 # The largest number of its column.
 _MAX_TOKENS: Final = 2**63 - 1
@@ -192,7 +196,14 @@ def _read_side(span: Span, side: str) -> SideReading:
             is_hidden = is_hidden or content.is_hidden
             text = content.text if text is None else text
             messages = messages or content.messages
+            if text is not None and messages and not _may_have_marks(span, side):
+                break  # The other places have copies, which can be long.
     return hide(SideReading(text, messages)) if is_hidden else SideReading(text, messages)
+
+
+def _may_have_marks(span: Span, side: str) -> bool:
+    values = (span.attributes[name] for name in _SIDE_NAMES[side] & span.attributes.keys())
+    return any(mark in value for value in values if isinstance(value, str) for mark in _MARK_TEXTS)
 
 
 def hide(reading: SideReading) -> SideReading:
@@ -203,7 +214,10 @@ def hide(reading: SideReading) -> SideReading:
 
 def _read_value(value: Any, side: str) -> SideReading:
     """The text of a value: that of its messages or of a response, or else the value itself."""
-    messages = read_messages(parse_value(value))
+    messages = tuple(
+        message._replace(text=None) if _is_mark(message.text) else message
+        for message in read_messages(parse_value(value))
+    )
     if any(message.role in _KNOWN_ROLES for message in messages):
         text = last_text(messages, _ROLES[side])
         is_hidden = text is None and any(m.role in _ROLES[side] for m in messages)
@@ -223,9 +237,7 @@ def _read_value(value: Any, side: str) -> SideReading:
 
 
 def _is_mark(value: Any) -> bool:
-    return isinstance(value, str) and (
-        value in HIDDEN_MARKS or value.startswith("[Scrubbed due to ")
-    )
+    return isinstance(value, str) and (value in HIDDEN_MARKS or value.startswith(_SCRUBBED))
 
 
 def _has_any(span: Span, marks: Iterable[tuple[str, Any]]) -> bool:

@@ -12,7 +12,10 @@ STATUS_ERROR: Final = 2
 # What a trace needs of its resource; the rest describes machines and SDKs.
 RESOURCE_PREFIXES: Final = ("service.", "deployment.environment", "mosaico.", "langfuse.")
 # Events that say nothing come by the thousand: one per chunk of a streamed response.
-EVENT_PREFIXES: Final = ("exception", "gen_ai.", "LLMChatStart", "LLMChatEnd")
+EVENT_PREFIXES: Final = (
+    *("exception", "gen_ai.", "LLMChatStart", "LLMChatEnd", "LLMCompletionStart"),
+    *("LLMCompletionEnd", "QueryStart", "QueryEnd"),
+)
 
 
 class SpanEvent(NamedTuple):

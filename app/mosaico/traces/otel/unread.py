@@ -13,6 +13,7 @@ from mosaico.traces.otel.conventions import (
     SpanKind,
 )
 from mosaico.traces.otel.facts import FACT_NAMES, FACT_PREFIXES
+from mosaico.traces.otel.places import is_empty
 from mosaico.traces.otel.span_reader import read_kind
 from mosaico.traces.otel.spans import Span
 
@@ -146,6 +147,8 @@ def _unread_of(attributes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_text(value: Any) -> bool:
+    if is_empty(value):
+        return False
     if isinstance(value, list):
         return any(map(_is_text, value))
     return bool(value) if isinstance(value, Mapping | str) else False
