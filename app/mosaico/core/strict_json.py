@@ -81,7 +81,9 @@ def parse_finite_json(text: bytes | str) -> Any:
 
     `json.loads` accepts all three, although they are not JSON and no other parser reads them back.
     """
-    return json.loads(text, parse_float=_finite_float, parse_constant=refuse_constant)
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    return _FINITE.decode(text)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -215,3 +217,6 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
 )
+
+# Made once: `json.loads` makes one for each call with other readers of numbers.
+_FINITE = json.JSONDecoder(parse_float=_finite_float, parse_constant=refuse_constant)

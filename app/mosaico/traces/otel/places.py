@@ -35,6 +35,11 @@ class Where(Enum):
     SPAN = "span"
 
 
+# Members of an enumeration are slow to look up in a loop.
+_ATTRIBUTE: Final = Where.ATTRIBUTE
+_EVENT: Final = Where.EVENT
+
+
 class Place(NamedTuple):
     """Where a field stands."""
 
@@ -51,10 +56,10 @@ def filled(places: Sequence[Place], span: Span) -> Iterator[Any]:
     """The values at the places that are filled, in their order. Most places of a span are not: they cost a look-up."""
     attributes, events = span.attributes, span.events
     for name, find, where in places:
-        if where is Where.ATTRIBUTE:
+        if where is _ATTRIBUTE:
             if name not in attributes:
                 continue
-        elif where is Where.EVENT and not events:
+        elif where is _EVENT and not events:
             continue
         value = find(span)
         if value is not None:
