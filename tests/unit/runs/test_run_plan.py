@@ -49,7 +49,7 @@ def plan(**changes: Any) -> RunPlan:
         "dataset_ref": "support",
         "run_name": "run-1",
         "metrics": (metric(), metric("BLEU")),
-        "kpis": (kpi(), kpi("BLEU", "other")),
+        "kpis": (kpi(), kpi("BLEU", "other", id="o")),
         "min_coverage": 0.9,
         "max_error_share": 0.05,
     }
