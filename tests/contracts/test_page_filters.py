@@ -68,7 +68,7 @@ TRENDS: Final = ("/kpi-history", "/kpi-history.csv", "/kpi-history.svg", "/kpi-h
 # Parameters without a field, and lists without a page, each with the reason.
 EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
-        ("/benchmark-runs/compare", "runSd"): "a page uses how much the runs of the series vary",
+        ("/benchmark-runs/compare", "runSd"): "the benchmark states it for all of its runs",
         ("/benchmark-runs/compare", "categoriesAfter"): "a button leads to the next categories",
         ("/benchmark-runs/{runId}/categories", "field"): "the report of a run has its categories, of the tag `category`",
         ("/benchmark-runs/{runId}/plot", "*"): "a picture for messages and commands; pages draw their own charts",
