@@ -410,3 +410,10 @@ def test_scores__a_name_twice_is_no_score(tmp_path: Path) -> None:
 def test_columns__hours_are_no_scores(tmp_path: Path) -> None:
     table = read_rows(tmp_path, {"id": 1, "answer": "x", "hours": 0.5, "rating": 2})
     assert table.of("1").scores == {"rating": 2.0}
+
+
+def test_columns__number_of_a_question_is_no_question(tmp_path: Path) -> None:
+    rows = "Question #,Question,Bot Response\n1,Who?,x\n2,Where?,y\n"
+    table = import_path(write_file(tmp_path / "a.csv", rows))
+    assert table.columns["input"] == "Question"
+    assert [trace.input for trace in table.traces] == ["Who?", "Where?"]

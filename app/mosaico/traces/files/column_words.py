@@ -243,12 +243,17 @@ _HEADS: Final[Mapping[str, str]] = {
     "row": "row", "data": "row", "item": "row",
 }  # fmt: skip
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\d_A-Za-z]+")
+_NUMBER_SIGN: Final = re.compile(r"#\s*$")
 _LAST_LATIN: Final = "\u024f"
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a name, without case and accents: `modelOutput`, `Model Output`, `model_output`."""
-    return tuple(word.casefold() for word in _WORD.findall(_plain(name)))
+    """The words of a name, without case and accents: `modelOutput`, `Model Output`, `model_output`. `Question #` is the
+    number of a question.
+    """
+    return tuple(
+        word.casefold() for word in _WORD.findall(_plain(_NUMBER_SIGN.sub(" number", name)))
+    )
 
 
 @lru_cache(maxsize=4096)

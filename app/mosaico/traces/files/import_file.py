@@ -235,10 +235,10 @@ class ImportFile:
         lines = self._text_lines()
         start = list(islice(lines, HEAD_LINES))
         head = read_head(start)
-        self.note(head.note)
+        self._note(head.note)
         text = chain(start[head.skipped_lines :], lines)
         header: list[str] = []
-        for line, cells in filled_rows(self._numbered_rows(text, head), self.note):
+        for line, cells in filled_rows(self._numbered_rows(text, head), self._note):
             if header:
                 self._require_width(cells, header, line)
                 self._refuse_nul(cells, line)
@@ -292,13 +292,12 @@ class ImportFile:
         guess = guess_encoding(self.open())
         if guess is None:
             return "utf-8"
-        self.note(
+        self._note(
             f"the file is not UTF-8 and is read as Windows-1252; {parameter_name('--encoding')} names another one"
         )
         return guess
 
-    def note(self, note: str | None) -> None:
-        """Note how the rows were found; a file is read several times."""
+    def _note(self, note: str | None) -> None:
         if note is not None and note not in self.notes:
             self.notes.append(note)
 
@@ -348,7 +347,7 @@ class ImportFile:
             self.reject(
                 f"line 1: the document {found}; write a list of objects, one for each result"
             )
-        self.note(found.note)
+        self._note(found.note)
         for number, row in enumerate(found.rows, start=1):
             yield self._object_row(f"row {number}", row)
 

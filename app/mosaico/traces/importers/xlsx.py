@@ -56,7 +56,7 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
     header: list[str] = []
     values = enumerate(sheet.iter_rows(values_only=True), start=1)
     rows = ((number, [_plain(cell) for cell in row]) for number, row in values)
-    for number, cells in filled_rows(rows, file.note):
+    for number, cells in filled_rows(rows, file.notes.append):
         if header:
             yield TableRow(f"row {number}", dict(zip(header, cells, strict=False)))
         else:
