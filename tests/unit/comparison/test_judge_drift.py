@@ -137,9 +137,17 @@ def test_checks_of_the_source__may_check_more_than_the_answer() -> None:
     assert "50 %" in render_verdict("SCORE", checks, Scale.RATE).explanation
 
 
-def test_graded_scores_of_the_source__are_a_judge() -> None:
-    change = change_of(*stricter(1, new_answers=20), judgement=Judgement.SOURCE)
-    assert change.verdict is Verdict.INCONCLUSIVE
+@pytest.mark.parametrize(
+    ("new_answers", "verdict"), [(20, Verdict.INCONCLUSIVE), (10, Verdict.REGRESSED)]
+)
+def test_graded_scores_of_the_source__are_a_judge_unless_most_answers_are_equal(
+    new_answers: int, verdict: Verdict
+) -> None:
+    """They may judge what is not in the answer, such as the documents that were found."""
+    change = change_of(*stricter(1, new_answers), judgement=Judgement.SOURCE)
+    assert change.verdict is verdict
+    assert change.judge is not None
+    assert change.judge.changed == 40 - new_answers
 
 
 def test_one_answer_to_all_items__says_nothing_about_the_judge() -> None:

@@ -395,7 +395,8 @@ class FormulaPair:
     ) -> MeasuredDrift | None:
         """How the scores of these metrics moved where the answers are equal; None without such answers or scores.
 
-        Passes and failures of the source do not count: they may check what is not in the answer, such as a database.
+        Scores of the source may judge what is not in the answer: passes and failures a database, faithfulness the
+        documents that were found. So its passes and failures do not count, nor its scores where most answers are equal.
         """
         if not self._pair.is_paired:
             return None
@@ -407,13 +408,15 @@ class FormulaPair:
         ]
         if len(judged) < len(self._runs):
             return None
-        checks = [
-            column
-            for column in {column_of(ref.key) for ref in self.formula.references} & {*judgements}
-            if judgements[column] is Judgement.SOURCE
-            and all(run.item_sums(column).are_binary for run in self._runs)
-        ]
-        return measure_drift(*judged, counts=not checks)
+        columns = {column_of(ref.key) for ref in self.formula.references} & {*judgements}
+        of_source = [column for column in columns if judgements[column] is Judgement.SOURCE]
+        are_checks = any(
+            all(run.item_sums(column).are_binary for run in self._runs) for column in of_source
+        )
+        measured = measure_drift(*judged, counts=not are_checks)
+        if of_source and measured and measured.drift.answers > self.item_count / 2:
+            return measure_drift(*judged, counts=False)
+        return measured
 
     def tasks(
         self, linear: LinearChange, limits: ValueRange, harm: Side, runs: RunEffect
