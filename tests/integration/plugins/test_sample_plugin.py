@@ -82,7 +82,9 @@ def test_metric_catalog__shows_metrics_and_broken_plugins(extended_service: Serv
     sample = metrics["SAMPLE_BREVITY"]
     assert sample["origin"] == f"{ORIGIN}metrics:register)"
     assert sample["aliases"] == ["SAMPLE_SHORTNESS"]
-    assert sample["options"] == [{"name": "words", "default": 2, "choices": []}]
+    own, *of_texts = sample["options"]
+    assert own == {"name": "words", "default": 2, "choices": []}
+    assert {option["name"] for option in of_texts} == {"stripThinking", "stripFences"}
     broken = {plugin["name"]: plugin["error"] for plugin in catalogue["broken"]}
     assert broken.keys() == BROKEN.keys()
 
