@@ -52,7 +52,7 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
         "Value": "value mean intervalLow intervalHigh EXACT_MATCH LATENCY_MS", "Mean": "mean", "Now": "value", "Run": "value", "Base": "baselineValue",
         "Baseline": "baselineValue", "Before": "baseline", "Level before": "baseline", "Level now": "value",
         "Expected": "baseline", "95 % CI": "intervalLow intervalHigh low high", "Change": "effect change low high",
-        "Evidence": "items trials p pAdjusted compared minDetectableEffect", "Range": "minimum maximum",
+        "Evidence": "items trials p pAdjusted compared minDetectableEffect low high", "Range": "minimum maximum",
         "EXACT_MATCH": "EXACT_MATCH change", "LATENCY_MS": "LATENCY_MS change", "Item": "trial",
         "p50": "p50", "p95": "p95", "Measured": "n expected", "Attempt": "retryCount", "Attempts": "attempts",
         "Traces": "tracesTotal tracesCollected tracesProcessed traces traceCount", "Running": "tracesProcessed tracesTotal",

@@ -253,7 +253,7 @@ def test_compare__flips_first_counts_and_swap_agree(month: Site, site: Site) -> 
     assert any(changes)
     # The page map: paired differences, their test, and what it would have detected.
     expect(page.locator("table").last).to_contain_text(
-        re.compile(r"p \d.*test: [a-z ]+, \d+ items, reliably detects \d", re.DOTALL)
+        re.compile(r"p \d.*test: [a-z ,]+, \d+ items, reliably detects \d", re.DOTALL)
     )
     page.get_by_role("link", name="Swap").click()
     expect(heading).to_contain_text(f"{flips['improvements']} fell, {flips['regressions']} rose")

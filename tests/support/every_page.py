@@ -54,7 +54,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
         "/benchmarks/{benchmarkId}/kpis/{kpi}": "agent=billing",
         "/alerts/{ruleId}": "days=90&agent=billing",
         "/new/alert-rule": "benchmark=support",
-        "/benchmarks/{benchmarkId}/power": "drop=0.05",
+        "/benchmarks/{benchmarkId}/power": "drop=0.2",
         "/search": "text=support",
         "/formulas": f"formula=AVERAGE(EXACT_MATCH,ROUGE)&run={RUN}",
     }

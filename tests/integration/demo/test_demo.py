@@ -50,7 +50,7 @@ def test_demo_tour__second_run_fires_alert_and_signed_webhook(
         assert line.endswith(", VALID")
     # The mean over 270 common items and its interval, rounded.
     assert verdict == (
-        "REGRESSED: answer quality 0.60 → 0.42 (−0.18, adjusted 95 % CI −0.23 to −0.14)"
+        "REGRESSED: answer quality 0.60 → 0.42 (−0.18, adjusted 95 % CI −0.25 to −0.12)"
     )
     assert_names(items, "118 of 272 items fell", "23 rose in ROUGE", "2 were not measured")
     assert alert_line.startswith('alert rule "answer quality falls" is FIRING; its worst trace is ')

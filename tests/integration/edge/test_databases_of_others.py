@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -45,7 +45,8 @@ def relations(url: str) -> list[str]:
 def _forward(source: socket.socket, target: socket.socket, major: bytes | None) -> None:
     """Copy what a socket receives; with `major`, as that version of Postgres. Answers keep their lengths."""
     field = b"server_version\0"
-    with source, target:
+    # Each direction closes both sockets at its end.
+    with suppress(OSError), source, target:
         while data := source.recv(65_536):
             sent = data
             if major is not None and (start := data.find(field)) >= 0:

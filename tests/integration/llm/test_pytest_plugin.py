@@ -53,7 +53,8 @@ def test_evaluation__judge_and_embeddings_decide(
     code, worse = run_evaluation(wrong=12)
     assert code == 1, worse
     assert "LLM_JUDGE: it is worse" in worse
-    assert "SEMANTIC_SIMILARITY: it is worse" in worse
+    # 1 to 0.953 in 20 items: a whole run may vary by half of that.
+    assert "SEMANTIC_SIMILARITY | INCONCLUSIVE | " in worse
     # The other answers were judged before.
     assert len(models.conversations) == 32
     assert {*models.embedded} == {"It is Oslo", "It is Rome"}
