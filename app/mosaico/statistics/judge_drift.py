@@ -27,13 +27,15 @@ class MeasuredDrift(NamedTuple):
     drift: JudgeDrift
     variance: float
 
+    def uncounted(self) -> "MeasuredDrift":
+        """The drift, which adds no variance."""
+        return MeasuredDrift(self.drift._replace(counts=False), 0.0)
 
-def measure_drift(
-    before: JudgedAnswers, after: JudgedAnswers, *, counts: bool = True
-) -> MeasuredDrift | None:
+
+def measure_drift(before: JudgedAnswers, after: JudgedAnswers) -> MeasuredDrift | None:
     """The drift over the answers that both runs gave to the same item, and to no other; None without one.
 
-    An answer to several items, such as "done", is not the whole answer. Without `counts` the drift adds no variance.
+    An answer to several items, such as "done", is not the whole answer.
 
     The variance is the square of the mean change, less what chance from answer to answer makes of it; 0 for a single
     answer, which does not tell them apart.
@@ -57,9 +59,9 @@ def measure_drift(
     is_changed = ~np.isclose(first[is_shared], second[is_shared], rtol=1e-9, atol=1e-12)
     answers, shift = len(moves), float(moves.mean())
     variance = 0.0
-    if counts and answers > 1 and is_changed.any():
+    if answers > 1 and is_changed.any():
         variance = max(0.0, shift**2 - float(moves.var(ddof=1)) / answers)
-    return MeasuredDrift(JudgeDrift(answers, int(is_changed.sum()), shift, counts=counts), variance)
+    return MeasuredDrift(JudgeDrift(answers, int(is_changed.sum()), shift, counts=True), variance)
 
 
 def _keys(run: JudgedAnswers) -> IntArray:

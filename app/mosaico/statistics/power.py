@@ -45,8 +45,9 @@ class ChangeModel:
     `measured_trials` trials. `mean` and `square` are the mean of the item values and of their
     squares (on the scale RATIO relative to the mean), which say how much a change differs between
     items. `design_effect` is the factor of the variance by clusters, and `units_per_item` the number
-    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of them are positive. `runs` is what whole runs add
-    to the variance of the change, which neither items nor trials reduce.
+    of equally large clusters that would be as many per item. `costs` are the items of costs and times, where all of
+    them are positive. `runs` is what whole runs add to the variance of the change, which neither items nor trials
+    reduce. With `is_alike` all items of a rate fall; otherwise a few may break.
     """
 
     scale: Scale
@@ -59,10 +60,11 @@ class ChangeModel:
     units_per_item: float = 1.0
     costs: LogNormalItems | None = None
     runs: RunEffect = NO_RUNS
+    is_alike: bool = False
 
-    def variance(self, trials: float, effect: float = 0.0, *, is_alike: bool = False) -> float:
+    def variance(self, trials: float, effect: float = 0.0) -> float:
         """The variance of an item's change with so many trials, when the value changes by `effect`. A fall of a rate is
-        that of all items, or of a few that break: the larger variance, unless it `is_alike` for all.
+        that of all items, or of a few that break: the larger variance, unless falls are alike.
 
         Without a known noise more trials are assumed not to help, and fewer trials to increase the
         whole variance in proportion: the estimate errs on the side of too little power.
@@ -89,18 +91,18 @@ class ChangeModel:
                 + share * (1 - share) * self.square / trials
                 + share**2 * spread
             )
-            if is_alike:
+            if self.is_alike:
                 return of_all
             # Or a share of the items breaks, and the others stay as they are.
             of_broken = (1 - share) * unchanged + share * self.square - effect**2
             return max(of_all, of_broken)
         return unchanged
 
-    def detectable_effect(self, items: int, trials: float, *, is_alike: bool = False) -> float:
+    def detectable_effect(self, items: int, trials: float) -> float:
         """The minimum detectable effect: found with 80 % power, two-sided alpha of 5 %.
 
         On the scale RATIO it is the logarithm of the ratio. Infinite when no change is found as
-        often: passes cannot fall farther than to 0. `is_alike` as in `variance`. Raises: ValueError without items or trials.
+        often: passes cannot fall farther than to 0. Raises: ValueError without items or trials.
         """
         if items < 1 or trials < 1:
             raise ValueError("a benchmark without items or trials detects nothing")
@@ -114,7 +116,7 @@ class ChangeModel:
 
         def excess(effect: float) -> float:
             # Clusters share what happens by chance; that the items fall differently is their own.
-            variance = self.variance(trials, effect, is_alike=is_alike)
+            variance = self.variance(trials, effect)
             variance += unchanged * (self.design_effect - 1)
             of_items = variance / items * (1 + self._padding(items, variance, effect))
             return effect - factor * math.sqrt(of_items + self.runs.variance)
@@ -193,19 +195,20 @@ def trials_needed(model: Detector, *, items: int, change: float) -> Remedy | Non
     all items: how many items of a sample break is chance that no trials reduce.
     """
     at_best = isinstance(model, ChangeModel) and model.trial is None
-    if isinstance(model, ChangeModel) and model.trial is None:
-        costs = model.costs and model.costs.with_noise_of_trials()
-        trial = model.items * model.measured_trials / 2
-        model = replace(model, items=0.0, trial=trial, costs=costs)
+    if isinstance(model, ChangeModel):
+        model = _at_best(replace(model, is_alike=True))
     best = model
-
-    def detected(trials: int) -> float:
-        if isinstance(best, ChangeModel):
-            return best.detectable_effect(items, trials, is_alike=True)
-        return best.detectable_effect(items, trials)
-
-    needed = _least(lambda trials: detected(trials) <= change, MAX_TRIALS)
+    needed = _least(lambda trials: best.detectable_effect(items, trials) <= change, MAX_TRIALS)
     return None if needed == 1 else Remedy(needed, at_best=at_best)
+
+
+def _at_best(model: ChangeModel) -> ChangeModel:
+    """The model in which an unknown noise between trials is the whole variance."""
+    if model.trial is not None:
+        return model
+    costs = model.costs and model.costs.with_noise_of_trials()
+    trial = model.items * model.measured_trials / 2
+    return replace(model, items=0.0, trial=trial, costs=costs)
 
 
 def items_needed(model: Detector, *, trials: int, change: float) -> int | None:

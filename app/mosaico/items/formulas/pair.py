@@ -413,10 +413,11 @@ class FormulaPair:
         are_checks = any(
             all(run.item_sums(column).are_binary for run in self._runs) for column in of_source
         )
-        measured = measure_drift(*judged, counts=not are_checks)
-        if of_source and measured and measured.drift.answers > self.item_count / 2:
-            return measure_drift(*judged, counts=False)
-        return measured
+        measured = measure_drift(*judged)
+        if measured is None or not of_source:
+            return measured
+        are_most_equal = measured.drift.answers > self.item_count / 2
+        return measured.uncounted() if are_checks or are_most_equal else measured
 
     def tasks(
         self, linear: LinearChange, limits: ValueRange, harm: Side, runs: RunEffect

@@ -22,7 +22,6 @@ DETAILS: Final = re.compile(
 SAFETY: Final = frozenset(
     {"violence", "sexual", "self_harm", "hate_unfairness", "protected_material", "xpia", "eci"}
 )
-MOST_METRIC_PARTS: Final = 2
 
 
 def recognizes_azure(row: Cells) -> bool:
