@@ -40,9 +40,8 @@ prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns:
 	@$(BIN)/python -m benchmarks.detection
 	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
 
-busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops, then each step beside eight
+busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops
 	@$(BIN)/python -m pytest --busy-loops 20 -n 0 tests/e2e
-	@$(BIN)/python -m benchmarks takeover-busy
 
 coverage: dev ## tests with branch coverage
 	@$(BIN)/python -m pytest --cov=mosaico --cov-report=term-missing:skip-covered

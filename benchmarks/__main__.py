@@ -1,6 +1,6 @@
 """`make bench`: measures every performance goal of the project on this machine, in about half an hour.
 
-`python -m benchmarks storage lists` measures only these groups. The groups of `ONLY_BY_NAME` take long or need
+`python -m benchmarks storage api` measures only these groups. The groups of `ONLY_BY_NAME` take long or need
 much space, and run only if they are named. Most have variables of the environment for other sizes: see their
 modules.
 """
@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from benchmarks import (
     api,
     collection,
-    environment,
-    faults,
     history,
     lists,
     many_runs,
@@ -36,7 +34,6 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "storage": storage.measure,
     "schedules": schedules.measure,
     "takeover": takeover.measure,
-    "environment": environment.measure,
     "start": start.measure,
     "run": run.measure,
     "pages": pages.measure,
@@ -44,10 +41,8 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "collection": collection.measure,
-    "faults": faults.measure,
     "history": history.measure,
     "many-runs": many_runs.measure,
-    "takeover-busy": takeover.measure_busy,
     "workers": workers.measure,
 }
 

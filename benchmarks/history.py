@@ -1,4 +1,4 @@
-"""Database time in a long history: every list and page, verdicts, backtests, the end of a run, purges.
+"""Database time in a long history: every list and page, verdicts, backtests, the end of a run.
 
 The rows are those of `benchmarks.history_rows`: 100,000 runs of 200 benchmarks, 20 KPIs and 100 traces
 each. Times are those of the server for each statement, from its log: parsing, planning and execution. Each
@@ -15,7 +15,6 @@ from functools import partial
 from statistics import median
 from typing import Final, NamedTuple
 
-from benchmarks.history_purge import measure_purge
 from benchmarks.history_rows import (
     AGENT,
     BENCHMARK,
@@ -115,7 +114,6 @@ def measure() -> Iterator[BenchRow]:
         service.resources.db.dispose()
         with timed_statements(superuser_url_of(server), database, server.status().log_dir) as log:
             yield from _measure_statements(service, log, ids)
-            yield from measure_purge(service, superuser_url, log, SIZE)
 
 
 def _fill_row(seconds: float) -> BenchRow:

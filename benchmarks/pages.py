@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.page_streams import measure_streams
 from benchmarks.result_rows import BenchRow
 from mosaico.benchmarks.queries import get_kpi
 from mosaico.reporting.trend import load_trends
@@ -109,7 +108,6 @@ def measure() -> Iterator[BenchRow]:
         yield _preview_row(service, browser)
         yield _event_row(service, browser)
         yield _trend_row(service)
-    yield from measure_streams()
 
 
 def _analyze(service: Service) -> None:
