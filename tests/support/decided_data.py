@@ -172,10 +172,10 @@ DATA = {
         "CHANGED", 'SCORE["hallucination"]',
     ),
     "direction-of-user-high": DecidedData(
-        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "IMPROVED", TONE, {"tone": "high"}
+        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "IMPROVED", TONE, {"tone": "higher"}
     ),
     "direction-of-user-low": DecidedData(
-        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "REGRESSED", TONE, {"tone": "low"}
+        _scored(tone=_level(0.3)), _scored(tone=_level(0.7)), "REGRESSED", TONE, {"tone": "lower"}
     ),
     "passed-falls": DecidedData(_passed(36), _passed(20), "REGRESSED", "TASK_PASSED"),
     "passed-same-score-falls": DecidedData(

@@ -4,7 +4,7 @@ import json
 
 from mosaico.comparison.answer_text import display_name
 from mosaico.core.parameter_names import better_score, directed_kpi
-from mosaico.metrics.score_directions import WORDS
+from mosaico.metrics.score_directions import BY_OPTION
 
 
 def direct_metric(column: str, *, is_file: bool) -> str:
@@ -13,8 +13,10 @@ def direct_metric(column: str, *, is_file: bool) -> str:
     if name == column:
         return f"judge a KPI of it: {_choices(column.lower(), column)}"
     if is_file:
-        return f"add {' or '.join(better_score(name, better) for better in WORDS)}"
-    options = (json.dumps({"name": name, "better": better}, ensure_ascii=False) for better in WORDS)
+        return f"add {' or '.join(better_score(name, better) for better in BY_OPTION)}"
+    options = (
+        json.dumps({"name": name, "better": better}, ensure_ascii=False) for better in BY_OPTION
+    )
     return f"set the options of SCORE in the benchmark to {' or '.join(options)}"
 
 
@@ -26,4 +28,4 @@ def direct_kpi(name: str, formula: str, *, is_file: bool) -> str:
 
 
 def _choices(name: str, formula: str) -> str:
-    return " or ".join(directed_kpi(name, formula, better) for better in WORDS)
+    return " or ".join(directed_kpi(name, formula, better) for better in BY_OPTION)

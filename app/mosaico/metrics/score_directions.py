@@ -7,10 +7,8 @@ from typing import Final, NamedTuple
 from mosaico.metrics.types import Direction
 
 HIGH, LOW = Direction.HIGHER_IS_BETTER, Direction.LOWER_IS_BETTER
-# The values of the option `better`, as in the formula of a KPI; `high` and `low` are read, too.
-BY_OPTION: Final = {"higher": HIGH, "lower": LOW, "high": HIGH, "low": LOW}
-# The directions that a message offers.
-WORDS: Final = ("higher", "lower")
+# The values of the options `better` and `stated`, as in the formula of a KPI.
+BY_OPTION: Final = {"higher": HIGH, "lower": LOW}
 _PHRASES: Final = {
     HIGH: "higher is better",
     LOW: "lower is better",

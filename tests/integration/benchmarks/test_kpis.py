@@ -253,7 +253,7 @@ def test_form__proposes_the_direction_of_the_formula(service: Service) -> None:
 
 
 def test_kpi_direction__follows_the_option_better_of_a_score(service: Service) -> None:
-    tone = {"key": "SCORE", "options": {"name": "tone", "better": "low"}}
+    tone = {"key": "SCORE", "options": {"name": "tone", "better": "lower"}}
     service.create_benchmark(
         metrics=[tone],
         measures=[
@@ -281,4 +281,4 @@ def directions(service: Service) -> dict[str, str]:
 
 
 def high_tone(tone: JSON) -> JSON:
-    return {**tone, "options": {**tone["options"], "better": "high"}}
+    return {**tone, "options": {**tone["options"], "better": "higher"}}

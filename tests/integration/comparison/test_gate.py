@@ -113,10 +113,10 @@ def test_gate__direction_of_a_kpi_follows_from_its_formula(
 @pytest.mark.parametrize(
     ("formula", "better", "outcome", "code", "warning"),
     [
-        ('SCORE["tone"]', "high", "REGRESSION", 1, ""),
-        ('SCORE["tone"]', "low", "PASS", 0, ""),
-        ('1 - SCORE["tone"]', "high", "REGRESSION", 1, ""),
-        ('SCORE["tone"] lower', "high", "PASS", 0, 'by SCORE["tone"] higher is better'),
+        ('SCORE["tone"]', "higher", "REGRESSION", 1, ""),
+        ('SCORE["tone"]', "lower", "PASS", 0, ""),
+        ('1 - SCORE["tone"]', "higher", "REGRESSION", 1, ""),
+        ('SCORE["tone"] lower', "higher", "PASS", 0, 'by SCORE["tone"] higher is better'),
         ('SCORE["tone"]', None, "CHANGED", 4, 'no direction follows from SCORE["tone"]'),
     ],
 )

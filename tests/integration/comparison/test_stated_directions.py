@@ -60,7 +60,7 @@ def test_stated_direction__of_deepeval_comes_before_the_name(tmp_path: Path) -> 
     assert mosaico.compare(after, before).verdict == "IMPROVED"
     assert mosaico.gate(after, baseline=before).outcome == "REGRESSION"
     # The user comes first, also where the metric is named.
-    better = {"Hallucination": "high"}
+    better = {"Hallucination": "higher"}
     assert mosaico.compare(before, after, better=better).verdict == "IMPROVED"
     named = mosaico.gate(after, baseline=before, metrics=['SCORE["Hallucination"]'])
     assert named.outcome == "REGRESSION"

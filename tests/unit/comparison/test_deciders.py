@@ -53,7 +53,7 @@ def test_deciders__scores_of_the_source_are_one_family_before_metrics_of_answers
 
 def test_deciders__the_user_can_make_any_score_decide() -> None:
     assert names(score("tone"), metric("ROUGE"), answers=TEXTS) == ("ROUGE",)
-    assert names(score("tone", "low"), metric("ROUGE"), answers=TEXTS) == ('SCORE["tone"]',)
+    assert names(score("tone", "lower"), metric("ROUGE"), answers=TEXTS) == ('SCORE["tone"]',)
 
 
 def test_deciders__labels_are_judged_by_equality_and_texts_by_overlap() -> None:

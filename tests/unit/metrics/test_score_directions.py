@@ -62,7 +62,7 @@ def test_direction__by_name(name: str, direction: Direction, *, is_quality: bool
 
 @pytest.mark.parametrize("name", ["hallucination", "toxicity", "faithfulness"])
 def test_direction__of_the_user_comes_first(name: str) -> None:
-    for better, direction in (("higher", HIGH), ("lower", LOW), ("high", HIGH), ("low", LOW)):
+    for better, direction in (("higher", HIGH), ("lower", LOW)):
         known = direction_of_score(name, better)
         assert (known.direction, known.origin) == (direction, "as you said")
 
@@ -74,9 +74,9 @@ def test_score__has_the_direction_of_its_name_or_option() -> None:
         return provider_for(MetricRef.of("SCORE", options)).spec.direction
 
     assert direction(name="toxicity") is LOW
-    assert direction(name="toxicity", better="high") is HIGH
+    assert direction(name="toxicity", better="higher") is HIGH
     # One that the user named decides, even if its name is that of a counter.
-    assert direction(name="steps", better="low") is LOW
+    assert direction(name="steps", better="lower") is LOW
     assert direction(name="tone") is NEITHER
     # As the direction of a KPI is written.
     assert direction(name="tone", better="lower") is LOW

@@ -262,7 +262,7 @@ def test_alpaca_eval__win_is_the_preference_for_the_model(tmp_path: Path) -> Non
     first, last = imported.of("Write 0"), imported.of("Write 5")
     assert (first.output, first.tags, first.cost_usd) == ("mine", ("model:m-1",), None)
     assert last.outcome is TraceOutcome.JUDGE_ERROR
-    assert imported.directions == {"win": "high"}
+    assert imported.directions == {"win": "higher"}
 
 
 def test_arena_hard__second_game_is_swapped(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_deepeval__metrics_of_the_first_versions(tmp_path: Path) -> None:
     run = {"testCases": [case | {"metricsMetadata": [metric]}]}
     imported = import_path(write(tmp_path / "run.json", run))
     assert imported.of("c").scores == {"Faithfulness": 0.5, "TASK_PASSED": 0.0}
-    assert imported.directions == {"Faithfulness": "high"}
+    assert imported.directions == {"Faithfulness": "higher"}
 
 
 def test_lm_eval__list_of_the_first_versions(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_azure__one_score_for_each_metric(tmp_path: Path) -> None:
     assert imported.of("k1").scores == {"coherence": 4.0, "violence": 2.0, "f1_score": 0.5}
     assert imported.of("k2").scores == {"violence": 2.0, "f1_score": 0.5}
     # A severity: lower is better. The tokens are those of the judge.
-    assert imported.directions == {"violence": "low"}
+    assert imported.directions == {"violence": "lower"}
     assert imported.of("k1").input_tokens is None
 
 
@@ -485,7 +485,7 @@ def test_mlflow__table_of_the_older_evaluation(tmp_path: Path) -> None:
     trace = imported.of("Capital of Peru?")
     assert texts(trace) == ("Capital of Peru?", "Lima", "Lima")
     assert (trace.scores, trace.latency_ms) == ({"toxicity": 0.01, "relevance": 5.0}, 500.0)
-    assert imported.directions == {"toxicity": "low"}
+    assert imported.directions == {"toxicity": "lower"}
 
 
 def test_braintrust__pairs_by_input_and_skips_steps(tmp_path: Path) -> None:
@@ -605,7 +605,7 @@ def test_bedrock__two_models_are_a_question(tmp_path: Path) -> None:
     imported = read(tmp_path, json_lines(row, row))
     trace = imported.of("1+1?")
     assert (texts(trace), trace.scores) == (("1+1?", "2", "2"), {"Toxicity": 0.1})
-    assert imported.directions == {"Toxicity": "low"}
+    assert imported.directions == {"Toxicity": "lower"}
     row["modelResponses"] = [{"response": "2"}, {"response": "3"}]
     with pytest.raises(InvalidMapping, match="2 models"):
         read(tmp_path, json_lines(row, row))
@@ -647,7 +647,7 @@ def test_deepeval_cache__texts_are_in_the_keys(tmp_path: Path) -> None:
     assert passed.scores == {"TASK_PASSED": 1.0, "Exact": 1.0, "Bias": 1.0}
     assert texts(failed) == ("3-1?", "2", "1")
     assert (failed.scores["TASK_PASSED"], unjudged.scores) == (0.0, {})
-    assert imported.directions == {"Exact": "high", "Bias": "low"}
+    assert imported.directions == {"Exact": "higher", "Bias": "lower"}
     assert any("older runs" in note for note in imported.notes)
     nothing: dict[str, Any] = {"test_cases_lookup_map": {json.dumps({"input": "1+1?"}): {}}}
     with pytest.raises(InvalidImport, match="without an answer"):

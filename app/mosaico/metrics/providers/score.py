@@ -54,8 +54,8 @@ def score(
     *,
     name: str = "",
     labels: str = "",
-    better: Literal["", "higher", "lower", "high", "low"] = "",
-    stated: Literal["", "high", "low"] = "",
+    better: Literal["", "higher", "lower"] = "",
+    stated: Literal["", "higher", "lower"] = "",
 ) -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
     spec = MetricSpec(

@@ -16,7 +16,7 @@ class ImportedTraces:
     `columns` maps each field of the traces to its column of the file; it is empty for a
     format whose fields are fixed. `notes` are sentences for the user about what was guessed or left
     out; the list may grow until all traces are read, and so may `directions`: which values of a score are better
-    as the file states it, "high" or "low" by name. `item_columns` are the columns of results that a format puts side by
+    as the file states it, "higher" or "lower" by name. `item_columns` are the columns of results that a format puts side by
     side; of several, items have the name of theirs (`in_column`), and `column_names` are the names that a single one may have
     in another file.
     """

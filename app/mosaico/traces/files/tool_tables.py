@@ -60,7 +60,7 @@ class ToolTable:
     `columns` are the columns of fields. `compute` gives further fields of a row, the same ones for every row; they have
     precedence. Its `scores` are any values by name, of which the numbers are used; an `EvaluatorFailure` is counted. `used` are the columns that it reads or that
     are understood and say nothing about an answer, as patterns such as `inputs.*`. `skip` says why a
-    row is no result, in words for the user. `direction` says which values of a score are better, "high" or "low", as the tool
+    row is no result, in words for the user. `direction` says which values of a score are better, "higher" or "lower", as the tool
     defines it; None leaves it to the name.
     """
 

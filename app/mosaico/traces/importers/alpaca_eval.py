@@ -40,6 +40,6 @@ register_tool(
             "preference", "output_1", "generator_1", "annotator", "price_per_example", "time_per_example",
             "raw_completion", "referenced_models",
         ),
-        direction=lambda _: "high",
+        direction=lambda _: "higher",
     ),
 )  # fmt: skip

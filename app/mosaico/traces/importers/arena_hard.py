@@ -38,6 +38,6 @@ register_tool(
         columns={"item": "uid", "model": "model", "category": "category"},
         compute=read_judgment,
         used=("games", "judge", "baseline", "question_id"),
-        direction=lambda _: "high",
+        direction=lambda _: "higher",
     ),
 )

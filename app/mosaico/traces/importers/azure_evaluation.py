@@ -89,7 +89,7 @@ def _metric_name(member: str) -> str:
 
 def direction_of(name: str) -> str | None:
     """A safety metric is a severity or a defect."""
-    return "low" if name.removesuffix("_label") in SAFETY else None
+    return "lower" if name.removesuffix("_label") in SAFETY else None
 
 
 register_tool(

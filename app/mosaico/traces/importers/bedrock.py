@@ -46,6 +46,6 @@ register_tool(
     ToolTable(
         compute=read_row,
         used=("automatedEvaluationResult", "inputRecord", "modelResponses"),
-        direction=lambda name: "low" if name in LOWER else "high",
+        direction=lambda name: "lower" if name in LOWER else "higher",
     ),
 )

@@ -159,7 +159,7 @@ def _directions(cases: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             continue
         # On the threshold both directions succeed.
         if score != threshold:
-            side = "high" if (score > threshold) == bool(success) else "low"
+            side = "higher" if (score > threshold) == bool(success) else "lower"
             sides.setdefault(_name(metric), set()).add(side)
     return {name: next(iter(found)) for name, found in sides.items() if len(found) == 1}
 

@@ -71,7 +71,7 @@ def read_entry(row: Cells) -> Mapping[str, Any]:
 
 def direction_of(name: str) -> str:
     """The side of the threshold on which a metric succeeds."""
-    return "low" if name.casefold() in LOWER else "high"
+    return "lower" if name.casefold() in LOWER else "higher"
 
 
 IMPORTERS.register(

@@ -30,7 +30,7 @@ def read_evalplus(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTrace
         columns={"item": "task_id", "output": "solution"},
         compute=read_solution,
         used=("base_*", "plus_*"),
-        direction=lambda _: "high",
+        direction=lambda _: "higher",
     )
     return read_tool_table(file, mapping, table, _solutions(file))
 

@@ -30,7 +30,7 @@ def read_mlflow_table(file: ImportFile, mapping: Mapping[str, str]) -> ImportedT
     named |= {"latencySeconds": "latency"} if "latency" in file.first_row else {}
     named |= {"output": "outputs"} if "outputs" in file.first_row else {}
     imported = read_table(file, {**named, **mapping})
-    imported.directions.update({name: "low" for name in metrics if name in LOWER})
+    imported.directions.update({name: "lower" for name in metrics if name in LOWER})
     return imported
 
 

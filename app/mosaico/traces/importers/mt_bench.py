@@ -40,7 +40,7 @@ def read_mt_bench(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTrace
         columns={"model": "model"},
         compute=read_judgment,
         used=("question_id", "turn", "score", "judge", "user_prompt", "judgment", "tstamp"),
-        direction=lambda _: "high",
+        direction=lambda _: "higher",
     )
     imported = read_tool_table(file, mapping, table, iter(judgments.values()))
     if rows > len(judgments):

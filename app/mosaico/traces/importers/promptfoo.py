@@ -181,7 +181,7 @@ def _traces(
     for result in results:
         ignored.check(result)
         # A named score is that of assertions, which a higher score satisfies.
-        directions.update(dict.fromkeys(object_of(result.get("namedScores")), "high"))
+        directions.update(dict.fromkeys(object_of(result.get("namedScores")), "higher"))
         item = _item_id(result, columns)
         trial = trials.next_trial(item)
         outcome = _outcome(result)

@@ -94,9 +94,8 @@ def upload(
 
 def _describe_directions(directions: Mapping[str, str]) -> str:
     """What the file states of its scores, which is not stored with the traces, and how a benchmark says so."""
-    words = {name: f"{direction}er" for name, direction in directions.items()}
-    stated = ", ".join(f"{name}: {word} is better" for name, word in words.items())
-    name, word = next(iter(words.items()))
+    stated = ", ".join(f"{name}: {word} is better" for name, word in directions.items())
+    name, word = next(iter(directions.items()))
     metric = json.dumps(
         {"key": "SCORE", "options": {"name": name, "better": word}}, ensure_ascii=False
     )
