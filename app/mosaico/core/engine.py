@@ -2,14 +2,12 @@
 
 import logging
 import os
-import time
 from typing import Any, TypeAlias, cast
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, InterfaceError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from mosaico.core.errors import Misconfigured
@@ -30,7 +28,6 @@ POOL_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 5
 # A command of an operator, who waits longer for a busy database than a client of the API. Times the limits.
 COMMAND_TIMEOUT_FACTOR = 6
-PING_AFTER_IDLE_S = 1.0
 
 # COPY and single-statement reads bypass SQLAlchemy and raise the errors of the driver.
 CONNECTION_ERRORS = (
@@ -40,7 +37,6 @@ CONNECTION_ERRORS = (
     psycopg.OperationalError,
 )
 
-_USED_AT = "used_at"
 
 Driver: TypeAlias = "psycopg.Connection[Any]"
 
@@ -148,6 +144,7 @@ def _build_engine(
         # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_S * timeout_factor,
+        pool_pre_ping=True,
         skip_autocommit_rollback=True,
         # Errors with parameters would write secrets and texts of users into logs.
         hide_parameters=True,
@@ -155,29 +152,4 @@ def _build_engine(
     )
     # Several rows in one statement, also without RETURNING; the driver would send one for each row.
     engine.dialect.use_insertmanyvalues_wo_returning = True
-    _ping_before_use(engine)
     return engine
-
-
-def _ping_before_use(engine: Engine) -> None:
-    """Replace dead connections of the pool, as `pool_pre_ping` does, except those used within the
-    last second.
-
-    Under load that saves a round trip per use. A request that gets a connection that died within
-    that second is answered with 503 and Retry-After.
-    """
-
-    @event.listens_for(engine, "checkin")
-    def note(_connection: object, record: ConnectionPoolEntry) -> None:
-        record.info[_USED_AT] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
-        used_at = record.info.get(_USED_AT)
-        # None: the connection is new.
-        if used_at is None or time.monotonic() - used_at < PING_AFTER_IDLE_S:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except CONNECTION_ERRORS as error:
-            raise InvalidatePoolError from error

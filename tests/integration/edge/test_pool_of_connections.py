@@ -8,11 +8,8 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from mosaico.core import engine as pool
 from mosaico.core.db import Database, DatabaseUnavailable
 from mosaico.core.engine import libpq_url
-
-AN_HOUR_S = 3600.0
 
 
 @pytest.fixture
@@ -59,34 +56,10 @@ def test_read_statement__connection_can_begin_transactions_afterwards(db: Databa
         assert status(session) == TransactionStatus.INTRANS
 
 
-def test_pool__idle_dead_connection_is_replaced_without_an_error(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", 0.0)
+def test_pool__dead_connection_is_replaced_without_an_error(db: Database) -> None:
     ended = used_and_ended(db)
     with db.read_statement() as session:
         assert backend(session) != ended
-
-
-def test_read_statement__recently_used_dead_connection_fails_once(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", AN_HOUR_S)
-    ended = used_and_ended(db)
-    with pytest.raises(DatabaseUnavailable), db.read_statement() as session:
-        backend(session)
-    with db.read_statement() as session:
-        assert backend(session) != ended
-
-
-def test_fetch_row__recently_used_dead_connection_fails_once(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "PING_AFTER_IDLE_S", AN_HOUR_S)
-    used_and_ended(db)
-    with pytest.raises(DatabaseUnavailable):
-        db.fetch_row("SELECT 1 AS one", {})
-    assert db.fetch_row("SELECT 1 AS one", {}) == {"one": 1}
 
 
 ITSELF = "SELECT pg_backend_pid() AS pid, %(said)s::text AS x"
