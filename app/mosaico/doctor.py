@@ -26,7 +26,6 @@ from mosaico.core.defaults import MIN_FREE_BYTES, REPORTED_CLOCK_DIFFERENCE
 from mosaico.core.errors import AppError
 from mosaico.core.http.client import own_service_client
 from mosaico.core.migrations import (
-    require_columns,
     require_current_schema,
     require_own_tables,
     require_postgres,
@@ -40,7 +39,7 @@ from mosaico.notifications.mail_session import mail_session
 from mosaico.plugin_loading import load_plugins
 from mosaico.postgres.external import external_status
 from mosaico.postgres.server import EmbeddedPostgres
-from mosaico.startup import mail_access, opened_resources, schema_remedy
+from mosaico.startup import mail_access, opened_resources
 from mosaico.table_list import METADATA
 
 TIMEOUT_S = 5.0
@@ -199,7 +198,6 @@ def check_migrations(settings: Settings) -> str:
         with db.read() as session:
             require_own_tables(session.connection(), METADATA)
         require_current_schema(url)
-        require_columns(db, METADATA, schema_remedy(settings))
     return "the schema is up to date"
 
 

@@ -22,7 +22,7 @@ from mosaico.core.errors import Misconfigured
 from mosaico.core.key_rotation import list_encrypted_columns, require_known_keys
 from mosaico.core.llm_server import configured_llm_server
 from mosaico.core.logging import LogFormat, configure_logging
-from mosaico.core.migrations import require_columns, require_current_schema
+from mosaico.core.migrations import require_current_schema
 from mosaico.core.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from mosaico.core.resources import Resources
 from mosaico.core.secret_files import read_secret_file
@@ -120,7 +120,6 @@ def opened_resources(
     with opened_database(
         settings, name=name, pool_size=pool_size, timeout_factor=timeout_factor
     ) as db:
-        require_columns(db, METADATA, schema_remedy(settings))
         resources = Resources(
             db=db,
             clock=DatabaseClock(db),
@@ -143,16 +142,6 @@ def opened_resources(
         )
         require_fit(settings, resources)
         yield resources
-
-
-def schema_remedy(settings: Settings) -> str:
-    """The remedy for a database of an earlier development version, which cannot be converted."""
-    if settings.database_url is not None:
-        return "name an empty database in DATABASE_URL"
-    return (
-        f"start with an empty folder, `export MOSAICO_DATA_DIR={settings.data_dir}-2`, or move"
-        f" {settings.data_dir} away; only the version that wrote its data reads it"
-    )
 
 
 def master_key(settings: Settings) -> str | None:

@@ -36,9 +36,8 @@ from mosaico.core.db import Database
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, Misconfigured
 from mosaico.core.schemas import changed_fields
-from mosaico.core.secret_files import read_secret_file, replace_secret_file
+from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file, replace_secret_file
 
-ADMIN_KEY_FILE = "admin.key"
 FIRST_KEY_NAME = "first admin key"
 USE_INTERVAL = timedelta(minutes=1)
 

@@ -15,9 +15,7 @@ from mosaico.core.dependents import (
     NO_CONSENT,
     Consent,
     Owner,
-    delete_dependents,
-    find_obstacles,
-    list_dependents,
+    delete_owner,
 )
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
@@ -102,23 +100,7 @@ def delete_agent(
     Raises: `AgentInUse` if runs, benchmarks or uploads refer to the agent, `DependentsExist`.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
-    owner = Owner("agent", agent_id)
-    if obstacles := find_obstacles(session, owner):
-        raise _agent_in_use(agent_id, list_dependents(obstacles))
-    delete_dependents(session, owner, consent, now)
-    session.delete(agent)
-    try:
-        session.flush()
-    except IntegrityError:
-        # Written at the same time.
-        raise _agent_in_use(agent_id, "runs, benchmarks or uploads") from None
-
-
-def _agent_in_use(agent_id: str, users: str) -> AgentInUse:
-    return AgentInUse(
-        f"the agent {agent_id!r} cannot be deleted, because of {users};"
-        ' PATCH it with {"archived": true} to hide it and keep its history'
-    )
+    delete_owner(session, Owner("agent", agent_id), agent, consent, now, in_use=AgentInUse)
 
 
 def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:

@@ -31,7 +31,6 @@ from mosaico.alerts.rules import (
 )
 from mosaico.alerts.stored_series import accept_series, return_series, withdraw_series
 from mosaico.comparison import acceptance
-from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
 from mosaico.notifications.inbox import set_read_at
 from mosaico.notifications.models import Notification
@@ -40,14 +39,6 @@ from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_history import find_runs, list_valid_seqs
 
 NOISE = "noise"
-
-
-class IncidentClosed(Conflict):
-    """The incident has ended; only the level of an open incident can be accepted."""
-
-
-class NoLevelToAccept(Conflict):
-    """The rule compares with a fixed threshold and not with earlier runs; change its threshold."""
 
 
 class Closing(NamedTuple):
@@ -232,16 +223,16 @@ def accept(
 ) -> Incident:
     """Accept the level of an open incident: later runs are compared with it.
 
-    Raises: `IncidentNotFound`, `IncidentClosed`, `NoLevelToAccept`.
+    Raises: `IncidentNotFound`, `NothingToAccept`.
     """
     incident, row, rule = _lock(session, incident_id)
     if incident.state != IncidentState.OPEN:
-        raise IncidentClosed(
+        raise acceptance.NothingToAccept(
             f"the incident ended at {incident.resolved_at:%Y-%m-%d %H:%M} UTC"
             f" ({incident.resolution}); only the level of an open incident can be accepted"
         )
     if not Condition(incident.condition).excludes_incidents:
-        raise NoLevelToAccept(
+        raise acceptance.NothingToAccept(
             f"{incident.condition} compares with a fixed threshold;"
             " PATCH the `threshold` of the alert rule instead"
         )

@@ -31,9 +31,7 @@ from mosaico.core.dependents import (
     Dependent,
     DependentKind,
     Owner,
-    delete_dependents,
-    find_obstacles,
-    list_dependents,
+    delete_owner,
 )
 from mosaico.core.errors import AppError, Conflict, ErrorItem
 from mosaico.core.ids import new_id
@@ -114,22 +112,7 @@ def delete_benchmark(
     """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     owner = Owner("benchmark", benchmark_id)
-    if obstacles := find_obstacles(session, owner):
-        raise _benchmark_in_use(benchmark_id, list_dependents(obstacles))
-    delete_dependents(session, owner, consent, now)
-    session.delete(benchmark)
-    try:
-        session.flush()
-    except IntegrityError:
-        # Written at the same time.
-        raise _benchmark_in_use(benchmark_id, "runs") from None
-
-
-def _benchmark_in_use(benchmark_id: str, users: str) -> BenchmarkInUse:
-    return BenchmarkInUse(
-        f"the benchmark {benchmark_id!r} cannot be deleted, because of {users};"
-        ' PATCH it with {"archived": true} to hide it and keep its history'
-    )
+    delete_owner(session, owner, benchmark, consent, now, in_use=BenchmarkInUse)
 
 
 def source_of(benchmark: Benchmark, agent: Agent) -> str:

@@ -19,7 +19,7 @@ HELD_RUNS: Final = 50
 
 
 class NothingToAccept(Conflict):
-    """Only a completed, valid run that is held back as a baseline can be accepted."""
+    """Only a completed, valid run that is held back as a baseline, or the level of an open incident, can be accepted."""
 
 
 def hold_back(session: Session, run: BenchmarkRun, verdict: RunVerdict) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from mosaico.core.db import Base
 from mosaico.core.errors import Conflict, ErrorItem
 from mosaico.core.text import join_words
 
@@ -98,6 +100,36 @@ def delete_dependents(session: Session, owner: Owner, consent: Consent, now: dat
     for found, delete in kinds:
         if found:
             delete(session, owner, now)
+
+
+def delete_owner(
+    session: Session,
+    owner: Owner,
+    row: Base,
+    consent: Consent,
+    now: datetime,
+    *,
+    in_use: type[Conflict],
+) -> None:
+    """Delete a resource, whose row the caller has locked, with what goes with it.
+
+    Raises: `in_use` if something forbids the deletion, `DependentsExist`.
+    """
+    if obstacles := find_obstacles(session, owner):
+        raise in_use(_describe_use(owner, list_dependents(obstacles)))
+    delete_dependents(session, owner, consent, now)
+    session.delete(row)
+    try:
+        session.flush()
+    except IntegrityError:
+        raise in_use(_describe_use(owner, "what was stored meanwhile")) from None
+
+
+def _describe_use(owner: Owner, users: str) -> str:
+    return (
+        f"the {owner.kind} {owner.id!r} cannot be deleted, because of {users};"
+        ' PATCH it with {"archived": true} to hide it and keep its history'
+    )
 
 
 def list_dependents(dependents: Iterable[Dependent]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from sqlalchemy import Connection, MetaData, create_engine, text
 from sqlalchemy.engine import make_url
 
-from mosaico.core.db import Database, DatabaseUnavailable, database_errors
+from mosaico.core.db import DatabaseUnavailable, database_errors
 from mosaico.core.engine import Driver, sqlalchemy_url
 from mosaico.core.errors import Conflict, Misconfigured, Unavailable
 
@@ -35,11 +35,6 @@ JOB_ENGINE_PREFIX: Final = "procrastinate_"
 # Tables and views share their names with everything else that is a relation.
 _RELATIONS: Final = text(
     "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(current_schema())"
-)
-_COLUMNS: Final = text(
-    "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
-    " WHERE relnamespace = to_regnamespace(current_schema())"
-    " AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
 )
 
 
@@ -184,26 +179,4 @@ def require_current_schema(url: str) -> None:
             f"the database is at schema {revision or 'none'}, this version of MOSAICO requires "
             f"{HEAD_REVISION}; run `mosaico db upgrade`, or start the version that fits the "
             "database"
-        )
-
-
-def require_columns(db: Database, metadata: MetaData, remedy: str) -> None:
-    """Raise `SchemaMismatch` with a remedy unless every column of this program exists.
-
-    Until the first release the first migration changes, and keeps its name: the revision does not
-    tell the tables of an earlier version in development from those of this one.
-    """
-    with db.read() as session:
-        present = {(row.relname, row.attname) for row in session.execute(_COLUMNS)}
-    missing = sorted(
-        str(column)
-        for table in metadata.tables.values()
-        for column in table.columns
-        if (table.name, column.name) not in present
-    )
-    if missing:
-        raise SchemaMismatch(
-            "an earlier development version created the tables of this database: the column "
-            f"{missing[0]} is missing",
-            hint=remedy,
         )

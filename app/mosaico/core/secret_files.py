@@ -7,6 +7,8 @@ from pathlib import Path
 
 from mosaico.core.errors import Misconfigured
 
+# The first admin key, in the data folder.
+ADMIN_KEY_FILE = "admin.key"
 MAX_BYTES = 4096
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 # Kubernetes gives the group of a non-root process read access to a mounted secret.

@@ -12,14 +12,13 @@ import typer
 from mosaico.core.console.files import InvalidInput, read_object
 from mosaico.core.console.terminal import WrongUsage, print_status
 from mosaico.core.defaults import KEEP_LLM_ANSWERS
+from mosaico.traces.files.options import FIRST_LINE_S, LINE_INTERVAL_S
 
 if TYPE_CHECKING:
     from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import LlmUsage, OfflineModels
     from mosaico.metrics.types import Direction
 
-FIRST_LINE_S = 5.0
-LINE_INTERVAL_S = 10.0
 
 METRICS_HELP = (
     "Metrics, comma-separated, with options as ROUGE:useStemmer=true, or as a JSON list as in a"

@@ -10,6 +10,9 @@ from typing import Final
 from mosaico.core.http.retry import Jitter, RetryPolicy, ScheduledBackoff
 
 DAY_S = 86_400.0
+# Of an attempt in total, whatever its single steps take.
+DEADLINE_S = 15.0
+MAX_DETAIL_CHARS = 200
 
 # The wait before each attempt, from the end of the previous one.
 RETRY_WAITS_S = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, DAY_S)

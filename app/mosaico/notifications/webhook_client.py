@@ -16,6 +16,7 @@ from mosaico.core.resources import Resources
 from mosaico.core.url_syntax import find_url_flaw, is_redacted
 from mosaico.notifications.message_layout import ELLIPSIS, MAX_LINK_CHARS, one_line
 from mosaico.notifications.registry import InvalidRecipient
+from mosaico.notifications.rules import DEADLINE_S, MAX_DETAIL_CHARS
 from mosaico.notifications.types import (
     DeliveryFailed,
     DeliveryOutcome,
@@ -24,10 +25,7 @@ from mosaico.notifications.types import (
     RecipientGone,
 )
 
-# In total, unlike httpx's own timeouts, which restart with every byte.
-DEADLINE_S = 15.0
 MAX_BYTES = 64 * 1024
-MAX_DETAIL_CHARS = 200
 # Shorter parts of an address are not secret, and occur in any text.
 MIN_SECRET_CHARS = 4
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ
 from mosaico.comparison.change_text import describe_change, format_amount
+from mosaico.core.row_counts import MAX_COUNTED
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import build_url, render_page
@@ -83,7 +84,7 @@ def show_morning(
         nav="/",
         api=build_url("/overview", {"hours": hours, "from": since and format_visit(since)}),
         overview=overview,
-        max_counted=queries.MAX_COUNTED,
+        max_counted=MAX_COUNTED,
         periods=_periods(hours, since, visits),
         period=_period_text(hours, since, visits),
         headline=rules.describe_night(overview.counts),

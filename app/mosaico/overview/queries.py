@@ -14,7 +14,7 @@ from mosaico.benchmarks.models import Benchmark, name_of_benchmark
 from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.benchmarks.queries import get_kpis_by_benchmark
 from mosaico.core.batches import batched
-from mosaico.core.row_counts import count_selected
+from mosaico.core.row_counts import MAX_COUNTED, count_selected
 from mosaico.core.schemas import view_of_row
 from mosaico.kpis.models import KpiHistory
 from mosaico.notifications.queries import count_unread
@@ -41,8 +41,6 @@ from mosaico.schedules.stale_agents import list_stale_agents
 HISTORY_RUNS = 14
 MAX_ACTIVE = 20
 MAX_MISSED = 20
-# Of those in progress, and of due times without a run: more are counted as so many.
-MAX_COUNTED = 10_000
 # More cells give no overview. To find the newest ones, the last run of more pairs is read.
 MAX_CELLS = 1_000
 MAX_PAIRS = 10_000

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from mosaico.core.errors import Invalid
+from mosaico.core.engine import BadDatabaseUrl
 
 PROBE_SECONDS = 5
 # libpq reads these variables: a password in the arguments would be visible in the process list.
@@ -18,12 +18,6 @@ ENVIRONMENT = {
     for option in Conninfo.get_defaults()
     if option.envvar
 }
-
-
-class InvalidDatabaseUrl(Invalid):
-    """DATABASE_URL is not a valid URL; write postgresql://user:password@host:port/name."""
-
-    code = "bad-database-url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +31,12 @@ class ExternalStatus:
 
 
 def connection_parameters(url: str) -> Mapping[str, str]:
-    """The parts of a URL by their libpq names; raises `InvalidDatabaseUrl` without the URL, which may contain a password."""
+    """The parts of a URL by their libpq names; raises `BadDatabaseUrl` without the URL, which may contain a password."""
     try:
         parts = conninfo_to_dict(re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", url))
     except psycopg.ProgrammingError:
         # `from None`: the message of psycopg repeats the URL.
-        raise InvalidDatabaseUrl from None
+        raise BadDatabaseUrl from None
     return {name: str(value) for name, value in parts.items() if value is not None}
 
 

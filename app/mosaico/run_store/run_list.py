@@ -12,6 +12,7 @@ from mosaico.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchm
 from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.keyset import Key, ListRows, PageQuery, PageRows, sort_rows
 from mosaico.core.list_filters import NO_PERIOD, Period, ValueFilter, match_text
+from mosaico.core.row_counts import MAX_COUNTED
 from mosaico.core.schemas import FilterValues, PeriodFilter, ShortText
 from mosaico.run_store.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
 from mosaico.run_store.queries import RUN_COLUMNS
@@ -59,7 +60,6 @@ LISTED_COLUMNS: Final = select(
     VERDICT_KEY.label("outcome"),
 )  # fmt: skip
 
-MAX_COUNTED: Final = 10_000
 COUNT_TIME_S = 0.5
 
 

@@ -32,20 +32,7 @@ MAX_NAMED = 3
 # Instants are whole seconds: the row of a time that does not exist never takes the place of an instant.
 _OFFSET = timedelta(microseconds=1)
 
-# From zone to zone of the index on (timezone, cron_expression): there are few, of schedules there may be many.
-_ZONES = text(
-    """
-    WITH RECURSIVE zone AS (
-        SELECT (SELECT timezone FROM schedule_configs WHERE next_run_at IS NOT NULL
-                ORDER BY timezone LIMIT 1) AS name
-        UNION ALL
-        SELECT (SELECT timezone FROM schedule_configs
-                WHERE next_run_at IS NOT NULL AND timezone > zone.name ORDER BY timezone LIMIT 1)
-        FROM zone WHERE zone.name IS NOT NULL
-    )
-    SELECT name FROM zone WHERE name IS NOT NULL
-    """
-)
+_ZONES = text("SELECT DISTINCT timezone FROM schedule_configs WHERE next_run_at IS NOT NULL")
 _EXPRESSIONS = text(
     """
     SELECT DISTINCT cron_expression, dst_policy FROM schedule_configs

@@ -101,7 +101,7 @@ def test_accept__the_new_level_is_the_baseline_of_later_runs(
     problem = benchmark_service.expect_problem(
         409, "POST", f"/incidents/{incident['id']}/accept", {}
     )
-    assert problem["type"].endswith("/incident-closed")
+    assert problem["type"].endswith("/nothing-to-accept")
 
 
 def test_accept_run__closes_the_incident_that_the_run_belongs_to(
@@ -153,7 +153,7 @@ def test_fixed_threshold__has_no_level_to_accept_and_stays_out_of_histories(
     problem = benchmark_service.expect_problem(
         409, "POST", f"/incidents/{incident['id']}/accept", {}
     )
-    assert problem["type"].endswith("/no-level-to-accept")
+    assert problem["type"].endswith("/nothing-to-accept")
     benchmark_service.post(f"/incidents/{incident['id']}/noise")
     assert open_incident(benchmark_service)["verdict"] == "noise"
     assert set(holds(rows)) == {None}

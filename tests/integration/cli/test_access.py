@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.access.service import ADMIN_KEY_FILE
 from mosaico.core.console.service import complete_ids
-from mosaico.core.console.service_address import ADMIN_KEY_FILE as FILE_OF_COMMANDS
 from mosaico.core.console.service_address import find_service
+from mosaico.core.secret_files import ADMIN_KEY_FILE
 from tests.integration.cli.conftest import Shell
 from tests.support.http import serving
 from tests.support.service import Service
@@ -50,7 +49,6 @@ def test_wrong_key__exits_77_and_names_the_source_of_the_key(mosaico: Shell) -> 
 
 def test_admin_key_file__is_used_for_a_local_service(mosaico: Shell, tmp_path: Path) -> None:
     key, url = mosaico.variables["MOSAICO_API_KEY"], mosaico.variables["MOSAICO_URL"]
-    assert FILE_OF_COMMANDS == ADMIN_KEY_FILE
     folder = tmp_path / "data"
     folder.mkdir()
     here = Shell(variables={"MOSAICO_URL": url, "MOSAICO_DATA_DIR": str(folder)})

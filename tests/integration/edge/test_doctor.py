@@ -20,17 +20,13 @@ from mosaico.access import queries
 from mosaico.agents.schemas import AgentCheck
 from mosaico.cli import cli
 from mosaico.core import row_windows
-from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
 from mosaico.core.smtp import SmtpServer
 from mosaico.doctor import CheckFailed
 from mosaico.jobs.worker_process import WorkerPresence
-from mosaico.startup import schema_remedy
 from mosaico.traces.registry import TraceQuery
-from tests.support.processes import start_command
 from tests.support.service import Service
-from tests.support.stored import DatabaseReader
 from tests.support.waiting import LIVENESS_S
 
 CHECKS = [
@@ -238,32 +234,3 @@ def test_diagnose__facts_of_the_machine(tmp_path: Path, name: str) -> None:
     }
     assert diagnoses[name].ok
     assert ("mosaico" in diagnoses[name].finding) == (name == "versions")
-
-
-def test_start__refuses_a_schema_of_an_earlier_version_in_development(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    upgrade(environment["DATABASE_URL"])
-    rows = DatabaseReader(environment["DATABASE_URL"])
-    # As a database of a development version before this column was.
-    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN rescore_of CASCADE")
-    for words in (["serve"], ["worker"]):
-        # In processes of their own: they handle signals until they end.
-        command = start_command(words, tmp_path, MOSAICO_PORT=str(free_port()))
-        assert command.wait_for_exit() == 75
-        assert "error: an earlier development version created the tables" in command.log
-        assert "hint: name an empty database in DATABASE_URL" in command.log
-    embedded = schema_remedy(Settings(data_dir=tmp_path / "mosaico", database_url=None))
-    assert f"`export MOSAICO_DATA_DIR={tmp_path}/mosaico-2`" in embedded
-
-
-def test_doctor__names_a_column_that_a_schema_in_development_lacks(
-    environment: dict[str, str],
-) -> None:
-    upgrade(environment["DATABASE_URL"])
-    rows = DatabaseReader(environment["DATABASE_URL"])
-    rows.execute("ALTER TABLE benchmark_runs DROP COLUMN rescore_of CASCADE")
-    result = CliRunner().invoke(cli, ["doctor"])
-    assert "FAILED\tmigrations\tan earlier development version created the tables" in result.stdout
-    assert "the column benchmark_runs.rescore_of is missing" in result.stdout
-    assert "not checked\tkeys\tfix the check migrations first" in result.stdout

@@ -20,12 +20,12 @@ from mosaico.core.web.page_text import label_times
 from mosaico.core.web.pages import build_url
 from mosaico.core.web.trend_chart import PageChart, TrendEvent, TrendLimit, TrendPoint, trend_chart
 from mosaico.kpis.number_text import FigureFormat
+from mosaico.run_store.kpi_trend import MAX_POINTS
 from mosaico.run_store.run_history import PastRun, list_ended_runs
 from mosaico.statistics.verdict_rules import Verdict
 
 # Before an incident, so that its level can be compared with the one it left.
 LEAD = timedelta(days=30)
-MAX_POINTS = 180
 _FIXED = {Condition.LESS_THAN, Condition.GREATER_THAN, Condition.EQUALS, Condition.NOT_EQUALS}
 _MARKS = {
     AlertEventState.FIRING: ("fires", Verdict.REGRESSED),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import typer
 
 from mosaico.core.console.files import read_object
+from mosaico.core.console.table import JSON
 from mosaico.core.console.terminal import Command, Format, OutputFormat, WrongUsage
 from mosaico.core.errors import AppError
 
@@ -112,9 +113,6 @@ def import_object(location: str) -> Any:
     """The object at `module:attribute`."""
     module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module), attribute)
-
-
-JSON = dict[str, Any]
 
 
 def read_body(values: Values, fields: Sequence[SchemaOption]) -> JSON:

@@ -11,10 +11,10 @@ from typing import IO, Annotated, Any
 import typer
 
 from mosaico.core.console.files import replaced_file
+from mosaico.core.console.table import JSON
 from mosaico.core.console.terminal import WrongUsage
 from mosaico.core.reports import write_csv
 
-JSON = dict[str, Any]
 # The type of each column: str, int, float or bool.
 Columns = Mapping[str, type]
 

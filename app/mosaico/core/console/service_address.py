@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import httpx
 
-from mosaico.core.secret_files import read_secret_file
+from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file
 from mosaico.core.settings import BadSettings, Settings, base_url, find_public_url, load_settings
-
-ADMIN_KEY_FILE = "admin.key"
 
 
 class ServiceAddress(NamedTuple):

@@ -25,6 +25,7 @@ from mosaico.notifications.message_layout import (
     one_line,
 )
 from mosaico.notifications.registry import CHANNELS, ChannelSpec, InvalidRecipient, OutgoingMessage
+from mosaico.notifications.rules import DEADLINE_S, MAX_DETAIL_CHARS
 from mosaico.notifications.types import (
     DeliveryFailed,
     DeliveryOutcome,
@@ -34,10 +35,8 @@ from mosaico.notifications.types import (
     RecipientGone,
 )
 
-DEADLINE_S = 15.0
 MAX_ITEMS = 100
 MAX_ADDRESS_CHARS = 254
-MAX_DETAIL_CHARS = 200
 FIRST_PERMANENT_CODE = 500
 
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"

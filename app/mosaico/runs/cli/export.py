@@ -1,7 +1,7 @@
 """`mosaico runs export` and `mosaico history`: traces and KPI values as rows for other programs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlencode
 
 import typer
@@ -11,6 +11,7 @@ from mosaico.core.console.resource import Fields, Limit, id_argument, page_query
 from mosaico.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (
+    JSON,
     Column,
     field,
     format_cell,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 PATH = "/benchmark-runs"
 HISTORY = "/kpi-history"
 NOUN = "KPI value"
-JSON = dict[str, Any]
 
 export = CommandGroup("export", help="Write the traces of a run as rows.")
 history = CommandGroup("history", help="Read and export the history of KPIs.")
