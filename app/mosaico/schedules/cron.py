@@ -4,6 +4,7 @@ An expression fires at every instant whose wall clock in the zone matches all si
 both day fields. Meaning: CronExpression of Spring Framework 7; see docs/schedules.md.
 """
 
+import calendar
 import functools
 import re
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ CALENDAR_YEARS = 400
 # A date of year 9999 overflows when it is converted between zones.
 LAST_YEAR = 9998
 MAX_WEEKS_OF_MONTH = 5
-FEBRUARY, DECEMBER = 2, 12
+DECEMBER = 12
 SUNDAY, SATURDAY = 0, 6
 
 
@@ -163,15 +164,9 @@ def _month_bits(expression: CronExpression, year: int, month: int) -> int:
     """The days of a month that fire, as bits."""
     if not expression.months >> month & 1:
         return 0
-    # Cron counts days of the week from Sunday as 0, Python's isoweekday() from Monday as 1.
-    first_weekday = date(year, month, 1).isoweekday() % 7
-    return matching_days(expression.days, first_weekday, length_of_month(year, month))
-
-
-def length_of_month(year: int, month: int) -> int:
-    if month == FEBRUARY:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
+    # Cron counts days of the week from Sunday, Python from Monday.
+    first_weekday, length = calendar.monthrange(year, month)
+    return matching_days(expression.days, (first_weekday + 1) % 7, length)
 
 
 @functools.lru_cache(maxsize=8192)

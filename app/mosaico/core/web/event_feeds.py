@@ -38,19 +38,6 @@ class StreamOwners(Protocol):
         ...
 
 
-class OpenToAll:
-    """Streams without owners, which are never closed."""
-
-    def owner_of(self, request: Request) -> StreamOwner:  # noqa: ARG002 - the protocol
-        return StreamOwner("")
-
-    def find_unusable(
-        self,
-        owners: AbstractSet[StreamOwner],  # noqa: ARG002 - the protocol
-    ) -> AbstractSet[StreamOwner]:
-        return set()
-
-
 # A thread of its own, with one connection while it reads: many streams must not delay requests. One is
 # enough, because a call reads the states of all streams that began to wait during the call before.
 READ_THREADS = 1

@@ -30,7 +30,6 @@ from mosaico.core.web.event_feeds import (
     EncodedEvent,
     EventFeed,
     FeedReader,
-    OpenToAll,
     StreamOwner,
     StreamOwners,
 )
@@ -82,12 +81,12 @@ class EventHub:
         self,
         url: str,
         *,
+        owners: StreamOwners,
         channel: str = CHANNEL,
-        owners: StreamOwners | None = None,
         heartbeat_s: float = HEARTBEAT_S,
         coalesce_s: float = COALESCE_S,
     ) -> None:
-        self.owners = owners or OpenToAll()
+        self.owners = owners
         self.reader = FeedReader()
         # A thread of its own: requests that occupy all others must not keep streams open.
         self._revoke_limiter = anyio.CapacityLimiter(1)
