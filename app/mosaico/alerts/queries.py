@@ -13,12 +13,12 @@ from mosaico.alerts.rules import AlertStatus, Condition
 from mosaico.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.batches import batched
+from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
 from mosaico.core.list_filters import filter_enabled
 from mosaico.core.names import Names, list_newest_names
 from mosaico.core.row_counts import count_rows
-from mosaico.notifications.endpoint_users import ENDPOINT_USERS, EndpointUser
 from mosaico.run_store.models import BenchmarkRun
 
 # Of the states of a rule, and of the rules that an error names: of an endpoint, or of a KPI.
@@ -148,16 +148,16 @@ def find_kpi_watchers(
 KPI_WATCHERS.append(find_kpi_watchers)
 
 
-def find_endpoint_users(session: Session, endpoint_id: str) -> list[EndpointUser]:
+def find_rules_of_endpoint(session: Session, endpoint: Owner) -> list[Dependent]:
     """The first `MAX_USERS` alert rules, enabled or not, that notify an endpoint, by name."""
-    parameters = {"endpoint": json.dumps([endpoint_id]), "limit": MAX_USERS}
+    parameters = {"endpoint": json.dumps([endpoint.id]), "limit": MAX_USERS}
     rules = session.execute(_ENDPOINT_RULES, parameters)
-    users = [EndpointUser("alert rule", row.id, row.name) for row in rules]
+    users = [Dependent("alert rule", row.id, row.name) for row in rules]
     return sorted(users, key=lambda user: (user.name, user.id))
 
 
 # An endpoint that a rule notifies is not deleted.
-ENDPOINT_USERS.append(find_endpoint_users)
+DEPENDENTS.append(DependentKind({"endpoint"}, find_rules_of_endpoint))
 
 
 def lock_enabled_rules(session: Session, rule_ids: Sequence[str]) -> dict[str, AlertRule]:

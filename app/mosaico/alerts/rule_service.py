@@ -148,7 +148,7 @@ def _rules_of(owner: Owner) -> list[ColumnElement[bool]]:
 
 
 # The rules of an agent, a benchmark or a KPI mean nothing without it.
-DEPENDENTS.append(DependentKind(_find_rules_of, _delete_rules_of))
+DEPENDENTS.append(DependentKind({"agent", "benchmark", "KPI"}, _find_rules_of, _delete_rules_of))
 
 
 def with_defaults(values: Mapping[str, Any], condition: str) -> dict[str, Any]:

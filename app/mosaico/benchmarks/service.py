@@ -219,10 +219,8 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _find_benchmarks_of_agent(session: Session, owner: Owner) -> list[Dependent]:
     """The benchmarks that list an agent: without it, a list might be empty, which means any agent."""
-    if owner.kind != "agent":
-        return []
     benchmarks = queries.list_benchmarks_of_agent(session, owner.id, MAX_FOUND)
     return [Dependent("benchmark", row.id, row.display_name) for row in benchmarks]
 
 
-DEPENDENTS.append(DependentKind(_find_benchmarks_of_agent))
+DEPENDENTS.append(DependentKind({"agent"}, _find_benchmarks_of_agent))

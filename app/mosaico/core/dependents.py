@@ -1,4 +1,4 @@
-"""Port of those who refer to an agent, a benchmark or a KPI: what a deletion takes along, and what forbids it.
+"""Port of those who refer to an agent, a benchmark, a KPI or an endpoint: what a deletion takes along, and what forbids it.
 
 One rule for all of them: what people have made for the deleted resource (alert rules, schedules, webhook secrets) is
 deleted with it only if the request says so; what it has measured, and other resources that name it, forbid the deletion.
@@ -22,10 +22,13 @@ MAX_FOUND: Final = 500
 MAX_NAMED: Final = 20
 
 
+OwnerKind: TypeAlias = Literal["agent", "benchmark", "KPI", "endpoint"]
+
+
 class Owner(NamedTuple):
     """The resource to delete; a KPI has the `benchmark_id` inside which its ID is unique."""
 
-    kind: Literal["agent", "benchmark", "KPI"]
+    kind: OwnerKind
     id: str
     benchmark_id: str | None = None
 
@@ -48,8 +51,9 @@ DeleteDependents: TypeAlias = Callable[[Session, Owner, datetime], None]
 
 
 class DependentKind(NamedTuple):
-    """One kind of resource that refers to others; without `delete` it forbids the deletion of those."""
+    """One kind of resource that refers to `owners`; without `delete` it forbids the deletion of those."""
 
+    owners: Collection[OwnerKind]
     find: FindDependents
     delete: DeleteDependents | None = None
 
@@ -83,7 +87,7 @@ def find_obstacles(session: Session, owner: Owner) -> list[Dependent]:
     return [
         dependent
         for kind in DEPENDENTS
-        if kind.delete is None
+        if owner.kind in kind.owners and kind.delete is None
         for dependent in kind.find(session, owner)
     ]
 
@@ -93,7 +97,11 @@ def delete_dependents(session: Session, owner: Owner, consent: Consent, now: dat
 
     Raises: `DependentsExist`, with the names, if the request does not agree to the deletion of each.
     """
-    kinds = [(kind.find(session, owner), kind.delete) for kind in DEPENDENTS if kind.delete]
+    kinds = [
+        (kind.find(session, owner), kind.delete)
+        for kind in DEPENDENTS
+        if owner.kind in kind.owners and kind.delete
+    ]
     dependents = [dependent for found, _ in kinds for dependent in found]
     if not all(map(consent.covers, dependents)):
         raise _dependents_exist(owner, dependents)

@@ -11,6 +11,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from mosaico.core.dependents import Owner, find_obstacles, list_dependents
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
@@ -18,12 +19,15 @@ from mosaico.core.schemas import changed_fields
 from mosaico.jobs.declarations import DropDeliveries
 from mosaico.jobs.queue import enqueue
 from mosaico.notifications import queries
-from mosaico.notifications.endpoint_users import require_unused
 from mosaico.notifications.models import Endpoint
 from mosaico.notifications.registry import CHANNELS, IN_APP
 from mosaico.notifications.schemas import EndpointPatch
 from mosaico.notifications.types import DeliveryTarget
 from mosaico.notifications.webhook_signatures import new_secret
+
+
+class EndpointInUse(Conflict):
+    """Alert rules notify the endpoint; change or delete the rules first."""
 
 
 class EndpointNotSigned(Conflict):
@@ -97,7 +101,10 @@ def delete_endpoint(session: Session, endpoint_id: str) -> None:
     endpoint = session.get(Endpoint, endpoint_id, with_for_update=True)
     if endpoint is None:
         raise queries.EndpointNotFound
-    require_unused(session, endpoint_id)
+    if users := find_obstacles(session, Owner("endpoint", endpoint_id)):
+        raise EndpointInUse(
+            f"{list_dependents(users)} would no longer reach this endpoint; change or delete them first"
+        )
     session.delete(endpoint)
     session.flush()
     enqueue(session, DropDeliveries(endpoint_id=endpoint_id))

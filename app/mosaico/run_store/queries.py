@@ -302,12 +302,10 @@ def read_trace_values(
 
 def _find_runs_of(session: Session, owner: Owner) -> list[Dependent]:
     """The newest runs of an agent or a benchmark, which keep it: they are its history."""
-    if owner.kind == "KPI":
-        return []
     column = _RUNS.c.agent_id if owner.kind == "agent" else _RUNS.c.benchmark_id
     statement = select(_RUNS.c.id, _RUNS.c.run_name).where(column == owner.id)
     rows = session.execute(statement.order_by(_RUNS.c.seq.desc()).limit(MAX_RUNS_NAMED))
     return [Dependent("run", row.id, row.run_name or "without a name") for row in rows]
 
 
-DEPENDENTS.append(DependentKind(_find_runs_of))
+DEPENDENTS.append(DependentKind({"agent", "benchmark"}, _find_runs_of))

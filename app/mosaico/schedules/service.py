@@ -100,8 +100,6 @@ def delete_schedule(session: Session, schedule_id: str) -> None:
 
 
 def _find_schedules_of(session: Session, owner: Owner) -> list[Dependent]:
-    if owner.kind == "KPI":
-        return []
     statement = select(ScheduleConfig.id, ScheduleConfig.name).where(_is_of(owner))
     rows = session.execute(
         statement.order_by(ScheduleConfig.name, ScheduleConfig.id).limit(MAX_FOUND)
@@ -120,7 +118,7 @@ def _is_of(owner: Owner) -> ColumnElement[bool]:
     return ScheduleConfig.benchmark_id == owner.id
 
 
-DEPENDENTS.append(DependentKind(_find_schedules_of, _delete_schedules_of))
+DEPENDENTS.append(DependentKind({"agent", "benchmark"}, _find_schedules_of, _delete_schedules_of))
 
 
 def recompute_next_runs(session: Session, now: datetime, after_id: str, limit: int) -> str | None:

@@ -128,8 +128,6 @@ def _decrypt(row: WebhookSecret, box: SecretBox) -> Secret:
 
 def _find_secrets_of(session: Session, owner: Owner) -> list[Dependent]:
     """The webhook secrets of a benchmark: without them, the callers of its webhook are refused."""
-    if owner.kind != "benchmark":
-        return []
     statement = select(WebhookSecret.id, WebhookSecret.created_at).where(
         WebhookSecret.benchmark_id == owner.id
     )
@@ -146,4 +144,4 @@ def _delete_secrets_of(session: Session, owner: Owner, now: datetime) -> None:  
     session.flush()
 
 
-DEPENDENTS.append(DependentKind(_find_secrets_of, _delete_secrets_of))
+DEPENDENTS.append(DependentKind({"benchmark"}, _find_secrets_of, _delete_secrets_of))

@@ -9,6 +9,8 @@ from sqlalchemy import text
 
 from mosaico.alerts import inbox_view, missing_runs, queries, silences
 from mosaico.alerts.missing_runs import report_missing_runs
+from mosaico.core.dependents import Owner
+from mosaico.overview import pages as overview_pages
 from mosaico.overview import queries as overview_queries
 from mosaico.schedules import missed_schedules
 from mosaico.triggers.queries import iter_benchmarks_with_rules
@@ -69,7 +71,8 @@ def test_overview__of_too_many_pairs_has_those_with_the_newest_runs(
 def test_overview__counts_missed_times_up_to_a_limit(
     filled: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview_queries, "MAX_COUNTED", 1)
+    for module in (overview_queries, overview_pages):
+        monkeypatch.setattr(module, "MAX_COUNTED", 1)
     assert filled.get("/overview", hours=168)["missedFires"] == 1
     assert "due time or more" in read_page(filled, "/?hours=168")
 
@@ -132,7 +135,7 @@ def test_endpoint__in_use_names_some_rules(
     problem = filled.expect_problem(409, "DELETE", "/endpoints/endpoint-1")
     assert len(re.findall(r"\(rule-", problem["detail"])) == 1
     with filled.resources.db.read() as session:
-        assert queries.find_endpoint_users(session, "endpoint-2") == []
+        assert queries.find_rules_of_endpoint(session, Owner("endpoint", "endpoint-2")) == []
 
 
 def test_silences__no_more_than_the_limit_are_open(

@@ -18,7 +18,7 @@ from mosaico.jobs.declarations import DropDeliveries
 from mosaico.jobs.handlers import JobContext, WorkerStopping
 from mosaico.notifications import endpoints
 from mosaico.notifications import queries as notification_queries
-from mosaico.notifications.endpoint_users import EndpointInUse
+from mosaico.notifications.endpoints import EndpointInUse
 from mosaico.notifications.models import Delivery
 from mosaico.notifications.service import publish
 from mosaico.notifications.tasks import drop_deliveries, tick
@@ -145,7 +145,8 @@ def test_delete__endpoint_of_a_rule_names_the_rule(service: Service, endpoint_id
     problem = service.expect_problem(409, "DELETE", f"/endpoints/{endpoint_id}")
     assert problem["type"] == "/problems/endpoint-in-use"
     assert (
-        f"the alert rules 'quality falls' ({rule['id']}) notify this endpoint" in problem["detail"]
+        f"the alert rule 'quality falls' ({rule['id']}) would no longer reach this endpoint"
+        in problem["detail"]
     )
     service.send("DELETE", f"/alert-configs/{rule['id']}")
     assert service.send("DELETE", f"/endpoints/{endpoint_id}").status_code == 204

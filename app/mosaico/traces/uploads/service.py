@@ -262,10 +262,8 @@ def _lock_upload(session: Session, name: str, run_name: str, agent_id: str | Non
 
 def _find_uploads_of(session: Session, owner: Owner) -> list[Dependent]:
     """The newest uploads of an agent, which keep it: they are its answers."""
-    if owner.kind != "agent":
-        return []
     uploads = queries.list_newest_of_agent(session, owner.id)
     return [Dependent("upload", row.id, f"{row.name}/{row.run_name}") for row in uploads]
 
 
-DEPENDENTS.append(DependentKind(_find_uploads_of))
+DEPENDENTS.append(DependentKind({"agent"}, _find_uploads_of))
