@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
@@ -32,11 +32,9 @@ def lock_existing_agents(session: Session, agent_ids: Iterable[str]) -> set[str]
     return set(session.scalars(statement.with_for_update(read=True, key_share=True)))
 
 
-def list_agents(
-    session: Session, query: PageQuery, *, archived: bool, ids: Collection[str] = ()
-) -> PageRows[Agent]:
-    """One page of agents, newest first: of those with one of `ids`, if there are any."""
-    statement = _select_agents(ids, archived=archived)
+def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRows[Agent]:
+    """One page of agents, newest first."""
+    statement = select(Agent).where(Agent.archived.is_(archived))
     return select_page(session, statement, keys=[Agent.created_at, Agent.id], query=query)
 
 
@@ -44,7 +42,9 @@ def list_agent_names(session: Session, ids: Collection[str] = ()) -> Names:
     """The names of the newest agents, as a form offers them: of those with one of `ids`, if there are any.
     Archived ones are left out.
     """
-    names = _select_agents(ids, archived=False).with_only_columns(Agent.id, Agent.name)
+    names = select(Agent.id, Agent.name).where(Agent.archived.is_(False))
+    if ids:
+        names = names.where(Agent.id.in_(ids))
     keys = [Agent.created_at, Agent.id]
     return list_newest_names(session, names, keys, "/agents", lambda _, name: name)
 
@@ -59,8 +59,3 @@ def add_agent_names(
         **names,
         **({row.id: row.name for row in session.execute(statement)} if missing else {}),
     }
-
-
-def _select_agents(ids: Collection[str], *, archived: bool) -> Select[Agent]:
-    statement = select(Agent).where(Agent.archived.is_(archived))
-    return statement.where(Agent.id.in_(ids)) if ids else statement

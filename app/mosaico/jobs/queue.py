@@ -75,16 +75,12 @@ def enqueue_next(session: Session, request: JobRequest, *, lock: str | None = No
 
 
 def enqueue_many(
-    session: Session,
-    requests: Sequence[JobRequest],
-    *,
-    lock: str | None = None,
-    is_short: bool = False,
+    session: Session, requests: Sequence[JobRequest], *, is_short: bool = False
 ) -> None:
     """Enqueue jobs, in one statement for `STATEMENT_ROWS` of them. Short jobs start before all others,
     which may take minutes each.
     """
-    enqueue_jobs(session, [NewJob(request, lock, is_short) for request in requests])
+    enqueue_jobs(session, [NewJob(request, None, is_short) for request in requests])
 
 
 def enqueue_jobs(session: Session, jobs: Sequence[NewJob]) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -116,30 +115,18 @@ def score_within_limits(
 
 
 def measure_all(
-    traces: Iterable[Trace],
-    metrics: Sequence[MetricRef],
-    *,
-    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the parameter is that very function
-    chunk_size: int = CHUNK_SIZE,
+    traces: Iterable[Trace], metrics: Sequence[MetricRef]
 ) -> Iterator[TraceMeasurements]:
-    """Rows in the order of the traces, computed lazily; `map` decides in which process."""
-    # A partial can be pickled, a lambda cannot.
-    score = partial(score_chunk, metrics=tuple(metrics))
-    rows: list[TraceMeasurements]
-    for rows in map(score, _chunks(traces, chunk_size)):
-        yield from rows
+    """Rows in the order of the traces, computed lazily."""
+    remaining = iter(traces)
+    while chunk := list(islice(remaining, CHUNK_SIZE)):
+        yield from score_chunk(chunk, tuple(metrics))
 
 
 def failure_of_lost_call(error: CallLost) -> MetricFailed:
     """The failure of a metric whose child process hung, died or ran out of memory."""
     kinds = {CallTimeout: MetricFailureKind.HANG, OutOfMemory: MetricFailureKind.OUT_OF_MEMORY}
     return MetricFailed(kinds.get(type(error), MetricFailureKind.DIED), str(error))
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
 
 
 def _row(

@@ -291,26 +291,18 @@ def test_batch__other_metrics_are_computed_beside_it() -> None:
     assert [row.values for row in rows] == [(0.1, 0.25, 0.1), (0.2, 0.25, 0.2)]
 
 
-def test_measure_all__rows_keep_the_order_of_the_traces() -> None:
+def test_measure_all__rows_keep_the_order_of_the_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "CHUNK_SIZE", 4)
     traces = [trace(f"t{number}", output="a b" if number % 3 else "x") for number in range(25)]
     refs = (MetricRef.of("ROUGE"), MetricRef.of("ACCURACY"))
-    direct = list(measure_all(traces, refs, chunk_size=4))
-    backwards = list(
-        measure_all(
-            traces,
-            refs,
-            chunk_size=4,
-            # As a pool of processes: computed in another order, and returned in that of the chunks.
-            map=lambda work, chunks: reversed([work(c) for c in reversed(list(chunks))]),
-        )
-    )
-    assert [row.trace_id for row in direct] == [row_trace.trace_id for row_trace in traces]
-    assert direct == backwards
-    assert direct[0].values == (0.0, 0.0)
-    assert direct[1].values == (1.0, 1.0)
+    rows = list(measure_all(traces, refs))
+    assert [row.trace_id for row in rows] == [row_trace.trace_id for row_trace in traces]
+    assert rows[0].values == (0.0, 0.0)
+    assert rows[1].values == (1.0, 1.0)
 
 
-def test_measure_all__reads_traces_lazily() -> None:
+def test_measure_all__reads_traces_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "CHUNK_SIZE", 5)
     read: list[str] = []
 
     def source() -> Iterator[Trace]:
@@ -318,7 +310,7 @@ def test_measure_all__reads_traces_lazily() -> None:
             read.append(str(number))
             yield trace(str(number))
 
-    rows = measure_all(source(), [MetricRef.of("ROUGE")], chunk_size=5)
+    rows = measure_all(source(), [MetricRef.of("ROUGE")])
     next(rows)
     # One chunk: a file of a million traces must not be in memory at once.
     assert len(read) == 5

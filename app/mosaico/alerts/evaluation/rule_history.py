@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -85,16 +84,10 @@ class ValueHistory:
 class RunReader:
     """The last runs of one agent, and their values; each value is read once, however many rules watch it."""
 
-    def __init__(
-        self,
-        session: Session,
-        benchmark_id: str,
-        agent_id: str,
-        since: datetime | None = None,
-    ) -> None:
+    def __init__(self, session: Session, benchmark_id: str, agent_id: str) -> None:
         self._session = session
         self.agent_id = agent_id
-        self.runs = list_ended_runs(session, benchmark_id, agent_id, since=since, limit=MAX_RUNS)
+        self.runs = list_ended_runs(session, benchmark_id, agent_id, since=None, limit=MAX_RUNS)
         self._values = MeasurementHistory(session, benchmark_id, self.runs)
 
     def read(self, rule: AlertRule) -> "RuleHistory":
