@@ -12,7 +12,6 @@ from mosaico.core.database_clock import DatabaseClock
 from mosaico.core.db import Database
 from mosaico.core.encryption import (
     KEY_HINT,
-    BadMasterKey,
     Secret,
     SecretBox,
     load_secret_box,
@@ -113,7 +112,8 @@ def opened_resources(
 ) -> Iterator[Resources]:
     """The resources of a process, opened from its settings and closed when the block ends.
 
-    Raises: as `opened_database`; `BadMasterKey`, `UnknownMasterKey`, in production `PrivilegedDatabaseRole`.
+    Raises: as `opened_database`; `UnknownMasterKey`; `Misconfigured` for a wrong master key, and in production
+    for a privileged role.
     """
     master_key(settings)
     allow_chat_hosts(settings.chat_hosts or "")
@@ -147,12 +147,12 @@ def opened_resources(
 def master_key(settings: Settings) -> str | None:
     """The master key that the operator gave, if any; in production one that is fit for it.
 
-    Raises: `BadMasterKey`, `UnsafeSecretFile`.
+    Raises: `Misconfigured`, `UnsafeSecretFile`.
     """
     key = _configured_master_key(settings)
     if settings.in_production:
         if key is None:
-            raise BadMasterKey(
+            raise Misconfigured(
                 "MOSAICO_ENV=production needs MOSAICO_MASTER_KEY or MOSAICO_MASTER_KEY_FILE;"
                 f" {KEY_HINT} and keep a copy"
             )
@@ -161,7 +161,7 @@ def master_key(settings: Settings) -> str | None:
 
 
 def secret_box(settings: Settings) -> SecretBox:
-    """The master keys of this process. Raises: `BadMasterKey`, `UnsafeSecretFile`."""
+    """The master keys of this process. Raises: `Misconfigured`, `UnsafeSecretFile`."""
     old = settings.master_keys_old
     return load_secret_box(
         settings.data_dir,
@@ -172,7 +172,7 @@ def secret_box(settings: Settings) -> SecretBox:
 
 
 def require_fit(settings: Settings, resources: Resources) -> None:
-    """Raises: `UnknownMasterKey`, in production `PrivilegedDatabaseRole`."""
+    """Raises: `UnknownMasterKey`; in production `Misconfigured` for a privileged role."""
     with resources.db.read() as session:
         if settings.in_production:
             require_restricted_role(session)
@@ -209,10 +209,12 @@ def _configured_master_key(settings: Settings) -> str | None:
     if path is None:
         return key.get_secret_value().strip() or None if key else None
     if key is not None:
-        raise BadMasterKey("both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one")
+        raise Misconfigured(
+            "both MOSAICO_MASTER_KEY and MOSAICO_MASTER_KEY_FILE are set; unset one"
+        )
     key_text = read_secret_file(path, mounted=True)
     if not key_text:
-        raise BadMasterKey(
+        raise Misconfigured(
             f"{path}, the file in MOSAICO_MASTER_KEY_FILE, contains no key; {KEY_HINT}"
         )
     return key_text
@@ -226,15 +228,11 @@ _PRIVILEGED_ROLE = """
 """
 
 
-class PrivilegedDatabaseRole(Misconfigured):
-    """The database role of the service is privileged; use a role without SUPERUSER and BYPASSRLS."""
-
-
 def require_restricted_role(session: Session) -> None:
-    """Raise `PrivilegedDatabaseRole` when the role has SUPERUSER or BYPASSRLS, or can get them."""
+    """Raise `Misconfigured` when the role has SUPERUSER or BYPASSRLS, or can get them."""
     role = session.scalar(text(_PRIVILEGED_ROLE))
     if role is not None:
-        raise PrivilegedDatabaseRole(
+        raise Misconfigured(
             f"the role of DATABASE_URL is, or can become, {role}, which bypasses all access rules of"
             " the database; production requires a role without SUPERUSER and BYPASSRLS,"
             " see docs/security.md"

@@ -61,14 +61,10 @@ PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
 TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
 
 
-class UnknownQueue(Misconfigured):
-    """A worker serves existing queues only; use a queue in the message."""
-
-
 def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
     """Do jobs until SIGTERM or SIGINT, then hand back what is not done. `queues`: see `Worker`.
 
-    Raises: `UnknownQueue`.
+    Raises: `Misconfigured`.
     """
     # First: arenas that exist are not given back.
     limit_arenas()
@@ -85,10 +81,10 @@ def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
 
 
 def require_known_queues(queues: Collection[str]) -> None:
-    """Raise `UnknownQueue` for a queue that no job has: its worker would wait for ever."""
+    """Raise `Misconfigured` for a queue that no job has: its worker would wait for ever."""
     job_queues = {queue_of(handler.name) for handler in HANDLERS}
     if unknown := sorted(set(queues) - job_queues):
-        raise UnknownQueue(
+        raise Misconfigured(
             f"no job has the queue {', '.join(unknown)}; choose from {', '.join(sorted(job_queues))}"
         )
 

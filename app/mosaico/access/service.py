@@ -42,10 +42,6 @@ FIRST_KEY_NAME = "first admin key"
 USE_INTERVAL = timedelta(minutes=1)
 
 
-class BadAdminKey(Misconfigured):
-    """MOSAICO_ADMIN_KEY or the admin key file has no usable key; correct or remove it."""
-
-
 class LastAdminKey(Conflict):
     """This is the last admin key; create another admin key first, then revoke this one with it."""
 
@@ -141,7 +137,7 @@ def ensure_first_admin_key(
 
     The configured key (MOSAICO_ADMIN_KEY) is registered and replaces its former value. Without
     one, a key is created once and written to `admin.key` in the data directory, mode 0600.
-    Raises: `BadAdminKey`, `UnsafeSecretFile`.
+    Raises: `Misconfigured`, `UnsafeSecretFile`.
     Locks:  one process at a time, so that processes that start together create one key.
     """
     with db.begin() as session:
@@ -217,7 +213,7 @@ def _is_last_admin(session: Session, row: ApiKey, *, at: datetime) -> bool:
 def _register_configured_key(session: Session, key: str, *, now: datetime) -> None:
     error = configured_key_error(key)
     if error is not None:
-        raise BadAdminKey(f"MOSAICO_ADMIN_KEY cannot be the admin key: {error}")
+        raise Misconfigured(f"MOSAICO_ADMIN_KEY cannot be the admin key: {error}")
     # An unchanged variable leaves the row unchanged, so that a revoked key stays revoked.
     row = insert(ApiKey).values(
         id=CONFIGURED_KEY_ID,
@@ -269,7 +265,7 @@ def _read_key_file(path: Path) -> ApiToken | None:
         return None
     token = parse_token(content)
     if token is None:
-        raise BadAdminKey(
+        raise Misconfigured(
             f"{path} does not contain a key of MOSAICO; restore it, or delete it, and a new key is"
             " created at the next start (which revokes the old one)"
         )
@@ -291,7 +287,7 @@ def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileSta
     if row is None:
         return KeyFileState.UNKNOWN
     if row.digest != hash_token(token.text):
-        raise BadAdminKey(
+        raise Misconfigured(
             "the admin key file contains the ID of a stored key, but another secret; delete the "
             "file, and a new key is created at the next start"
         )

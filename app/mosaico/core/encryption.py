@@ -40,10 +40,6 @@ KEY_HINT = "create one with `openssl rand -base64 32`"
 ENCRYPTED: Final = {"encrypted": True}
 
 
-class BadMasterKey(Misconfigured):
-    """The master key is missing or invalid; set MOSAICO_MASTER_KEY to 32 random bytes in base64."""
-
-
 class UnknownMasterKey(Misconfigured):
     """A stored secret is encrypted with a master key that is not configured; restore that key."""
 
@@ -107,9 +103,9 @@ class SecretBox:
 
     @classmethod
     def from_keys(cls, keys: Sequence[str]) -> "SecretBox":
-        """Build the box from base64 master keys of 32 bytes each. Raises `BadMasterKey`."""
+        """Build the box from base64 master keys of 32 bytes each. Raises `Misconfigured`."""
         if not keys:
-            raise BadMasterKey(f"no master key is configured; {KEY_HINT}")
+            raise Misconfigured(f"no master key is configured; {KEY_HINT}")
         decoded = [_decode_key(key) for key in keys]
         return cls({_compute_key_id(key): key for key in decoded}, _compute_key_id(decoded[0]))
 
@@ -176,14 +172,14 @@ def load_secret_box(
     database, and only then, it may come from `master.key` in the data directory, which is created
     once with mode 0600. `old` keys, and a `master.key` from before the variable was set, only
     decrypt.
-    Raises: `BadMasterKey`, `UnsafeSecretFile`.
+    Raises: `Misconfigured`, `UnsafeSecretFile`.
     """
     path = data_dir / MASTER_KEY_FILE
     file_key = read_secret_file(path) if embedded else None
     if configured is not None and configured.strip():
         return SecretBox.from_keys([configured, *old, *([] if file_key is None else [file_key])])
     if not embedded:
-        raise BadMasterKey(
+        raise Misconfigured(
             "MOSAICO_MASTER_KEY is not set; with an external database all processes must share one"
             f" master key; {KEY_HINT} and set it for every process"
         )
@@ -195,11 +191,11 @@ def load_secret_box(
 
 
 def require_random_key(key: str) -> None:
-    """Raise `BadMasterKey` for an invented key: a phrase, or bytes in a regular sequence."""
+    """Raise `Misconfigured` for an invented key: a phrase, or bytes in a regular sequence."""
     key_bytes = _decode_key(key)
     steps = {(second - first) % 256 for first, second in pairwise(key_bytes)}
     if all(byte in PRINTABLE for byte in key_bytes) or len(steps) == 1:
-        raise BadMasterKey(f"the master key is not random; {KEY_HINT}")
+        raise Misconfigured(f"the master key is not random; {KEY_HINT}")
 
 
 def ciphertext_prefix(key_id: str) -> str:
@@ -221,13 +217,13 @@ def _decode_key(text: str) -> bytes:
     try:
         key = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise BadMasterKey(f"the master key is not base64; {KEY_HINT}") from None
+        raise Misconfigured(f"the master key is not base64; {KEY_HINT}") from None
     if len(key) != MASTER_KEY_BYTES:
-        raise BadMasterKey(
+        raise Misconfigured(
             f"the master key has {len(key)} bytes, not {MASTER_KEY_BYTES}; {KEY_HINT}"
         )
     if len(set(key)) < MIN_DISTINCT_BYTES:
-        raise BadMasterKey(f"the master key is not random; {KEY_HINT}")
+        raise Misconfigured(f"the master key is not random; {KEY_HINT}")
     return key
 
 

@@ -35,7 +35,7 @@ def configured_llm_server(settings: "Settings") -> LlmServer | None:
 
 
 def load_llm_server() -> LlmServer | None:
-    """The model server of the environment; None without one. Raises: `BadSettings`."""
+    """The model server of the environment; None without one. Raises: `Misconfigured`."""
     # Most commands on files need no settings, and a wrong one must not stop them.
     from mosaico.core.settings import load_settings
 

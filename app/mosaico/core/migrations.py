@@ -42,10 +42,6 @@ class SchemaMismatch(Unavailable):
     """The database has another schema version than this program; run `mosaico db upgrade`."""
 
 
-class PostgresTooOld(Misconfigured):
-    """The Postgres server is older than 16; upgrade it, or set DATABASE_URL to a newer one."""
-
-
 class ForeignTables(Conflict):
     """Another program made tables with our names in this database; use an empty database."""
 
@@ -66,7 +62,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 
     Concurrent upgrades are safe; without anything to do it returns at once.
 
-    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `PostgresTooOld`, `ForeignTables`; `SchemaMismatch`
+    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `Misconfigured`, `ForeignTables`; `SchemaMismatch`
     if a newer version of MOSAICO made the schema.
     """
     current = current_revision(url)
@@ -97,7 +93,7 @@ def downgrade(url: str, revision: str) -> None:
 def current_revision(url: str) -> str | None:
     """The revision of the database; None when it was never migrated.
 
-    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `PostgresTooOld`.
+    Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `Misconfigured`.
     """
     engine = create_engine(sqlalchemy_url(url), hide_parameters=True)
     try:
@@ -115,13 +111,13 @@ def server_version(connection: Connection) -> str:
 
 
 def require_postgres(version: str) -> None:
-    """Raise `PostgresTooOld`, with its version, for a server that this program does not support.
+    """Raise `Misconfigured`, with its version, for a server that this program does not support.
 
     A version that is not understood passes: forks have names of their own.
     """
     major = re.match(r"\d+", version)
     if major and int(major[0]) < OLDEST_POSTGRES:
-        raise PostgresTooOld(
+        raise Misconfigured(
             f"the server is Postgres {version}, and MOSAICO requires {OLDEST_POSTGRES} or newer; "
             "upgrade the server, set DATABASE_URL to a newer one, or unset it to use the embedded one"
         )

@@ -23,10 +23,6 @@ from mosaico.core.smtp import parse_smtp_url
 from mosaico.core.url_syntax import find_url_flaw
 
 
-class BadSettings(Misconfigured):
-    """A setting in the environment is wrong; change it and start again."""
-
-
 def default_data_dir() -> Path:
     """`/var/lib/mosaico` for root, otherwise the user data directory of the platform."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -355,13 +351,13 @@ def find_public_url() -> str | None:
 def load_settings() -> Settings:
     """Read the environment.
 
-    Raises: `BadSettings`, which names each wrong variable and never its value.
+    Raises: `Misconfigured`, which names each wrong variable and never its value.
     """
     try:
         return Settings()
     except ValidationError as error:
         wrong = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise BadSettings(f"wrong settings: {'; '.join(wrong)}") from None
+        raise Misconfigured(f"wrong settings: {'; '.join(wrong)}") from None
 
 
 def base_url(settings: Settings) -> str:

@@ -133,7 +133,7 @@ class OfflineModels:
     def with_models(self, refs: Iterable[MetricRef]) -> tuple[MetricRef, ...]:
         """The metrics, those that call a model with the model as an option.
 
-        Raises: `LlmNotConfigured`, `BadSettings`.
+        Raises: `LlmNotConfigured`, `Misconfigured`.
         """
         return tuple(self._with_model(ref) if is_remote(ref) else ref for ref in refs)
 

@@ -16,13 +16,13 @@ from mosaico.access.queries import CONFIGURED_KEY_ID
 from mosaico.access.rules import generate_token, is_usable, parse_token
 from mosaico.access.service import (
     FIRST_KEY_NAME,
-    BadAdminKey,
     FirstKey,
     create_key,
     ensure_first_admin_key,
 )
 from mosaico.core.db import Database
 from mosaico.core.encryption import Secret
+from mosaico.core.errors import Misconfigured
 from mosaico.core.secret_files import UnsafeSecretFile
 from tests.integration.access.toy_service import START, ManualClock
 from tests.support.first_starts import make_first_key
@@ -175,7 +175,7 @@ def test_first_admin_key__file_without_a_key_is_refused_and_kept(
     path = tmp_path / "admin.key"
     path.touch(0o600)
     path.write_text(content)
-    with pytest.raises(BadAdminKey, match="delete it, and a new key is created"):
+    with pytest.raises(Misconfigured, match="delete it, and a new key is created"):
         ensure(db, tmp_path)
     assert (path.read_text(), rows(db)) == (content, [])
 
@@ -193,7 +193,7 @@ def test_first_admin_key__known_id_with_another_secret_is_refused(
     ensure(db, tmp_path)
     with db.begin() as session:
         session.execute(text("UPDATE api_keys SET digest = '\\x00'"))
-    with pytest.raises(BadAdminKey, match="another secret"):
+    with pytest.raises(Misconfigured, match="another secret"):
         ensure(db, tmp_path)
 
 
@@ -259,7 +259,7 @@ def test_configured_admin_key__revoked_key_stays_revoked_until_the_variable_chan
 def test_configured_admin_key__short_key_is_refused_without_showing_it(
     db: Database, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadAdminKey, match=r"MOSAICO_ADMIN_KEY.*24") as refusal:
+    with pytest.raises(Misconfigured, match=r"MOSAICO_ADMIN_KEY.*24") as refusal:
         ensure(db, tmp_path, Secret("too-short"))
     assert "too-short" not in str(refusal.value)
     assert rows(db) == []

@@ -6,9 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
+from mosaico.core.errors import Misconfigured
 from mosaico.jobs.handlers import HANDLERS
 from mosaico.jobs.job_runner import Worker
-from mosaico.worker import UnknownQueue, require_known_queues
+from mosaico.worker import require_known_queues
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 
@@ -38,7 +39,7 @@ def test_worker_queues__each_worker_does_its_steps_of_a_run(service: Service) ->
 
 
 def test_worker_queues__an_unknown_queue_is_refused(plugins: None) -> None:
-    with pytest.raises(UnknownQueue, match=r"no job has the queue scores; choose from .*score"):
+    with pytest.raises(Misconfigured, match=r"no job has the queue scores; choose from .*score"):
         require_known_queues(["score", "scores"])
 
 

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from mosaico.core.db import Database
-from mosaico.core.encryption import BadMasterKey
 from mosaico.core.engine import libpq_url
+from mosaico.core.errors import Misconfigured
 from mosaico.core.network_policy import HTTPS_PORT
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
@@ -25,7 +25,6 @@ from mosaico.jobs.process_pool import ProcessPool
 from mosaico.main import create_app
 from mosaico.serve import local_network_settings
 from mosaico.startup import (
-    PrivilegedDatabaseRole,
     master_key,
     outbound_policy,
     require_restricted_role,
@@ -145,7 +144,7 @@ def test_start__invalid_configuration_ends_with_one_line_without_secrets(
 @pytest.mark.parametrize("key", [PHRASE, SEQUENCE])
 def test_production__invented_master_key_is_refused(key: str) -> None:
     assert master_key(settings(master_key=key)) == key
-    with pytest.raises(BadMasterKey, match="openssl rand -base64 32") as refused:
+    with pytest.raises(Misconfigured, match="openssl rand -base64 32") as refused:
         master_key(settings(master_key=key, env="production"))
     assert key not in str(refused.value)
 
@@ -175,9 +174,9 @@ def test_master_key_file__readable_by_others_is_refused(mode: int, tmp_path: Pat
 
 def test_master_key__variable_and_file_together_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "master"
-    with pytest.raises(BadMasterKey, match="contains no key"):
+    with pytest.raises(Misconfigured, match="contains no key"):
         master_key(settings(master_key_file=file))
-    with pytest.raises(BadMasterKey, match="unset one"):
+    with pytest.raises(Misconfigured, match="unset one"):
         master_key(settings(master_key_file=file, master_key=GOOD_KEY))
 
 
@@ -186,7 +185,7 @@ def test_require_restricted_role__privileged_role_is_refused(
     attributes: str, role_with: RoleWith
 ) -> None:
     db = Database(role_with(attributes), pool_size=1)
-    with db.read() as session, pytest.raises(PrivilegedDatabaseRole, match=r"docs/security\.md"):
+    with db.read() as session, pytest.raises(Misconfigured, match=r"docs/security\.md"):
         require_restricted_role(session)
     db.dispose()
 

@@ -208,9 +208,6 @@ class FakeLangfuse:
         """Remove all faults."""
         self.server.injections.clear()
 
-    def set_latency(self, latency_s: float) -> None:
-        self.server.latency_s = latency_s
-
     def set_short_pages(self, by: int) -> None:
         """Return fewer rows per page than requested, although more follow."""
         self.store.rows_missing_per_page = by

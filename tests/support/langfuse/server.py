@@ -1,6 +1,5 @@
 """The ASGI server: authentication, recorded requests and faults."""
 
-import asyncio
 import base64
 import binascii
 import time
@@ -61,7 +60,6 @@ class FakeServer:
     store: Store = field(default_factory=Store)
     requests: list[RecordedRequest] = field(default_factory=list)
     injections: list[Injection] = field(default_factory=list)
-    latency_s: float = 0.0
     writes: int = 0
     in_flight: int = 0
     max_in_flight: int = 0
@@ -76,7 +74,6 @@ class FakeServer:
         self.store = Store()
         self.requests.clear()
         self.injections.clear()
-        self.latency_s = 0.0
         self.max_in_flight = 0
         self._make_keys()
 
@@ -100,9 +97,6 @@ class FakeServer:
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         came_at = time.monotonic()
         try:
-            if self.latency_s:
-                await asyncio.sleep(self.latency_s)
-            # After the latency, so that a fault takes as long as an answer and counts as in flight.
             answer = self._injected(exchange) or self.answer(exchange)
             # Before it is sent: a test that has the response must find its request recorded.
             self._record_request(exchange, came_at, answer.status or None)

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.core.encryption import (
-    BadMasterKey,
     CorruptedSecret,
     Secret,
     SecretBox,
     UnknownMasterKey,
 )
+from mosaico.core.errors import Misconfigured
 
 OLD = base64.b64encode(bytes(range(32))).decode()
 NEW = base64.b64encode(bytes(range(100, 132))).decode()
@@ -140,14 +140,14 @@ def test_decrypt__unknown_master_key_is_named_with_a_remedy() -> None:
     ],
 )
 def test_secret_box__weak_or_malformed_key_is_refused_with_a_remedy(key: str, reason: str) -> None:
-    with pytest.raises(BadMasterKey, match=reason) as refusal:
+    with pytest.raises(Misconfigured, match=reason) as refusal:
         SecretBox.from_keys([key])
     assert "openssl rand -base64 32" in str(refusal.value)
     assert not key or key not in str(refusal.value)
 
 
 def test_secret_box__needs_a_key() -> None:
-    with pytest.raises(BadMasterKey, match="no master key"):
+    with pytest.raises(Misconfigured, match="no master key"):
         SecretBox.from_keys([])
 
 

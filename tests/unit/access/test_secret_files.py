@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.core.encryption import BadMasterKey, load_secret_box
+from mosaico.core.encryption import load_secret_box
+from mosaico.core.errors import Misconfigured
 from mosaico.core.secret_files import (
     UnsafeSecretFile,
     create_secret_file,
@@ -104,7 +105,7 @@ def test_master_key_file__is_created_once_with_the_embedded_database(tmp_path: P
 
 
 def test_load_secret_box__external_database_needs_a_configured_key(tmp_path: Path) -> None:
-    with pytest.raises(BadMasterKey, match=r"MOSAICO_MASTER_KEY is not set.*openssl"):
+    with pytest.raises(Misconfigured, match=r"MOSAICO_MASTER_KEY is not set.*openssl"):
         load_secret_box(tmp_path, None, embedded=False)
     assert list_file_names(tmp_path) == []
 
@@ -128,7 +129,7 @@ def test_load_secret_box__key_of_the_file_still_decrypts_after_configuration(
 
 def test_master_key_file__damaged_file_is_refused_and_kept(tmp_path: Path) -> None:
     create_secret_file(tmp_path / "master.key", "not a key")
-    with pytest.raises(BadMasterKey):
+    with pytest.raises(Misconfigured):
         load_secret_box(tmp_path, None, embedded=True)
     assert read_secret_file(tmp_path / "master.key") == "not a key"
 
@@ -136,7 +137,7 @@ def test_master_key_file__damaged_file_is_refused_and_kept(tmp_path: Path) -> No
 def test_master_key_file__empty_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "master.key"
     path.touch(0o600)
-    with pytest.raises(BadMasterKey, match="0 bytes"):
+    with pytest.raises(Misconfigured, match="0 bytes"):
         load_secret_box(tmp_path, None, embedded=True)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mosaico.core.console.service_address import find_pages_url, find_service
-from mosaico.core.settings import BadSettings, Settings, base_url, load_settings
+from mosaico.core.errors import Misconfigured
+from mosaico.core.settings import Settings, base_url, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def test_public_url__with_more_than_a_host_is_refused(
     url: str, flaw: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOSAICO_PUBLIC_URL", url)
-    with pytest.raises(BadSettings, match=r"write it as https://mosaico\.example\.org") as error:
+    with pytest.raises(Misconfigured, match=r"write it as https://mosaico\.example\.org") as error:
         load_settings()
     assert "MOSAICO_PUBLIC_URL" in error.value.detail
     assert flaw in error.value.detail

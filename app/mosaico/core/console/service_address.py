@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import httpx
 
+from mosaico.core.errors import Misconfigured
 from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file
-from mosaico.core.settings import BadSettings, Settings, base_url, find_public_url, load_settings
+from mosaico.core.settings import Settings, base_url, find_public_url, load_settings
 
 
 class ServiceAddress(NamedTuple):
@@ -23,7 +24,7 @@ def find_service() -> ServiceAddress:
 
     The key is MOSAICO_API_KEY. Without it, the administrator's key is used, but only for a service
     on this machine: it is never sent anywhere else.
-    Raises: `UnsafeSecretFile`, `BadSettings`.
+    Raises: `UnsafeSecretFile`, `Misconfigured`.
     """
     # The address of a request, copied from Swagger or a log, is as good.
     url = os.environ.get("MOSAICO_URL", "").strip().rstrip("/").removesuffix("/api/v1")
@@ -64,7 +65,7 @@ def _check_url(url: str) -> None:
     except httpx.InvalidURL:
         is_valid = False
     if not is_valid:
-        raise BadSettings(
+        raise Misconfigured(
             "MOSAICO_URL is not a valid HTTP address",
             hint="write it as http://127.0.0.1:8080, or unset it",
         )

@@ -202,17 +202,6 @@ class GuardedAsyncNetwork(httpcore2.AsyncNetworkBackend):
                 return _ClosingStream(stream)
         raise failure or httpcore2.ConnectError(f"no address for {host!r}")
 
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - the signature of the base class
-        socket_options: Iterable[SocketOption] | None = None,  # noqa: ARG002 - the same
-    ) -> httpcore2.AsyncNetworkStream:
-        raise httpcore2.ConnectError(f"Unix sockets are not supported: {path!r}")
-
-    async def sleep(self, seconds: float) -> None:
-        await self._network.sleep(seconds)
-
 
 @asynccontextmanager
 async def _request_deadline(deadline: float) -> AsyncIterator[None]:

@@ -260,17 +260,6 @@ class GuardedNetwork(httpcore.NetworkBackend):
                 return DeadlineStream(stream)
         raise failure or httpcore.ConnectError(f"no address for {host!r}")
 
-    def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ARG002 - the signature of the base class
-        socket_options: Iterable[SocketOption] | None = None,  # noqa: ARG002 - the same
-    ) -> httpcore.NetworkStream:
-        raise httpcore.ConnectError(f"Unix sockets are not supported: {path!r}")
-
-    def sleep(self, seconds: float) -> None:
-        self._network.sleep(seconds)
-
 
 class DeadlineStream(httpcore.NetworkStream):
     """A connection whose reads and writes end at the deadline of the current request."""
